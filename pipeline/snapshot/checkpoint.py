@@ -1,6 +1,6 @@
-"""The checkpoint: all that capture needs to go on, as it's written into each sealed segment.
+"""The checkpoint: all that capture needs to continue, as each sealed segment stores it.
 
-It travels with the data that it completes, so the two can't come apart: what a segment doesn't hold never happened.
+It travels with the data before it, so the two can't diverge: what a segment doesn't hold never happened.
 """
 
 from dataclasses import dataclass, field, replace
@@ -36,14 +36,14 @@ class Ready:
 
 
 # How the mirror of a table in the lake is fed. A table without an entry has had no snapshot, and has no mirror yet.
-# `since` names the *generation* of the mirror: it begins empty behind this SCN, and no change up to there counts for
-# it. A table is begun anew by giving it a Filling with a later one.
+# `since` names the *generation* of the mirror: it begins empty at this SCN, and no change up to there counts for it. To
+# begin a table again, give it a Filling with a later one.
 Mirror = Filling | Ready
 
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """A signal asked that capture go on from another position; the next start judges it, and moves or doesn't."""
+    """A signal requested that capture continue at another position. The next start decides whether it moves."""
 
     id: str
     position: GtidSet
@@ -51,19 +51,19 @@ class Moving:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What's true after the last row of a segment.
+    """The state after the last row of a segment.
 
-    `position`: the GTIDs of all transactions that have wholly passed. `scn`: the number given to the last thing put
-    into the stream (a transaction, a chunk, or the beginning of mirrors), rising by one each; no mirror begins there.
-    `schemas`: the version of each captured table that holds at the position. `snapshots`: those that haven't ended, and
-    the last ones that have. `signals`: ids of signals that took effect, so that the same one twice is taken once.
-    `paused`: no chunk is read until a resume. `stopped`: tables that can't be captured any more, each with its
-    reason. `unproven`: those that a statement may have altered since their schema was proven. `unread`: of tables
-    of which rows are to be read again (`pipeline.coordinator.reselect`), the SCN up to which none is. `server`: the
-    server (UUID) whose log gave what has passed last; empty where that was before it was kept. `witnesses`: the last
-    transactions that have passed (`pipeline.gtid.witness`); none where that was before they were kept. `recapturing`:
-    the tables that the next start of capture is to begin again, each with the signal that asked
-    (`pipeline.coordinator.recapture`). `prepared`: the XA transactions that wait for their second phase.
+    `position`: the GTIDs of all transactions that have completely passed. `scn`: the number of the last thing in the
+    stream (a transaction, a chunk, or the beginning of mirrors), rising by one each; no mirror begins there. `schemas`:
+    the version of each captured table that holds at the position. `snapshots`: those that haven't ended, and the last
+    ones that have. `signals`: ids of signals that took effect, so that a repeated one takes effect once. `paused`: no
+    chunk is read until a resume. `stopped`: tables that are no longer captured, each with its reason. `unproven`: those
+    that a statement may have altered since their schema was verified. `unread`: for tables with rows to read again
+    (`pipeline.coordinator.reselect`), the SCN up to which none is unread. `server`: the server (UUID) whose log had
+    what has passed last; empty in checkpoints from before this field. `witnesses`: the last transactions that have
+    passed (`pipeline.gtid.witness`); none in checkpoints from before this field. `recapturing`: the tables that the
+    next start of capture begins again, each with the signal that requested it (`pipeline.coordinator.recapture`).
+    `prepared`: the XA transactions that wait for their second phase.
     """
 
     position: GtidSet
@@ -84,7 +84,7 @@ class Checkpoint:
 
     @property
     def to_be_resumed(self) -> bool:
-        """Whether capture is to start again from here, since only a start can do what a signal asked for."""
+        """Returns whether capture must restart from here, because only a start can carry out a signal."""
         return self.moving is not None or bool(self.recapturing)
 
     def same_but_position(self, other: "Checkpoint") -> bool:

@@ -15,10 +15,10 @@ PRIMARY: Final = "PRIMARY"
 class ChunkIndex:
     """An index by its name, its columns (indices of the table's) in the index's order, and how each is ordered.
 
-    That's whether it's `descending`, and by which of `collations` where it's text, else None.
+    The order says whether a column is `descending`, and which of `collations` orders its text, else None.
 
     It's the primary key's, or that of a unique index over columns that can't be null (a *surrogate key*). The keys of
-    ranges and chunks are keys of the walk. Rows are told apart by the primary key, whatever the walk.
+    ranges and chunks are keys of the walk. The primary key tells rows apart, with any walk.
     """
 
     index: str
@@ -27,7 +27,7 @@ class ChunkIndex:
     collations: tuple[str | None, ...]
 
     def version(self, schema: TableSchema) -> str:
-        """16 hex digits: where they differ, keys of two walks don't compare, or rows aren't told apart alike."""
+        """Returns 16 hex digits. If they differ, keys of two walks don't compare, or another key tells rows apart."""
         own = TableSchema(TableId("", ""), tuple(schema.columns[i] for i in self.columns), ())
         said = [
             self.index,

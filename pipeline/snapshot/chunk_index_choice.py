@@ -1,11 +1,11 @@
-"""Finding the walk: which index a table's chunks follow, or why there's none.
+"""Finds the walk: the index that a table's chunks follow, or the reason why there is none.
 
-An index can be walked if it holds each row once and no two rows at one place: it's unique, none of its columns can be
-NULL, and each is in it as a whole and as itself. Its order is the server's business, but its keys have to come out
-and go back in unchanged (pipeline/source/parameters.py), and that's what a type can be unfit for.
+An index can be walked if it has each row once and no two rows at one position: it's unique, none of its columns can be
+NULL, and each column is in it completely and unchanged. The server decides its order, but its keys have to leave and
+return unchanged (pipeline/source/parameters.py). Some types can't.
 
-Rows are told apart by the primary key whichever index is walked, so that a table needs one; where it has none, the
-server takes its first unique index without NULLs for it, here and in the log.
+The primary key tells rows apart, whichever index is walked, so a table needs one. Without one, the server takes its
+first unique index without NULLs for it, here and in the log.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,7 +123,7 @@ def _unfit(kind: ColumnType) -> str | None:
         case Text() | FixedBinary() | Binary():
             return None
         case Enum(labels) | Set(labels):
-            # Rows are told apart by the text of their keys.
+            # The text of their keys tells rows apart.
             return "has an empty label, which reads like the value 0" if "" in labels else None
         case Json() | Geometry() | Vector():
             return f"is a {kind.wire.upper()}"

@@ -1,17 +1,17 @@
 """The queries of an incremental snapshot: a table in the order of its walk, chunk after chunk.
 
-The server alone orders keys, by each column's own collation. A chunk is the next rows behind a key, up to the frozen
-end. For a composite key that's a lexicographic comparison, and its form decides how it runs: MySQL doesn't use an
-index for `(a, b) > (x, y)`, but the range optimizer turns
+The server alone orders keys, by each column's own collation. A chunk is the next rows after a key, up to the frozen
+end. For a composite key that's a lexicographic comparison, and its form decides how it runs. MySQL doesn't use an index
+for `(a, b) > (x, y)`, but the range optimizer turns
 
     a >= x AND (a > x OR (a = x AND (b > y OR (b = y AND c > z))))
 
-into one range on the walk's index that begins exactly behind (x, y, z), so a chunk reads its own rows and no others.
-Where a column of the index is descending, its comparisons are the other way round, and so is its place in ORDER BY.
-The index is forced, so that the optimizer takes no other one with a sort; if it's gone, the server says so.
+into one range on the walk's index that begins exactly after (x, y, z), so a chunk reads its own rows and no others. If
+a column of the index is descending, its comparisons are reversed, and so is its order in ORDER BY. The index is forced,
+so that the optimizer takes no other one with a sort. If it's gone, the server says so.
 
-A *condition* leaves rows out, perhaps nearly all, and then a chunk's limit doesn't bound what the server reads. So
-the chunk's end is looked for first, by the index alone (`boundary`), and the condition holds up to there.
+A *condition* leaves rows out, perhaps nearly all, and then a chunk's limit doesn't bound what the server reads. So the
+chunk's end is found first, by the index alone (`boundary`), and the condition applies up to there.
 
 Sources: MySQL 9.7 Reference Manual, "Range Optimization", "Index Hints", "LIMIT Query Optimization".
 """
@@ -46,9 +46,9 @@ def chunk(
     limit: int,
     condition: Fragment = NO_CONDITION,
 ) -> Statement:
-    """The next `limit` rows with `after` < key <= `end`, in the walk's order.
+    """Returns the query for the next `limit` rows with `after` < key <= `end`, in the walk's order.
 
-    All columns come in the table's order, and behind them the numbers of the walk's ENUMs and SETs (`key_places`).
+    All columns come in the table's order, and after them the numbers of the walk's ENUMs and SETs (`key_places`).
     """
     columns = [quote_name(column.name) for column in schema.columns]
     columns += [_selected(schema, index) for index in walk.columns if _numbered(schema, index)]
@@ -98,10 +98,10 @@ def first_behind(schema: TableSchema, walk: ChunkIndex, bound: Key, end: Key) ->
 
 
 def explain_query(schema: TableSchema, walk: ChunkIndex, after: Key, end: Key) -> Statement:
-    """What the server would do for the keys with `after` < key <= `end`: `estimated` tells their number.
+    """Returns the EXPLAIN for the keys with `after` < key <= `end`. `estimated` reads their number from its answer.
 
-    With an index that's forced it counts no keys of a plain SELECT, and says that there's one; but it does for DISTINCT
-    (MySQL 9.7 Reference Manual, "Equality Range Optimization of Many-Valued Comparisons", on skipped index dives).
+    With a forced index the server counts no keys of a plain SELECT, and reports one. It does count for DISTINCT (MySQL
+    9.7 Reference Manual, "Equality Range Optimization of Many-Valued Comparisons", on skipped index dives).
     """
     select = _select(schema, walk, ["DISTINCT 1"], _between(schema, walk, after, end), "")
     return Statement(f"EXPLAIN FORMAT=TRADITIONAL {select.sql}", select.parameters)

@@ -1,8 +1,7 @@
-"""Primary keys as a signal gives them, made into the form that they're bound to a statement in
-(`pipeline.schema.row_keys`).
+"""Converts primary keys in a signal into the form that a statement binds (`pipeline.schema.row_keys`).
 
-A key says nothing of its types, so each part is held against its column: a part that can't be a value of it is
-refused by name rather than converted by the server to something that it isn't.
+A key doesn't have its types, so each part is checked against its column. A part that can't be a value of it is refused
+by name. Otherwise the server would convert it to another value.
 """
 
 from decimal import Decimal as Number

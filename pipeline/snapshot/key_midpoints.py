@@ -33,7 +33,7 @@ from pipeline.types.column_types import (
 
 _ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _RANKS: Final = {letter: rank for rank, letter in enumerate(_ALPHABET)} | {"": 0}
-# How many characters or bytes behind the first that differs are counted with: beyond the 64 bits of a UUID's half.
+# How many characters or bytes after the first difference count: beyond the 64 bits of a UUID's half.
 _DIGITS: Final = 12
 _CODES: Final = 0x110000
 _FINENESS: Final = 1 << 30
@@ -147,5 +147,6 @@ def _digits(number: int, base: int) -> list[int]:
 
 
 def _character(code: int) -> str:
-    """That has this code point; the one behind the surrogates for these, which are no characters."""
+    """Returns the character with this code point; the next one after the surrogates for these, which are no
+    characters."""
     return chr(0xE000) if 0xD800 <= code < 0xE000 else chr(code)

@@ -1,12 +1,13 @@
-"""XA transactions that are prepared and have no second phase yet, as a checkpoint remembers them.
+"""XA transactions that are prepared and have no second phase yet, as a checkpoint stores them.
 
-The log has the rows with the first phase and nothing but the name with the second one, which may come years later. So
-the name is kept here with the tables whose rows it has:
+The log has the rows with the first phase and only the name with the second one, which may come years later. So the
+checkpoint keeps the name with the tables of the rows:
 
-- With rows of captured tables, the first phase is left out of the position, so that a start is sent it again, and has
-  the rows. Where the log has been purged meanwhile, it isn't missed: the second phase then begins these tables anew.
+- With rows of captured tables, the first phase is left out of the position, so that a start receives it again, and has
+  the rows. If the server has purged that log since, Tidemark doesn't need it: the second phase then begins these tables
+  again.
 - Without such rows it passes at once, and so does its second phase.
-- With more rows than are held back it passes as well, and its second phase begins the tables anew.
+- With more rows than may be held back it passes too, and its second phase begins the tables again.
 """
 
 from collections.abc import Iterable

@@ -1,17 +1,17 @@
-"""Where to divide a table, so that its ranges are read side by side: found by a few small questions.
+"""Where to divide a table, so that its ranges are read in parallel. A few small queries find that.
 
-The index isn't walked for it. A key is proposed (pipeline/snapshot/key_midpoints.py), the server says which of its own
-keys is the last one up to there, and what it estimates to lie on both sides. From that the place is closed in on, much
-as one looks something up in a dictionary: a first guess by the distance, then halves of what's left. Where there are no
-keys for a long way, the far side of the gap is asked for, so that a lone outlier costs one question.
+They don't walk the index. Tidemark proposes a key (pipeline/snapshot/key_midpoints.py). The server returns the last one
+of its own keys up to there, and its estimates for both sides. The search then narrows, as in a dictionary: a first
+guess by the distance, then halves of the rest. If there are no keys for a long way, the search continues at the far
+side of the gap, so a lone outlier costs one query.
 
-What's found are keys of the table, in the walk's order, since each is between two others by the server's own
-comparison. So the ranges are disjoint and have all rows, however bad a proposal or an estimate was.
+The results are keys of the table, in the walk's order, because each is between two others by the server's own
+comparison. So the ranges are disjoint and have all rows, even with bad proposals and estimates.
 
 Source: the estimates are those of the range optimizer's dives into the index. InnoDB looks at a few pages of each
-level, which may be off by a factor of two, and tells no more than half of the table's rows (MySQL 9.7,
-storage/innobase/btr/btr0cur.cc, btr_estimate_n_rows_in_range_low). So both sides of a place are asked for, and the
-larger one has at least what the lesser one leaves.
+level, which may be off by a factor of two, and reports no more than half of the table's rows (MySQL 9.7,
+storage/innobase/btr/btr0cur.cc, btr_estimate_n_rows_in_range_low). So the search reads both sides of a position, and
+the larger one has at least what the lesser one leaves.
 """
 
 from collections.abc import Generator
@@ -30,12 +30,12 @@ TOLERANCE: Final = 0.2
 _PROPOSALS: Final = 12
 MOST_QUESTIONS: Final = 4 * _PROPOSALS
 
-# A proposal that has less than so much of the rows on one side tells that they lie densely at the other end, ...
+# If a proposal has less than this share of the rows on one side, they lie densely at the other end, ...
 _LITTLE: Final = 1 / 8
 # ... and after two of them the next one is made so near to that end (as a part of the way), as for keys that double.
 _NEAR: Final = 1 / 64
 
-# Where the next proposals lie if the server has one behind all or before all that's left, as a collation may.
+# The next proposals if the server has one after all or before all of the rest, as a collation may.
 _ELSEWHERE: Final = (0.25, 0.75, 0.125, 0.875)
 
 
@@ -142,7 +142,8 @@ def _place(part: _Part, share: float) -> Generator[Question, SplitAnswer, _Place
             before = found.share
         else:
             fraction = next(elsewhere)
-        # Too little is before it, or nothing. Behind `least` and not behind the proposal: that may lie before it.
+        # Too little is before it, or nothing. The search continues after `least` and not after the proposal, which
+        # may be before `least`.
         behind = yield FirstBehind(least if key is None else bound, most)
         if behind is None or behind == most:
             break
@@ -152,7 +153,8 @@ def _place(part: _Part, share: float) -> Generator[Question, SplitAnswer, _Place
 
 
 def _side(part: float) -> int:
-    """Where the rows lie densely if this part of them is before a proposal: -1 before it, 1 behind it, 0 on neither."""
+    """Returns where the rows lie densely if this part of them is before a proposal: -1 before, 1 after, 0 on neither
+    side."""
     return -1 if part > 1 - _LITTLE else int(part < _LITTLE)
 
 

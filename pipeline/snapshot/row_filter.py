@@ -1,14 +1,14 @@
-"""Conditions: which rows of a table a signal asks for, in a small part of SQL.
+"""Conditions: which rows of a table a signal requests, in a small part of SQL.
 
     status = 'open' AND (price >= 9.99 OR `on sale` IS NOT NULL)
     id IN (1, 2, 3)    created BETWEEN DATE'2026-01-01' AND DATE'2026-01-31'    name NOT LIKE 'te\\_st%'
 
-A text is parsed (`pipeline.snapshot.row_filter_parser`) into the tree below or refused with the place and the reason,
-and the tree is checked against the table. Only the tree goes on: names are quoted and values bound by whoever asks the
-server, so that nothing of a signal's text reaches it as text. What the grammar has means what it means to MySQL, and
-what it hasn't is refused: a filter that says something else than its writer thinks is worse than none.
+A text is parsed (`pipeline.snapshot.row_filter_parser`) into the tree below, or refused with the position and the
+reason. The tree is checked against the table. Only the tree leaves this module: the code that queries the server quotes
+names and binds values, so that nothing of a signal's text reaches it as text. What the grammar has means the same as in
+MySQL, and everything else is refused. A filter that says something else than its writer thinks is worse than none.
 
-A column comes first and a literal behind it. AND binds more strongly than OR, and NOT more strongly than both.
+A column comes first and a literal after it. AND binds more strongly than OR, and NOT more strongly than both.
 
 Source: MySQL 9.7 Reference Manual, "Comparison Functions and Operators", "String Comparison Functions and Operators".
 """
@@ -150,9 +150,9 @@ def moment(text: str) -> date | None:
 
 
 def checked(condition: Condition, schema: TableSchema) -> Condition:
-    """The condition with columns as the table spells them and literals that fit them. Raises Refused.
+    """Returns the condition with columns as the table spells them and literals that fit them. Raises Refused.
 
-    Text that stands for a date becomes one, so that it's compared as such whatever the server's version.
+    Text for a date becomes a date, so that it compares as one on every version of the server.
     """
     match condition:
         case Compare(name, operator, value):
@@ -182,7 +182,7 @@ def checked(condition: Condition, schema: TableSchema) -> Condition:
 
 
 def _column(schema: TableSchema, name: str) -> Column:
-    """The server tells names of columns apart without regard to case."""
+    """The server ignores the case of column names."""
     columns = {column.name: column for column in schema.columns}
     found = column_called(name, columns)
     if found is None:

@@ -53,7 +53,7 @@ _RESERVED: Final = frozenset(
     {"AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"}
 )
 _CODED: Final = re.compile(r"\\(.)|''", re.DOTALL)
-# Of a wildcard that is escaped the backslash stays: whoever reads a pattern wants it.
+# The backslash of an escaped wildcard stays, because the reader of the pattern needs it.
 _ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
 

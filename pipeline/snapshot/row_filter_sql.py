@@ -1,10 +1,10 @@
-"""Which rows a request asks for, as a condition of SQL with bound values.
+"""Which rows a request selects, as a condition of SQL with bound values.
 
-What a signal says reaches the server as values only. The names of columns are the schema's own, quoted, and the words
-of SQL are this module's: a text from outside can select other rows than were meant, and do nothing else.
+A signal's words reach the server as values only. The names of columns are the schema's own, quoted, and the words of
+SQL are this module's. A text from outside can select other rows than were meant, and do nothing else.
 
-Each value means on the server what its text would mean there: an exact decimal isn't compared as a float, and a date
-is a date whatever the server's version.
+Each value means on the server what its text would mean there: an exact decimal isn't compared as a float, and a date is
+a date on every version of the server.
 
 Sources: MySQL 9.7 Reference Manual, "Comparison Functions and Operators", "Type Conversion in Expression Evaluation",
 "String Comparison Functions and Operators".
@@ -39,7 +39,8 @@ from pipeline.types.column_types import ColumnType, Time
 
 
 def requested(schema: TableSchema, request: Request) -> Fragment | None:
-    """The condition that the rows asked for satisfy; None if all are. Raises Refused where it's none of this table."""
+    """Returns the condition that the requested rows satisfy; None if all are. Raises Refused if it doesn't fit this
+    table."""
     conditions = [one_of(schema, request.keys)] if request.keys else []
     if request.condition is not None:
         conditions.append(filter_sql(schema, checked(parse_filter(request.condition), schema)))
@@ -126,7 +127,7 @@ def _bound(kind: ColumnType, value: Literal) -> Fragment:
 
 
 def _size(value: Decimal) -> tuple[int, int]:
-    """All digits of an exact decimal as it's written out, and those behind its point."""
+    """Returns how many digits an exact decimal has when written out, and how many after its point."""
     whole, _, fraction = f"{abs(value):f}".partition(".")
     return len(whole) + len(fraction), len(fraction)
 

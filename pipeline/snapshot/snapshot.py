@@ -1,9 +1,8 @@
-"""The state of a snapshot, table by table: what's durable of it, and so what a restart goes on with.
+"""The durable state of a snapshot, table by table, with which a restart continues.
 
-A table's snapshot is a sum type, and each state holds just what is true in it. A table is read in *ranges*, each of
-which goes on by itself: `Range.done` moves only when a chunk's rows have been put into the ordered stream, and a range
-leaves when its last chunk's have. So a restart reads again what wasn't sealed, and nothing else, in whatever order
-the ranges came along.
+A table's snapshot is a sum type, and each state holds only what is true in it. A table is read in *ranges*, and each
+proceeds by itself. `Range.done` moves only when a chunk's rows have entered the ordered stream, and a range is removed
+when its last chunk's have. So a restart reads again what wasn't sealed, and nothing else, in any order of the ranges.
 
 `wire` is a state's name in checkpoints, in `/status` and in metrics. It never changes.
 """
@@ -17,11 +16,11 @@ from pipeline.schema.table_schema import TableId
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for of a table, beyond all of it in its usual way.
+    """What a signal requested of a table, beyond all of its rows in the usual way.
 
     `condition`: only the rows that satisfy it, in the grammar of signals. `keys`: only the rows with these primary
     keys. `surrogate`: the name of a unique index to walk along instead of the primary key's. `chunk_rows`: how many
-    rows a chunk has, where that isn't to be found by measuring.
+    rows a chunk has, if that isn't to be measured.
     """
 
     condition: str | None = None
@@ -31,7 +30,7 @@ class Request:
 
     @property
     def whole(self) -> bool:
-        """Whether all rows are asked for."""
+        """Returns whether all rows are requested."""
         return self.condition is None and not self.keys
 
 
@@ -41,7 +40,7 @@ WHOLE = Request()
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts of a table's snapshot: chunks and rows emitted, rows given up to changes, and the rows expected.
+    """Counts of a table's snapshot: chunks and rows emitted, superseded rows, and the rows expected.
 
     `expected` is the server's own estimate (information_schema), good for a bar and an ETA, not for a promise.
     `ranges`: into how many the table was divided; of these, `ranges_done` have come to their end.
@@ -57,9 +56,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range of a table that has something left: the keys behind `done` through `end`; those before are emitted.
+    """A range of a table that has rows left: the keys after `done` through `end`. Those before are emitted.
 
-    It begins where the range before it ends, so that at first `done` is that one's end, and None in the first range.
+    It begins where the range before it ends, so at first `done` is that one's end, and None in the first range.
     `number` is its own in this table.
     """
 
@@ -77,10 +76,10 @@ class SnapshotWaiting:
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """Under way: the ranges that have something left. Their last `end` was the last key when it began.
+    """Under way: the ranges that have rows left. Their last `end` was the last key when it began.
 
-    `walk_version` says what their keys are keys of (`pipeline.snapshot.chunk_index`). `first`: the rows are appended
-    straight to the mirror, which is being filled.
+    `walk_version` says which walk their keys belong to (`pipeline.snapshot.chunk_index`). `first`: the rows are
+    appended straight to the mirror, which is being filled.
     """
 
     wire: ClassVar[str] = "chunking"
@@ -93,7 +92,7 @@ class Chunking:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Every key through the frozen end was emitted or gave way to a change."""
+    """Every key through the frozen end was emitted or superseded by a change."""
 
     wire: ClassVar[str] = "completed"
 
@@ -124,11 +123,11 @@ TableSnapshot = SnapshotWaiting | Chunking | Completed | SnapshotStopped | Snaps
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot: the id of the signal that asked for it, and its tables in the order they're taken.
+    """A snapshot: the id of the signal that requested it, and its tables in the order in which they're read.
 
-    `requests` holds those of tables that aren't just taken as a whole. `blocking`: the stream is paused while a chunk
-    of it is read. Of two snapshots the one with the higher `priority` comes first, else the older one. `consistent`:
-    all of its tables are read at one place (`pipeline.coordinator.consistent_state`).
+    `requests` holds those of tables that aren't just read completely. `blocking`: the stream is paused while a chunk of
+    it is read. Of two snapshots the one with the higher `priority` comes first, else the older one. `consistent`: all
+    of its tables are read at one position (`pipeline.coordinator.consistent_state`).
     """
 
     id: str
@@ -144,7 +143,7 @@ class Snapshot:
         return not any(isinstance(state, SnapshotWaiting | Chunking) for state in self.tables.values())
 
     def request(self, table: TableId) -> Request:
-        """What was asked for of the table."""
+        """Returns what the signal requested of the table."""
         return self.requests.get(table, WHOLE)
 
 
@@ -170,7 +169,7 @@ def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tupl
 
 
 def progress(state: TableSnapshot) -> Progress:
-    """The counts of a table's snapshot, whatever its state."""
+    """Returns the counts of a table's snapshot, in any state."""
     return Progress() if isinstance(state, SnapshotWaiting) else state.progress
 
 

@@ -1,1 +1,1 @@
-"""What the source server is asked, how its answers are decoded, and what it must be like."""
+"""Queries to the source server, the decoding of its answers, and the requirements on it."""

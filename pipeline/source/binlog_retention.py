@@ -1,15 +1,15 @@
-"""How far capture is behind the source, and until when the source keeps the part of its log that comes next.
+"""How far capture lags after the source, and until when the source keeps the next part of its log.
 
-**Until when.** A server removes a file of its log once the file was last written to `binlog_expire_logs_seconds` ago,
-and does so when it next begins a new file. When that was isn't told by any statement. But let T be the commit time of
-the newest transaction that has been read: whatever comes next was written at T or later, by the same server's clock, so
-that its file was last written to at T or later. So it's kept until T + binlog_expire_logs_seconds at the least; and
-where nothing is behind, for that long from now. The truth is later than this estimate, by up to the time that one file
-spans and the time until the server begins its next one. It can't foresee a PURGE BINARY LOGS by hand, nor what a
-managed service does by rules of its own.
+**Until when.** A server removes a file of its log `binlog_expire_logs_seconds` after the last write to it, when it next
+begins a new file. No statement says when a file was last written. But let T be the commit time of the newest
+transaction that has been read. Whatever comes next was written at T or later, by the same server's clock, so the last
+write to its file was at T or later. So the server keeps it at least until T + binlog_expire_logs_seconds. If nothing is
+left to read, it keeps it that long from now. The true moment is later than this estimate, by up to the time that one
+file spans and the time until the server begins its next one. The estimate can't foresee a PURGE BINARY LOGS by hand,
+nor a managed service's own rules.
 
-What has been read is sealed a moment later; while the journal has no room that moment is long, but the reader waits as
-well then, and what's between the two is what it read within seconds.
+What has been read is sealed a moment later. While the journal has no room that moment is long, but the reader waits
+then too, and the difference is what it read within seconds.
 
 Sources: MySQL 9.7 Reference Manual, "Binary Logging Options and Variables" (binlog_expire_logs_seconds,
 binlog_expire_logs_auto_purge), "PURGE BINARY LOGS Statement"; MySQL 5.7, expire_logs_days.
@@ -31,7 +31,7 @@ def bytes_behind(logs: Mapping[str, int], end: Coordinates, ours: Coordinates) -
 
     `logs`: the bytes of each of the server's files. Of a file that has gone nothing is counted.
     """
-    if ours.number >= end.number:  # the server was asked before the last was read
+    if ours.number >= end.number:  # the server was queried before the last was read
         return max(0, end.offset - ours.offset) if ours.number == end.number else 0
     between = sum(
         size for name, size in logs.items() if ours.number < Coordinates(name, 0).number < end.number
@@ -40,9 +40,9 @@ def bytes_behind(logs: Mapping[str, int], end: Coordinates, ours: Coordinates) -
 
 
 def kept_s(variables: Mapping[str, str]) -> float:
-    """For how long a file of the log is kept, in seconds; infinite where the server removes none by itself.
+    """Returns how long a file of the log is kept, in seconds; infinite if the server removes none by itself.
 
-    `variables`: those of RETENTION that the server has, as it tells them.
+    `variables`: those of RETENTION that the server has, in its own form.
     """
     if variables.get("binlog_expire_logs_auto_purge") == "OFF":
         return math.inf

@@ -1,35 +1,34 @@
-"""Failover: from which of several servers the log is read on.
+"""Failover: which of several servers capture may continue with.
 
-The log is asked for by GTIDs, so that any server will do whose log brings just what isn't in the position. Three things
-have to be so:
+Tidemark requests the log by GTIDs, so it may use any server whose log brings exactly what the position lacks. Four
+conditions must hold:
 
-1. It has executed all that has passed here: position ⊆ executed. One that lacks some of it is *behind*, or it's another
-   server's history. A replica may catch up, and is waited for as long as it gets nearer. One that replicates from
-   nobody never will: what it lacks was lost when it took over, and is in the lake already.
+1. The server has executed all that has passed here: position ⊆ executed. A server that lacks some of it is *behind*, or
+   has another server's history. A replica may catch up, so Tidemark waits while it makes progress. A server that
+   replicates from none never will: it lost the rest when it took over, and the lake has it already.
 2. Its log still has the rest: purged ⊆ position.
-3. What its log brings comes behind what has passed. A position is a set, and the server leaves out of its log what's in
-   it. So suppose that a client wrote E on a replica while that was no more than one (an *errant* transaction), and that
-   T of the primary, which changed the same row, came behind E there, and has passed here. Asked for what isn't in the
-   position, the replica gives E alone, and the row is as it was before T. Sets can't tell: E is new, as what a primary
-   wrote after it had taken over is. The order of the log can: nothing in it that's in the position comes behind what
-   the new primary wrote rightly (`TransactionOrder`).
+3. What its log brings comes after what has passed. A position is a set, and the server leaves its members out of the
+   log. Suppose that a client wrote E on a replica while that was only a replica (an *errant* transaction). T of the
+   primary changed the same row, came after E there, and has passed here. For the rest of this position the replica
+   sends E alone, and the row is as it was before T. Sets can't show that: E is new, like what a primary wrote after it
+   had taken over. The order of the log can: after the rightful writes of the new primary, its log has nothing of the
+   position (`TransactionOrder`).
+4. The names mean the same. A server that was restored from a copy, or has lost the end of its log, uses them again for
+   other transactions (`pipeline.gtid.witness`).
 
-And 4., the names have to mean the same: a server that was restored from a copy, or has lost the end of its log, gives
-them again, to other transactions (`pipeline.gtid.witness`).
+Condition 3 looks only at transactions of the server itself, and of servers of which nothing has passed here. Two
+servers may log other transactions in different orders rightfully: in a group, or with several sources, transactions of
+different rows may be in either order. That leaves one case out: an errant transaction that came by way of a third
+server, which was the primary at another time.
 
-In 3 only transactions of the server itself are looked at, and of servers of which nothing has passed here. What one
-server logs before another and a second one the other way round is what the servers agreed upon otherwise: in a group,
-or with several sources, transactions that don't concern the same rows may be in either order. That leaves one case
-out: an errant transaction that came by way of a third server, which has been the primary at another time.
-
-With 1 to 3 the stream at the new server goes on as it would have gone on at the old one: the rows that the position
-stands for are those of the new server's history at that place, and each change behind it comes once and in order. What
-had been sealed of a snapshot holds: a chunk's rows were the source's at their place in the stream, and that place is in
-both histories. A window that was open is gone with the capture that it was of. Its watermarks are places in the old
-server's log, and its low one a set that the new server needn't have been at; its chunk is read again, all of it,
-with watermarks of the server that the stream comes from then. A replica that applies in parallel commits in the
-primary's order (`replica_preserve_commit_order`, which `pipeline.source.prerequisites` asks for), so that its executed
-set has no gap that a SELECT could see across; and a position with a gap of its own is compared as the set that it is.
+With 1 to 4 the stream continues at the new server as it would have continued at the old one. The rows at the position
+are those of the new server's history there, and each later change comes once and in order. Sealed parts of a snapshot
+remain valid: a chunk's rows were the source's at their position in the stream, and both histories have that position.
+An open window is gone with its capture. Its watermarks are positions in the old server's log, and the new server
+needn't have been at its low one. All of its chunk is read again, with watermarks of the server that the stream then
+comes from. A replica that applies in parallel commits in the primary's order (`replica_preserve_commit_order`, which
+`pipeline.source.prerequisites` requires). So its executed set has no gap that a SELECT could see. A position with a gap
+is compared as the set that it is.
 
 Source: MySQL 9.7 Reference Manual, "GTID Auto-Positioning", "Replication and Transaction Inconsistencies".
 """
@@ -105,7 +104,7 @@ class Purged:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """It can't be asked for now."""
+    """The server doesn't answer now."""
 
     why: str
 
@@ -264,10 +263,10 @@ def _worth_s(verdict: CandidateVerdict, patience: Patience) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TransactionOrder:
-    """What a server's log, read up to some place, says of the order in which it had the doubtful transactions.
+    """The order in which a server's log, read up to some position, has the doubtful transactions.
 
-    `ahead`: of the position, what comes there yet. `open`: those doubtful ones that have come and behind which nothing
-    has that's in the position. `errant`: those behind which something has.
+    `ahead`: of the position, what is still to come there. `open`: doubtful ones that have come, and after which nothing
+    of the position has come. `errant`: those after which something of it has.
     """
 
     doubtful: GtidSet
@@ -276,7 +275,7 @@ class TransactionOrder:
     errant: GtidSet = NO_GTIDS
 
     def followed_by(self, run: Transactions) -> "TransactionOrder":
-        """The same behind these transactions, which come next in the log."""
+        """Returns the order after these transactions, which come next in the log."""
         passed = np.flatnonzero(~run.not_in(self.ahead))
         doubtful = np.flatnonzero(~run.not_in(self.doubtful))
         if not passed.size:

@@ -1,23 +1,24 @@
 """Tables as the server's information_schema describes them.
 
-The result is equal, down to its `version`, to what a TABLE_MAP event with full metadata says of the same table. So
-only what such an event says is taken: no display widths, no ZEROFILL, no DOUBLE(m, d), no collation beyond its
-character set. Invisible and generated columns count, virtual ones too, since they are in row images; the hidden
-columns behind functional indexes are in neither place.
+The result equals, down to its `version`, what a TABLE_MAP event with full metadata says of the same table. So it has
+only what such an event says: no display widths, no ZEROFILL, no DOUBLE(m, d), no collation beyond its character set.
+Invisible and generated columns count, also virtual ones, because row images have them. The hidden columns of functional
+indexes are in neither place.
 
-The key is the primary key, or where there's none what the server takes for it, in the log too: its first unique index
+The key is the primary key. Without one it is the server's own choice, which the log has too: its first unique index
 without NULLs or prefixes. COLUMN_KEY marks that one's columns.
 
 Two unique indexes may have the same columns. Then the server takes the one that SHOW KEYS lists first (`contested`).
 
-A table that can't be described is told with the reason (`Descriptions.refused`): the others are described all the same.
+A table that can't be described comes with the reason (`Descriptions.refused`). The others are described all the same.
 
 The columns and the key come from one statement, so that no ALTER TABLE can come between the two. Before MySQL 8.0 one
-still can, since the server looks at the table once for each; who needs to be sure asks until two answers are equal.
+still can, because the server looks at the table once for each. A caller that needs to be sure repeats the query until
+two answers are equal.
 
 Source: MySQL 9.7 Reference Manual, "The INFORMATION_SCHEMA COLUMNS Table" and "… STATISTICS Table". How labels are
 escaped in COLUMN_TYPE isn't documented: it's `append_unescaped` of the server's sql/field.cc. A label of CHARACTER SET
-binary that isn't ASCII stands there as x'…' (observed of MySQL 9.7).
+binary that isn't ASCII appears there as x'…' (observed of MySQL 9.7).
 """
 
 import re
@@ -143,7 +144,7 @@ class TableDescription:
 
     @property
     def doubtful(self) -> tuple[str, ...]:
-        """The ENUM and SET columns with a label that isn't wholly known (`enum_labels.UNKNOWN`)."""
+        """Returns the ENUM and SET columns with a label that isn't completely known (`enum_labels.UNKNOWN`)."""
         return tuple(
             column.name
             for column in self.schema.columns
@@ -180,7 +181,8 @@ IndexRow = tuple[str, str | None, str, int | None, str | None, str | None]
 
 
 class IndexPart(NamedTuple):
-    """A part of an index: its column (None: an expression), its order, and what keeps it from telling rows apart."""
+    """A part of an index: its column (None: an expression), its order, and why it can't tell rows apart, if it
+    can't."""
 
     column: str | None
     descending: bool
@@ -272,7 +274,7 @@ def describe_tables(
 
 
 def contested(rows: Iterable[ColumnRow]) -> tuple[TableId, ...]:
-    """The tables in these rows whose key is one of several unique indexes: SHOW KEYS tells which."""
+    """Returns the tables in these rows whose key is one of several unique indexes: SHOW KEYS says which."""
     return tuple(table for table, columns in _by_table(rows) if len(_candidates(*_keyed(columns))) > 1)
 
 
@@ -310,7 +312,7 @@ def _with_arguments(name: str, arguments: str | None) -> ColumnType | None:
         case "decimal":
             precision, scale = (arguments or "").split(",")
             return Decimal(int(precision), int(scale))
-        case "year" if arguments != "2":  # a YEAR(2) shows the half of what the log has of it
+        case "year" if arguments != "2":  # a YEAR(2) shows only half of the value in the log
             return Year()
         case "bit":
             return Bit(int(arguments or 1))
@@ -379,9 +381,10 @@ def _candidates(marked: set[int], indexes: Mapping[str, list[_Part]]) -> list[st
 
 
 def _key(marked: set[int], indexes: Mapping[str, list[_Part]], listed: Sequence[str]) -> list[_Part]:
-    """The parts in order of that one of these unique indexes which is the key: of several the one that's listed first.
+    """Returns the parts, in order, of the unique index that is the key: of several the one that's listed first.
 
-    One that isn't listed has come since; whoever asks until two answers are equal asks again.
+    An index that isn't listed has come since. A caller that repeats the query until two answers are equal repeats it
+    again.
     """
     candidates = _candidates(marked, indexes)
     first = min(
@@ -396,9 +399,9 @@ def _charset(name: str | None) -> str:
 
 
 def _labels(arguments: str, charset: str | None) -> Iterator[str]:
-    """The labels, with UNKNOWN for each question mark that may stand for a character beyond U+FFFF.
+    """Returns the labels, with UNKNOWN for each question mark that may be a character beyond U+FFFF.
 
-    Raises Undescribed where one isn't text.
+    Raises Undescribed if one isn't text.
     """
     for match in _LABEL.finditer(arguments):
         if match["hex"]:

@@ -1,18 +1,17 @@
-"""Values that go back to the server beside a statement, in a form that compares as the column's own values do.
+"""Values that go back to the server beside a statement, in a form that compares like the column's own values.
 
-A key is exactly what the server gave, so that it has to equal itself when it comes back, and has to be compared by the
-column's type and collation, by which the index is ordered. By the manual a comparison might be made in another type:
-a DECIMAL with a string as DOUBLE, for one, which takes neighbours for equal. Hence the casts.
+A key is exactly what the server sent. It has to equal itself when it returns, and the server has to compare it by the
+column's type and collation, which order the index. By the manual a comparison might use another type: for example a
+DECIMAL and a string compare as DOUBLE, which makes neighbours equal. Hence the casts.
 
-*Text* is a literal to the server, weaker than a column (coercibility 4 against 2): it's converted to the column's
-character set and compared by the column's collation. Where that conversion loses something, the stored bytes go back
-and are only declared to be what they are: `CONVERT(bytes USING charset)` leaves them alone, and has to be given the
-collation.
+*Text* is a literal to the server, weaker than a column (coercibility 4 against 2). The server converts it to the
+column's character set and compares it by the column's collation. If that conversion loses something, the stored bytes
+go back and are only declared: `CONVERT(bytes USING charset)` leaves them alone, and needs the collation.
 
-*ENUM and SET* are ordered by number and printed by label, so that they're read and bound by number. MySQL has an
-index for `=` on such a column, and none for `<` (Field_enum::optimize_range): a comparison is written as the list of
-numbers that satisfy it, each of which is a place in the index. A SET with so many members that the list gets too long
-is compared plainly, which is right, and reads the index from its beginning.
+*ENUM and SET* are ordered by number and printed by label, so they're read and bound by number. MySQL uses an index for
+`=` on such a column, and none for `<` (Field_enum::optimize_range). So a comparison is written as the list of numbers
+that satisfy it, each of which is a position in the index. If a SET has so many members that the list gets too long,
+it's compared plainly. That's right, and reads the index from its beginning.
 
 Sources: MySQL 9.7 Reference Manual, "Type Conversion in Expression Evaluation", "Collation Coercibility in
 Expressions", "The ENUM Type", "The SET Type".

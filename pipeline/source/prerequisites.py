@@ -1,7 +1,7 @@
-"""What the source server and the user's rights have to be for capture, told all at once.
+"""The requirements of capture on the source server and the user's rights. All findings come at once.
 
-The facts are the server's own words: its variables, and what it answered when each thing that needs a right was
-tried. Trying tells more than SHOW GRANTS can, which leaves out default roles, partial revokes and column grants.
+The facts are the server's own words: its variables, and its answers to attempts of everything that needs a right. An
+attempt shows more than SHOW GRANTS can, which leaves out default roles, partial revokes and column grants.
 
 Sources: MySQL 9.7 Reference Manual, "Binary Logging Options and Variables", "Replication and Binary Logging with
 GTIDs", "Privileges Provided by MySQL", "FOREIGN KEY Constraints"; "Replica Server Options and Variables"
@@ -65,13 +65,13 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What was seen of a server.
+    """Observations of a server.
 
     `variables`: those of VARIABLES that it has. `replica`: whether it replicates from another server. `log_filters`:
-    the databases that --binlog-do-db or --binlog-ignore-db name. `user`: the account, as CURRENT_USER() tells it.
-    `denied`: each right or captured table that was refused, with the server's words. `tables`: the captured ones.
-    `cascading`: the foreign keys of captured tables that change or delete their rows along with another table's.
-    `doubtful`: of captured tables the ENUM and SET columns whose labels the server doesn't tell wholly
+    the databases that --binlog-do-db or --binlog-ignore-db name. `user`: the account, from CURRENT_USER(). `denied`:
+    each right or captured table that was refused, with the server's words. `tables`: the captured ones. `cascading`:
+    the foreign keys of captured tables that change or delete their rows along with another table's. `doubtful`: the
+    ENUM and SET columns of captured tables whose labels the server doesn't show completely
     (`pipeline.source.information_schema`).
     """
 
@@ -109,9 +109,9 @@ def unlogged_foreign_keys(facts: ServerFacts) -> tuple[ForeignKey, ...]:
 
 
 def logs_cascades(version: tuple[int, ...], variables: Mapping[str, str]) -> bool:
-    """Whether what foreign keys do is in the log.
+    """Returns whether the log has the effects of foreign keys.
 
-    Before 9.6 InnoDB cascades by itself, below the log; since then the server does, unless it's told not to.
+    Before 9.6 InnoDB cascades by itself, below the log. Since then the server does, unless it's configured not to.
     """
     return version >= (9, 6) and variables.get("innodb_native_foreign_keys", "OFF") == "OFF"
 
@@ -119,11 +119,12 @@ def logs_cascades(version: tuple[int, ...], variables: Mapping[str, str]) -> boo
 def findings(
     facts: ServerFacts, reread: bool = False, by_places: bool = False, begun: bool = False
 ) -> tuple[Finding, ...]:
-    """All that is wrong, errors before warnings, and these before notes; nothing if capture can run at its best.
+    """Returns all findings: errors before warnings, and these before notes; nothing if capture can run at its best.
 
-    `reread`: tables that foreign keys change below the log are read anew, so that they can be captured. `by_places`:
-    positions are places in the log, so that no GTIDs are needed. `begun`: capture has begun before: then what's wrong
-    with a table is noted, since that table stops alone. A first start is refused, so that it's told before.
+    `reread`: tables that foreign keys change below the log are read again, so that they can be captured. `by_places`:
+    positions are files and offsets of the log, so no GTIDs are needed. `begun`: capture has begun before. Then a
+    problem of a table is only a note, because that table stops alone. A first start is refused instead, so that the
+    user sees the problem before it.
     """
     if other := tuple(_server(facts)):
         return other
@@ -182,7 +183,7 @@ def server_version(text: str) -> tuple[int, ...]:
 
 
 def _server(facts: ServerFacts) -> Iterator[Finding]:
-    """A server that can't be captured from, whatever else is true of it."""
+    """Checks for a server from which capture is impossible in any case."""
     if "MariaDB" in facts.version:
         yield _error(
             f"the server is MariaDB ({facts.version}), whose GTIDs and log are others", "capture from MySQL"
@@ -195,7 +196,7 @@ def _log(facts: ServerFacts) -> Iterator[Finding]:
     yield from _must(facts, "log_bin", "ON", "start the server with --log-bin")
     remedy = _setting(facts, "binlog_format = ROW")
     yield from _must(facts, "binlog_format", "ROW", f"{remedy}, and reconnect all clients")
-    # Without it the executed set may lack what's before something in it, and it's what capture begins at.
+    # Without it the executed set may lack a transaction before one of its members, and capture begins at that set.
     yield from _must(facts, "binlog_order_commits", "ON", _setting(facts, "binlog_order_commits = ON"))
     image = facts.variables.get("binlog_row_image", "FULL")
     if image != "FULL":

@@ -1,8 +1,7 @@
-"""What a result set says of its columns, held against the schema that its statement was made from.
+"""The columns that a result set declares, compared with the schema from which its statement was made.
 
-A table can be altered between the plan of its chunks and their SELECT. The stream carries the statement that did it,
-so the coordinator will drop such a chunk; this check keeps its values from being read as something that they aren't
-until then.
+A statement can alter a table between the plan of its chunks and their SELECT. The stream has that statement, so the
+coordinator will drop such a chunk. Until then this check prevents that its values are read as another type.
 
 Source: MySQL 9.7 source documentation, "Protocol::ColumnDefinition41", enum_field_types, "Column Definition Flags",
 "Binary Protocol Value".
@@ -56,7 +55,7 @@ class ResultColumn:
     decimals: int
 
 
-# The bytes of a value in the binary protocol; of all other types a value tells its own length.
+# The bytes of a value in the binary protocol. A value of any other type has its own length.
 WIDTHS: Final[Mapping[int, int]] = {
     FieldType.TINY: 1,
     FieldType.SHORT: 2,
@@ -82,9 +81,9 @@ def mismatch(schema: TableSchema, columns: Sequence[ResultColumn]) -> str | None
 
 
 def key_mismatch(schema: TableSchema, key: Sequence[int], columns: Sequence[ResultColumn]) -> str | None:
-    """Why a result isn't one of these columns of the schema's table; None if it is.
+    """Returns why a result isn't one of these columns of the schema's table; None if it is.
 
-    ENUM and SET come as numbers, whatever they have become.
+    ENUM and SET come as numbers, even if they have become another type.
     """
     told = zip((schema.columns[index] for index in key), columns, strict=True)
     return _altered(schema, ((each, of) for each, of in told if not isinstance(each.type, Enum | Set)))

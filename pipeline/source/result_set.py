@@ -1,16 +1,15 @@
 """Result sets into Arrow: the raw packets of a SELECT's rows become columns in their canonical form.
 
-Rows come in the binary protocol, in which numbers and dates are what they are and not text, so that a FLOAT is exact,
-and which costs the server half as much (of the eleven columns that the benchmarks read, it sends 1.45 million rows a
-second instead of 0.8). The packets lie end to end in one buffer (`RowPackets`), as they came from the socket. Each
-time that it's full, one compiled walk finds where every value lies (`Rows.cells`), and each column is made from its
-cells in one go (`decode`). No row and no value becomes a Python object, but for the one key that a chunk ends with
-(`key`).
+Rows come in the binary protocol, in which numbers and dates aren't text. So a FLOAT is exact, and the server needs half
+the time (of the eleven columns that the benchmarks read, it sends 1.45 million rows a second instead of 0.8). The
+packets lie end to end in one buffer (`RowPackets`), as they came from the socket. Each time that it's full, one
+compiled walk finds where every value lies (`Rows.cells`), and one pass makes each column from its cells (`decode`). No
+row and no value becomes a Python object, except the one key that a chunk ends with (`key`).
 
-The connection's time zone has to be UTC, and character_set_results NULL: then text comes as its column's own bytes,
-as it does in the log.
+The connection's time zone has to be UTC, and character_set_results NULL: then text comes as its column's own bytes, as
+it does in the log.
 
-**What a reader holds** is one buffer of 4 MiB, or of less than twice the largest row.
+**A reader holds** one buffer of 4 MiB, or of less than twice the largest row.
 
 Source: MySQL 9.7 source documentation, "Binary Protocol Resultset".
 """
@@ -90,10 +89,10 @@ class ResultRows(NamedTuple):
 
 
 class RowPackets:
-    """The row packets of one result set: fill the `room` with what comes from the socket, and take the rows if `full`.
+    """The row packets of one result set: fill the `room` with bytes from the socket, and take the rows if `full`.
 
-    `sequence`: the number that the first row packet has to have. `ended`: all rows are here, and behind them the
-    `tail`, which is the EOF or the ERR packet.
+    `sequence`: the number that the first row packet has to have. `ended`: all rows are here, and after them the `tail`,
+    which is the EOF or the ERR packet.
     """
 
     def __init__(self, sequence: int) -> None:
@@ -138,7 +137,7 @@ class RowPackets:
 
     @property
     def tail(self) -> bytes:
-        """The packet behind the last row."""
+        """The packet after the last row."""
         return self._buffer[self._state[kernels.AT] + 4 : self._used].tobytes()
 
     @property
@@ -260,7 +259,7 @@ class _Column(NamedTuple):
         return out
 
     def parsed(self, parser: _Parser) -> Longs:
-        """The parser's numbers; Definite where it finds something else than it's for."""
+        """Returns the parser's numbers. Raises Definite for text of another form."""
         out = np.empty(len(self.cells), np.int64)
         self.refuse(parser(self.buffer, self.cells, out))
         return out
@@ -282,7 +281,7 @@ class _Column(NamedTuple):
         return to_strings(self.binary(), charset, self.name)
 
     def refuse(self, row: int) -> None:
-        """Raise Definite if there's a row with a value that can't be. Its bytes, a row's, aren't told."""
+        """Raises Definite if a row has an impossible value. The message doesn't have its bytes, which are a row's."""
         if row != kernels.NONE:
             raise Definite(
                 f"the source gave a value of {self.name} that isn't of the column's type; correct the row"

@@ -1,16 +1,15 @@
 """The compiled loops between the packets of a result set and Arrow's buffers.
 
 `buffer` holds row packets as they came, one after the other. A *cell* says of one column in one row where its value
-begins in the buffer; a value without a fixed width begins with its length. `NULL` is a cell as well.
+begins in the buffer. A value without a fixed width begins with its length. `NULL` is a cell too.
 
 **No read outside the buffer.** Compiled code isn't checked, so the argument is this. `frame` reads headers of four
-bytes, and one byte behind them, that it has seen to lie before the end. `locate` alone looks at lengths that come from
-the server. It takes a row only when each of its values, lengths included, lies before the row's end, and ends with the
-row at fault otherwise. So whoever begins at a cell may read the width or the length that `locate` has checked, or
-eight bytes: so many lie behind the rows in each buffer (`SLACK`).
+bytes, and one byte after them, only if they lie before the end. `locate` alone reads lengths that come from the server.
+It takes a row only if each of its values, lengths included, lies before the row's end. Otherwise it ends with the row
+at fault. So a reader of a cell may read the width or the length that `locate` has checked, or eight bytes: each buffer
+has so many after the rows (`SLACK`).
 
-Source: MySQL 9.7 source documentation, "MySQL Packets", "Binary Protocol Resultset",
-"Protocol::LengthEncodedInteger".
+Source: MySQL 9.7 source documentation, "MySQL Packets", "Binary Protocol Resultset", "Protocol::LengthEncodedInteger".
 """
 
 from typing import Final
@@ -41,7 +40,7 @@ INSIDE: Final = 3
 ROWS: Final = 4
 CONTINUED: Final = 5
 
-LARGEST_PACKET: Final = 0xFFFFFF  # bytes; a packet of this size goes on in the next one
+LARGEST_PACKET: Final = 0xFFFFFF  # bytes; a packet of this size continues in the next one
 _HEADER: Final = 4
 _MICROSECONDS: Final = 1_000_000
 _LONGEST_DAYS: Final = 34  # 838:59:59
@@ -99,7 +98,7 @@ def join(buffer: Bytes, end: int) -> int:
             read += _HEADER
         else:
             size += _HEADER
-        for i in range(size):  # The target is never behind the source, so this order is safe.
+        for i in range(size):  # The target is never after the source, so this order is safe.
             buffer[write + i] = buffer[read + i]
         read += size
         write += size
@@ -119,9 +118,10 @@ def length_encoded(buffer: Bytes, at: Int) -> tuple[Int, Int]:
 
 @compiled("int64(uint8[::1], int64, int64[::1], int32[:, ::1])")
 def locate_values(buffer: Bytes, end: int, widths: Longs, cells: CellTable) -> int:
-    """Find all values of the rows in buffer[:end]; `cells` is [columns, rows].
+    """Finds all values of the rows in buffer[:end]; `cells` is [columns, rows].
 
-    `widths`: the bytes of each column's values, 0 where their length is told. Returns the first row that isn't whole.
+    `widths`: the bytes of each column's values, 0 if they have their own length. Returns the first row that isn't
+    complete.
     """
     columns, rows = cells.shape
     bitmap = (columns + 9) >> 3
@@ -129,9 +129,9 @@ def locate_values(buffer: Bytes, end: int, widths: Longs, cells: CellTable) -> i
     for row in range(rows):
         size = _unsigned(buffer, at, 3) if at + _HEADER <= end else np.int64(0)
         at += _HEADER
-        # Where a row of several packets ends is told by none of them.
+        # No packet says where a row of several packets ends.
         stop = at + size if size != LARGEST_PACKET else np.int64(end)
-        nulls = at + 1  # behind a byte that is zero
+        nulls = at + 1  # after a byte that is zero
         at = nulls + bitmap
         if stop > end or at > stop or buffer[nulls - 1] != 0:
             return row

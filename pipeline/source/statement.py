@@ -1,9 +1,9 @@
-"""A statement for the source server: text without values, and the values, which are bound to it.
+"""A statement for the source server: text without values, and the values that are bound to it.
 
-The text holds one `%s` for each parameter and is otherwise doubled where it means a percent sign (PEP 249,
-paramstyle "format"). Names can't be bound, so they go through `quoted`.
+The text has one `%s` for each parameter. Any other percent sign in it is doubled (PEP 249, paramstyle "format"). Names
+can't be bound, so they go through `quoted`.
 
-What a value is to the server is said by its type: a whole number is a BIGINT, a float a DOUBLE of the same bits, a
+A value's Python type decides its type on the server: a whole number is a BIGINT, a float a DOUBLE of the same bits, a
 str is text in utf8mb4, and bytes are a binary string.
 
 Source: MySQL 9.7 source documentation, "COM_STMT_EXECUTE" and "Binary Protocol Value".
@@ -67,7 +67,7 @@ def _encoded(value: KeyPart) -> tuple[bytes, bytes]:
 
 
 def _counted(value: bytes) -> bytes:
-    """The bytes behind their number (a length-encoded integer)."""
+    """Returns the bytes after their number (a length-encoded integer)."""
     size = len(value)
     if size < 0xFB:
         return size.to_bytes(1) + value

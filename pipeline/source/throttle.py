@@ -1,9 +1,9 @@
-"""When the source has enough to do: whether chunks may be asked for now.
+"""Whether the source has room for chunks now.
 
-Two kinds of bounds. What the server says of itself (threads that run, how far a replica is behind) is *looked at*, now
-and then: beyond a bound it's strained, and it's eased again only well within it, so that one look doesn't undo the one
-before. Rows are *counted*: each chunk's rows are owed, and time pays for them at the rate that's allowed. A chunk is
-read whole, so that the debt may be large for a while, but over any longer time the rate holds.
+There are two kinds of bounds. What the server reports of itself (running threads, the lag of a replica) is *sampled*,
+now and then. Beyond a bound the source is overloaded, and it recovers only well within the bound, so that one sample
+doesn't undo the one before. Rows are *counted*: each chunk's rows are a debt, and time pays for them at the allowed
+rate. A chunk is read at once, so the debt may be large for a while, but over any longer time the rate holds.
 
 Sources: MySQL 9.7 Reference Manual, "Server Status Variables" (Threads_running), "SHOW REPLICA STATUS Statement"; the
 throttle of gh-ost (doc/throttle.md) looks at the same two.
@@ -21,7 +21,7 @@ _SAVED_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SourceLimits:
-    """What the source may be asked to bear; 0 is no bound."""
+    """The load that the source may carry; 0 is no bound."""
 
     rows_per_s: int = 0
     threads_running: int = 0
@@ -29,7 +29,7 @@ class SourceLimits:
 
     @property
     def looked_at(self) -> bool:
-        """Whether the server has to be asked about itself."""
+        """Returns whether the server's own report is needed."""
         return bool(self.threads_running or self.replica_lag_s)
 
 
@@ -38,9 +38,9 @@ UNBOUNDED: Final = SourceLimits()
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the server says of itself. `replica_lag_s`: None where it doesn't apply what it should, 0 for no replica.
+    """The server's own report. `replica_lag_s`: None if it doesn't apply what it should, 0 for no replica.
 
-    It's 0 also where it isn't asked for.
+    It's also 0 if no bound needs it.
     """
 
     threads_running: int = 0
