@@ -1,8 +1,8 @@
-"""Schema evolution: whether the rows that a table has under one schema are, as they are, its rows under the next one.
+"""Schema evolution: whether a table's rows under one schema are, unchanged, its rows under the next one.
 
-Where they aren't, nobody may go on with them: what the server made of the values isn't in the log. Then the table's
-mirror begins a new generation (`pipeline.snapshot.checkpoint.Mirror`). That no value was cut to fit is presumed: where
-that may have been, the mirror begins anew with the statement (`pipeline.schema.ddl.unlogged_changes`).
+If they aren't, they can't be used further, because the log doesn't have what the server made of the values. Then the
+table's mirror begins a new generation (`pipeline.snapshot.checkpoint.Mirror`). This module assumes that no value was
+cut to fit. If one may have been, the mirror begins again with the statement (`pipeline.schema.ddl.unlogged_changes`).
 """
 
 from itertools import zip_longest

@@ -10,11 +10,11 @@ from pipeline.schema.table_traits import Traits
 
 @dataclass(frozen=True, slots=True)
 class KnownSchemas:
-    """The schemas that the server gave both before and behind `at`, its executed set.
+    """The schemas that the server reported both before and after `at`, its executed set.
 
-    `folds`: whether it compares names of tables without regard to case (lower_case_table_names), which no server
-    changes while it runs. `refused`: the tables that it described so that they can't be captured, and why. `traits`:
-    what the log doesn't tell of the others.
+    `folds`: whether it ignores the case of table names (lower_case_table_names), which no server changes while it runs.
+    `refused`: the tables that can't be captured as the server describes them, and why. `traits`: what the log doesn't
+    say of the others.
     """
 
     schemas: Mapping[TableId, TableSchema]

@@ -53,11 +53,11 @@ def tokens(rows: pa.RecordBatch, key: Sequence[int]) -> pa.Array:
 
 
 def indistinct(schema: TableSchema, rows: pa.RecordBatch) -> str | None:
-    """Why rows can't be told apart in the lake by the keys of these; None if they can.
+    """Returns why the keys of these rows can't tell them apart in the lake; None if they can.
 
-    A key may have no value: a zero or partial date. The server tells keys apart that are the same text where a
-    character set has two codes for a character, and where a label is empty as the value 0 is. Whoever brings a row to a
-    mirror has it looked at. Only a key of such a type costs more than a glance at each column.
+    A key may have no value: a zero or partial date. The server distinguishes some keys with the same text: a character
+    set may have two codes for a character, and an empty label reads like the value 0. All code that brings a row to a
+    mirror calls this first. Only a key of such a type costs more than one check of each column.
     """
     for index in schema.key:
         column = schema.columns[index]

@@ -1,8 +1,8 @@
-"""When two names of columns are one: MySQL, and the engines that read the lake, don't agree.
+"""When two column names are the same: MySQL, and the engines that read the lake, don't agree.
 
-MySQL compares names of columns without regard to case, letter by letter; it knows fewer letters than Unicode has. So a
-table may have `ß` and `ss`, `s` and `ſ`, `a` and `á`. Spark has more names for one column than MySQL: `s` and `ſ` are
-the same to it, and so are `i`, `ı` and `İ`.
+MySQL ignores the case of column names, letter by letter. It knows fewer letters than Unicode has. So a table may have
+`ß` and `ss`, `s` and `ſ`, `a` and `á`. Spark has more names for one column than MySQL: `s` and `ſ` are the same to it,
+and so are `i`, `ı` and `İ`.
 
 Source: MySQL 9.7 Reference Manual, "Identifier Case Sensitivity"; Java, `String.equalsIgnoreCase`, by which Spark
 resolves names, and `String.toLowerCase`, by which Delta does.

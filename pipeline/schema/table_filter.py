@@ -1,4 +1,4 @@
-"""Which tables are meant, wherever somebody may say so: in the configuration, in a rule, in a signal."""
+"""Which tables a pattern means: in the configuration, in a rule, in a signal."""
 
 import re
 from dataclasses import dataclass

@@ -34,7 +34,7 @@ class TableId:
 
     @property
     def dotted(self) -> str:
-        """The name as patterns match it, and as Debezium tells it. Where names have dots, two tables may share it."""
+        """Returns the name that patterns match and that Debezium uses. If names have dots, two tables may share it."""
         return f"{self.database}.{self.name}"
 
 
@@ -80,7 +80,7 @@ class TableSchema:
         return tuple(self.columns[i].name for i in self.key)
 
 
-# Schemas are few and asked for their version with each segment and file, while a digest takes 0.1 ms.
+# Schemas are few, each segment and file needs their version, and a digest takes 0.1 ms.
 @lru_cache(maxsize=4096)
 def _version(schema: TableSchema) -> str:
     return hashlib.sha256(json.dumps(to_json(schema), sort_keys=True).encode()).hexdigest()[:16]

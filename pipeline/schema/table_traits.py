@@ -1,9 +1,10 @@
-"""What a server tells of a table and its log doesn't, even with full metadata, and where in the stream it holds.
+"""Facts of a table that a server reports and its log doesn't, even with full metadata, and where in the stream they
+hold.
 
-The values of a generated column follow from others, the rows of some engines lie elsewhere, and how long a text may be
-isn't in any schema (`pipeline.schema.table_schema`). What the server says of that holds at a place as a schema does
-(`pipeline.verifier.step`): until a statement may have altered the table, and again once the stream has come to the
-place of an answer that has the work of each such statement in it. Between these nothing is known of the table.
+The values of a generated column follow from others, the rows of some engines are stored elsewhere, and no schema has
+the length of a text (`pipeline.schema.table_schema`). The server's report holds at a position like a schema
+(`pipeline.verifier.step`): until a statement may have altered the table, and again once the stream has reached the
+position of an answer with the work of each such statement. Between these nothing is known of the table.
 """
 
 from collections.abc import Collection, Iterable, Mapping

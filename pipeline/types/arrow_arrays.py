@@ -1,7 +1,7 @@
-"""Arrow arrays over buffers that compiled loops have filled, the same for rows out of the log and out of a SELECT.
+"""Arrow arrays over buffers that compiled loops have filled, the same for rows from the log and from a SELECT.
 
-`exists` says of each value whether it isn't NULL. Values that are NULL take room in a fixed-width array (of whatever
-value), and none in the others. `offsets` has one entry more than there are values: where each begins in `data`.
+`exists` says of each value whether it isn't NULL. NULL values take room in a fixed-width array (with any value), and
+none in the others. `offsets` has one entry more than there are values: where each begins in `data`.
 """
 
 from typing import Any

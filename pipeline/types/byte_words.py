@@ -1,7 +1,7 @@
-"""Compiled: eight bytes at a time, wherever a value ends; whoever calls has seen to the slack behind it.
+"""Compiled: copies eight bytes at a time, also past a value's end. The caller has ensured the slack after it.
 
 LLVM makes one instruction of each of these loops, provided that the index can't be negative, which Python would count
-from the end: hence the unsigned ones. Where they are run as plain Python, each byte's index is checked.
+from the end: hence the unsigned ones. In plain Python each byte's index is checked.
 """
 
 import numpy as np

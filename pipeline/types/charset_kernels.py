@@ -32,7 +32,7 @@ _SUPPLEMENTARY: Final = 189000
 
 @part
 def _put(out: Bytes, at: Int, point: Int) -> Int:
-    """Write the character in UTF-8, and return the place behind it."""
+    """Writes the character in UTF-8, and returns the index after it."""
     if point < 0x80:
         out[at] = point
         return at + 1
@@ -114,9 +114,9 @@ def _unit(data: Bytes, at: Int, width: Int, little: bool) -> Int:
 def by_unit(
     data: Bytes, ends: Ends, width: Int, little: bool, pairs: bool, out: Bytes, out_ends: Longs
 ) -> Int:
-    """Text in units of 2 or 4 bytes; `pairs`: two units may make one character (UTF-16).
+    """Converts text in units of 2 or 4 bytes; `pairs`: two units may make one character (UTF-16).
 
-    Returns the place in `data` of what isn't a character.
+    Returns the index in `data` of what isn't a character.
     """
     to: Int = np.int64(0)
     out_ends[0] = 0

@@ -18,18 +18,18 @@ CodePoints = NDArray[np.int32]
 
 # Instead of a code point.
 NONE: Final = -1  # no such code, or no character for it
-LEAD: Final = -2  # the code goes on in the next byte
+LEAD: Final = -2  # the code continues in the next byte
 
-# The place in `Tables.four` of GB 18030's code of four bytes, and the place behind the last one that isn't a formula.
+# The place in `Tables.four` of GB 18030's code of four bytes, and the place after the last one that isn't a formula.
 FOUR_BYTES: Final = 39420
 
 
 class CodeTables(NamedTuple):
     """The code points of a set's codes by their bytes; those that a set has no codes for are empty.
 
-    `one`: [byte], LEAD if it's the first of more. `two`: [first << 8 | second]; LEAD if there's a third.
-    `three`: [second << 8 | third] behind the one first byte that such codes have. `four`: by the code's place in
-    GB 18030's order.
+    `one`: [byte], LEAD if it's the first of more. `two`: [first << 8 | second]; LEAD if there's a third. `three`:
+    [second << 8 | third] after the one first byte that such codes have. `four`: by the code's place in GB 18030's
+    order.
     """
 
     one: CodePoints
@@ -41,7 +41,7 @@ class CodeTables(NamedTuple):
 # A code's character: the empty text if it has none. Codes may be incomplete.
 _Codec = Callable[[bytes], str]
 
-# Codes and their characters; a question mark among those that aren't ASCII stands for none.
+# Codes and their characters; a question mark among those that aren't ASCII means none.
 _Exceptions = Mapping[bytes, str]
 
 _EMPTY: Final = np.empty(0, np.int32)
@@ -174,7 +174,7 @@ TABLED: Final = frozenset(_SINGLE) | frozenset(_MULTIPLE)
 
 @cache
 def code_tables(charset: str) -> CodeTables:
-    """The tables of one of the TABLED sets; some 0.1 s for one with many codes, when it's first asked for."""
+    """Returns the tables of one of the TABLED sets; the first call takes some 0.1 s for a set with many codes."""
     codec = _codec(charset)
     one = _points(codec, [bytes([byte]) for byte in range(256)])
     if charset in _SINGLE:

@@ -1,11 +1,11 @@
-"""ENUM and SET values from the numbers that the log has into the texts that the server shows.
+"""ENUM and SET values from the numbers in the log into the texts that the server shows.
 
-**Labels that aren't known.** The server keeps the text of a column's type in utf8mb3. So information_schema and SHOW
-CREATE TABLE both show a question mark for each character beyond U+FFFF, and for a question mark as well. The log with
-full metadata has the labels themselves. A label of the server has UNKNOWN in the place of such a question mark, so that
-it can't be taken for another one. Nobody can tell a value that has such a label (`NoLabel`).
+**Unknown labels.** The server keeps the text of a column's type in utf8mb3. So information_schema and SHOW CREATE TABLE
+both show a question mark for each character beyond U+FFFF, and for a question mark too. The log with full metadata has
+the labels themselves. A label from the server has UNKNOWN in place of such a question mark, so that it can't equal
+another label. A value with such a label has no known text (`NoLabel`).
 
-**Labels of CHARACTER SET binary** are bytes. They are taken for UTF-8, and refused where they aren't.
+**Labels of CHARACTER SET binary** are bytes. They are read as UTF-8, and refused if they aren't.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from pipeline.errors import Definite
 
-# Stands in a label for a character that the server doesn't tell: U+FFFD, Unicode's own sign for that.
+# A character in a label that the server doesn't show: U+FFFD, Unicode's own sign for that.
 UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
 
 # Why a label of CHARACTER SET binary can't be captured; `label` is its bytes in hex.

@@ -14,7 +14,7 @@ from pipeline.types import packed_decimal
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """How a column's values lie in a row image, which its type alone doesn't tell.
+    """How a column's values are stored in a row image, which its type alone doesn't say.
 
     `code`: the column's type byte in the event (enum_field_types), 254 (STRING) where it is CHAR, BINARY, ENUM or SET.
     `meta`: the type's metadata as `Field::do_save_field_metadata` writes it, zero for a type that has none, one byte
@@ -108,7 +108,7 @@ def high_byte(storage: Storage) -> int:
 
 
 def string_type(storage: Storage) -> tuple[int, int]:
-    """The real type (ENUM, SET or STRING) behind the code STRING, and its length in bytes.
+    """Returns the real type (ENUM, SET or STRING) of the code STRING, and its length in bytes.
 
     Lengths over 255 put their two upper bits, inverted, into the type's byte (Field_string::do_save_field_metadata).
     """
@@ -119,13 +119,13 @@ def string_type(storage: Storage) -> tuple[int, int]:
 
 
 def real_type(storage: Storage) -> int:
-    """The type's code, with ENUM and SET told from the STRING that the log calls them."""
+    """Returns the type's code, with ENUM and SET separated from the STRING that the log has for them."""
     return string_type(storage)[0] if storage.code == FieldType.STRING else storage.code
 
 
 @cache
 def stored_width(storage: Storage) -> int:
-    """How many bytes a value takes in a row image; -n where it lies behind a length of n bytes."""
+    """Returns how many bytes a value takes in a row image; -n if it has its length in n bytes before it."""
     match storage.code:
         case FieldType.NEWDECIMAL if _is_decimal(low_byte(storage), high_byte(storage)):
             return sum(size for size, _ in packed_decimal.groups(low_byte(storage), high_byte(storage)))

@@ -173,11 +173,11 @@ def decimals(
 
 @compiled("int64(uint8[::1], int32[::1], int64, int64, int32[::1], uint8[::1])")
 def lay_out(buffer: Bytes, cells: Cells, prefix: int, width: int, offsets: Cells, out: Bytes) -> int:
-    """Lay the values end to end in `out`, which has SLACK bytes behind the last one.
+    """Lays the values end to end in `out`, which has SLACK bytes after the last one.
 
-    A value lies behind a length of `prefix` bytes, or has `width` bytes where that is zero. With both, one that is
-    shorter than `width` is filled up with zero bytes. `offsets` has one entry more than `cells`: where each value
-    begins in `out`. Returns the first value that is longer than `width`.
+    A value has a length of `prefix` bytes before it, or has `width` bytes if that is zero. With both, one that is
+    shorter than `width` is padded with zero bytes. `offsets` has one entry more than `cells`: where each value begins
+    in `out`. Returns the first value that is longer than `width`.
     """
     mask = (np.int64(1) << np.int64(8 * prefix)) - np.int64(1)
     to = np.int64(0)

@@ -1,12 +1,13 @@
-"""Foreign keys whose work isn't in the log, and the tables that may have changed along with another one.
+"""Foreign keys whose effects aren't in the log, and the tables that may have changed along with another one.
 
-InnoDB does what ON DELETE and ON UPDATE say by itself, below the log; since MySQL 9.6 the server does it, and logs it,
-unless it's told not to. Which rows a foreign key changed can't be known: the log has the parent's row alone, and a row
-that went along with it can't be read any more. So a table whose rows may have changed is read anew as a whole.
+InnoDB carries out ON DELETE and ON UPDATE by itself, below the log. Since MySQL 9.6 the server does it, and logs it,
+unless it's configured not to. The changed rows can't be known: the log has only the parent's row, and a row that was
+deleted with it can't be read any more. So Tidemark reads all of a table again if its rows may have changed.
 
-Foreign keys come while capture runs, by a statement, whose text isn't parsed for them: the server is asked again behind
-each one that may have altered a table. What its new foreign keys did since then hasn't been noticed, so that their
-tables are read anew at once, and from then on as the others. Those that go stay known, which costs a reading too many.
+Statements add foreign keys while capture runs. Their text isn't parsed for these: the server is queried again after
+each statement that may have altered a table. The effects of its new foreign keys since then are unknown, so their
+tables are read again at once, and from then on like the others. Removed foreign keys stay known, which costs an
+unneeded read.
 
 Source: MySQL 9.7 Reference Manual, "FOREIGN KEY Constraints", and `innodb_native_foreign_keys` there.
 """
@@ -25,9 +26,9 @@ from pipeline.schema.table_schema import TableId
 
 @dataclass(frozen=True, slots=True)
 class Doubts:
-    """The tables that may have other foreign keys by now: the server hasn't been asked since these statements.
+    """The tables that may have other foreign keys by now: the server hasn't been queried since these statements.
 
-    `reread`: whether tables that foreign keys change are read anew; else they stop.
+    `reread`: whether tables that foreign keys change are read again; otherwise they stop.
     """
 
     reread: bool
@@ -39,12 +40,12 @@ class Doubts:
         return replace(self, tables={**self.tables, **statements})
 
     def asked(self, at: GtidSet) -> "Doubts":
-        """The server was asked when it had executed `at`."""
+        """Returns the doubts after a query at which the server had executed `at`."""
         return replace(self, tables={t: gtids for t, gtids in self.tables.items() if not gtids <= at})
 
 
 def cascaded(keys: Iterable[ForeignKey], changes: TableChanges) -> frozenset[TableId]:
-    """The tables whose rows may have changed along with these: what a foreign key did another one may go on with."""
+    """Returns the tables whose rows may have changed along with these. Another foreign key may continue a change."""
     known = tuple(keys)
     return along(known, {k.child for k in known if k.parent == changes.schema.table and _works(k, changes)})
 

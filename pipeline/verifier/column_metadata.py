@@ -1,9 +1,9 @@
-"""What the log leaves open of a table's columns, completed by a schema that is proven to hold.
+"""What the log leaves open about a table's columns, completed by a verified schema.
 
-ENUM and SET come as indices and bits whatever the log says of their labels. One without any metadata (before MySQL
-8.0.1) says neither which integers are unsigned nor which strings are text: integers come with their bits read as
-signed, strings as the bytes that are stored. By the schema's types each column becomes canonical in one go. Whatever
-the log does say has to agree with the schema.
+ENUM and SET come as indices and bits, with any metadata. A log without metadata (before MySQL 8.0.1) says neither which
+integers are unsigned nor which strings are text. Integers come with their bits read as signed, strings as the stored
+bytes. The schema's types make each column canonical in one pass. Everything that the log does say has to agree with the
+schema.
 """
 
 from collections.abc import Iterator
@@ -110,9 +110,9 @@ def _unsigned(values: pa.Array, size: int) -> pa.Array:
 
 
 def _padded(values: pa.Array, width: int, column: str) -> pa.Array:
-    """The same bytes with zero bytes behind them, up to `width`."""
+    """Returns the same bytes, padded with zero bytes up to `width`."""
     longest = pc.max(pc.binary_length(values)).as_py() or 0
     if longest > width:
         raise TooLong(f"{column}: a value has {longest} bytes, and the column {width}")
-    # Arrow pads only what it calls text, byte by byte and whatever the bytes are.
+    # Arrow pads only what it calls text, byte by byte, with any bytes.
     return pc.ascii_rpad(values.view(pa.string()), width, "\0").view(pa.binary())

@@ -1,14 +1,15 @@
-"""Row images get the names of their columns, by what is known of their table's schema.
+"""Gives row images the names of their columns, from the known schema of their table.
 
-With full metadata a table map says it all. Any other has to be held against the schema that holds at its place in the
-stream, and where none is proven to, or it doesn't fit the map, the table is stopped: nothing is guessed.
+With full metadata a table map has all of them. Any other map has to be compared with the schema that holds at its
+position in the stream. If no schema is verified there, or it doesn't fit the map, the table stops: Tidemark guesses
+nothing.
 
-**What stops a table in mid-stream.** Rows that the reader couldn't decode, a value without a label, a column of the
-key that the log leaves out: none of the table's images of that slice or part is passed on. Of a transaction that
-comes in parts, earlier parts may have been; the coordinator sees to it that they don't come to anything.
+**What stops a table in mid-stream.** Rows that the reader couldn't decode, a value without a label, a column of the key
+that the log leaves out: none of the table's images of that slice or part is sent on. Earlier parts of the same
+transaction may have been sent. The coordinator ensures that they have no effect.
 
-**Absent columns** are bits where the log is read, since only names last: the table may be altered later. A row image
-without all columns is told from the others by the names of those that it lacks.
+**Absent columns** are bits in the reader, because only names last: the table may be altered later. A row image without
+all columns has the names of those that it lacks.
 """
 
 from typing import assert_never
@@ -48,7 +49,8 @@ class KeyAbsent(Definite):
 
 
 def behind(state: TableState | None, gtid: Gtid, to_come: TableSchema | None) -> TableState:
-    """A table's state behind a statement that may have altered it; `to_come`: the schema that has its work in it."""
+    """Returns a table's state after a statement that may have altered it; `to_come`: the schema that has its work in
+    it."""
     match state:
         case SchemaFetched(_, at) as answer if gtid in at:
             return answer

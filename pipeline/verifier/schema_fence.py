@@ -1,8 +1,8 @@
-"""The schema fence: messages of the log that wait until a table's schema is proven, and what lies behind them.
+"""The schema fence: messages of the log that wait until a table's schema is verified, and the messages after them.
 
-Images whose log doesn't name their columns can't go on while their table's schema is in doubt, and nothing may overtake
-them. So they're held, with all that comes behind them, as long as that isn't too much. What comes behind is looked at
-meanwhile, since it decides whether the server's answer proves anything (`pipeline.verifier.step`).
+Images whose log doesn't name their columns can't pass while their table's schema is in doubt, and nothing may overtake
+them. So they're held, with everything after them, as long as that isn't too much. The verifier examines the later
+messages meanwhile, because they decide whether the server's answer proves anything (`pipeline.verifier.step`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +29,10 @@ MOST_HELD = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class ServerAnswer:
-    """What the server says of `tables`: their schemas, read behind the executed set `at` and before the log's `end`.
+    """The server's report on `tables`: their schemas, read after the executed set `at` and before the log's `end`.
 
-    And their traits, which the log never tells, and all foreign keys whose work isn't in the log, read then, too.
-    `refused`: the tables that can't be captured as the server describes them, and why.
+    It also has their traits, which the log never has, and all foreign keys whose effects aren't in the log, read then,
+    too. `refused`: the tables that can't be captured as the server describes them, and why.
     """
 
     tables: frozenset[TableId]
@@ -106,7 +106,7 @@ def settled(
 
 
 def place(message: HeldMessage) -> Coordinates | None:
-    """Where the stream is behind the message; None inside a transaction."""
+    """Returns where the stream is after the message; None inside a transaction."""
     return None if isinstance(message, TransactionPartRead | CreateTableSelectRead) else message.end
 
 

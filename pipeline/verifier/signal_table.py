@@ -1,9 +1,9 @@
-"""Rows of the signal table: taken out of what the SchemaVerifier tells, and put beside the transactions they came in.
+"""Takes rows of the signal table out of the SchemaVerifier's messages, and attaches them to their transactions.
 
-The table is read out of the log like a captured one, with proven columns. What is inserted into it goes on as signals,
-with the very message by which their transactions pass, so that each takes effect once: with the position that holds
-it. Those of a transaction in parts wait for its end. Updates and deletes say nothing, so that the table may be emptied.
-If it's captured as well its rows go on as rows too; otherwise nothing behind here knows of it.
+The table is read from the log like a captured one, with verified columns. Rows inserted into it continue as signals, in
+the same message by which their transactions pass. So each takes effect once: with the position that holds it. Those of
+a transaction in parts wait for its end. Updates and deletes are ignored, so the table may be emptied. If it's captured
+too, its rows also continue as rows. Otherwise no later actor knows of it.
 """
 
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ def problem(schema: TableSchema) -> str | None:
 
 
 def diverted(rows: SignalRows, message: FromVerifier) -> tuple[SignalRows, FromVerifier | None]:
-    """What is told instead of the message, None for nothing."""
+    """Returns what is sent instead of the message, None for nothing."""
     match message:
         case ChangesVerified(tables=tables):
             signals, others = (*rows.waiting, *_signals(rows, tables)), _others(rows, tables)

@@ -17,16 +17,16 @@ from pipeline.verifier.table_state import TableState
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What's known of each table.
+    """Everything known of each table.
 
-    `to_come`: the transactions of `known.at` that haven't passed. `told`: the schemas that were told last. `emptied`:
-    tables that have had no image since they were told to be empty. `doubtful`: where the tables are found that the
-    server is to be asked for, or has answered for. `creating`: those that the transaction at hand creates. `held`: what
-    waits, with `held_bytes` of rows; `place`: where the stream is behind what went on. `foreign_keys`: those whose work
-    isn't in the log, and `cascaded` the tables that they may have changed in the transaction at hand, with the parents;
-    `doubts`: which tables may have others by now, None where the server logs what they do. `unnamed`: tables
-    whose images in the transaction at hand were left out, and why. `survey`: what the log doesn't tell of tables.
-    `asking`: whether a question to the server is under way.
+    `to_come`: the transactions of `known.at` that haven't passed. `told`: the schemas that were sent last. `emptied`:
+    tables that have had no image since they were reported empty. `doubtful`: the positions of tables for which the
+    server is to be queried, or has answered. `creating`: those that the present transaction creates. `held`: what
+    waits, with `held_bytes` of rows; `place`: where the stream is after what was sent. `foreign_keys`: those whose
+    effects aren't in the log, and `cascaded` the tables that they may have changed in the present transaction, with the
+    parents; `doubts`: which tables may have others by now, None if the server logs their effects. `unnamed`: tables
+    whose images in the present transaction were left out, and why. `survey`: facts of tables that the log doesn't have.
+    `asking`: whether a query to the server is under way.
     """
 
     captured: TableFilter

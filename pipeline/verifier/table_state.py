@@ -11,9 +11,9 @@ from pipeline.schema.table_schema import TableSchema
 
 @dataclass(frozen=True, slots=True)
 class Unproven:
-    """No schema is proven; a map with full metadata brings one, and the server is to be asked.
+    """No schema is verified. A map with full metadata brings one, and the server is to be queried.
 
-    `statements`: those that have passed since one was proven, and may have changed it.
+    `statements`: those that have passed since one was verified, and may have changed it.
     """
 
     wire: ClassVar[str] = "unproven"
@@ -34,7 +34,7 @@ class SchemaPending:
 class SchemaFetched:
     """The server's schema (None: there's no such table), which will hold at `end` of the log.
 
-    It has the work of all statements in `at` in it, and none from behind `end`.
+    It has the work of all statements in `at` in it, and none from after `end`.
     """
 
     wire: ClassVar[str] = "answered"

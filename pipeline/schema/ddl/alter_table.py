@@ -1,15 +1,15 @@
-"""What statements make of a captured table as a whole: its columns get other names, some go, all of its rows go.
+"""Effects of statements on a captured table as a unit: its columns get other names, some go, all of its rows go.
 
-The log and the server tell a table's columns before a statement and behind it (`pipeline.verifier.step`), and not
-which of those behind it are which of those before: a column that's gone and one that has come may be the same one, with
-another name and all of its values. Only the statement tells that. What is read of it here is little, and only as far as
-it's sure: the names that RENAME COLUMN, CHANGE and DROP have. It may be read in two ways
-(`pipeline.schema.ddl.sql_lexer`); where these differ, nothing is told, and a column that's missed later begins the
-table's mirror anew (`pipeline.schema.compatibility`).
+The log and the server describe a table's columns before and after a statement (`pipeline.verifier.step`). They don't
+say which of the later columns is which of the earlier ones: a removed column and an added one may be the same, with
+another name and all of its values. Only the statement says that. Tidemark reads little of it, and only what is certain:
+the names in RENAME COLUMN, CHANGE and DROP. The text may be read in two ways (`pipeline.schema.ddl.sql_lexer`). If
+these differ, the result is empty, and a column that is missing later begins the table's mirror again
+(`pipeline.schema.compatibility`).
 
-What a statement tells is taken into account in the schema that was known before it, at once: names only, since types
-and new columns are for whoever proves the next schema. So what's compared with that one has its columns by the same
-names, and it's the same over a restart, since a checkpoint has the schemas that are known.
+The effect of a statement is applied at once to the schema that was known before it: names only, because the
+verification of the next schema brings types and new columns. So the next schema is compared with one that has its
+columns under the same names. A restart compares the same, because a checkpoint has the known schemas.
 
 Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement".
 """
@@ -60,7 +60,7 @@ class ColumnChanges:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """A `statement` (its first words) has passed, and `schema` is the table's behind it, as far as it's told.
+    """A `statement` (its first words) has passed, and `schema` is the table's after it, as far as it's known.
 
     `changes`: of columns of the schema that was known before; `emptied`: all rows have gone.
     """
@@ -99,10 +99,10 @@ def _read(reading: list[Lexeme], database: str) -> tuple[TableId, ColumnChanges]
 
 
 def altered(schema: TableSchema, changes: ColumnChanges, statement: str) -> Alteration | None:
-    """The alteration of a table that had this schema, None where it isn't one.
+    """Returns the alteration of a table that had this schema, None if it isn't one.
 
-    Columns that the schema doesn't have came since, and don't matter. One of the primary key that goes isn't taken
-    for gone: rows that it told apart can't stay as they are.
+    Columns that the schema doesn't have came since, and don't matter. A removed column of the primary key isn't
+    recorded as removed: the rows that it told apart can't stay unchanged.
     """
     try:
         pairs = [(column, new) for old, new in changes.renamed if (column := _named(schema, old))]
@@ -174,7 +174,7 @@ def added_by(option: Reader) -> Iterator[list[Lexeme]]:
 
 
 def _inside(found: Sequence[Lexeme]) -> list[Lexeme]:
-    """What stands before the parenthesis that closes one opened before."""
+    """Returns what is before the parenthesis that closes one opened before."""
     depth = 1
     for place, lexeme in enumerate(found):
         if lexeme.kind is LexemeKind.SIGN:

@@ -52,7 +52,7 @@ _ROOM = {"tinytext": (1 << 8) - 1, "text": (1 << 16) - 1, "mediumtext": (1 << 24
 # The most that a character takes in any character set.
 _CHARACTER_BYTES = 4
 
-# What a type's name may go on with.
+# Words that may continue a type's name.
 _SECOND_WORDS = {
     "double": ("precision",),
     "national": ("char", "character", "varchar", "varcharacter"),
@@ -69,9 +69,9 @@ _WITH_A_VALUE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """The type's first word, the number in parentheses behind it, and the attributes that matter.
+    """The type's first word, the number in parentheses after it, and the attributes that matter.
 
-    `length`: None where there's anything else in parentheses, or nothing. `charset`: "" where it isn't named.
+    `length`: None if the parentheses have anything else, or nothing. `charset`: "" if it isn't named.
     """
 
     type: str
@@ -96,7 +96,8 @@ def adds_nulls(definition: Sequence[Lexeme]) -> bool:
 
 
 def converts_exactly(definition: Sequence[Lexeme], old: str, before: Traits) -> bool:
-    """Whether in a column that gets this definition (its name first), under strict mode, the types tell all.
+    """Returns whether the types decide everything in a column that gets this definition (its name first), in strict
+    mode.
 
     `old`: the column's name in the table as it was `before`.
     """
@@ -188,7 +189,7 @@ def _charset(reader: Reader) -> tuple[str, str]:
 
 
 def _expression(reader: Reader) -> None:
-    """A literal, a function or what's in parentheses. Raises NotRead."""
+    """Reads a literal, a function or an expression in parentheses. Raises NotRead."""
     if reader.sign("("):
         reader.leave_parentheses()
         return

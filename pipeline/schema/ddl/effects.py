@@ -1,9 +1,9 @@
-"""What a statement in the log means for the captured tables: whose columns it may change, and whose rows.
+"""The effects of a statement in the log on the captured tables: whose columns it may change, and whose rows.
 
-`known` are the tables that have ever been told here, those that are gone included: what a mirror has is of one of them.
-A server compares names exactly (lower_case_table_names = 0), or `folds` them: then a name that differs by case alone
-may mean a known table. It's never sure, since nobody but the server knows how it folds; so such a table's rows may have
-changed, and no more is made of it.
+`known` are the tables that have ever been in the stream, also those that are gone: a mirror's rows are of one of them.
+A server compares names exactly (lower_case_table_names = 0), or `folds` them. Then a name that differs by case alone
+may mean a known table. That is never certain, because only the server knows how it folds. So that table's rows may have
+changed, and nothing more is concluded.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -125,7 +125,7 @@ def may_alter(names: StatementScope, database: str, statement: str) -> frozenset
 
 @dataclass(frozen=True, slots=True)
 class Unlogged:
-    """What a statement makes of a table's rows without telling the log, and how it's told to people."""
+    """The effect of a statement on a table's rows that the log doesn't have, and its description for people."""
 
     what: str
     effect: Effect
@@ -134,10 +134,10 @@ class Unlogged:
 def changed_unlogged(
     names: StatementScope, database: str, statement: str, exact: Mapping[TableId, Traits] = NONE_EXACT
 ) -> dict[TableId, Unlogged]:
-    """The known tables whose rows a statement may change without telling the log; `exact`: see `unlogged_changes`.
+    """Returns the known tables whose rows a statement may change without logging it; `exact`: see `unlogged_changes`.
 
-    A table that isn't known has no rows here to be changed. Where the statement can be read in two ways, only what it
-    is in each of them is sure, and else the rows are others.
+    An unknown table has no rows in Tidemark that could change. If the statement can be read in two ways, only what both
+    say is certain. Otherwise the rows count as changed.
     """
     read = unlogged_changes(database, statement, exact)
     ways = [_effects(names, database, statement, way) for way in read]

@@ -1,8 +1,8 @@
-"""A statement's lexemes, as MySQL's lexer tells them apart: words, quoted names, strings and signs, without comments.
+"""A statement's lexemes, as MySQL's lexer separates them: words, quoted names, strings and signs, without comments.
 
-Where the same text can be read in two ways the reader decides: whether a backslash escapes (it doesn't with
-NO_BACKSLASH_ESCAPES), and what is made of "…" (a name with ANSI_QUOTES) and of the inside of `/*! … */` (executed or
-not, by the server's version).
+If the same text can be read in two ways, the caller chooses: whether a backslash escapes (it doesn't with
+NO_BACKSLASH_ESCAPES), what "…" is (a name with ANSI_QUOTES), and whether the inside of `/*! … */` counts (depending on
+the server's version).
 
 Source: MySQL 9.7 Reference Manual, "Schema Object Names", "String Literals" and "Comments".
 """
@@ -63,7 +63,7 @@ class Lexeme(NamedTuple):
 
 
 def lexemes(statement: str, *, escapes: bool = True) -> Iterator[Lexeme]:
-    """The lexemes in order; `escapes`: whether a backslash in a string escapes what's behind it."""
+    """Returns the lexemes in order; `escapes`: whether a backslash in a string escapes the next character."""
     lexer = _BACKSLASH_ESCAPES if escapes else _NO_BACKSLASH_ESCAPES
     for match in lexer.finditer(statement):
         if match.lastgroup == "comment":
@@ -192,7 +192,7 @@ def _by_all(opening: Lexeme) -> bool:
 
 
 def split_at_commas(found: Sequence[Lexeme]) -> Iterator[list[Lexeme]]:
-    """What stands between the commas that are in no parentheses."""
+    """Returns the parts between the commas that are in no parentheses."""
     part: list[Lexeme] = []
     depth = 0
     for lexeme in found:

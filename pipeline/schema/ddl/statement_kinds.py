@@ -156,7 +156,7 @@ def read_statement(reading: Sequence[Lexeme], database: str) -> ParsedStatement:
 
 
 def emptied_memory_table(statement: str) -> TableId | None:
-    """The MEMORY table of which a server before MySQL 8.0 tells like this that its restart has emptied it."""
+    """Returns the MEMORY table that a server before MySQL 8.0 reports like this after a restart emptied it."""
     meant = [_deleted_from(reading) for reading in readings(statement)]
     return meant[0] if len(meant) == 1 else None
 

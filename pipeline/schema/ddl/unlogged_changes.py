@@ -1,22 +1,19 @@
-"""What statements do to rows without telling the log: DROP, TRUNCATE, RENAME, and some of what ALTER TABLE does.
+"""Effects of statements on rows that the log doesn't have: DROP, TRUNCATE, RENAME, and some of ALTER TABLE.
 
-With binlog_format=ROW the log has each change of a row, but for what DDL does to rows as a side effect. A statement's
-text says at most that rows *may* have changed. So what leaves rows alone for certain is listed here and in
-`pipeline.schema.ddl.statement_kinds`: kinds of statements, options of ALTER TABLE, definitions of columns
-(`pipeline.schema.ddl.column_definitions`) and engines. Each other statement may have changed the rows of each table
-that it names.
+With binlog_format=ROW the log has each change of a row, except side effects of DDL. A statement's text says at most
+that rows *may* have changed. So this module and `pipeline.schema.ddl.statement_kinds` list what certainly leaves rows
+alone: kinds of statements, options of ALTER TABLE, definitions of columns (`pipeline.schema.ddl.column_definitions`)
+and engines. Each other statement may have changed the rows of each table that it names.
 
-Where the text can be read in more ways than one (`pipeline.schema.ddl.sql_lexer`), what it does is what it does in any
-of them.
+If the text can be read in several ways (`pipeline.schema.ddl.sql_lexer`), the effects of all of them count.
 
 MODIFY, CHANGE and CONVERT TO convert values. A mode that isn't strict cuts a value that's too long, and makes a NULL 0.
-A strict one lets the statement fail on such values; then a column's type before it and after it say whether its values
-are the same (`pipeline.schema.compatibility`), but for what the types don't show
-(`pipeline.schema.ddl.column_definitions`), and of a table that has no generated column, whose values follow from the
-others.
+A strict one lets the statement fail on such values. Then a column's types before and after it say whether its values
+are the same (`pipeline.schema.compatibility`), with two exceptions: what the types don't show
+(`pipeline.schema.ddl.column_definitions`), and a table with a generated column, whose values follow from the others.
 
-Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement", "DROP TABLE Statement", "RENAME TABLE Statement",
-"TRUNCATE TABLE Statement", "Implicit Default Handling" (in "Data Type Default Values").
+Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement", "DROP TABLE Statement", "RENAME TABLE Statement", "TRUNCATE
+TABLE Statement", "Implicit Default Handling" (in "Data Type Default Values").
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +41,7 @@ from pipeline.schema.ddl.statement_kinds import (
 from pipeline.schema.table_schema import TableId
 from pipeline.schema.table_traits import Traits
 
-# Engines that keep the rows that the log tells of, and no others.
+# Engines whose tables keep exactly the rows in the log.
 LOGGED_ENGINES = frozenset({"innodb", "myisam", "memory", "heap", "archive", "csv"})
 
 NONE_EXACT: Mapping[TableId, Traits] = {}
@@ -110,9 +107,9 @@ UnloggedChange = OfTables | OfDatabase | Unclear
 def unlogged_changes(
     database: str, statement: str, exact: Mapping[TableId, Traits] = NONE_EXACT
 ) -> tuple[frozenset[UnloggedChange], ...]:
-    """What the statement, run with this default database, does to rows without telling the log, as each reads it.
+    """Returns the statement's unlogged effects on rows, run with this default database, for each way to read it.
 
-    `exact`: the tables of which strict mode lets no value pass that doesn't fit, as they were before the statement.
+    `exact`: the tables, as they were before the statement, for which strict mode accepts no value that doesn't fit.
     """
     return tuple(
         frozenset(changes_of(read_statement(reading, database), exact)) for reading in readings(statement)
@@ -122,7 +119,7 @@ def unlogged_changes(
 def changes_of(
     statement: ParsedStatement, exact: Mapping[TableId, Traits] = NONE_EXACT
 ) -> tuple[UnloggedChange, ...]:
-    """What a statement that's read does to rows without telling the log; see `unlogged_changes`."""
+    """Returns the unlogged effects of a statement that has been read; see `unlogged_changes`."""
     try:
         return tuple(_changes(statement, exact))
     except NotRead:
