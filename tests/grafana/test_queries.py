@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from grafana.__main__ import BOARDS
@@ -22,9 +23,13 @@ WINDOW = "5s"
 
 @pytest.fixture(scope="module")
 def service(
-    mysql: MysqlServer, parts: Parts, spark_settings: SparkSettings, tmp_path_factory: pytest.TempPathFactory
+    mysql: MysqlServer,
+    kafka: KafkaBroker,
+    parts: Parts,
+    spark_settings: SparkSettings,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Watched]:
-    with watched(mysql, parts, spark_settings, tmp_path_factory.mktemp("watched")) as running:
+    with watched(mysql, kafka, parts, spark_settings, tmp_path_factory.mktemp("watched")) as running:
         trouble(running)
         yield running
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from deploy.demo import shop
 from deploy.demo.service import Service
+from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline import metrics as catalogue
@@ -31,6 +32,7 @@ _ACCOUNT: Final = Account("watched", PASSWORD)
 SECRETS: Final = ("CANARY", "Bestellung", "@example.com", "SKU-", "Customer ")
 
 _ORDERS: Final = TableId(shop.DATABASE, "orders")
+_ORDERED: Final = rf"{shop.DATABASE}\\.(customers|orders|order_items)"
 # Tables for what goes wrong; the writer leaves them alone.
 _ODDITIES: Final = f"{shop.DATABASE}.oddities"
 _EMPTIED: Final = f"{shop.DATABASE}.emptied"
@@ -112,8 +114,10 @@ def until(holds: Callable[[], object], what: str) -> None:
 
 
 @contextmanager
-def watched(server: MysqlServer, parts: Parts, spark: SparkSettings, folder: Path) -> Iterator[Watched]:
-    """The shop, its service, and Prometheus."""
+def watched(
+    server: MysqlServer, kafka: KafkaBroker, parts: Parts, spark: SparkSettings, folder: Path
+) -> Iterator[Watched]:
+    """The shop, its service with a lake and topics, and Prometheus."""
     assert parts.prometheus is not None, "run `make setup-tests`"
     with ExitStack() as all_of_it:
         all_of_it.enter_context(stocked(server))
@@ -124,7 +128,7 @@ def watched(server: MysqlServer, parts: Parts, spark: SparkSettings, folder: Pat
         )
         account = server.create_capture_user(shop.DATABASE, account=_ACCOUNT)
         service = Service(
-            configuration(folder, server, account, parts, spark), folder / "journal", folder / "log"
+            configuration(folder, server, account, kafka, parts, spark), folder / "journal", folder / "log"
         )
         all_of_it.callback(service.kill)
         service.start()
@@ -135,9 +139,17 @@ def watched(server: MysqlServer, parts: Parts, spark: SparkSettings, folder: Pat
 
 
 def configuration(
-    folder: Path, server: MysqlServer, account: Account, parts: Parts, spark: SparkSettings
+    folder: Path,
+    server: MysqlServer,
+    account: Account,
+    kafka: KafkaBroker,
+    parts: Parts,
+    spark: SparkSettings,
 ) -> Path:
-    """All that takes its time is due at once, but the snapshot, which is made to take some seconds."""
+    """All that takes its time is due at once, but the snapshot, which is made to take some seconds.
+
+    The topics are without the oddities, since they take no rows that lack columns.
+    """
     (folder / "password").write_text(account.password)
     conf = {**spark.conf, "spark.ui.enabled": "false"}
     path = folder / "shop.toml"
@@ -145,6 +157,7 @@ def configuration(
 tables = ["{shop.DATABASE}\\\\..*"]
 journal = {{ path = "journal" }}
 lake = {{ path = "lake", merge_after_s = 1, compact_files = 4 }}
+kafka = {{ bootstrap_servers = ["{kafka.address}"], topic_prefix = "watched", tables = ["{_ORDERED}"] }}
 snapshot = {{ mode = "no_data", chunk_rows = 50, rows_per_s = 200 }}
 
 [spark]
