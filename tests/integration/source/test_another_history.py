@@ -22,7 +22,7 @@ from tests.integration.snapshot.test_replica_watermarks import caught_up
 from tests.integration.source.test_failover import begun, cluster, listing
 from tests.servers.journal_oracle import entries
 from tests.servers.mysql import MysqlFactory
-from tests.servers.service import pipeline, running
+from tests.servers.service import Running, pipeline, running
 from tests.servers.source import settings as source_settings
 
 WITHOUT_GTIDS = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
@@ -57,6 +57,15 @@ async def captured(settings: Settings, server: MysqlServer) -> None:
     async with running(settings) as service:
         await service.caught_up(server)
         await service.stop()
+
+
+async def sealed(service: Running, server: MysqlServer) -> None:
+    """All that the server has executed is in the journal: what has passed and isn't sealed never happened."""
+    all_of_it = GtidSet.parse(server.executed())
+    await service.until(
+        lambda: all_of_it <= GtidSet.parse(service.status(Name.JOURNAL_WRITER)["position"] or ""),
+        "it's sealed",
+    )
 
 
 async def refused(settings: Settings) -> str:
@@ -122,7 +131,7 @@ async def test_the_end_of_the_log_is_lost_while_capture_runs(
     async with running(settings) as service:
         await service.begun()
         write(server, range(3), 0)
-        await service.caught_up(server)
+        await sealed(service, server)
         port, server.port = server.port, server.port + 1  # nobody gets there until it has written
         server.kill()
         shutil.rmtree(data)
