@@ -10,6 +10,7 @@ from typing import Final
 
 from actors.runtime.actor import StatusJson
 from actors.status.range_progress import TableKey
+from pipeline.schema.table_schema import TableId
 
 OVER_S: Final = 30.0
 
@@ -84,7 +85,7 @@ class Paces:
         speed = pace.per_second() if pace is not None else None
         return {
             **table,
-            "windows": open_windows[snapshot["id"], f"{table['database']}.{table['table']}"],
+            "windows": open_windows[snapshot["id"], str(TableId(table["database"], table["table"]))],
             "rows_per_second": None if speed is None else round(speed, 1),
             "left_seconds": _left([table], speed or 0.0),
         }

@@ -23,6 +23,7 @@ from actors.status.range_progress import RangeMaps
 from actors.status.snapshot_rate import Paces
 from pipeline import metrics as catalogue
 from pipeline.messages.topology import ActorName as Name
+from pipeline.schema.table_schema import TableId
 from pipeline.signals.outcomes import SignalState
 
 LOOK_EVERY_S = 1.0
@@ -243,7 +244,7 @@ class StatusBoard:
     @measuring
     def _measure(self, capture: StatusJson) -> None:
         left: dict[tuple[str, ...], float] = {
-            (f"{table['database']}.{table['table']}",): table["left_seconds"]
+            (str(TableId(table["database"], table["table"])),): table["left_seconds"]
             for snapshot in self._paces.told(capture)
             for table in snapshot["tables"]
             if table["left_seconds"] is not None

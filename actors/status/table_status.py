@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from actors.runtime.actor import StatusJson
 from actors.status.range_progress import RangeMaps
+from pipeline.schema.table_schema import TableId
 
 # What's told of a table's snapshot as it is in the snapshot.
 _COUNTS = (
@@ -29,7 +30,7 @@ def table_statuses(
     last: dict[str, tuple[StatusJson, StatusJson]] = {}
     for snapshot in snapshots:
         for table in snapshot["tables"]:
-            last[f"{table['database']}.{table['table']}"] = (snapshot, table)
+            last[str(TableId(table["database"], table["table"]))] = (snapshot, table)
     open_ranges: dict[tuple[str, str], list[int]] = defaultdict(list)
     for window in capture.get("windows", ()):
         open_ranges[window["snapshot"], window["table"]].append(window["range"])
@@ -51,7 +52,7 @@ def table_statuses(
 def _snapshot(
     snapshot: StatusJson, table: StatusJson, open_ranges: Mapping[tuple[str, str], list[int]], maps: RangeMaps
 ) -> StatusJson:
-    name = f"{table['database']}.{table['table']}"
+    name = str(TableId(table["database"], table["table"]))
     return {
         "id": snapshot["id"],
         "state": table["state"],

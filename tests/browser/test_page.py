@@ -12,6 +12,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import HttpSettings, Secret
+from pipeline.schema.table_schema import TableId
 from tests.browser.chromium import WITHIN_MS, launched, page
 from tests.servers.service import pipeline, running
 from tests.servers.shop import writing
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures(
 
 ALL, READ = "a" * 32, "b" * 32
 ODD = "<img src=x onerror=\"document.title='broken'\">"
+SHOWN = str(TableId("shop", ODD))
 
 expect.set_options(timeout=WITHIN_MS)
 
@@ -137,11 +139,11 @@ async def test_a_snapshot_is_watched_and_steered_by_clicks(
             # A name is text wherever it's shown.
             await shown.get_by_role("searchbox").fill("<IMG")
             await expect(shown.locator("#rows > [role=row]")).to_have_count(1)
-            await button(shown, f"Take a snapshot of shop.{ODD}").click()
-            await expect(shown.get_by_role("heading", name=f"Take a snapshot of shop.{ODD}?")).to_be_visible()
+            await button(shown, f"Take a snapshot of {SHOWN}").click()
+            await expect(shown.get_by_role("heading", name=f"Take a snapshot of {SHOWN}?")).to_be_visible()
             await button(shown, "Take it").click()
-            await expect(shown.locator("#said")).to_contain_text(f"shop.{ODD}")
-            await expect(bar(shown, f"shop.{ODD}")).to_have_attribute("aria-valuenow", "100")
+            await expect(shown.locator("#said")).to_contain_text(SHOWN)
+            await expect(bar(shown, SHOWN)).to_have_attribute("aria-valuenow", "100")
         assert await shown.locator("main img").count() == 0
         await expect(shown).to_have_title("shop · Tidemark")
         events = shown.get_by_role("list", name="Events")

@@ -4,7 +4,7 @@ import { ask } from "./ask.js";
 import { Chart } from "./chart.js";
 import { Refused, follow, tell } from "./stream.js";
 import { Tables, arrange } from "./tables.js";
-import { bytes, clock, count, element, plural, seconds, short, span, text } from "./words.js";
+import { bytes, clock, count, element, names, plural, seconds, short, span, text } from "./words.js";
 
 const MOST_EVENTS = 200;
 const KEPT = "tidemark-token";
@@ -189,10 +189,10 @@ async function signalTable(action, table) {
 }
 
 async function start() {
-  const names = [...tables.tables.values()].filter(({ keyless, stopped }) => !keyless && !stopped).map(({ table }) => table);
+  const all = [...tables.tables.values()].filter(({ keyless, stopped }) => !keyless && !stopped);
   const wanted = await ask({
     heading: "Take a snapshot",
-    explanation: `Enter a regular expression for database.table. Leave it empty for all ${count(names.length)} tables. Changes continue to stream.`,
+    explanation: `Enter a regular expression for database.table. Leave it empty for all ${count(all.length)} tables. Changes continue to stream.`,
     action: "Take it",
     field: "Tables",
   });
@@ -234,8 +234,8 @@ function say(words, kind) {
   silence = setTimeout(() => text(said, ""), 8000);
 }
 
-// All special characters of RE2 are ASCII, and only those may have a backslash before them.
-const pattern = (table) => table.replace(/[^\w\u0080-\u{10ffff}]/gu, "\\$&");
+// A pattern matches the names without quotes. All special characters of RE2 are ASCII, and only those may have a backslash.
+const pattern = (table) => names(table).join(".").replace(/[^\w\u0080-\u{10ffff}]/gu, "\\$&");
 
 find("start").addEventListener("click", start);
 find("pause").addEventListener("click", () => signal({ type: overview.paused ? "resume-snapshot" : "pause-snapshot" }));

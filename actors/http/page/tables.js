@@ -1,6 +1,6 @@
 // The tables: for each one a map of its ranges, its counts, and a button for its next signal.
 
-import { count, element, plural, short, span, text } from "./words.js";
+import { count, element, names, plural, short, span, text } from "./words.js";
 
 const PAGE = 50;
 
@@ -79,7 +79,7 @@ export class Tables {
 class Row {
   constructor(name, ask) {
     this.name = name;
-    const [, database, table] = /^(.*?)\.(.*)$/s.exec(name) ?? ["", "", name];
+    const [database, table] = names(name);
     this.map = element("div", { className: "map", role: "progressbar", "aria-valuemin": "0", "aria-valuemax": "100" });
     this.word = element("span", { className: "word" });
     this.cells = Object.fromEntries(

@@ -47,3 +47,11 @@ export function bytes(value) {
 }
 
 export const clock = (at) => at.toLocaleTimeString("en-GB");
+
+// Names with a dot or a backtick in them are quoted as in SQL, so that no two tables have the same text.
+const QUOTED = /^`((?:[^`]|``)*)`\.`((?:[^`]|``)*)`$/s;
+
+export function names(table) {
+  const quoted = QUOTED.exec(table)?.slice(1).map((name) => name.replaceAll("``", "`"));
+  return quoted ?? /^(.*?)\.(.*)$/s.exec(table)?.slice(1) ?? ["", table];
+}

@@ -3,6 +3,7 @@
 from typing import Any
 
 from actors.status.snapshot_rate import OVER_S, Pace, Paces
+from pipeline.schema.table_schema import TableId
 
 
 def test_pace_is_none_until_there_is_something_to_compare() -> None:
@@ -37,9 +38,11 @@ def capture(*tables: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def test_a_table_and_its_snapshot() -> None:
     paces = Paces()
-    paces.look(10.0, capture(table("a", 0, 0, 1000), table("b", 0, 0, 500))["snapshots"])
+    paces.look(10.0, capture(table("a.b", 0, 0, 1000), table("b", 0, 0, 500))["snapshots"])
     told = capture(
-        table("a", 90, 10, 1000), table("b", 200, 0, 500), windows=[{"snapshot": "s", "table": "shop.a"}] * 2
+        table("a.b", 90, 10, 1000),
+        table("b", 200, 0, 500),
+        windows=[{"snapshot": "s", "table": str(TableId("shop", "a.b"))}] * 2,
     )
     paces.look(12.0, told["snapshots"])
     (snapshot,) = paces.told(told)

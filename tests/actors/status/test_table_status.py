@@ -4,6 +4,7 @@ from typing import Any
 
 from actors.status.range_progress import RangeMaps
 from actors.status.table_status import table_statuses
+from pipeline.schema.table_schema import TableId
 
 COUNTS = {
     "rows": 10,
@@ -57,6 +58,16 @@ def test_the_last_snapshot_of_a_table_is_the_one_that_counts() -> None:
     assert table["snapshot"]["reason"] is None
     assert table["snapshot"]["map"] == {"filled": [1.0, 1.0], "open": [1]}
     assert {key: table["snapshot"][key] for key in COUNTS} == COUNTS
+
+
+def test_the_snapshot_of_a_table_with_a_dot_in_its_name_is_its_own() -> None:
+    odd = TableId("shop", "a.b")
+    table = {"database": odd.database, "table": odd.name, "state": "completed", **COUNTS}
+    capture = {"captured": [str(odd)], "windows": [{"snapshot": "s", "table": str(odd), "range": 0}]}
+    (told,) = table_statuses(capture, {}, [{"id": "s", "tables": [table]}], RangeMaps())
+    assert told["table"] == str(odd)
+    assert told["snapshot"]["id"] == "s"
+    assert told["snapshot"]["map"]["open"] == [0]
 
 
 def test_no_key_is_told() -> None:
