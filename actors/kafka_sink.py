@@ -315,8 +315,8 @@ class KafkaSink(Actor[ToKafkaSink]):
             batches, following = await self._in_thread(_next_after, making, parts)
             for batch in batches:
                 await self._at_broker(connected.producer.send(batch))
-                self._sent.messages[str(part.schema.table)] += batch.count
-                self._sent.bytes += batch.bytes
+                self._sent.messages[str(part.schema.table)] += batch.records.record_count()
+                self._sent.bytes += batch.records.size()
             rows += part.rows.num_rows
             part = following
         await self._mark(connected, changed, slice(1, None) if one_scn else slice(None), order.topics)
@@ -335,12 +335,10 @@ class KafkaSink(Actor[ToKafkaSink]):
         if changed is None or not includes(topics, self._making.transaction_topic):
             return
         partitions = await self._at_broker(connected.topics.partitions(self._making.transaction_topic))
-        making = self._making.marks(
-            changed, which, partitions, time.time_ns() // 1000, connected.producer.new
-        )
+        making = self._making.marks(changed, which, partitions, time.time_ns() // 1000)
         for batch in await self._in_thread(list, making):
             await self._at_broker(connected.producer.send(batch))
-            self._sent.bytes += batch.bytes
+            self._sent.bytes += batch.records.size()
 
     async def _made(
         self, connected: _Connected, part: TableRows, orders: MessageOrders | None, topics: Topics
@@ -351,7 +349,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             return iter(())
         partitions = await self._at_broker(connected.topics.partitions(topic))
         now = time.time_ns() // 1000
-        return _made_later(self._making.batches, part, partitions, now, connected.producer.new, orders)
+        return _made_later(self._making.batches, part, partitions, now, orders)
 
     async def _send_heartbeat(self, connected: _Connected) -> None:
         settings, now = self._settings, time.time_ns() // 1000
@@ -360,12 +358,11 @@ class KafkaSink(Actor[ToKafkaSink]):
             return
         await self._at_broker(connected.topics.partitions(topic))
         key, value = heartbeat(settings.topic_prefix, now, schemas=settings.schemas_enable)
-        batch = single_batch(connected.producer.new(), topic, key.encode(), value.encode(), now // 1000)
+        batch = single_batch(topic, key.encode(), value.encode(), now // 1000)
         await self._at_broker(connected.producer.send(batch))
 
     async def _commit(self, connected: _Connected, at: SinkPosition) -> None:
         batch = position_batch(
-            connected.producer,
             connected.position_topic,
             self._journal.identity.id,
             at,

@@ -1,8 +1,10 @@
 import io.debezium.embedded.Connect;
+import io.debezium.engine.ChangeEvent;
 import io.debezium.engine.DebeziumEngine;
 import io.debezium.engine.RecordChangeEvent;
 import io.debezium.engine.format.ChangeEventFormat;
 import io.debezium.engine.format.Json;
+import io.debezium.engine.format.JsonByteArray;
 import java.io.IOException;
 import java.io.ObjectOutputStream;
 import java.nio.charset.StandardCharsets;
@@ -12,11 +14,15 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Debezium's embedded engine catches up with a binlog, and tells how far it is: `java CatchUp.java PROPERTIES ROWS`.
  *
- * <p>Beside the engine's own properties there are `bench.format` (json or connect) and the position to start from,
+ * <p>Beside the engine's own properties there are `bench.format` (json, connect or topics: JSON into topics of the
+ * brokers at `bench.brokers`, by a producer as Kafka Connect sets it up) and the position to start from,
  * `bench.file`, `bench.offset` and `bench.gtids`. For each batch that the engine hands over there's a line on standard output: how
  * many rows have come, and the nanoseconds since the first batch. It ends once ROWS have come.
  */
@@ -24,6 +30,8 @@ final class CatchUp {
     private final long wanted;
     private long came = 0;
     private long begun = 0;
+
+    private KafkaProducer<byte[], byte[]> producer = null;
 
     private CatchUp(long wanted) {
         this.wanted = wanted;
@@ -36,10 +44,36 @@ final class CatchUp {
         }
         begin(properties);
         CatchUp catchUp = new CatchUp(Long.parseLong(arguments[1]));
-        if (properties.getProperty("bench.format").equals("json")) {
+        if (properties.getProperty("bench.format").equals("topics")) {
+            catchUp.producer = producer(properties.getProperty("bench.brokers"));
+            catchUp.run(DebeziumEngine.create(JsonByteArray.class), properties);
+        } else if (properties.getProperty("bench.format").equals("json")) {
             catchUp.run(DebeziumEngine.create(Json.class), properties);
         } else {
             catchUp.run(DebeziumEngine.create(ChangeEventFormat.of(Connect.class)), properties);
+        }
+    }
+
+    /** A producer with what org.apache.kafka.connect.runtime.Worker sets for a source connector's. */
+    private static KafkaProducer<byte[], byte[]> producer(String brokers) {
+        Map<String, Object> settings = new HashMap<>();
+        settings.put("bootstrap.servers", brokers);
+        settings.put("max.block.ms", Long.MAX_VALUE);
+        settings.put("enable.idempotence", "false");
+        settings.put("acks", "all");
+        settings.put("max.in.flight.requests.per.connection", 1);
+        settings.put("delivery.timeout.ms", Integer.MAX_VALUE);
+        return new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    @SuppressWarnings("unchecked")
+    private <E> void send(List<E> batch) {
+        for (E event : batch) {
+            var change = (ChangeEvent<byte[], byte[]>) event;
+            producer.send(new ProducerRecord<>(change.destination(), change.key(), change.value()));
+        }
+        if (came + batch.size() >= wanted) {
+            producer.flush();
         }
     }
 
@@ -75,6 +109,9 @@ final class CatchUp {
     }
 
     private <E> void take(List<E> batch, DebeziumEngine.RecordCommitter<E> committer) throws InterruptedException {
+        if (producer != null) {
+            send(batch);
+        }
         long now = System.nanoTime();
         if (came == 0) {
             begun = now;

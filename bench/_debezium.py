@@ -40,10 +40,10 @@ class Snapshot:
     cost: Cost
 
 
-def catch_up(parts: Parts, log: Log, rows: int, form: str) -> Peer:
-    """Rows per second of the first rows of the log, handed over as `json` or as `connect` records."""
+def catch_up(parts: Parts, log: Log, rows: int, form: str, brokers: str = "") -> Peer:
+    """Rows per second of a log's first rows, as `json`, as `connect` records, or in `topics` of these brokers."""
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder:
-        settings = _properties(log, Path(folder)) | {"bench.format": form}
+        settings = _properties(log, Path(folder)) | {"bench.format": form, "bench.brokers": brokers}
         rate = _rate(list(_marks(parts, settings, rows, Path(folder))))
     return Peer(f"Debezium 3.6.3 to {_FORMS[form]}, rows {int(_WARMING * rows):,} to {rows:,}", rate)
 
@@ -80,7 +80,7 @@ def incremental_snapshot(parts: Parts, log: Log, rows: int, chunk_rows: int, met
 
 
 _MARK: Final = re.compile(r"(\d+) (\d+)\n")
-_FORMS: Final = {"json": "JSON", "connect": "Connect records"}
+_FORMS: Final = {"json": "JSON", "connect": "Connect records", "topics": "topics"}
 
 
 class Mark(NamedTuple):

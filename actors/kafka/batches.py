@@ -1,9 +1,9 @@
 """Messages of a table's rows as batches of Kafka's records, one or more for each partition.
 
-Rows are columns until here, where each message's key and value become the bytes of a record.
+Rows stay columns up to here, where a compiled loop makes them the bytes of records.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
@@ -11,14 +11,15 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from aiokafka.producer.message_accumulator import BatchBuilder
 
+from actors.kafka.record_batch import RecordBatch
 from actors.kafka.segment_rows import TableRows
-from pipeline.config.settings import KafkaSinkSettings
+from pipeline.config.settings import Compression, KafkaSinkSettings
 from pipeline.kafka.envelope import Envelope, Messages, SourceBlock
 from pipeline.kafka.errors import TopicRefusal
 from pipeline.kafka.operations import without
 from pipeline.kafka.partitioner import partitions
+from pipeline.kafka.records import encoded_headers, record_runs
 from pipeline.kafka.topics import topic_of
 from pipeline.kafka.transactions import ChangedRows, MessageOrders, transaction_messages
 from pipeline.schema.table_schema import TableId
@@ -41,15 +42,23 @@ class PartitionBatch:
 
     topic: str
     partition: int
-    records: BatchBuilder
-    count: int
-    bytes: int
+    records: RecordBatch
 
 
-def single_batch(records: BatchBuilder, topic: str, key: bytes, value: bytes, at_ms: int) -> PartitionBatch:
-    """A batch of one message, for the topic's first partition; `records` is empty."""
-    added = records.append(timestamp=at_ms, key=key, value=value)
-    return PartitionBatch(topic, 0, records, 1, added.size)
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Messages of one topic in their order. `headers`: texts by the header's name, null where it isn't there."""
+
+    topic: str
+    keys: pa.Array
+    values: pa.Array
+    headers: tuple[tuple[str, pa.Array], ...] = ()
+
+
+def single_batch(topic: str, key: bytes, value: bytes, at_ms: int) -> PartitionBatch:
+    """A batch of one message, for the topic's first partition."""
+    (run,) = record_runs(pa.array([key]), pa.array([value]), None, np.zeros(1, np.int64), 1)
+    return PartitionBatch(topic, 0, RecordBatch(run, at_ms, Compression.NONE))
 
 
 class MessageBatches:
@@ -76,12 +85,11 @@ class MessageBatches:
         which: slice,
         count: int,
         processed_us: int,
-        new: Callable[[], BatchBuilder],
     ) -> Iterator[PartitionBatch]:
         """The batches of these of the messages in which transactions begin and end."""
         made = transaction_messages(changed, schemas=self._settings.schemas_enable)
         records = Records(self.transaction_topic, made.keys[which], made.values[which])
-        return batches_of(records, count, processed_us // 1000, new)
+        return self.batches_of(records, count, processed_us // 1000)
 
     def wanted(self, table: TableId) -> bool:
         """Whether the table has a topic."""
@@ -119,50 +127,24 @@ class MessageBatches:
         return envelope.messages(rows, SourceBlock.of(rows, processed_us), processed_us, blocks)
 
     def batches(
-        self,
-        part: TableRows,
-        count: int,
-        processed_us: int,
-        new: Callable[[], BatchBuilder],
-        orders: MessageOrders | None = None,
+        self, part: TableRows, count: int, processed_us: int, orders: MessageOrders | None = None
     ) -> Iterator[PartitionBatch]:
-        """The batches for a topic of `count` partitions; `new` makes an empty one."""
+        """The batches for a topic of `count` partitions."""
         messages = self.messages(part, processed_us, orders)
         named = ((NEW_KEY, messages.new_keys), (OLD_KEY, messages.old_keys))
-        records = Records(self.topic(part), messages.keys, messages.values, named)
-        return batches_of(records, count, processed_us // 1000, new)
+        return self.batches_of(
+            Records(self.topic(part), messages.keys, messages.values, named), count, processed_us // 1000
+        )
 
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """Messages of one topic in their order. `headers`: texts by the header's name, null where it isn't there."""
-
-    topic: str
-    keys: pa.Array
-    values: pa.Array
-    headers: tuple[tuple[str, pa.Array], ...] = ()
-
-
-def batches_of(
-    records: Records, partitions_: int, processed_ms: int, new: Callable[[], BatchBuilder]
-) -> Iterator[PartitionBatch]:
-    """The batches of these records for a topic of so many partitions; `new` makes an empty one."""
-    topic = records.topic
-    places = _partitions(records.keys, partitions_)
-    keys = pc.cast(records.keys, pa.binary()).to_pylist()
-    values = pc.cast(records.values, pa.binary()).to_pylist()
-    headers = _headers(records)
-    for partition in np.unique(places).tolist():
-        batch, size = new(), 0
-        for at in np.flatnonzero(places == partition).tolist():
-            record = {"key": keys[at], "value": values[at], "headers": headers[at] if headers else []}
-            added = batch.append(timestamp=processed_ms, **record)
-            if added is None:
-                yield PartitionBatch(topic, partition, batch, batch.record_count(), size)
-                batch, size = new(), 0
-                added = batch.append(timestamp=processed_ms, **record)
-            size += added.size
-        yield PartitionBatch(topic, partition, batch, batch.record_count(), size)
+    def batches_of(self, records: Records, count: int, processed_ms: int) -> Iterator[PartitionBatch]:
+        """The batches of these records for a topic of `count` partitions."""
+        settings, headers = self._settings, _headers(records)
+        places = _partitions(records.keys, count)
+        for partition in np.unique(places).tolist():
+            rows = np.flatnonzero(places == partition)
+            for run in record_runs(records.keys, records.values, headers, rows, settings.batch_bytes):
+                batch = RecordBatch(run, processed_ms, settings.compression_type)
+                yield PartitionBatch(records.topic, partition, batch)
 
 
 def _partitions(keys: pa.Array, count: int) -> Any:
@@ -173,11 +155,17 @@ def _partitions(keys: pa.Array, count: int) -> Any:
     return np.where(np.asarray(keys.is_valid()), found, 0)
 
 
-def _headers(records: Records) -> list[list[tuple[str, bytes]]] | None:
-    """The headers of each message, None where no message has any."""
+def _headers(records: Records) -> pa.Array | None:
+    """The headers of each record, null where it has none; None where no record has any."""
     count = len(records.keys)
     there = [(name, texts) for name, texts in records.headers if texts.null_count < count]
     if not there:
         return None
-    named = [(name, pc.cast(texts, pa.binary()).to_pylist()) for name, texts in there]
-    return [[(name, texts[i]) for name, texts in named if texts[i] is not None] for i in range(count)]
+    found: list[bytes | None] = [None] * count
+    some = np.logical_or.reduce([np.asarray(texts.is_valid()) for _, texts in there])
+    for row in np.flatnonzero(some).tolist():
+        named = [(name, texts[row]) for name, texts in there]
+        found[row] = encoded_headers(
+            [(name, text.cast(pa.binary()).as_py()) for name, text in named if text.is_valid]
+        )
+    return pa.array(found, pa.binary())

@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError
 
 from actors.kafka.batches import PartitionBatch, single_batch
 from actors.kafka.client import client_options
-from actors.kafka.producer import KafkaProducer, failure
+from actors.kafka.producer import failure
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.kafka.state import SinkPosition, position_from_json, position_to_json
 
@@ -22,11 +22,9 @@ _WITHIN_S: Final = 60.0
 _LAST: Final = 64
 
 
-def position_batch(
-    producer: KafkaProducer, topic: str, journal: str, at: SinkPosition, at_ms: int
-) -> PartitionBatch:
+def position_batch(topic: str, journal: str, at: SinkPosition, at_ms: int) -> PartitionBatch:
     """A batch of the position alone."""
-    return single_batch(producer.new(), topic, journal.encode(), position_to_json(at), at_ms)
+    return single_batch(topic, journal.encode(), position_to_json(at), at_ms)
 
 
 async def last_position(

@@ -12,12 +12,11 @@ from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from aiokafka.producer.message_accumulator import BatchBuilder
 
 from actors.kafka.batches import PartitionBatch
 from actors.kafka.client import client_options
 from actors.runtime.redaction import safe_message
-from pipeline.config.settings import Compression, KafkaSinkSettings
+from pipeline.config.settings import KafkaSinkSettings
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, classed
 
 # How long a start, and an end, may take (s).
@@ -39,15 +38,10 @@ class KafkaProducer:
         self._timeout_s = settings.transaction_timeout_s
         self._deadline = 0.0
         self._sent: list[tuple[str, asyncio.Future[Any]]] = []
-        compression = (
-            None if settings.compression_type is Compression.NONE else settings.compression_type.value
-        )
         self._producer = AIOKafkaProducer(
             **client_options(settings, pipeline),
             transactional_id=f"tidemark-{pipeline}",
             transaction_timeout_ms=int(1000 * settings.transaction_timeout_s),
-            max_batch_size=settings.batch_bytes,
-            compression_type=compression,
             acks="all",
             enable_idempotence=True,
             linger_ms=0,
@@ -57,10 +51,6 @@ class KafkaProducer:
         """Connect, and fence a predecessor."""
         self._deadline = self._now() + STARTS_WITHIN_S
         await self._in_time(self._producer.start())
-
-    def new(self) -> BatchBuilder:
-        """An empty batch; any thread may ask for one."""
-        return self._producer.create_batch()
 
     async def begin(self) -> None:
         """Begin a Kafka transaction, which has to be committed before the broker gives it up."""

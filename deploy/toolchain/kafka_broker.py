@@ -9,7 +9,7 @@ import struct
 import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from deploy.toolchain.cache import run
 from deploy.toolchain.kafka import KafkaParts
@@ -51,6 +51,7 @@ class KafkaBroker(ServerProcess):
 
     what = "Kafka broker"
     program = "Kafka"
+    options: ClassVar[tuple[str, ...]] = JAVA
 
     def __init__(self, parts: KafkaParts, folder: Path, properties: str = PROPERTIES) -> None:
         super().__init__(folder / "data", folder / "kafka.log")
@@ -92,7 +93,7 @@ class KafkaBroker(ServerProcess):
     def _java(self, main: str) -> list[str | Path]:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}"
         java = self.parts.java_home / "bin" / "java"
-        return [java, *JAVA, logging, "-cp", f"{self.parts.jars}/*", main]
+        return [java, *self.options, logging, "-cp", f"{self.parts.jars}/*", main]
 
     def _answers(self) -> bool:
         try:

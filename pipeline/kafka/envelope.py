@@ -41,11 +41,10 @@ from pipeline.kafka.changed_rows import (
     source_fields,
 )
 from pipeline.kafka.connect_schema import Schema, field, rows_schema, struct
-from pipeline.kafka.json_values import escaped, joined, json_objects, json_text, with_schema
+from pipeline.kafka.json_values import escaped, integers, json_objects, json_text, with_schema
+from pipeline.kafka.text_rows import Chosen, joined, or_null
 from pipeline.kafka.transactions import TransactionBlocks
 from pipeline.schema.table_schema import TableSchema
-
-_NULL: Final = pa.scalar("null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,7 @@ class Envelope:
         return self._with_tombstones(Messages(keys, values, of, new, old), op)
 
     def _with_tombstones(self, messages: Messages, op: NDArray[np.int32]) -> Messages:
-        if not self.tombstones or not self.schema.key:
+        if not self.tombstones or not self.schema.key or DELETE not in op:
             return messages
         times = np.where(op == DELETE, 2, 1)
         index = np.repeat(np.arange(len(op)), times)
@@ -194,19 +193,18 @@ class Envelope:
     ) -> pa.Array:
         objects = json_objects(self.schema.columns, changes, self.handling)
         no_before = (op == CREATE) | (op == READ) | (op == TRUNCATE)
-        before = objects.take(pa.array(np.where(op == UPDATE, of - 1, of), mask=no_before))
-        after = objects.take(pa.array(of, mask=(op == DELETE) | (op == TRUNCATE)))
+        before = np.where(no_before, -1, np.where(op == UPDATE, of - 1, of))
         values = joined(
             '{"before":',
-            pc.fill_null(before, _NULL),
+            Chosen(objects, before),
             ',"after":',
-            pc.fill_null(after, _NULL),
+            Chosen(objects, np.where((op == DELETE) | (op == TRUNCATE), -1, of)),
             ',"source":',
             self._sources(source.taken(pa.array(of)), len(of)),
             ',"transaction":',
             "null" if transactions is None else transactions.taken(pa.array(of)).texts(len(of)),
             ',"op":"',
-            LETTERS.take(pa.array(op)),
+            Chosen(LETTERS, op.astype(np.int64)),
             f'","ts_ms":{processed_us // 1000},"ts_us":{processed_us},"ts_ns":{processed_us * 1000}}}',
             count=len(of),
         )
@@ -216,27 +214,27 @@ class Envelope:
         table = self.schema.table
         return joined(
             f'{{"version":{json_text(self.version)},"connector":"mysql","name":{json_text(self.prefix)},"ts_ms":',
-            pc.cast(pc.divide(source.times, 1000), pa.string()),
+            integers(pc.divide(source.times, 1000)),
             ',"snapshot":"',
             source.snapshot,
             f'","db":{json_text(table.database)},"sequence":null,"ts_us":',
-            pc.cast(source.times, pa.string()),
+            integers(source.times),
             ',"ts_ns":',
-            pc.cast(pc.multiply(source.times, 1000), pa.string()),
+            integers(pc.multiply(source.times, 1000)),
             f',"table":{json_text(table.name)},"server_id":',
-            pc.cast(source.server_id, pa.string()),
+            integers(source.server_id),
             ',"gtid":',
-            _texts_or_null(source.gtid),
+            _escaped_once(source.gtid),
             ',"file":',
-            _texts_or_null(source.file),
+            _escaped_once(source.file),
             ',"pos":',
-            pc.cast(source.pos, pa.string()),
+            integers(source.pos),
             ',"row":',
-            pc.cast(source.row, pa.string()),
+            integers(source.row),
             ',"thread":',
-            pc.fill_null(pc.cast(source.thread, pa.string()), _NULL),
+            or_null(integers(source.thread)),
             ',"query":',
-            _texts_or_null(source.query),
+            _escaped_once(source.query),
             "}",
             count=count,
         )
@@ -261,8 +259,10 @@ class Envelope:
         return struct(named, name=f"{self._name}.Envelope", version=2)
 
 
-def _texts_or_null(texts: pa.Array) -> pa.Array:
-    return pc.if_else(texts.is_valid(), escaped(texts), _NULL) if texts.null_count else escaped(texts)
+def _escaped_once(texts: pa.Array) -> Chosen:
+    """Texts as JSON, each that comes again and again escaped once."""
+    found = texts if isinstance(texts, pa.DictionaryArray) else texts.dictionary_encode()
+    return Chosen(escaped(found.dictionary), np.asarray(pc.fill_null(found.indices, -1)).astype(np.int64))
 
 
 # Schemas that are the same for all tables

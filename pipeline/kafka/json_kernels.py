@@ -168,6 +168,85 @@ def hexadecimal(data: Bytes, ends: Ends, digits: Bytes, out: Bytes, out_ends: En
 
 # Numbers
 
+# The longest text of an integer of 8 bytes: a sign and 19 digits.
+LONGEST_INTEGER: Final = 20
+
+
+@compiled(types.void(types.Array(types.int64, 1, "C", readonly=True), _OUT, _OUT_ENDS))
+def whole_numbers(values: NDArray[np.int64], out: Bytes, out_ends: Ends) -> None:
+    """Write each integer; `out` has LONGEST_INTEGER bytes for each."""
+    to = np.int64(0)
+    for i in range(len(values)):
+        left = np.uint64(values[i])
+        if values[i] < 0:
+            out[to] = _MINUS
+            to += 1
+            left = np.uint64(0) - left
+        count, power = np.int64(1), np.uint64(10)
+        while count < 19 and left >= power:
+            count += 1
+            power *= np.uint64(10)
+        for k in range(count - 1, -1, -1):
+            tens = left // np.uint64(10)
+            out[to + k] = np.uint64(_ZERO) + left - tens * np.uint64(10)
+            left = tens
+        to += count
+        out_ends[i] = to
+
+
+@part
+def _put_two(out: Bytes, to: Int, value: Int) -> None:
+    """Write a number of two digits."""
+    out[to] = _ZERO + value // 10
+    out[to + 1] = _ZERO + value % 10
+
+
+@compiled(types.void(types.Array(types.int64, 1, "C", readonly=True), types.int64, _OUT))
+def instants(moments: NDArray[np.int64], digits: Int, out: Bytes) -> None:
+    """Write moments (µs since the epoch, years 0 to 9999) as `"YYYY-MM-DDThh:mm:ss.ffffffZ"` with so many digits.
+
+    Source: H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
+    """
+    to = np.int64(0)
+    for i in range(len(moments)):
+        days = moments[i] // 86_400_000_000
+        within = moments[i] - days * 86_400_000_000
+        shifted = days + 719_468
+        era = shifted // 146_097
+        of_era = shifted - era * 146_097
+        year = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
+        of_year = of_era - (365 * year + year // 4 - year // 100)
+        month = (5 * of_year + 2) // 153
+        day = of_year - (153 * month + 2) // 5 + 1
+        month = month + 3 if month < 10 else month - 9
+        year += era * 400 + (month <= 2)
+        out[to] = _QUOTE
+        _put_two(out, to + 1, year // 100)
+        _put_two(out, to + 3, year % 100)
+        out[to + 5] = _MINUS
+        _put_two(out, to + 6, month)
+        out[to + 8] = _MINUS
+        _put_two(out, to + 9, day)
+        out[to + 11] = ord("T")
+        seconds = within // 1_000_000
+        _put_two(out, to + 12, seconds // 3_600)
+        out[to + 14] = ord(":")
+        _put_two(out, to + 15, seconds // 60 % 60)
+        out[to + 17] = ord(":")
+        _put_two(out, to + 18, seconds % 60)
+        to += 20
+        if digits:
+            out[to] = _DOT
+            power = np.int64(100_000)
+            for k in range(digits):
+                out[to + 1 + k] = _ZERO + within // power % 10
+                power //= 10
+            to += 1 + digits
+        out[to] = ord("Z")
+        out[to + 1] = _QUOTE
+        to += 2
+
+
 # The longest text of a double: a sign, 17 digits, a point, a zero, E, a sign and 3 digits.
 LONGEST_DOUBLE: Final = 26
 DIGITS: Final = 32

@@ -31,6 +31,7 @@ from pipeline.config.message_handling import (
 )
 from pipeline.kafka import json_kernels as kernels
 from pipeline.kafka.connect_schema import Schema
+from pipeline.kafka.text_rows import joined, text_array
 from pipeline.schema.table_schema import Column
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Bytes, Ends
@@ -58,13 +59,11 @@ from pipeline.types.column_types import (
 
 _SUPPLEMENTARY: Final = re.compile("[\U00010000-\U0010ffff]")
 _NULL: Final = pa.scalar("null")
-_NOTHING: Final = pa.scalar("")
 _DAY_US: Final = 86_400_000_000
 _MILLISECOND_US: Final = 1_000
 _SRID_BYTES: Final = 4
 _LONGEST: Final = 2**31 - 1
-# `YYYY-MM-DD hh:mm:ss.ffffffZ`, as Arrow prints an instant.
-_INSTANT: Final = 27
+# `YYYY-MM-DDThh:mm:ss`
 _SECONDS: Final = 19
 
 
@@ -76,13 +75,6 @@ def json_objects(columns: Sequence[Column], rows: pa.RecordBatch, handling: Hand
         pieces.append(pa.scalar(f"{',' if pieces else '{'}{name}:"))
         pieces.append(json_values(column, rows.column(column.name), handling))
     return joined(*pieces, "}" if pieces else "{}", count=rows.num_rows)
-
-
-def joined(*pieces: pa.Array | pa.Scalar | str, count: int) -> pa.Array:
-    """The texts of these pieces one after the other, in each of `count` rows."""
-    if not any(isinstance(piece, pa.Array) for piece in pieces):
-        return pa.repeat("".join(str(piece) for piece in pieces), count)
-    return pc.binary_join_element_wise(*pieces, _NOTHING)
 
 
 def with_schema(payloads: pa.Array, schema: Schema) -> pa.Array:
@@ -113,10 +105,10 @@ def _texts(column: Column, values: pa.Array, handling: Handling) -> pa.Array:
     match column.type:
         case Integer(8, unsigned=True):
             if handling.unsigned_bigint is UnsignedBigintHandling.LONG:
-                return pc.cast(_low_words(values), pa.string())
+                return integers(_low_words(values))
             return _base64(*_unscaled(values))
         case Integer() | Year():
-            return pc.cast(values, pa.string())
+            return integers(values)
         case Decimal(precision, scale):
             return _decimals(values, precision, scale, handling.decimal)
         case Float() | Double():
@@ -149,20 +141,13 @@ def _texts(column: Column, values: pa.Array, handling: Handling) -> pa.Array:
 # Bytes and texts
 
 
-def _text_array(data: Bytes, ends: Ends) -> pa.Array:
-    """The texts that a kernel has written, text i before ends[i]."""
-    offsets = np.zeros(len(ends) + 1, np.int32)
-    offsets[1:] = ends
-    return pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(data))
-
-
 def escaped(values: pa.Array) -> pa.Array:
     """Texts as JSON; where one is null, anything."""
     data, ends = bytes_of(values)
     size = kernels.size_of_escaped(data, kernels.SHORT_ESCAPES) + 2 * len(values)
     out, out_ends = np.empty(size, np.uint8), np.empty(len(values), np.int32)
     kernels.escape(data, ends, kernels.SHORT_ESCAPES, kernels.HEX_DIGITS, out, out_ends)
-    return _text_array(out, out_ends)
+    return text_array(out, out_ends)
 
 
 def _base64(data: Bytes, ends: Ends, alphabet: Bytes = kernels.BASE64) -> pa.Array:
@@ -170,7 +155,7 @@ def _base64(data: Bytes, ends: Ends, alphabet: Bytes = kernels.BASE64) -> pa.Arr
     out = np.empty(int(((lengths + 2) // 3 * 4 + 2).sum()), np.uint8)
     out_ends = np.empty(len(lengths), np.int32)
     kernels.quoted_base64(data, ends, alphabet, out, out_ends)
-    return _text_array(out, out_ends)
+    return text_array(out, out_ends)
 
 
 def _binaries(values: pa.Array, handling: BinaryHandling) -> pa.Array:
@@ -183,7 +168,7 @@ def _binaries(values: pa.Array, handling: BinaryHandling) -> pa.Array:
         case BinaryHandling.HEX:
             out, out_ends = np.empty(2 * (len(data) + len(values)), np.uint8), np.empty(len(values), np.int32)
             kernels.hexadecimal(data, ends, kernels.HEX, out, out_ends)
-            return _text_array(out, out_ends)
+            return text_array(out, out_ends)
         case _:
             assert_never(handling)
 
@@ -192,7 +177,7 @@ def _geometries(values: pa.Array) -> pa.Array:
     whole = pc.fill_null(values, b"\0" * _SRID_BYTES)
     data, ends = bytes_of(whole)
     ids = data[ends[:-1, None] + np.arange(_SRID_BYTES)].view("<u4").reshape(-1)
-    srids = pc.if_else(pa.array(ids != 0), pc.cast(pa.array(ids), pa.string()), _NULL)
+    srids = pc.if_else(pa.array(ids != 0), integers(pa.array(ids)), _NULL)
     wkb = _base64(*bytes_of(pc.binary_slice(whole, _SRID_BYTES, _LONGEST)))
     return joined('{"wkb":', wkb, ',"srid":', srids, "}", count=len(values))
 
@@ -200,11 +185,20 @@ def _geometries(values: pa.Array) -> pa.Array:
 # Numbers
 
 
+def integers(values: pa.Array) -> pa.Array:
+    """Integers of any width as texts; a null stays one."""
+    words = np.asarray(pc.fill_null(values, 0)).astype(np.int64, copy=False)
+    out = np.empty(kernels.LONGEST_INTEGER * len(words), np.uint8)
+    out_ends = np.empty(len(words), np.int32)
+    kernels.whole_numbers(words, out, out_ends)
+    return text_array(out, out_ends, np.asarray(values.is_valid()) if values.null_count else None)
+
+
 def _numbers(values: pa.Array) -> pa.Array:
     shown, ends = bytes_of(pc.cast(values, pa.string()))
     out, out_ends = np.empty(kernels.LONGEST_DOUBLE * len(values), np.uint8), np.empty(len(values), np.int32)
     kernels.doubles(shown, ends, np.empty(kernels.DIGITS, np.uint8), out, out_ends)
-    return _text_array(out, out_ends)
+    return text_array(out, out_ends)
 
 
 def _words(values: pa.Array) -> NDArray[np.int64]:
@@ -253,7 +247,7 @@ def _decimals(values: pa.Array, precision: int, scale: int, handling: DecimalHan
             room = len(shown) + len(values) * (scale + 5)
             out, out_ends = np.empty(room, np.uint8), np.empty(len(values), np.int32)
             kernels.plain_decimals(shown, ends, scale, out, out_ends)
-            return _text_array(out, out_ends)
+            return text_array(out, out_ends)
         case _:
             assert_never(handling)
 
@@ -264,17 +258,17 @@ def _decimals(values: pa.Array, precision: int, scale: int, handling: DecimalHan
 def _dates(values: pa.Array, precision: TimePrecision) -> pa.Array:
     if precision is TimePrecision.ISOSTRING:
         return joined('"', pc.cast(values, pa.string()), 'Z"', count=len(values))
-    return pc.cast(values.view(pa.int32()), pa.string())
+    return integers(values.view(pa.int32()))
 
 
 def _times(values: pa.Array, precision: TimePrecision) -> pa.Array:
     match precision:
         case TimePrecision.ADAPTIVE_TIME_MICROSECONDS | TimePrecision.MICROSECONDS:
-            return pc.cast(values, pa.string())
+            return integers(values)
         case TimePrecision.NANOSECONDS:
-            return pc.cast(pc.multiply_checked(values, 1_000), pa.string())
+            return integers(pc.multiply_checked(values, 1_000))
         case TimePrecision.CONNECT:
-            return pc.cast(_floored(_of_a_day(values), _MILLISECOND_US), pa.string())
+            return integers(_floored(_of_a_day(values), _MILLISECOND_US))
         case TimePrecision.ISOSTRING:
             return _iso(pc.cast(_of_a_day(values), pa.time64("us")), "")
         case _:
@@ -291,13 +285,13 @@ def _moments(values: pa.Array, digits: int, precision: TimePrecision) -> pa.Arra
     microseconds = values.view(pa.int64())
     match precision:
         case TimePrecision.ADAPTIVE_TIME_MICROSECONDS if digits > 3:
-            return pc.cast(microseconds, pa.string())
+            return integers(microseconds)
         case TimePrecision.ADAPTIVE_TIME_MICROSECONDS | TimePrecision.CONNECT:
-            return pc.cast(_floored(microseconds, _MILLISECOND_US), pa.string())
+            return integers(_floored(microseconds, _MILLISECOND_US))
         case TimePrecision.MICROSECONDS:
-            return pc.cast(microseconds, pa.string())
+            return integers(microseconds)
         case TimePrecision.NANOSECONDS:
-            return pc.cast(pc.multiply_checked(microseconds, 1_000), pa.string())
+            return integers(pc.multiply_checked(microseconds, 1_000))
         case TimePrecision.ISOSTRING:
             return _iso(values, "T")
         case _:
@@ -321,14 +315,8 @@ def _iso(values: pa.Array, between: str) -> pa.Array:
 
 def _instants(values: pa.Array, digits: int) -> pa.Array:
     """Instants in ISO 8601 with as many digits of a second as the column has."""
-    present = pc.fill_null(values, pa.scalar(0, values.type))
-    shown, _ = bytes_of(pc.cast(present, pa.string()))
-    letters = shown.reshape(len(values), _INSTANT)
-    seconds = _SECONDS + (1 + digits if digits else 0)
-    out = np.empty((len(values), seconds + 3), np.uint8)
-    out[:, 0], out[:, -1] = ord('"'), ord('"')
-    out[:, 1 : seconds + 1] = letters[:, :seconds]
-    out[:, 1 + len("YYYY-MM-DD")] = ord("T")
-    out[:, seconds + 1] = ord("Z")
-    ends = np.arange(1, len(values) + 1, dtype=np.int32) * np.int32(seconds + 3)
-    return _text_array(out.reshape(-1), ends)
+    moments = np.asarray(pc.fill_null(values, pa.scalar(0, values.type)).view(pa.int64()))
+    size = _SECONDS + (1 + digits if digits else 0) + 3
+    out = np.empty(size * len(moments), np.uint8)
+    kernels.instants(moments, digits, out)
+    return text_array(out, np.arange(1, len(moments) + 1, dtype=np.int32) * np.int32(size))

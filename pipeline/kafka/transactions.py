@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from pipeline.kafka.changed_rows import CREATE, DELETE, UPDATE, committed_us, operations
 from pipeline.kafka.connect_schema import Schema, field, struct
-from pipeline.kafka.json_values import escaped, joined, json_text, with_schema
+from pipeline.kafka.json_values import escaped, json_text, with_schema
+from pipeline.kafka.text_rows import joined
 from pipeline.schema.table_schema import TableId
 from pipeline.types.buffers import Flags, Longs
 

@@ -6,17 +6,21 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from actors.kafka.batches import PartitionBatch
 from actors.kafka.client import client_options
 from actors.kafka.position import last_position, position_batch
 from actors.kafka.producer import KafkaProducer
+from actors.kafka.record_batch import RecordBatch
 from actors.kafka.topics import KafkaTopics
 from deploy.toolchain.kafka_broker import KafkaBroker
-from pipeline.config.settings import KafkaSecurity, KafkaSinkSettings, SaslMechanism, Secret
+from pipeline.config.settings import Compression, KafkaSecurity, KafkaSinkSettings, SaslMechanism, Secret
 from pipeline.errors import Definite, Transient
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable
+from pipeline.kafka.records import record_runs
 from pipeline.kafka.state import KafkaPosition, SinkPosition
 from tests.servers.kafka_messages import committed_messages
 
@@ -35,11 +39,10 @@ async def producing(of: KafkaSinkSettings) -> AsyncIterator[KafkaProducer]:
         await producer.close()
 
 
-def batch(producer: KafkaProducer, topic: str, *values: bytes) -> PartitionBatch:
-    records = producer.new()
-    for value in values:
-        records.append(timestamp=1, key=b"k", value=value)
-    return PartitionBatch(topic, 0, records, len(values), sum(map(len, values)))
+def batch(topic: str, *values: bytes, compression: Compression = Compression.NONE) -> PartitionBatch:
+    keys = pa.array([b"k"] * len(values))
+    (records,) = record_runs(keys, pa.array(values), None, np.arange(len(values)), 1 << 30)
+    return PartitionBatch(topic, 0, RecordBatch(records, 1, compression))
 
 
 async def topic_of(of: KafkaSinkSettings, name: str = "t") -> str:
@@ -56,14 +59,12 @@ async def test_messages_and_position_are_there_together_or_not_at_all(kafka: Kaf
     async with producing(of) as producer:
         for number in range(3):
             await producer.begin()
-            await producer.send(batch(producer, topic, b"%d" % number))
-            await producer.send(
-                position_batch(producer, positions, "j", SinkPosition(KafkaPosition(number)), 1)
-            )
+            await producer.send(batch(topic, b"%d" % number))
+            await producer.send(position_batch(positions, "j", SinkPosition(KafkaPosition(number)), 1))
             await producer.commit()
         await producer.begin()
-        await producer.send(batch(producer, topic, b"lost"))
-        await producer.send(position_batch(producer, positions, "j", SinkPosition(KafkaPosition(9)), 1))
+        await producer.send(batch(topic, b"lost"))
+        await producer.send(position_batch(positions, "j", SinkPosition(KafkaPosition(9)), 1))
     assert [record.value for record in await committed_messages(kafka, topic)] == [b"0", b"1", b"2"]
     assert await last_position(of, of.topic_prefix, positions) == ("j", SinkPosition(KafkaPosition(2)))
 
@@ -73,12 +74,12 @@ async def test_a_predecessor_is_fenced(kafka: KafkaBroker) -> None:
     topic = await topic_of(of)
     async with producing(of) as before:
         await before.begin()
-        await before.send(batch(before, topic, b"before"))
+        await before.send(batch(topic, b"before"))
         async with producing(of) as now:
             with pytest.raises(KafkaRefused, match="another process sends with our transactional id"):
                 await before.commit()
             await now.begin()
-            await now.send(batch(now, topic, b"now"))
+            await now.send(batch(topic, b"now"))
             await now.commit()
     assert [record.value for record in await committed_messages(kafka, topic)] == [b"now"]
 
@@ -88,7 +89,7 @@ async def test_a_message_that_is_too_large_is_named_with_its_topic(kafka: KafkaB
     topic = await topic_of(of)
     async with producing(of) as producer:
         await producer.begin()
-        await producer.send(batch(producer, topic, b"x" * 3000))
+        await producer.send(batch(topic, b"x" * 3000))
         with pytest.raises(KafkaRefused, match=rf"{topic}: a message is larger .*raise max\.message\.bytes"):
             await producer.commit()
     assert await committed_messages(kafka, topic) == []
@@ -130,13 +131,11 @@ async def test_a_position_far_before_the_end_is_found(kafka: KafkaBroker) -> Non
     positions = await KafkaTopics(of, of.topic_prefix).position_topic()
     async with producing(of) as producer:
         await producer.begin()
-        await producer.send(position_batch(producer, positions, "j", SinkPosition(KafkaPosition(7)), 1))
+        await producer.send(position_batch(positions, "j", SinkPosition(KafkaPosition(7)), 1))
         await producer.commit()
         await producer.begin()
         for number in range(100):
-            await producer.send(
-                position_batch(producer, positions, "j", SinkPosition(KafkaPosition(10 + number)), 1)
-            )
+            await producer.send(position_batch(positions, "j", SinkPosition(KafkaPosition(10 + number)), 1))
     assert await last_position(of, of.topic_prefix, positions) == ("j", SinkPosition(KafkaPosition(7)))
 
 

@@ -1,5 +1,6 @@
 """The loops write as much as their sizes say, and nothing beyond."""
 
+from datetime import datetime
 from itertools import pairwise
 
 import numpy as np
@@ -50,3 +51,26 @@ def test_no_double_is_longer_than_the_longest(values: list[float]) -> None:
     kernels.doubles(data, ends, np.empty(kernels.DIGITS, np.uint8), out, out_ends[1:])
     assert (np.diff(out_ends) <= kernels.LONGEST_DOUBLE).all() and (out[out_ends[-1] :] == GUARD).all()
     assert [float(out[a:b].tobytes()) for a, b in pairwise(out_ends)] == values
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1)))
+def test_integers_are_as_python_writes_them(values: list[int]) -> None:
+    size = kernels.LONGEST_INTEGER * len(values)
+    out, ends = guarded(size), np.zeros(len(values) + 1, np.int32)
+    kernels.whole_numbers(np.array(values, np.int64), out, ends[1:])
+    assert [bytes(out[a:b]).decode() for a, b in pairwise(ends)] == [str(value) for value in values]
+    assert (out[size:] == GUARD).all()
+
+
+@given(st.lists(st.datetimes()), st.integers(0, 6))
+def test_instants_are_as_python_writes_them(moments: list[datetime], digits: int) -> None:
+    size = 22 + (1 + digits if digits else 0)
+    out = guarded(size * len(moments))
+    kernels.instants(np.array(moments, "datetime64[us]").astype(np.int64), digits, out)
+    texts = [bytes(out[size * i : size * (i + 1)]).decode() for i in range(len(moments))]
+    fractions = [f".{moment.microsecond:06d}"[: 1 + digits] if digits else "" for moment in moments]
+    assert texts == [
+        f'"{moment.replace(microsecond=0).isoformat()}{fraction}Z"'
+        for moment, fraction in zip(moments, fractions, strict=True)
+    ]
+    assert (out[size * len(moments) :] == GUARD).all()

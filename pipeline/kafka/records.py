@@ -1,0 +1,185 @@
+"""Kafka's record batches (format 2), laid down from columns of keys, values and headers by a compiled loop.
+
+A batch is its head (`put_head`) and its records. All records of a batch have the moment of the batch.
+
+Source: Apache Kafka, "Message Format", RecordBatch and Record.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import types, uint8
+
+from pipeline.types.arrow_arrays import bytes_of
+from pipeline.types.buffers import Bytes, Ends, Flags, Int, Longs
+from pipeline.types.byte_copies import copy_bytes
+from pipeline.types.jit import compiled, part
+
+# What a record takes beside its key, value and headers, at most: an attribute, a time, and four varints of 5 bytes.
+_ROOM: Final = 22
+# Where the checksum is in the head, and from where on it is of everything.
+_CHECKSUM: Final = 17
+CHECKED_FROM: Final = 21
+_HEAD: Final = struct.Struct(">qiibIhiqqqhii")
+HEAD_BYTES: Final = _HEAD.size
+_FORMAT: Final = 2
+_TRANSACTIONAL: Final = 0x10
+_NO_HEADERS: Final = b"\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """Who sends a batch, as the broker told it, and the number of its first record among all for its partition."""
+
+    id: int
+    epoch: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRun:
+    """So many records of one partition, end to end; before the first one there's room for the head of a batch."""
+
+    data: Bytes
+    count: int
+
+
+def encoded_headers(headers: Sequence[tuple[str, bytes]]) -> bytes:
+    """The headers of a record, as they stand in it."""
+    pieces = [_varint(len(headers))]
+    for name, value in headers:
+        pieces += [_varint(len(name.encode())), name.encode(), _varint(len(value)), value]
+    return b"".join(pieces)
+
+
+def record_runs(
+    keys: pa.Array, values: pa.Array, headers: pa.Array | None, rows: Longs, most_bytes: int
+) -> Iterator[RecordRun]:
+    """The records of these rows, in their order, as few runs as may be, each of `most_bytes` at most or one record.
+
+    Keys and values are texts or binaries; where one is null, the record has none. `headers`: of each row what
+    `encoded_headers` gives, null where there are none.
+    """
+    kept = pa.repeat(_NO_HEADERS, len(keys)) if headers is None else pc.fill_null(headers, _NO_HEADERS)
+    columns = (*_column(keys), *_column(values), *bytes_of(kept))
+    sizes = np.empty(len(rows), np.int64)
+    _sizes(rows, columns[1], columns[4], columns[7], sizes)
+    ends = np.cumsum(sizes)
+    begin, before = 0, 0
+    while begin < len(rows):
+        end = max(begin + 1, int(np.searchsorted(ends, before + most_bytes, "right")))
+        out = np.empty(HEAD_BYTES + int(ends[end - 1]) - before, np.uint8)
+        written = _lay_records(rows[begin:end], *columns, out, HEAD_BYTES)
+        yield RecordRun(out[:written], end - begin)
+        begin, before = end, int(ends[end - 1])
+
+
+def put_head(batch: memoryview, records: int, compression: int, at_ms: int, producer: Producer) -> None:
+    """Put the head of a batch of so many records before them, without its checksum; `compression` is Kafka's number.
+
+    The checksum is CRC-32C of everything from CHECKED_FROM on; `put_checksum` puts it in.
+    """
+    following = len(batch) - 12
+    attributes = compression | _TRANSACTIONAL
+    sender = (producer.id, producer.epoch, producer.sequence)
+    _HEAD.pack_into(
+        batch, 0, 0, following, -1, _FORMAT, 0, attributes, records - 1, at_ms, at_ms, *sender, records
+    )
+
+
+def put_checksum(batch: memoryview, checksum: int) -> None:
+    """Put the checksum into a batch's head."""
+    struct.pack_into(">I", batch, _CHECKSUM, checksum)
+
+
+def _column(values: pa.Array) -> tuple[Bytes, Ends, Flags]:
+    return *bytes_of(values), np.asarray(values.is_valid())
+
+
+def _varint(value: int) -> bytes:
+    """A number from 0 on as a signed one of variable length."""
+    left, out = value << 1, bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)
+
+
+_READ_ONLY: Final = types.Array(uint8, 1, "C", readonly=True)
+_ENDS: Final = types.Array(types.int32, 1, "C", readonly=True)
+_EXISTS: Final = types.Array(types.boolean, 1, "C", readonly=True)
+_ROWS: Final = types.Array(types.int64, 1, "C", readonly=True)
+
+
+@compiled(types.void(_ROWS, _ENDS, _ENDS, _ENDS, types.int64[::1]))
+def _sizes(rows: Longs, keys: Ends, values: Ends, headers: Ends, sizes: Longs) -> None:
+    """How many bytes each record takes, at most."""
+    for i in range(len(rows)):
+        row = rows[i]
+        size = np.int64(keys[row + 1]) - keys[row] + values[row + 1] - values[row]
+        sizes[i] = size + headers[row + 1] - headers[row] + _ROOM
+
+
+@part
+def _put_varint(out: Bytes, to: Int, value: Int) -> Int:
+    """Write a signed number of variable length, and return the place after it."""
+    left = value << 1 ^ value >> 63
+    while left > 0x7F:
+        out[to] = left & 0x7F | 0x80
+        left >>= 7
+        to += 1
+    out[to] = left
+    return to + 1
+
+
+@part
+def _varint_size(value: Int) -> Int:
+    left, size = value << 1 ^ value >> 63, np.int64(1)
+    while left > 0x7F:
+        left >>= 7
+        size += 1
+    return size
+
+
+@part
+def _put_value(out: Bytes, to: Int, data: Bytes, at: Int, size: Int) -> Int:
+    """Write a length, -1 for none, and so many bytes; return the place after them."""
+    to = _put_varint(out, to, size)
+    if size > 0:
+        copy_bytes(out, to, data, at, size)
+        to += size
+    return to
+
+
+@compiled(
+    types.int64(
+        _ROWS, _READ_ONLY, _ENDS, _EXISTS, _READ_ONLY, _ENDS, _EXISTS, _READ_ONLY, _ENDS, uint8[::1],
+        types.int64,
+    )
+)  # fmt: skip
+def _lay_records(
+    rows: Longs, keys: Bytes, key_ends: Ends, has_key: Flags, values: Bytes, value_ends: Ends, has_value: Flags,
+    headers: Bytes, header_ends: Ends, out: Bytes, to: Int,
+) -> Int:  # fmt: skip
+    """Write the records of these rows from a place on, and return the place after them."""
+    for i in range(len(rows)):
+        row = rows[i]
+        key = np.int64(key_ends[row + 1]) - key_ends[row] if has_key[row] else np.int64(-1)
+        value = np.int64(value_ends[row + 1]) - value_ends[row] if has_value[row] else np.int64(-1)
+        header = np.int64(header_ends[row + 1]) - header_ends[row]
+        size = 2 + _varint_size(np.int64(i)) + _varint_size(key) + max(key, 0) + _varint_size(value)
+        to = _put_varint(out, to, size + max(value, 0) + header)
+        out[to] = 0
+        out[to + 1] = 0
+        to = _put_varint(out, to + 2, np.int64(i))
+        to = _put_value(out, to, keys, np.int64(key_ends[row]), key)
+        to = _put_value(out, to, values, np.int64(value_ends[row]), value)
+        copy_bytes(out, to, headers, np.int64(header_ends[row]), header)
+        to += header
+    return to
