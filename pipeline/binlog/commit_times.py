@@ -31,7 +31,7 @@ _LOOKED_AT: Final = frozenset(
 
 
 class Beginnings:
-    """Reads a log that is asked for from this position on."""
+    """Reads a log that was requested from this position."""
 
     def __init__(self, position: GtidSet) -> None:
         self._names = TransactionNames(position)

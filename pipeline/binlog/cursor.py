@@ -54,7 +54,7 @@ class Cursor:
         return self.integer(_PACKED[first])
 
     def packed_bytes(self) -> bytes:
-        """Bytes behind their length, which is a length-encoded integer."""
+        """Returns bytes that have their length, a length-encoded integer, before them."""
         return self.take(self.packed())
 
     def variable(self) -> int:

@@ -1,8 +1,8 @@
-"""Bytes that arrive at one end of a buffer and leave it at the other, as whole events.
+"""Bytes that arrive at one end of a buffer and leave it at the other, as complete events.
 
-What isn't whole stays. It's moved to the buffer's front only when there's little room behind it, and the buffer is
-at least twice as large as what stays, so that each byte is moved once at the most, on average; what is larger than
-usual gets a larger buffer, which goes away with it.
+An incomplete rest stays. It's moved to the buffer's front only when there's little room after it, and the buffer is at
+least twice as large as the rest. So on average each byte is moved at most once. An unusually large event gets a larger
+buffer, which is freed with it.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _END_WEIGHTS: Final = 256 ** np.arange(4)
 class Frames(NamedTuple):
     """Events in a buffer: the i-th is buffer[bounds[i, 0] : bounds[i, 1]], from its header to its checksum.
 
-    They are there until the next bytes are asked for.
+    They are valid until the next bytes are read.
     """
 
     buffer: Bytes
@@ -43,7 +43,7 @@ class Frames(NamedTuple):
         return self.buffer[start:end].tobytes()
 
     def pieces(self, offset: int) -> Iterator["Frames"]:
-        """All of them in their order, in pieces that end wherever an event says that it ends at this offset.
+        """Yields all of them in order, in pieces. A piece ends after an event whose header has this offset as its end.
 
         An event's header has the lowest 32 bits of the offset only, and doesn't name the file.
         """

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Code(IntEnum):
-    """The kinds of events, by the byte that stands for them (Log_event_type)."""
+    """The kinds of events, by their type byte (Log_event_type)."""
 
     QUERY = 2
     STOP = 3

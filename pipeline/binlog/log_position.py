@@ -1,4 +1,4 @@
-"""Where the log stands: in which file, and behind which of its bytes."""
+"""The position of the log: the file, and the offset after the last event."""
 
 from typing import Final
 
@@ -25,8 +25,9 @@ class LogPosition:
         self.time = 0
 
     def advance(self, head: Header) -> None:
-        """Go to the event's end. Its header has the offset's lowest 32 bits only: a file with one very large
-        transaction is longer than that, but goes on from the place before. What's in a payload has no place."""
+        """Moves to the event's end. Its header has the offset's lowest 32 bits only. A file with one very large
+        transaction is longer than that, but continues from the position before. Events in a payload have no
+        position."""
         self._state.server = head.server_id
         if self._state.within:
             return

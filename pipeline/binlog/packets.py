@@ -1,11 +1,11 @@
 """The packets in which a server sends its log: each payload is an OK byte and an event.
 
-A packet has a head of 4 bytes: the length of what follows (3 bytes) and a number that rises by one. Whatever is
-longer than 2²⁴ - 2 bytes comes in several packets, of which all but the last are of the full length 2²⁴ - 1. These
-are put together where they lie, by moving each to the left over its own head.
+A packet has a head of 4 bytes: the length of what follows (3 bytes) and a number that rises by one. A payload longer
+than 2²⁴ - 2 bytes comes in several packets, and all but the last have the full length 2²⁴ - 1. These are joined in
+place: each is moved to the left over its own head.
 
-**No access outside of the buffer.** `_framed` looks at a head only if its 4 bytes have arrived, and at a payload
-only if as many bytes as its head says have.
+**No access outside of the buffer.** `_framed` reads a head only if its 4 bytes have arrived, and a payload only if as
+many bytes as its head says have.
 
 Source: MySQL 9.7 source documentation, "MySQL Packets", "COM_BINLOG_DUMP_GTID", "ERR_Packet".
 """
@@ -31,7 +31,7 @@ _AT_ONCE: Final = 16_384  # events
 # Why there are no more frames at present.
 _MORE: Final = 0  # the next payload isn't whole yet, or there was room for no more
 _LOST: Final = 1  # the next packet has another number
-_ENDED: Final = 2  # the next payload is something else than OK and an event
+_ENDED: Final = 2  # the next payload isn't OK and an event
 
 _OK: Final = 0
 _ERROR: Final = 255
@@ -59,7 +59,7 @@ def _whole(buffer: Bytes, at: Int, end: Int, number: Int) -> tuple[Int, int, Int
 
 @part
 def _join(buffer: Bytes, at: Int, packets: Int) -> Int:
-    """Lay the payloads of the packets end to end behind the first one's head; returns where that ends."""
+    """Lays the payloads of the packets end to end after the first one's head; returns where that ends."""
     to = at + _HEAD + _FULL
     at = to
     for _ in range(packets - 1):
@@ -114,16 +114,16 @@ class Packets(Inflow):
         self._left.extend(frames)
 
     def frames(self) -> Frames | None:
-        """The next events that are whole, as many as are handled at once; None if there are none.
+        """Returns the next complete events, as many as are handled at once; None if there are none.
 
-        Raises Transient where a packet isn't the next one (the connection lost something) or the server ended the
-        stream for now, Definite where it can't go on.
+        Raises Transient if a packet isn't the next one (the connection lost something) or the server ended the stream
+        for now, Definite if it can't continue.
         """
         if self._left:
             return self._left.popleft()
         status, start, number, count = _framed(self.bytes, self.start, self.end, self._number, self._bounds)
         self.start, self._number = int(start), int(number)
-        if count:  # what's wrong behind them is found again
+        if count:  # an error after them is found again
             return Frames(self.bytes, self._bounds[:count])
         if status == _LOST:
             expected, had = self._bounds[0]

@@ -1,4 +1,4 @@
-"""What the stream has met before: sources of GTIDs, files, table maps, each with a number by which the walk knows it.
+"""Sources of GTIDs, files and table maps of the stream, each with a number that the walk uses.
 
 A source and a file keep their numbers for the stream's whole life, a map until `TableMapRegistry.forget`.
 """

@@ -1,8 +1,8 @@
-"""A slice of the log: transactions and the bodies of their rows events, on their way into columns.
+"""A slice of the log: transactions and the bodies of their rows events, before they become columns.
 
-`SliceBuilder` gathers them, together with the compiled walk, which fills the same arrays. What has passed and what is
-still open lie one behind the other, so that a commit moves nothing. `Slice` is what was cut off: it depends on
-nothing any more, and is read in whatever thread has time.
+`SliceBuilder` gathers them, together with the compiled walk, which fills the same arrays. The open transaction lies
+after the passed ones in them, so a commit moves nothing. `Slice` is the part that was cut off. It depends on nothing
+any more, and any thread can read it.
 """
 
 from collections.abc import Mapping
@@ -51,8 +51,8 @@ _TOO_MANY: Final = (
 class Bound:
     """When a slice is full: as many transactions, or as many bytes of row images (it may pass this by one event).
 
-    Some ten slices are under way at once, each in several forms, so that they're most of what memory is needed for.
-    `held`: how many bytes of XA transactions' rows may wait for the second phase.
+    Some ten slices are under way at once, each in several forms, so they take most of the memory. `held`: how many
+    bytes of XA transactions' rows may wait for the second phase.
     """
 
     transactions: int = 20_000
@@ -100,10 +100,10 @@ class Slice:
         return int(ends[-1]) if len(ends) else 0
 
     def read(self, first_ordinal: int = 0) -> tuple[TransactionsRead | TransactionPartRead, int]:
-        """The slice in columns, and the ordinal with which a slice that continues it goes on.
+        """Returns the slice in columns, and the first ordinal of a slice that continues it.
 
-        `first_ordinal`: that number, as the slice before gave it, if this one `continues`, else 0. A table that can't
-        be decoded is in the message as such, and so is one of whose images a transaction has too many.
+        `first_ordinal`: that number, from the slice before, if this one `continues`, else 0. The message names a table
+        that can't be decoded, and a table with too many images in one transaction.
         """
         tables = self._located()
         ordinals, too_many = self._ordinals(tables, first_ordinal)
@@ -302,7 +302,7 @@ class SliceBuilder:
         return Held(body, events)
 
     def add_transaction(self, transaction: Transaction) -> None:
-        """The transaction has passed, with what's open as its rows."""
+        """Adds a passed transaction, with the open rows as its rows."""
         state = self._state
         self.make_room(0)
         self.rows.transactions[:, state.transactions] = transaction
@@ -312,7 +312,7 @@ class SliceBuilder:
         state.first_event, state.first_byte = state.events, state.bytes
 
     def cut(self, passed: Passed) -> Slice:
-        """Cut off what has passed; what's open stays."""
+        """Cuts off what has passed; what's open stays."""
         statement = self._state.statement - self._state.first_byte
         held = self.hold()
         cut = self._cut(passed)
@@ -322,7 +322,7 @@ class SliceBuilder:
         return cut
 
     def cut_part(self, of: Part) -> Slice:
-        """Cut off what's open, which has to be all there is; the statement may have further rows."""
+        """Cuts off the open rows, which must be all there is; the statement may have further rows."""
         text = self._statement()
         part = self._cut(of)
         self._continues = True

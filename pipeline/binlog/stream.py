@@ -1,8 +1,8 @@
-"""The log as it comes, in; slices and statements, in its order, out.
+"""Turns the log as it comes into slices and statements, in its order.
 
-**Two ways, one fold.** `fold` takes an event, any one, in Python. `walk` takes many: the usual ones in compiled code,
+**Two paths, one fold.** `fold` takes any single event, in Python. `walk` takes many: the usual ones in compiled code,
 which works on the fold's own state, and each other one by `fold`. A transaction's payload is unpacked here, a small one
-together with those behind it, and its events go the same ways.
+together with the next ones, and its events take the same paths.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -36,15 +36,16 @@ _PAYLOADS_END = "the end of a compressed transaction's payload"
 
 
 class LogStream:
-    """Takes the log's events (`walk`, `fold`) and gives what they make; `take` gives what's whole without waiting.
+    """Takes the log's events (`walk`, `fold`) and makes messages of them; `take` returns the complete ones without
+    waiting.
 
     `captured` says which tables' rows are wanted, `captures_in` whether there can be such a table in a database. The
-    log is asked for from `position` on, which matters where that's one of places (`pipeline.gtid.file_positions`).
+    log is requested from `position`, which matters if that's one of files and offsets (`pipeline.gtid.file_positions`).
     `prepared`: the XA transactions that were waiting for their second phase there. The first event is one that the
     server makes up for the connection (a ROTATE), which has a checksum if the replica says that it can read one; ours
-    always does. What follows is as the format description says.
+    always does. The format description says the format of the following ones.
 
-    After an error the stream is of no use any more.
+    After an error the stream is unusable.
     """
 
     def __init__(
@@ -66,13 +67,13 @@ class LogStream:
         return self._fold.prepared
 
     def take(self) -> list[Given]:
-        """All that's complete: statements, a slice of what passed since, and how far the log is without it."""
+        """Returns everything complete: statements, a slice of what passed since, and without one the log's progress."""
         self._fold.cut()
         self._fold.tell_place()
         return self._fold.given()
 
     def reached(self, place: Coordinates) -> bool:
-        """Whether the stream is between two transactions, at or behind that place."""
+        """Returns whether the stream is between two transactions, at or after that position."""
         between = self._fold.between
         return between is not None and between.reaches(place)
 

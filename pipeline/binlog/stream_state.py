@@ -1,10 +1,10 @@
-"""What the compiled walk and the fold in Python both work on: one state, whichever of the two takes the next event.
+"""The common state of the compiled walk and the fold in Python, whichever of the two takes the next event.
 
-- `StreamState`: where the log stands, and which transaction is open.
-- `MapIndex`: the table maps that have been explained (by `registries.Maps`), as bytes with which the walk compares.
-- `SliceRows`: the slice in the making. What is in the open transaction lies behind what has passed, in the same arrays.
+- `StreamState`: the position of the log, and which transaction is open.
+- `MapIndex`: the known table maps (from `registries.Maps`), as bytes with which the walk compares.
+- `SliceRows`: the slice that is being filled. The open transaction lies after what has passed, in the same arrays.
 
-This is memory's layout and nothing else, so that the walk isn't compiled anew when something else has changed.
+This module has only the layout of memory, so that other changes don't make numba compile the walk again.
 """
 
 from typing import Any, Final, NamedTuple, TypeVar
@@ -18,7 +18,7 @@ from pipeline.types.buffers import SLACK, Bytes, Longs
 # The phases of the log.
 BETWEEN: Final = 0  # two transactions
 BEGUN: Final = 1  # a GTID has come
-FRAMED: Final = 2  # and the BEGIN behind it
+FRAMED: Final = 2  # and the BEGIN after it
 SPECIAL: Final = (
     3  # framed, but its end is the fold's business: an XA transaction, a created or emptied table's
 )
@@ -34,7 +34,7 @@ STATE: Final = np.dtype(
         ("file", np.int64),  # its number (`registries.FileRegistry`)
         ("begins", np.int64),  # where in it the last event begins; a payload's events begin where that does
         ("server", np.int64),  # the id of the server that wrote the last rows event
-        ("offset", np.int64),  # behind the last event, in its file
+        ("offset", np.int64),  # after the last event, in its file
         ("checksum_bytes", np.int64),
         ("within", np.int64),  # 1 while the events are those of a payload, which have no places of their own
         ("phase", np.int64),
@@ -55,7 +55,7 @@ STATE: Final = np.dtype(
         ("transactions", np.int64),  # those that have passed
         ("events", np.int64),
         ("bytes", np.int64),
-        ("end", np.int64),  # the offset behind the last transaction that has passed
+        ("end", np.int64),  # the offset after the last transaction that has passed
         ("keeps_statements", np.int64),  # 1 where their texts are wanted
         # When it's full.
         ("most_transactions", np.int64),
@@ -81,7 +81,7 @@ class MapIndex(NamedTuple):
 class SliceRows(NamedTuple):
     """A slice in columns, as the walk fills them.
 
-    `body`: the bodies of rows events, end to end, and SLACK bytes; among them are texts of statements, each behind its
+    `body`: the bodies of rows events, end to end, and SLACK bytes; among them are texts of statements, each after its
     length (TEXT_LENGTH bytes). `events` [10, room]: the map, the type code, the body's start and end, the transaction's
     index, the event's file and place in it, the server that wrote it, and the connection's thread and the statement's
     text (both -1 for none). `transactions` [4, room]: source, number, and both commit times.

@@ -1,27 +1,27 @@
-"""The fold from events to messages: whole transactions, in slices, in the log's order.
+"""The fold from events to messages: complete transactions, in slices, in the log's order.
 
-A transaction's rows events are laid behind those that have passed, and pass with the event that commits it. A slice
-may be cut between any two transactions, whenever there's nothing more to read or it has reached its bound; what's
-open goes to the next one.
+A transaction's rows events are laid after those that have passed, and pass with the event that commits it. A slice may
+be cut between any two transactions, when there's nothing more to read or it has reached its bound. The open transaction
+goes to the next one.
 
-**Each transaction passes exactly once**, with images or without: one whose tables aren't captured passes as well,
-since the position has to be whole. A statement that isn't rows (DDL and its like) ends the slice before it and
-passes by itself. CREATE TABLE … SELECT is both in one transaction (WL#13355): it ends the slice before it as
-`CreateTableSelectRead`, and begins the next slice with its rows, where it passes. Without GTIDs it was so before (MySQL
-5.6).
+**Each transaction passes exactly once**, with images or without. One whose tables aren't captured passes too, because
+the position has to be complete. A statement without rows (DDL and the like) ends the slice before it and passes by
+itself. CREATE TABLE … SELECT is both in one transaction (WL#13355): it ends the slice before it as
+`CreateTableSelectRead`, and begins the next slice with its rows, where it passes. Without GTIDs that was so before
+(MySQL 5.6).
 
-**A transaction that is larger than a slice** is given in parts, which say that it hasn't ended. What has passed
-before it is cut off first, so that behind a part there's nothing but further parts, until the slice with which the
-transaction passes, as the first in it.
+**A transaction that is larger than a slice** comes in parts, which say that it hasn't ended. What has passed before it
+is cut off first. So only further parts follow a part, until the slice with which the transaction passes, as the first
+in it.
 
-**XA transactions** have two GTIDs: one for what was prepared, with the rows, and one for the XA COMMIT, which may
-come much later or not at all. Before it nobody sees the rows, and after an XA ROLLBACK nobody ever will. So nothing
-of the first passes before the second comes; then both pass together, and the rows belong to the second, since a
-snapshot whose low watermark holds only the first didn't see them. The position has a gap meanwhile, so that after a
-restart the server sends the prepared transaction again. The rows wait here, so that they may not be too many.
+**XA transactions** have two GTIDs: one for the prepared part, with the rows, and one for the XA COMMIT, which may come
+much later or not at all. Before the second one no reader of the source sees the rows, and after an XA ROLLBACK none
+ever will. So nothing of the first passes before the second comes. Then both pass together, and the rows belong to the
+second, because a snapshot whose low watermark has only the first didn't see them. Until then the position has a gap, so
+that after a restart the server sends the prepared transaction again. The rows wait here, so there's a limit for them.
 
-Nothing is dropped silently: what can't be followed is an error. The fold works on the same state as the compiled walk
-over the usual events (`stream_state`), and is the one place that knows the others.
+Nothing is dropped silently: an event that can't be followed is an error. The fold works on the same state as the
+compiled walk over the usual events (`stream_state`), and alone knows the others.
 """
 
 from collections.abc import Callable, Iterable
@@ -73,7 +73,7 @@ Given = Slice | DdlRead | CreateTableSelectRead | LogAdvanced
 _MAPS_REMEMBERED: Final = 10_000
 
 
-# Why rows of tables have to be read anew.
+# Why rows of tables have to be read again.
 _STATEMENT: Final = (
     "{what} was logged as a statement, which doesn't say which rows it changes; set binlog_format=ROW on the source, "
     "for all of its sessions"
@@ -154,7 +154,7 @@ class TransactionAssembler:
         self.explained = wider(self.explained, self.state.tables + 1)
 
     def take_in(self, event: Event) -> None:
-        """Take an event, at whose end `state` stands. Raises Definite where it can't be followed."""
+        """Takes an event, with `state` at its end. Raises Definite if it can't be followed."""
         self._refuse_within(event)
         if self._bare and not isinstance(event, TableMapped | RowsChanged | RowsStatement | Skipped):
             self._pass_emptied(self._reached.at(self._reached.begins))
@@ -206,10 +206,10 @@ class TransactionAssembler:
             case _:
                 assert_never(event)
 
-    # Where the log stands
+    # The position of the log
 
     def _rotate(self, file: str, offset: int) -> None:
-        """Go to the next file. A slice ends in the file that it began in, so that an offset tells its end."""
+        """Moves to the next file. A slice ends in the file in which it began, so an offset alone is its end."""
         self.between_transactions("ROTATE")
         self.cut()
         self._reached.rotate(file, offset)
@@ -351,7 +351,7 @@ class TransactionAssembler:
         self._not_in_rows(RowsUnread(_STATEMENT.format(what=what), frozenset(), of))
 
     def _not_in_rows(self, unread: RowsUnread) -> None:
-        """The open transaction changes more than its rows tell; so its end isn't the walk's business."""
+        """The open transaction changes more than its rows. So the walk doesn't handle its end."""
         self._open_unread.append(unread)
         self.state.phase = SPECIAL
 
@@ -478,7 +478,7 @@ class TransactionAssembler:
     # Messages
 
     def relieve(self) -> None:
-        """Cut a slice that's full, and what's open as well where that alone fills it; an XA transaction waits."""
+        """Cuts a slice that's full, and also the open rows if they alone fill it; an XA transaction waits."""
         self.cut()
         if not self.slice.full:
             return
@@ -530,6 +530,6 @@ class TransactionAssembler:
             self._tell(LogAdvanced(place, self._covered(place), self._prepared.noted), place)
 
     def given(self) -> list[Given]:
-        """What has been made since this was asked last."""
+        """Returns what was made since the last call."""
         ready, self._ready = self._ready, []
         return ready

@@ -1,8 +1,8 @@
-"""What the log's transactions are called: by their GTIDs, or, without these, by the places at which they begin.
+"""The names of the log's transactions: their GTIDs, or, without these, the positions at which they begin.
 
-A server that's asked by GTIDs doesn't send what has passed. One that's asked for a file and an offset sends all behind
-that: from the first place that the position lacks. So what's in the position is left out here. That's little, since a
-position is one interval but for XA transactions that wait for their second phase.
+A server that is queried by GTIDs doesn't send what has passed. A server that is queried by file and offset sends
+everything after the first position that the set lacks. So this module leaves out what the position has. That's little,
+because a position is one interval except for XA transactions that wait for their second phase.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""XA transactions between their two phases: what's known of each, and the rows that are at hand."""
+"""XA transactions between their two phases: the known facts of each, and its rows if they are here."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class PreparedTransactions:
         self._waiting[xid] = prepared
 
     def take(self, xid: str) -> Prepared | XaPrepared | None:
-        """The one whose second phase has come: its rows, or else what's known of it; None if nothing is."""
+        """Returns the one whose second phase has come: its rows, or else what's known of it; None if nothing is."""
         noted = self._noted.pop(xid, None)
         return self._waiting.pop(xid, noted)
 

@@ -1,4 +1,5 @@
-"""Compiled: copies eight bytes at a time, also past a value's end. The caller has ensured the slack after it.
+"""Compiled: reads, writes and copies eight bytes at a time, also past a value's end. The caller ensures the slack after
+it.
 
 LLVM makes one instruction of each of these loops, provided that the index can't be negative, which Python would count
 from the end: hence the unsigned ones. In plain Python each byte's index is checked.

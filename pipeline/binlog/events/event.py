@@ -1,12 +1,12 @@
-"""The binlog's events, from their bytes to what they say; rows alone stay bytes here (`row_events` decodes them).
+"""The binlog's events, parsed from their bytes. Only rows stay bytes here (`row_events` decodes them).
 
-An event is a header of 19 bytes, a body, and, where the log has checksums, the CRC32 of both. What is read here is
-what the stream needs: which transaction begins, which ends, where the log stands, how a table is described. An event
-that says nothing of that becomes `Skipped`, but only if its kind is known to be harmless or it carries the flag by
-which a server says so. Everything else is an error: nothing is dropped silently.
+An event is a header of 19 bytes, a body, and, if the log has checksums, the CRC32 of both. This module reads what the
+stream needs: which transaction begins, which ends, the position of the log, the description of a table. Any other event
+becomes `Skipped`, but only if its kind is known to be harmless or it carries the flag by which a server says so.
+Everything else is an error: nothing is dropped silently.
 
-Sources: MySQL 9.7 source documentation, namespace mysql::binlog::event (log format v4); WL#2540 (checksums);
-WL#7083 and WL#7846 for the GTID event's commit timestamps.
+Sources: MySQL 9.7 source documentation, namespace mysql::binlog::event (log format v4); WL#2540 (checksums); WL#7083
+and WL#7846 for the GTID event's commit timestamps.
 """
 
 import struct
@@ -55,9 +55,9 @@ _SKIPPED: Final = frozenset(
 
 
 class Header(NamedTuple):
-    """An event's header. `time`: seconds since the epoch. `size`: bytes of the whole event.
+    """An event's header. `time`: seconds since the epoch. `size`: bytes of the complete event.
 
-    `end`: the offset behind the event in its file, its lowest 32 bits; 0 where the event isn't in the file.
+    `end`: the offset after the event in its file, its lowest 32 bits; 0 if the event isn't in the file.
     """
 
     time: int
@@ -70,14 +70,14 @@ class Header(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FormatDescription:
-    """How the events behind it are written: with a CRC32 or without."""
+    """The format of the next events: with a CRC32 or without."""
 
     checksum: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Rotate:
-    """The log goes on in this file, at this offset."""
+    """The log continues in this file, at this offset."""
 
     file: str
     offset: int
@@ -106,7 +106,7 @@ class XaPrepare:
 
 @dataclass(frozen=True, slots=True)
 class TableMapped:
-    """The rows events behind it with this table id are of the table that `body` describes (`table_map_event`)."""
+    """The next rows events with this table id are of the table that `body` describes (`table_map_event`)."""
 
     table_id: int
     body: bytes
@@ -234,7 +234,7 @@ def _rare(head: Header, body: bytes) -> Event:
         case Code.STOP:
             return Stop()
         case Code.ROWS_QUERY:
-            return RowsStatement(body[1:])  # behind a byte of its length, which can't hold it
+            return RowsStatement(body[1:])  # after a byte of its length, which can't hold it
         case Code.EXECUTE_LOAD_QUERY:
             return StatementLoaded()
         case Code.TRANSACTION_PAYLOAD:
@@ -261,9 +261,9 @@ def _body(event: bytes) -> bytes:
 
 
 def _format_description(event: bytes) -> FormatDescription:
-    """The one event that always has room for a checksum, and that says whether the others have one.
+    """Parses the one event that always has room for a checksum, and that says whether the others have one.
 
-    Where they haven't, that room says nothing: before MySQL 8.0 a server changes the event behind it as it sends it.
+    If they have none, that room means nothing: before MySQL 8.0 a server changes the next event as it sends it.
     """
     if len(event) < _SHORTEST_DESCRIPTION:
         raise UndecodableError(

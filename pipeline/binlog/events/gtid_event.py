@@ -34,7 +34,7 @@ _FLAGS, _UUID, _NUMBER, _TAG, _LAST_COMMITTED, _SEQUENCE, _COMMIT_TIME, _ORIGINA
 class TransactionBegins:
     """A transaction begins; `commit_time`, in µs since the epoch, is that on the server that wrote this log.
 
-    `original_time` is that on the server on which it was committed first; 0 where the log doesn't tell.
+    `original_time` is that on the server on which it was committed first; 0 if the log doesn't have it.
     """
 
     gtid: Gtid | None
@@ -72,11 +72,11 @@ def _times(body: bytes, header_time: int) -> tuple[int, int]:
 
 
 def tagged_gtid(body: bytes) -> TransactionBegins:
-    """The tagged GTID event with this body. Raises UndecodableError.
+    """Parses the tagged GTID event with this body. Raises UndecodableError.
 
-    It is one message: the serialization's version, the message's size (counted from the version on), the number of
-    the last field that mustn't be ignored, and the fields in order, each behind its number. The UUID's bytes are
-    written one by one as integers of variable length.
+    It is one message: the serialization's version, the message's size (counted from the version), the number of the
+    last field that mustn't be ignored, and the fields in order, each after its number. The UUID's bytes are written one
+    by one as integers of variable length.
     """
     cursor = Cursor(body)
     version, size, _last_needed = cursor.variable(), cursor.variable(), cursor.variable()

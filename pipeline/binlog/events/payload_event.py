@@ -1,9 +1,9 @@
-"""The TRANSACTION_PAYLOAD event: the events of a transaction behind one another, as a rule compressed.
+"""The TRANSACTION_PAYLOAD event: the events of a transaction end to end, usually compressed.
 
-The event has fields, each a number, a length and a value, of which number 0 ends them; the payload follows. The
-events in it have headers and no checksums. It's unpacked as a stream: at no time is more of it in memory than one
-event and what is usual beside it, and never is more taken from it than the event says there is. So neither a small
-payload that would be very large nor one that lies about its size can take memory or time without end.
+The event has fields, each a number, a length and a value. Number 0 ends them, and the payload follows. The events in it
+have headers and no checksums. It's unpacked as a stream. At any time memory has at most one event of it and the usual
+buffers, and the reader never takes more from it than the event declares. So neither a small payload that unpacks to a
+huge one nor one with a wrong size can take unlimited memory or time.
 
 Sources: MySQL 9.7 source documentation, class mysql::binlog::event::Transaction_payload_event; WL#3549.
 """

@@ -18,7 +18,7 @@ _POST_HEADER: Final = struct.Struct("<IIBHH")
 _UPDATED_DATABASES: Final = 12
 _TOO_MANY_DATABASES: Final = 254
 _UTF8MB4: Final = 255
-# STRICT_TRANS_TABLES and STRICT_ALL_TABLES in sql_mode; ALTER TABLE doesn't tell them apart (THD::is_strict_mode).
+# STRICT_TRANS_TABLES and STRICT_ALL_TABLES in sql_mode; ALTER TABLE treats them alike (THD::is_strict_mode).
 _STRICT: Final = 1 << 21 | 1 << 22
 # What may be in sql_mode besides and has no say in how ALTER TABLE converts values: all but PAD_CHAR_TO_FULL_LENGTH
 # (bit 31) and TIME_TRUNCATE_FRACTIONAL (bit 32) of MySQL 9.7, and what later servers may bring.
@@ -52,8 +52,8 @@ _INVOKER: Final = 11
 class Query:
     """A statement, run with `database` as the default one ("" for none).
 
-    `updated`: the databases in which it changed something, None where the event doesn't say. `strict`: whether the
-    session's sql_mode refused values that don't fit, and left the others as they are. `thread`: the connection's.
+    `updated`: the databases in which it changed something, None if the event doesn't say. `strict`: whether the
+    session's sql_mode refused values that don't fit, and left the others unchanged. `thread`: the connection's.
     """
 
     database: str
@@ -94,7 +94,8 @@ def _text(statement: bytes, collation: int) -> str:
 
 
 def _variables(variables: Cursor) -> tuple[frozenset[str] | None, int, int]:
-    """The databases that were updated, the client's collation and sql_mode; what's behind an unknown one isn't seen."""
+    """Returns the updated databases, the client's collation and sql_mode; variables after an unknown one are
+    ignored."""
     updated, collation, mode = None, _UTF8MB4, 0
     while variables.left:
         match variables.integer(1):

@@ -1,7 +1,7 @@
-"""CRC32, compiled: the checksum behind each event of the log.
+"""CRC32, compiled: the checksum at the end of each event of the log.
 
-It's the one of zlib (the polynomial 0x04C11DB7, reflected), taken 16 bytes at a step: as the checksum is linear, the
-effect that each byte of the 16 has on the remainder is looked up in a table of its own, and the sixteen are added.
+It's the one of zlib (the polynomial 0x04C11DB7, reflected), 16 bytes at a step. The checksum is linear, so each of the
+16 bytes has a table of its effects on the remainder, and the sixteen effects are added.
 
 Source: Kounavis and Berry, "A Systematic Approach to Building High Performance Software-Based CRC Generators"
 (slicing-by-n).

@@ -1,14 +1,14 @@
-"""The compiled walk over the log's usual events: the fold's commonest path, taken without Python.
+"""The compiled walk over the log's usual events: the commonest path of the fold, without Python.
 
-It takes an event only if it's whole, undamaged, of the usual kind and at its usual place: a GTID of a known source
-between two transactions; BEGIN behind it; then table maps that are known byte for byte, rows events whose table id
-one of these has explained, ROWS_QUERY, and the XID that ends it. Whatever else comes is left untouched, with all of
-the state as it was, and the walk says `RARE`: the fold in `stream` takes that event, and is the one place that knows
-what may be where and what it's called if it's refused. So the two can't disagree on more than the usual.
+It takes an event only if it's complete, undamaged, of the usual kind and at its usual place: a GTID of a known source
+between two transactions; BEGIN after it; then table maps that are known byte for byte, rows events whose table id is
+that of one of these, ROWS_QUERY, and the XID that ends it. Any other event stays untouched, with all of the state
+unchanged, and the walk returns `RARE`. The fold in `stream` takes that event. Only the fold decides what may be where,
+and how a refusal reads. So the two can disagree on the usual events only.
 
-**No access outside of the buffers.** Each event's bounds lie in the buffer (`event_buffer`), and each read in an event
-is behind a comparison with these bounds. What is written is written behind a comparison with the room that's left,
-where the walk says `NO_ROOM` and, as with `RARE`, has changed nothing.
+**No access outside of the buffers.** Each event's bounds lie in the buffer (`event_buffer`). A comparison with these
+bounds precedes each read in an event. A comparison with the room that's left precedes each write. If there is none, the
+walk returns `NO_ROOM` and, as with `RARE`, has changed nothing.
 
 Sources: MySQL 9.7 source documentation, namespace mysql::binlog::event.
 """

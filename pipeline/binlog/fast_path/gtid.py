@@ -131,7 +131,7 @@ def _field(buffer: Bytes, at: Int, end: Int, number: Int) -> tuple[Int, Int]:
 
 @part
 def _numbered(buffer: Bytes, at: Int, end: Int, number: Int) -> Int:
-    """Where the field with this number begins, behind the number; -1 where it isn't there."""
+    """Returns where the field with this number begins, after the number; -1 if it isn't there."""
     found, behind = _variable(buffer, at, end)
     return behind if found == number else np.int64(-1)
 

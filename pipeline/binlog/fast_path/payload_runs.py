@@ -57,9 +57,9 @@ _LAST: Final = np.isin(np.arange(256), [Code.XID, Code.QUERY, Code.XA_PREPARE])
 
 
 class PayloadRun(NamedTuple):
-    """The first `taken` events that were asked for, as events without checksums, of which an inner one has no place.
+    """The first `taken` events of the request, as events without checksums. An inner one has no position in the log.
 
-    A payload's own place is in an event that says nothing else.
+    A payload's own position is in an event that says nothing else.
     """
 
     frames: Frames
@@ -104,8 +104,8 @@ def _sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: Int) -> bool:
 
 @part
 def _described(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
-    """Where the data of the payload with this body begins, and its size unpacked; -1 if that's said in any other way
-    than the server's: three fields in whatever order, of which each length is that of its value."""
+    """Returns where the data of the payload with this body begins, and its unpacked size; -1 if it's encoded in any
+    other way than the server's: three fields in any order, and the length of each is that of its value."""
     seen: Int = np.int64(0)
     size: Int = np.int64(-1)
     packed_size: Int = np.int64(-1)

@@ -1,17 +1,17 @@
 """Where each value of row images lies: one compiled walk over the rows events of a table.
 
-A *cell* says of one column in one row image where its value begins in the buffer, or, where that's negative, what
-there is instead: `NULL`; `ABSENT`, if the log doesn't give the column (binlog_row_image MINIMAL or NOBLOB); or the
-place of JSON diffs (`diffs_at`), which make the value out of the row image before it (PARTIAL_UPDATE_ROWS).
+A *cell* says of one column in one row image where its value begins in the buffer. A negative cell is one of these:
+`NULL`; `ABSENT`, if the log leaves the column out (binlog_row_image MINIMAL or NOBLOB); or the place of JSON diffs
+(`diffs_at`), which make the value from the row image before it (PARTIAL_UPDATE_ROWS).
 
 **An update doesn't change what its after image leaves out.** So there the cell is that of the before image, and only
 what neither image has is `ABSENT`.
 
-**No read outside the buffer.** Compiled code isn't checked, so the argument is this. The walk alone looks at lengths
-that come from the log. An event is walked only if it ends at least `SLACK` bytes before the buffer does. An image is
-counted only when each of its values, length prefixes included, lies before the end of its event; what isn't whole ends
-the walk with a status, after a read of no more than eight bytes beyond the event. So whoever begins at a cell may read
-8 bytes, or the width that the walk has checked, or the length in the prefix that it has checked.
+**No read outside the buffer.** Compiled code isn't checked, so the argument is this. The walk alone reads lengths that
+come from the log. It walks an event only if it ends at least `SLACK` bytes before the buffer does. It counts an image
+only if each of its values, length prefixes included, lies before the end of its event. An incomplete one ends the walk
+with a status, after a read of no more than eight bytes beyond the event. So a reader of a cell may read 8 bytes, or the
+width that the walk has checked, or the length in the prefix that it has checked.
 
 Source: MySQL 9.7 source documentation, class mysql::binlog::event::Rows_event; `unpack_row` in sql/rpl_record.cc;
 WL#5092 (columns-present bitmaps), WL#2955 (partial JSON).
@@ -81,7 +81,7 @@ def _bitmaps(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> tu
     if code >= _V2:
         if at + 2 > end:
             return TRUNCATED, at
-        at += unsigned(buffer, at, 2)  # it counts its own two bytes; if not, no columns are counted behind it
+        at += unsigned(buffer, at, 2)  # it counts its own two bytes; if not, no columns are counted after it
     if at >= end:
         return TRUNCATED, at
     count: Int = np.int64(buffer[at])
@@ -116,7 +116,7 @@ def _whole_image(
             cells[column, row] = NULL
             continue
         cells[column, row] = at
-        # A length that isn't whole ends in the slack, and makes the value end behind it.
+        # A length that isn't complete ends in the slack, and makes the value end after it.
         size = unsigned(buffer, at, 4) & masks[column]
         sizes[column] += size
         at += widths[column] + size
@@ -182,8 +182,8 @@ def _partial_image(
 
 @compiled("UniTuple(int64, 3)(uint8[::1], int64, int64, int64)", inlined=True)
 def _value_options(buffer: Bytes, at: Int, end: Int, documents: Int) -> tuple[Int, Int, Int]:
-    """What stands before the after images of PARTIAL_UPDATE_ROWS: status, where the bitmap of JSON columns that have
-    diffs is (-1 without any), and where the image begins."""
+    """Parses the bytes before the after images of PARTIAL_UPDATE_ROWS: returns a status, where the bitmap of JSON
+    columns with diffs is (-1 without any), and where the image begins."""
     if at >= end:
         return TRUNCATED, np.int64(-1), at
     options = buffer[at]
@@ -219,9 +219,9 @@ def _images(
     row: Int,
     state: Longs,
 ) -> tuple[Int, Int]:
-    """Find the cells of the images at buffer[at:end], from `row` on. Returns a status and the row behind the last one.
+    """Finds the cells of the images at buffer[at:end], from `row`. Returns a status and the row after the last one.
 
-    `before`, `after`: where the bitmaps of the columns are that images have; the second one is for after images.
+    `before`, `after`: where the bitmaps of the images' columns are; the second one is for after images.
     """
     columns = np.int64(len(widths))
     documents = np.int64(0)
@@ -277,13 +277,13 @@ def walk_cells(
     images: Longs,
     state: Longs,
 ) -> Int:
-    """Find the cells of the rows events with these bodies and type codes. Returns a status.
+    """Finds the cells of the rows events with these bodies and type codes. Returns a status.
 
-    A column's value takes its `widths` in bytes, and those that its first four bytes, masked by `masks`, count; of all
-    row images these are added up in `sizes`. `json` says which columns are of that type. `cells` is [columns, room];
-    `images` takes the number of row images of each event, and `state` and `sizes` begin with zeros.
+    A column's value takes its `widths` in bytes, and those that its first four bytes, masked by `masks`, count; `sizes`
+    gets their sum over all row images. `json` says which columns are of that type. `cells` is [columns, room]; `images`
+    takes the number of row images of each event, and `state` and `sizes` begin with zeros.
 
-    With FULL, the whole is to be done again with more room. With any other status but WHOLE, `state` stands at the
+    With FULL, the walk has to be repeated with more room. With any other status except WHOLE, `state` points to the
     event at fault.
     """
     columns = np.int64(len(widths))

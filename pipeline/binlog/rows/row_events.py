@@ -54,7 +54,7 @@ _WEIGHTS: Final = 256 ** np.arange(TEXT_LENGTH)
 class RowsEvents(NamedTuple):
     """The rows events of one table map in one slice, in the log's order; as long as each other."""
 
-    start: Longs  # bounds of each body in the buffer: behind the event's header, before its checksum
+    start: Longs  # bounds of each body in the buffer: after the event's header, before its checksum
     end: Longs
     code: NDArray[np.uint8]  # its type code, one of ROW_EVENTS
     transaction: NDArray[np.int32]  # the index of its transaction in the slice
@@ -169,7 +169,7 @@ def _source(located: LocatedImages, rows: NDArray[np.int32]) -> pa.Array:
 
 
 def _statements(buffer: Bytes, starts: Longs, counts: Longs) -> pa.Array:
-    """Of each row image the text of its statement, which lies behind its length in the buffer; null without one."""
+    """Returns the text of each row image's statement, which lies after its length in the buffer; null without one."""
     used, which = np.unique(starts, return_inverse=True)
     if not len(used) or used[-1] < 0:
         return pa.nulls(int(counts.sum()), SOURCE_TYPE.field("query").type)

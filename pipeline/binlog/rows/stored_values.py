@@ -17,8 +17,8 @@ _NO_PLACE: Final = ABSENT % 2**32  # from here on, as unsigned numbers, cells sa
 class StoredColumn:
     """A column's values as they lie in the log: see `value_kernels` for `buffer` and `cells`. `name` is for errors.
 
-    `exists` says which values are neither NULL nor absent, and `nulls` how many are; `size`: the bytes of
-    all values without their lengths, if they aren't of one width.
+    `exists` says which values are neither NULL nor absent, and `nulls` how many are; `size`: the bytes of all values
+    without their lengths, if they aren't of one width.
     """
 
     __slots__ = ("buffer", "cells", "exists", "name", "nulls", "size")
@@ -35,7 +35,8 @@ class StoredColumn:
         return len(self.cells)
 
     def refuse(self, kind: str) -> Never:
-        """Raise UndecodableError because a value isn't of its column's kind. Its bytes, a row's, aren't told."""
+        """Raises UndecodableError because a value isn't of its column's kind. The message doesn't have its bytes, which
+        are a row's."""
         raise UndecodableError(f"{self.name}: a value in the log isn't a {kind}")
 
     def refuse_size(self) -> Never:

@@ -38,7 +38,7 @@ _ROOM_OF_EACH: Final = 64  # bytes, for small documents whose text is longer tha
 
 
 def decode_documents(prefix: int, stored: StoredColumn) -> pa.Array:
-    """Documents behind lengths of `prefix` bytes as pa.string().
+    """Returns documents, each after its length of `prefix` bytes, as pa.string().
 
     Raises UndecodableError or TextError, which name the column.
     """

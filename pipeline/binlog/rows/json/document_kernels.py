@@ -1,17 +1,17 @@
-"""Compiled: MySQL's binary JSON into the text that the server prints for it, byte for byte, for a whole column.
+"""Compiled: MySQL's binary JSON into the text that the server prints for it, byte for byte, for a column of documents.
 
-Every container begins with its number of elements and its size, then has an entry for each key (offset, length) and
-for each value (type, and either the value itself or its offset), then keys and values. In small ones counts, sizes
-and offsets have 2 bytes, in large ones 4. Offsets count from the container's beginning.
+Every container begins with its number of elements and its size, then has an entry for each key (offset, length) and for
+each value (type, and either the value itself or its offset), then keys and values. In small ones counts, sizes and
+offsets have 2 bytes, in large ones 4. Offsets count from the container's beginning.
 
-**It ends, whatever the bytes.** Offsets could make containers share their insides, and so describe exponentially much
-text. But the bytes of two values never overlap in what a server writes. So each value that is visited pays for its own
-bytes out of a budget, which at first is the whole document's size; whoever can't pay is refused.
+**It ends, with any bytes.** Offsets could make containers share their insides, and so describe exponentially much text.
+But in what a server writes, the bytes of two values never overlap. So each visited value pays for its own bytes from a
+budget, which at first is the document's size. A value that can't pay is refused.
 
-**No read outside the document.** A value is read only where it was found to end before its container, which ends before
-its own, down to the document, whose length the walk has checked (`cells`). Words of 8 bytes may reach into the slack.
+**No read outside the document.** A value is read only if it ends before its container, which ends before its own, down
+to the document, whose length the walk has checked (`cells`). Words of 8 bytes may reach into the slack.
 
-**Doubles are holes.** Their shortest decimal digits are left to Arrow, for all documents at once (`doubles`).
+**Doubles are holes.** Arrow writes their shortest decimal digits, for all documents at once (`doubles`).
 
 Source: MySQL 9.7 source, sql-common/json_binary.h (format), json_dom.cc (`wrapper_to_string`).
 """
@@ -69,7 +69,8 @@ STACK: Final = _DEEPEST * _FRAME
 
 @compiled("UniTuple(int64, 2)(uint8[::1], int64, int64)", inlined=True)
 def _length(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
-    """Where a value begins behind its length, and the length: 7 bits to a byte, the lowest first. Or what's wrong."""
+    """Returns where a value begins after its length, and the length: 7 bits to a byte, the lowest first. Or an error
+    code."""
     length = np.int64(0)
     for i in range(5):
         if at + i >= end:
@@ -148,7 +149,7 @@ def _scalar(
 
 @compiled("int64(uint8[::1], int64, int64, int64, int64[::1], int64, int64[::1])", inlined=True)
 def _enter(buffer: Bytes, kind: Int, at: Int, end: Int, stack: Longs, frame: np.int64, state: Longs) -> Int:
-    """Begin the container of this type at buffer[at:end], in `frame`. Returns 0, or what's wrong."""
+    """Begins the container of this type at buffer[at:end], in `frame`. Returns 0, or an error code."""
     size_of_word = np.int64(4) if kind & 1 else np.int64(2)
     if at + 2 * size_of_word > end:
         return np.int64(ENDS)
@@ -169,7 +170,7 @@ def _enter(buffer: Bytes, kind: Int, at: Int, end: Int, stack: Longs, frame: np.
 
 @compiled("int64(uint8[::1], int64[::1], int64, uint8[::1], int64, int64[::1])", inlined=True)
 def _key(buffer: Bytes, stack: Longs, frame: np.int64, out: Bytes, to: Int, state: Longs) -> Int:
-    """Write the next value's key, and what stands between them."""
+    """Writes the next value's key, and the separators."""
     size: Int = stack[frame + _WORD]
     entry: Int = stack[frame + _AT] + 2 * size + stack[frame + _NEXT] * (size + 2)
     start: Int = stack[frame + _AT] + unsigned(buffer, entry, size)
@@ -189,7 +190,7 @@ def _key(buffer: Bytes, stack: Longs, frame: np.int64, out: Bytes, to: Int, stat
 def _next_value(
     buffer: Bytes, stack: Longs, frame: np.int64, out: Bytes, to: Int, state: Longs
 ) -> tuple[Int, Int]:
-    """Write what stands before a container's next value. Returns where it goes, and where its entry is."""
+    """Writes the separator before a container's next value. Returns where it goes, and where its entry is."""
     index, size = stack[frame + _NEXT], stack[frame + _WORD]
     if index > 0:
         out[to] = 44  # ,
@@ -207,7 +208,7 @@ def _next_value(
 def _document(
     buffer: Bytes, at: Int, length: Int, stack: Longs, out: Bytes, to: Int, holes: Longs, state: Longs
 ) -> Int:
-    """Write the document at buffer[at:at + length]. Returns where the next one goes, or what's wrong."""
+    """Writes the document at buffer[at:at + length]. Returns where the next one goes, or an error code."""
     if length == 0:
         return _literal(np.int64(0), out, to)  # as the server does
     end = at + length
@@ -262,13 +263,14 @@ def texts(
     holes: Longs,
     state: Longs,
 ) -> Int:
-    """Write the documents at `cells`, behind lengths of `prefix` bytes, end to end from where `state` stands.
+    """Writes the documents at `cells`, each after its length of `prefix` bytes, end to end from the position in
+    `state`.
 
     `stack` is memory for `STACK` numbers. `offsets` (one entry more than `cells`) takes where each begins in `out`. A
-    double leaves a hole of `HOLE` bytes, of which the first 8 are its own; `holes` takes their places.
+    double leaves a hole of `HOLE` bytes, and the first 8 are its own; `holes` takes their places.
 
-    Returns 0, or NO_ROOM, where it's to be called again with more room in `out` and `holes`, or what's wrong with the
-    document of the row at which `state` stands.
+    Returns 0, or NO_ROOM if it has to be called again with more room in `out` and `holes`, or the error code of the
+    document of the row in `state`.
     """
     offsets[0] = 0
     while state[ROW] < len(cells):

@@ -19,8 +19,8 @@ from pipeline.types.buffers import Bytes, Int, Longs
 from pipeline.types.byte_words import copy_words, word
 from pipeline.types.jit import compiled
 
-_FEWEST_BEFORE_POINT: Final = -15  # not reached: digits behind more zeros than this have an exponent
-_MOST_BEFORE_POINT: Final = 15  # more have an exponent, unless there are digits behind the point as well
+_FEWEST_BEFORE_POINT: Final = -15  # not reached: digits after more zeros than this have an exponent
+_MOST_BEFORE_POINT: Final = 15  # more have an exponent, unless there are digits after the point too
 
 _MOST_DIGITS: Final = 32
 
@@ -32,7 +32,7 @@ _E: Final = ord("e")
 
 
 def fill(out: Bytes, offsets: Longs, holes: Longs) -> None:
-    """Put the text of each double in place of its hole in `out`, and move what's behind it, and its `offsets`."""
+    """Puts the text of each double in place of its hole in `out`, and moves the bytes after it, and its `offsets`."""
     if len(holes) == 0:
         return
     bits = np.empty(len(holes), np.uint64)
@@ -51,7 +51,7 @@ def _words(out: Bytes, places: Longs, words: NDArray[np.uint64]) -> None:
 
 @compiled("int64(uint8[::1], int64, int64, int64, uint8[::1], int64)")
 def _digits(digits: Bytes, count: Int, first: Int, end: Int, out: Bytes, to: Int) -> Int:
-    """Write the digits from `first` to `end`; before and behind the `count` that there are stand zeros."""
+    """Writes the digits from `first` to `end`; zeros surround the `count` present ones."""
     for k in range(first, end):
         out[to] = digits[k] if 0 <= k < count else _ZERO
         to += 1

@@ -119,7 +119,7 @@ def _decimal(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
         out[to] = _MINUS
         to += 1
     begin = to
-    for part in range(2):  # before the point, and behind it
+    for part in range(2):  # before the point, and after it
         left = whole if part == 0 else scale
         if part == 1 and to == begin:
             out[to] = _ZERO
@@ -128,7 +128,7 @@ def _decimal(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
             out[to] = _DOT
             to += 1
         while left > 0:
-            # Odd digits stand first before the point, and last behind it.
+            # Odd digits are first before the point, and last after it.
             odd = left % 9 if part == 0 else min(left, np.int64(9))
             digits = odd if odd > 0 else np.int64(9)
             group = np.int64(0)

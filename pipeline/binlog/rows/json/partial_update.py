@@ -1,12 +1,12 @@
-"""Partial updates: what an after image's JSON document is, from its before image and the log's diffs of it.
+"""Partial updates: an after image's JSON document from its before image and the log's diffs of it.
 
-With binlog_row_value_options=PARTIAL_JSON, an update that was made by JSON_SET, JSON_REPLACE or JSON_REMOVE alone is
-logged as a list of diffs: replace, insert or remove the value at a path. They are applied to the bytes: a container
-is opened only if a path leads through it, and put together again behind; whatever else is in the document stays as
-it's packed, since offsets count from the beginning of each container. What comes out is a document as any other.
+With binlog_row_value_options=PARTIAL_JSON, an update by JSON_SET, JSON_REPLACE or JSON_REMOVE alone is logged as a list
+of diffs: replace, insert or remove the value at a path. They are applied to the bytes. A container is opened only if a
+path leads through it, and put together again afterwards. Everything else in the document stays packed, because offsets
+count from the beginning of each container. The result is a document like any other.
 
-Each value goes into the document once, and those in a container together are no larger than it, so that diffs can't
-multiply what there is.
+Each value enters the document once, and those in a container together are no larger than it, so diffs can't multiply
+data.
 
 Source: MySQL 9.7 source, sql/json_diff.cc (`read_binary`), sql-common/json_dom.cc (`apply_json_diff`), json_path.cc;
 WL#2955.
@@ -89,7 +89,8 @@ _LEG: Final = re.compile(
 
 
 def changed(prefix: int, stored: StoredColumn, rows: NDArray[np.int64]) -> StoredColumn:
-    """The documents of these rows, whose cells are diffs of the row before, each behind a length of `PREFIX` bytes.
+    """Returns the documents of these rows, whose cells are diffs of the row before, each after a length of `PREFIX`
+    bytes.
 
     Raises UndecodableError, which names the column.
     """
@@ -278,7 +279,7 @@ def _opened(node: _Node) -> _Object | _Array:
 
 
 def _paid(budget: int, part: bytes) -> int:
-    """What's left of a container's bytes behind this part of it."""
+    """Returns how many of a container's bytes are left after this part of it."""
     if len(part) > budget:
         raise UndecodableError("values of a JSON document overlap")
     return budget - len(part)
@@ -297,7 +298,7 @@ def _element(data: bytes, kind: int, entry: bytes) -> _Packed:
         return _Packed(kind, _slice(data, at, int.from_bytes(_slice(data, at + word, word), "little")))
     if kind not in (_STRING, _OPAQUE):
         raise UndecodableError("a JSON document has a value of a type that JSON doesn't have")
-    length, behind = 0, at + (kind == _OPAQUE)  # whose type stands before the length
+    length, behind = 0, at + (kind == _OPAQUE)  # whose type is before the length
     for shift in range(0, 35, 7):
         (byte,) = _slice(data, behind, 1)
         length |= (byte & 0x7F) << shift
