@@ -1,6 +1,6 @@
-"""What touches the world, and thin.
+"""The thin shells that touch the world.
 
-The eight actors stand at the top of this folder. An actor's machine is `pipeline/<room>/state.py` and `step.py`, its
+The eight actors are at the top of this folder. An actor's machine is `pipeline/<room>/state.py` and `step.py`, its
 shell `actors/<actor>.py`, its adapters `actors/<room>/`:
 
     binlog_reader, schema_verifier        read the log (source/)
@@ -11,8 +11,8 @@ shell `actors/<actor>.py`, its adapters `actors/<room>/`:
     kafka_sink                            delivers it to topics (kafka/)
     signal_listener                       takes signals (signals/)
 
-`runtime/` is what each of them runs on, `status/` and `http/` what the service says of itself, and `service/` the
-command line and the assembly.
+All of them run on `runtime/`. `status/` and `http/` report on the service. `service/` has the command line and the
+assembly.
 """
 
 import os

@@ -1,12 +1,12 @@
-"""The BinlogReader: reads the log from the checkpoint's position on, and gives it out in slices.
+"""The BinlogReader: reads the log from the checkpoint's position, and sends it in slices.
 
-It listens to three things at once: the connection, its mailbox, and the slices that are being put into columns. What
-came over the connection is walked over in a thread, so that the other actors get on meanwhile.
+It waits for three things at once: the connection, its mailbox, and the slices that are being decoded into columns. A
+thread walks over the bytes of the connection, so that the other actors can work meanwhile.
 
-A slice is cut when it's full, or when nothing more is there to be read and a thread is free to decode it: so a quiet
-source has each transaction in a slice of its own at once, and a busy one has large ones, of as much as comes while
-the ones before are decoded. In between, where transactions trickle in, what comes is let gather for a moment, since
-what's done once for each slice, on its way through all actors, takes as long as the rows of hundreds of transactions.
+A slice is cut when it's full, or when nothing more can be read and a thread is free to decode it. So a quiet source has
+each transaction in its own slice at once. A busy one has large slices, with everything that comes while the ones before
+are decoded. In between, where single transactions come fast, the reader waits for a moment and joins them. The fixed
+work for each slice, through all actors, takes as long as the rows of hundreds of transactions.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class ReaderPaused:
 
 
 class BinlogReader(Actor[ToBinlogReader]):
-    """Follows the log of one server; built anew for each connection."""
+    """Follows the log of one server; built again for each connection."""
 
     name = topology.ActorName.BINLOG_READER
 
@@ -109,7 +109,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         self._again_at = 0.0  # when it's read again, by the loop's clock
 
     async def run(self) -> None:
-        """Read until the mailbox is closed, and give out what's whole by then."""
+        """Reads until the mailbox is closed, and sends what's complete by then."""
         try:
             self._dump = await BinlogDump.open(self._settings, self._position, self._server)
             await self._read(self._dump)
@@ -121,7 +121,7 @@ class BinlogReader(Actor[ToBinlogReader]):
             await self.release()
 
     async def handle(self, message: ToBinlogReader) -> None:
-        """Pause or go on."""
+        """Pauses or resumes reading."""
         match message:
             case PauseReading(place) if place is not None:
                 self._going = PausingAt(place)
@@ -186,7 +186,7 @@ class BinlogReader(Actor[ToBinlogReader]):
             await asyncio.gather(arrival, return_exceptions=True)
 
     async def _wait(self, order: asyncio.Task[ToBinlogReader], arrival: asyncio.Task[int]) -> None:
-        """Wait for something to do; a short while only if that's to cut a slice."""
+        """Waits for something to do; only a short while if a slice is to be cut."""
         self.rest()
         awaited: set[asyncio.Future[Any]] = {order}
         if not self._paused():
@@ -312,7 +312,7 @@ def _told(prepared: XaPrepared) -> dict[str, Any]:
 
 
 def _walked(dump: BinlogDump, stream: LogStream, until: Coordinates | None) -> Iterator[Given]:
-    """Walk over what has come, but not beyond that place; what's behind it is left."""
+    """Walks over the bytes that have come, up to that position at most."""
     while (frames := dump.frames()) is not None:
         pieces = iter([frames]) if until is None else frames.pieces(until.offset)
         for piece in pieces:

@@ -1,16 +1,16 @@
 """The ChunkSelector: plans tables and reads chunks between their watermarks, several at once.
 
-A chunk is read in three steps on one connection, each a transaction of its own (pipeline/snapshot/watermark.py says why
-these three, and in this order): `low`, what is visible, which has to contain the stream's position as it was when the
-chunk was ordered; `select`, one consistent read; and `high`, the end of the log.
+A chunk is read in three steps on one connection, each in its own transaction (pipeline/snapshot/watermark.py says why
+these three, and in this order). `low` is what is visible, which has to contain the stream's position at the chunk's
+order. `select` is one consistent read. `high` is the end of the log.
 
-Every order is a task of the actor's own task group and is answered by exactly one message. What may pass (a lost
-connection, a lock, a timeout) is tried again from `low` on, with a pause that doubles; what won't, or hasn't in so
-many tries, is the answer. A chunk is asked for with half as many rows each time, in case that it takes the server too
-long. Whatever else goes wrong is the actor's own failure and ends it.
+Every order is a task of the actor's own task group and has exactly one answer. After a passing failure (a lost
+connection, a lock, a timeout) the chunk is tried again from `low`, with a pause that doubles. A permanent failure, or
+too many tries, is the answer. Each retry has half as many rows, in case the chunk takes the server too long. Any other
+error is the actor's own failure and ends it.
 
-All of it comes from the server that gives the stream, whose places and transactions `low` and `high` are. Where its
-address leads to another one by now, as after a failover, and goes on to, the actor ends: capture begins anew there.
+All of it comes from the server of the stream, to whose log `low` and `high` belong. If its address permanently leads to
+another one, as after a failover, the actor ends: capture begins again there.
 """
 
 import asyncio
@@ -76,14 +76,13 @@ log = structlog.get_logger()
 TRIES: Final = 12
 BACKOFF: Final = Backoff(0.1, 10.0)
 
-# In place of VISIBLE_WITHIN_S for a replica, which may be far behind; most_replica_lag_s keeps chunks from being asked
-# for meanwhile.
+# In place of VISIBLE_WITHIN_S for a replica, which may lag far; meanwhile most_replica_lag_s prevents orders of chunks.
 REPLICATED_WITHIN_S: Final = 600.0
 
 # A chunk with so many bytes of packets takes no more rows, so that large rows don't take the memory.
 LARGEST_CHUNK: Final = 64 << 20
 
-# A table is divided into ranges of no fewer rows, by the server's estimate: a few chunks, so that it's worth asking.
+# The fewest rows of a range, by the server's estimate: a few chunks, so that the division pays.
 LEAST_ROWS_OF_RANGE: Final = 100_000
 
 Answer = TypeVar("Answer")
@@ -93,7 +92,7 @@ Selected = tuple[pa.RecordBatch, Key | None, int]
 
 
 class SnapshotLost(Transient):
-    """A transaction of a consistent snapshot was lost: nobody can read on in it, so that capture begins anew."""
+    """A transaction of a consistent snapshot was lost. No other can continue its reads, so capture begins again."""
 
 
 class ChunkSelector(Actor[ToChunkSelector]):
@@ -126,7 +125,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         self._replica = Replica(elsewhere, source, server) if elsewhere else None
         self._pool = SourcePool(elsewhere or source, connections, None if elsewhere else server)
         self._watch = SourceWatch(elsewhere or source, bounds)
-        # What capture can't go on with. A password that a replica for chunks doesn't take fails these alone.
+        # Errors with which capture can't continue. If a replica for chunks refuses a password, only its chunks fail.
         self._endings = (SnapshotLost, AnotherServer, *(() if elsewhere else (AccessDenied,)))
         self._orders: asyncio.TaskGroup
 
@@ -263,7 +262,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             async with reads.connection() as source:
                 return await work(source)
         except Transient as failure:
-            if self._consistent is not reads:  # it was closed meanwhile, and nobody waits for the answer
+            if self._consistent is not reads:  # it was closed meanwhile, so no actor waits for the answer
                 raise
             raise SnapshotLost(str(failure)) from failure
 
@@ -282,7 +281,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
     async def _of_schema(
         self, source: Source, order: PlanTable, schema: TableSchema, walk: ChunkIndex
     ) -> TablePlanned:
-        """The plan of a table of this schema. Raises Outdated where it's been altered meanwhile."""
+        """Plans a table of this schema. Raises Outdated if it has been altered meanwhile."""
         if not order.ranges:
             return TablePlanned(schema, walk, NotDivided(), await self.high(source, order))
         end = await table_plan.requested_key(source, schema, walk, chunk_queries.last_key(schema, walk))
@@ -323,9 +322,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return await visible_with(source.visible, order.asked_at, VISIBLE_WITHIN_S)
 
     async def select(self, source: Source, order: ReadChunk) -> Selected:
-        """The chunk's rows, the key that it ends at if there may be more, and the bytes of its packets.
+        """Returns the chunk's rows, the key at its end if there may be more, and the bytes of its packets.
 
-        A chunk that has grown to `LARGEST_CHUNK` ends there: it's as good as if it had been asked for no more rows.
+        A chunk that has grown to `LARGEST_CHUNK` ends there, as if its order had requested no more rows.
         """
         schema, walk, end, limit = order.schema, order.walk, order.end, order.limit
         condition = table_plan.condition(schema, order.request)
@@ -405,10 +404,10 @@ async def _joined(schema: TableSchema, batches: list[pa.RecordBatch]) -> pa.Reco
 async def next_rows(
     result: Result, schema: TableSchema
 ) -> tuple[pa.RecordBatch, result_set.LocatedRows] | None:
-    """The next rows of a result, and where their values lie; None behind the last.
+    """Returns the next rows of a result, and where their values lie; None after the last.
 
-    The schema's columns are decoded, and those that come behind them aren't. The work is done in a thread. What the
-    server sends meanwhile waits in the socket's buffers, which hold more.
+    It decodes the schema's columns, and not those after them. The work is done in a thread. What the server sends
+    meanwhile waits in the socket's buffers, which hold more.
     """
 
     def batch(rows: result_set.ResultRows) -> tuple[pa.RecordBatch, result_set.LocatedRows]:

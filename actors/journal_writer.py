@@ -1,11 +1,11 @@
 """The JournalWriter: gathers what the coordinator appends, and seals it into segments.
 
-When what is done is decided by `pipeline.journal.step`; here a thread does it, one piece of work at a time, while
-messages are taken as far as there's room for them. On a local disk the journal has a reserve, which is given up while
-the filesystem is full: retention and the consumers, who make the room, have to write a few bytes for it.
+`pipeline.journal.step` decides what is done when. Here a thread does it, one piece of work at a time, while messages
+are accepted as far as there's room. On a local disk the journal has a reserve file, which is deleted while the
+filesystem is full: retention and the consumers, who make room, have to write a few bytes for it.
 
-A cancellation can't stop a thread. So the end, of whatever kind, waits for it: afterwards no file of the journal
-changes any more, and whoever recovers finds the segment sealed or not.
+A cancellation can't stop a thread. So the end, of any kind, waits for it. Afterwards no file of the journal changes any
+more, and the next recovery finds the segment sealed or not.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class AtWork:
 
 
 class JournalWriter(Actor[ToJournalWriter]):
-    """Owns the open segment; the store has to be recovered, and nobody else may write to it."""
+    """Owns the open segment. The store has to be recovered, and no other code may write to it."""
 
     name = topology.ActorName.JOURNAL_WRITER
 
@@ -150,7 +150,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         return f"its thread was at one piece of work for more than {self.patience:g} s"
 
     def waits(self) -> str | None:
-        """For room in the journal: nobody can tell when there will be any."""
+        """Waits for room in the journal, which may take any time."""
         state = self._state
         if isinstance(state.thread, ThreadIdle | Busy) or not isinstance(state.room, Full):
             return None

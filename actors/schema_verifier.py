@@ -1,6 +1,7 @@
-"""The SchemaVerifier: gives columns their names, as `pipeline.verifier.step` proves them.
+"""The SchemaVerifier: names columns, as `pipeline.verifier.step` proves them.
 
-Behind a statement that may have altered a table the server is asked for it again, beside whatever comes meanwhile.
+After a statement that may have altered a table, it queries the server for the table again, while messages continue to
+come.
 """
 
 import asyncio
@@ -29,9 +30,9 @@ log = structlog.get_logger()
 
 
 class SchemaVerifier(Actor[ToSchemaVerifier]):
-    """Owns what's known of each table's schema; `state` and `news` are what `step.start` gave.
+    """Owns what's known of each table's schema; `state` and `news` are the results of `step.start`.
 
-    `ask` asks the server for tables (`preflight.answer`); what it raises ends the actor. `signals` is the signal table,
+    `ask` queries the server for tables (`preflight.answer`); its errors end the actor. `signals` is the signal table,
     if there is one.
     """
 
@@ -56,7 +57,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         self._coordinator = coordinator
 
     async def begin(self) -> None:
-        """Tell what's new at the start."""
+        """Sends what's new at the start."""
         await self._perform(self._first_orders)
 
     def ended(self) -> bool:

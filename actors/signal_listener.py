@@ -1,14 +1,13 @@
-"""The SignalListener: takes signals from its channels, passes them on, and brings each its answer.
+"""The SignalListener: takes signals from its channels, passes them on, and returns each answer.
 
-A signal is answered once: when its text isn't a signal, or when the coordinator has judged it and the
-judgement is sealed in the journal. Until then it's kept here. Should capture be built anew meanwhile, it's
-sent again, which does no harm, since the coordinator takes each id once. What's unanswered when the listener
-itself ends is the channel's to offer again; each channel says how.
+A signal is answered once: when its text isn't a signal, or when the coordinator has decided on it and the decision is
+sealed in the journal. Until then the listener keeps it. If capture is built again meanwhile, the listener sends it
+again. That is harmless, because the coordinator takes each id once. Signals that are unanswered when the listener
+itself ends are the channel's to offer again. Each channel says how.
 
-What becomes of a signal later is in the checkpoints. Each channel is given every one that's sealed, as far as it
-keeps up, and tells its own signals how far they have come (`pipeline.signals.notifications`); so nothing waits here for
-a channel that can't tell it yet. All of them are remembered for the status, those that came as rows of the signal table
-too.
+The checkpoints have the later progress of a signal. Each channel gets every sealed one, as far as it keeps up, and
+reports the progress of its own signals (`pipeline.signals.notifications`). So nothing waits here for a channel that
+can't report yet. The status remembers all of them, also those that came as rows of the signal table.
 
 A channel is one file with one class that has the shape of `SignalChannel`.
 """
@@ -69,12 +68,12 @@ class SignalListener(Actor[ToSignalListener]):
         try:
             await first_end(super().run(), self._send_again(), *map(self._listen, self._channels))
         finally:
-            # Not before nobody listens: what was taken behind the close would be neither answered nor told.
+            # Not before no channel listens: a signal taken after the close would get no answer.
             for channel in self._channels:
                 await channel.close()
 
     async def handle(self, message: ToSignalListener) -> None:
-        """Bring the answer to all who asked, or tell how far signals have come."""
+        """Returns the answer to all senders of the signal, or reports the progress of signals."""
         match message:
             case SignalAccepted() | SignalRejected():
                 unanswered = self._unanswered.pop(message.id, None)
@@ -124,7 +123,7 @@ class SignalListener(Actor[ToSignalListener]):
             await self._coordinator.put(SignalReceived(signal))
 
     async def _send_again(self) -> None:
-        """Send what's unanswered to each coordinator that's built anew."""
+        """Sends unanswered signals to each coordinator that's built again."""
         emptied = self._coordinator.mailbox.emptied
         while True:
             emptied = await self._coordinator.mailbox.wait_emptied(emptied)

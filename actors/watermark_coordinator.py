@@ -110,11 +110,11 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         self._measure_emitted(monotonic() - began)
 
     def status(self) -> dict[str, Any]:
-        """The position, the transaction that is passing in parts, the snapshots, and the open windows.
+        """Returns the position, the transaction that is passing in parts, the snapshots, and the open windows.
 
-        `runs`: what's being done for a table now: `planning`, `planned` (its chunks are read), `unsettled` (its schema
-        at the source isn't the stream's yet) or `foundempty` (it's so once the stream is where that was seen).
-        `unsettled`: how the source differs. `unread`: how many rows of a table are to be read again.
+        `runs`: the present work on a table: `planning`, `planned` (its chunks are read), `unsettled` (its schema at the
+        source isn't the stream's yet) or `foundempty` (it's empty once the stream is where that was seen). `unsettled`:
+        how the source differs. `unread`: how many rows of a table are to be read again.
         """
         checkpoint, place = self._state.checkpoint, self._state.place
         return {
@@ -229,7 +229,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
     def _measure_stopped(self) -> None:
         stopped = self._state.checkpoint.stopped
         self.metrics.set(catalogue.STOPPED_TABLES, len(stopped), part="capture")
-        # One that has been recaptured since the actor before this one told of it isn't among them any more.
+        # A table that was recaptured since the previous coordinator reported it is no longer among them.
         told: dict[tuple[str, ...], float] = {(str(table), "capture"): 1 for table in stopped}
         self.metrics.replace(catalogue.TABLE_STOPPED, told, part="capture")
 
@@ -253,7 +253,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
 
     @measuring
     def _measure_table(self, name: str, begun: Progress, done: Progress) -> None:
-        if done.chunks < begun.chunks:  # it was begun anew
+        if done.chunks < begun.chunks:  # it has begun again
             begun = Progress()
         self.metrics.count(catalogue.CHUNKS, done.chunks - begun.chunks, table=name, outcome="emitted")
         self.metrics.count(catalogue.ROWS_GIVEN_UP, done.given_up - begun.given_up, table=name)

@@ -1,14 +1,14 @@
 """Who may do what over HTTP, and how often.
 
-On loopback everybody may read, and signals want the token if there's one. Beyond loopback all but the page's own
-files, its description and the probes want a token: the one for everything, or for reading the other. A token comes as
-`Authorization: Bearer …` (RFC 6750) and never in an address, which logs and histories keep. It's compared in a time
-that tells nothing of it.
+On loopback everyone may read, and signals need the token if there's one. Beyond loopback everything needs a token
+except the page's own files, its description and the probes. One token permits everything, the other one only reading. A
+token comes as `Authorization: Bearer …` (RFC 6750) and never in an address, which logs and histories keep. The time of
+the comparison reveals nothing of it.
 
-A page in somebody's browser is kept out by that as well. Beyond loopback it doesn't know the token. On loopback a
-request has to name a loopback address as its host, so that a foreign name that was made to point here is refused (DNS
-rebinding), and a signal has to say that it's JSON, which a page of another origin may not without being asked first
-(CORS), and nobody answers that.
+These rules also keep out a foreign page in a browser. Beyond loopback it doesn't know the token. On loopback a request
+has to name a loopback address as its host, so a foreign name that was made to point here is refused (DNS rebinding). A
+signal has to say that it's JSON. A page of another origin may send that only after a preflight request (CORS), which
+the service never answers.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ class Refusal:
 
 
 class Guard:
-    """Knows what's needed where we listen, and what a token gives."""
+    """Knows what's needed at this address, and what a token permits."""
 
     def __init__(self, settings: HttpSettings) -> None:
         self.exposed: Final = not is_loopback(settings.host)
@@ -86,13 +86,13 @@ class Guard:
         return None if given >= needed else Refusal(403, "this token may only read")
 
     def may_read(self, headers: Mapping[str, str]) -> bool:
-        """Whether a request to an open route may be told what's for readers."""
+        """Returns whether the answer to a request to an open route may have what only readers may see."""
         return not self.exposed or self.given(headers) >= Access.READ
 
     def given(self, headers: Mapping[str, str]) -> Access:
         """What the request's token gives; OPEN is nothing."""
         scheme, _, token = headers.get("Authorization", "").partition(" ")
-        # Digests are of one length, so that not even that of the token is told by the time it takes.
+        # Digests are of one length, so the time of the comparison doesn't even reveal the token's length.
         said = _hashed(token.strip() if scheme.lower() == "bearer" else "")
         all_of_it = self._token is not None and hmac.compare_digest(said, self._token)
         read = self._read_token is not None and hmac.compare_digest(said, self._read_token)
@@ -100,7 +100,7 @@ class Guard:
 
 
 class Bucket:
-    """A bucket of tokens (here: leave to do a thing): `burst` at once, and `per_s` more each second."""
+    """A token bucket: `burst` actions at once, and `per_s` more each second."""
 
     def __init__(self, per_s: float, burst: int, clock: Callable[[], float] = monotonic) -> None:
         self._per_s = per_s

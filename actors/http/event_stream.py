@@ -1,9 +1,9 @@
-"""`/live`: what the page shows, as server-sent events.
+"""`/live`: the page's data, as server-sent events.
 
-Each follower gets all of it once, and then each second what's new or has changed. What a follower has got is kept for
-him, so that a slow one isn't given what's old: whenever he's ready he gets the difference to what he has. What there
-is to show is put together once for each look at the service, however many follow. One who takes nothing for a while is
-let go, and no more than MOST_FOLLOWERS are served at once.
+Each follower gets all of it once, and then each second what's new or has changed. The server remembers what each
+follower has, so a slow one doesn't get old data: whenever it's ready it gets the difference. The data is built once for
+each look at the service, for all followers. A follower that reads nothing for a while is disconnected, and at most
+MOST_FOLLOWERS are served at once.
 
 Source: the HTML standard, "Server-sent events".
 """
@@ -70,7 +70,7 @@ class Live:
         return self._shown
 
     async def next_look(self) -> bool:
-        """Wait until there may be something new; False where there won't be any more."""
+        """Waits until there may be something new; returns False if there won't be any more."""
         looked = asyncio.create_task(self.board.next_look())
         ended = asyncio.create_task(self._ended.wait())
         try:

@@ -1,7 +1,7 @@
-"""The JSON that the service answers with, as JSON Schema (2020-12, as OpenAPI 3.1 has it).
+"""The JSON of the service's answers, as JSON Schema (2020-12, as OpenAPI 3.1 has it).
 
-What's told is told in full: no object has fields beyond those that are described, but for what each actor says of
-itself in `/status`, which is for eyes.
+The schemas are complete: no object has fields beyond the described ones, except each actor's own report in `/status`,
+which is for people.
 """
 
 from typing import Any, Final

@@ -1,8 +1,8 @@
-"""What the service answers over HTTP: one definition, from which requests are routed and `/openapi.json` is made.
+"""The routes of the service over HTTP: one definition, which routes requests and makes `/openapi.json`.
 
     python -m actors.http.routes > docs/openapi.json
 
-A route that isn't here can't be asked for, so the document lacks none.
+The service has no other route, so the document lacks none.
 """
 
 import json
@@ -28,9 +28,9 @@ class ApiResponse:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method and a path, what they give, who may ask, and what may be answered, by status.
+    """A method and a path, what they return, who may use them, and the possible answers, by status.
 
-    `body`: the name of the schema of what's sent. Refusals (401, 403, …) follow from `access`.
+    `body`: the name of the schema of the request's body. Refusals (401, 403, …) follow from `access`.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""The service over HTTP: the page, its state, metrics, and signals. `actors.http.routes` defines what can be asked for.
+"""The service over HTTP: the page, its state, metrics, and signals. `actors.http.routes` defines the routes.
 
-Errors are JSON with the one key `error`, and tell nothing of the inside. Who may ask is said in `actors.http.access`. A
-signal waits for its answer:
+Errors are JSON with the one key `error`, and reveal no internals. `actors.http.access` says who may do what. A signal
+waits for its answer:
 
     200 accepted, 409 rejected, 422 not a signal, 429 too many at once,
     503 not answered: send it again with the same id
@@ -126,7 +126,7 @@ class HttpServer:
     @web.middleware
     async def _answered_safely(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let in who may come in, and turn errors into answers."""
-        # What there's no route for is refused like what there's one for, so that it can't be told apart unasked.
+        # A path without a route is refused like one with a route, so that they look the same without a token.
         access = self._access.get(request.match_info.route.resource, {}).get(request.method, Access.READ)
         try:
             host = request.url.host
@@ -144,7 +144,7 @@ class HttpServer:
             return _error(413, f"the body is longer than {LONGEST} bytes")
         except web.HTTPException as error:
             return _error(error.status, error.reason)
-        except Exception:  # whatever it was, a client learns no more than that
+        except Exception:  # a client learns nothing more of any error
             log.exception("request failed", path=request.path)
             return _error(500, "internal error; the service's log has the story")
 
@@ -219,7 +219,7 @@ class HttpServer:
 
 
 def _told(tell: Callable[[], dict[str, Any]]) -> Handler:
-    """Answers with what's told."""
+    """Answers with the report."""
 
     async def handle(_: web.Request) -> web.Response:
         return web.json_response(tell())
@@ -228,7 +228,7 @@ def _told(tell: Callable[[], dict[str, Any]]) -> Handler:
 
 
 def _found(tell: Callable[[], list[dict[str, Any]]], key: str) -> Handler:
-    """Answers with the last one of what's told that has the name which the path says."""
+    """Answers with the last item of the report that has the name in the path."""
 
     async def handle(request: web.Request) -> web.Response:
         name = request.match_info[key]

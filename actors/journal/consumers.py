@@ -1,11 +1,11 @@
-"""Who reads the journal, and how far each of them is: what retention keeps segments for.
+"""The readers of the journal, and the progress of each, for which retention keeps segments.
 
     consumers/lake.json      a consumer has everything through this segment
 
-A consumer's own cursor is where its output is, in the same commit, as far as that was given something: segments that
-have nothing for it leave no trace there. So what it tells here may be ahead of that, and retention may have removed
-what lies between. A consumer that begins again can know that it has it all if it also told then what its output said of
-itself (`said`): output that doesn't say less now isn't older than what was told of.
+A consumer's own cursor is where its output is, in the same commit, if that received anything: segments without data for
+it leave no trace there. So the progress in this file may be ahead of the output, and retention may have removed the
+segments between. A consumer that begins again has them all if the file also has what its output reported at that time
+(`said`) and the output doesn't report less now: then it isn't older than the file.
 """
 
 import json
@@ -23,9 +23,9 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """It has everything through `segment`, and said so at `told_at` (µs since the epoch).
+    """It has everything through `segment`, and reported that at `told_at` (µs since the epoch).
 
-    `said`: the segment that its output said of itself at that time; None where the output lacks something of before.
+    `said`: the segment that its output reported at that time; None if the output lacks something older.
     """
 
     segment: int

@@ -1,12 +1,12 @@
-"""Where the journal's files are: a local disk, or any other filesystem that pyarrow reaches, behind one interface.
+"""The storage of the journal's files: a local disk, or any other filesystem that pyarrow reaches, with one interface.
 
-Names are relative to the journal, with `/` between folders. What both give, and all that the journal builds on: `put`
-makes a file appear whole, and what it has returned from, no crash takes back; a listing shows all that was put before
-it. How they differ is how a file becomes durable and appears at once: on a disk it's written beside its place, synced
-and renamed; an object store shows an object when it's complete, and has no rename.
+Names are relative to the journal, with `/` between folders. The journal relies on two guarantees of both. `put` makes a
+file appear completely, and no crash reverts it after it has returned. A listing shows all that was put before it. They
+differ in how a file becomes durable and appears at once. On a disk it's written beside its place, synced and renamed.
+An object store shows an object when it's complete, and has no rename.
 
-Source for what must be synced and when: POSIX `fsync` and `rename`; a new name is durable once its directory is. That
-a put is atomic and a listing consistent: Amazon S3 ("Amazon S3 data consistency model") and Google Cloud Storage
+Source for what must be synced and when: POSIX `fsync` and `rename`; a new name is durable once its directory is. That a
+put is atomic and a listing consistent: Amazon S3 ("Amazon S3 data consistency model") and Google Cloud Storage
 ("Consistency").
 """
 
@@ -28,7 +28,7 @@ from pipeline.errors import Definite, Transient
 
 _LOCK = "lock"
 _RESERVE = "reserve"
-# Room for some hundred of the small files by which consumers and retention get on, in bytes.
+# Bytes for some hundred of the small files that consumers and retention write to make progress.
 _RESERVED = 1 << 20
 
 
@@ -68,7 +68,7 @@ class Files(Protocol):
         """What's listed in the folder from now on is durable."""
 
     def put(self, name: str, content: bytes) -> None:
-        """Make a file appear whole, durably, in the place of what was there."""
+        """Writes a file that appears completely, durably, in place of the old one."""
 
     def written(self, folder: str, name: str) -> AbstractContextManager[Writable]:
         """A new file of a folder that isn't kept yet; durable at the end, and to be found once it's kept."""
@@ -150,7 +150,7 @@ class LocalFiles:
 
     @contextmanager
     def written(self, folder: str, name: str) -> Iterator[Writable]:
-        """A file in a directory that nobody reads."""
+        """A file in a directory that no process reads."""
         temporary = self._temporary(folder)
         if not temporary.exists():
             temporary.mkdir()
@@ -287,7 +287,7 @@ class RemoteFiles:
         return True
 
     def release(self) -> None:
-        """There's nothing to give up."""
+        """Does nothing: there is no reserve."""
 
     def _infos(self, folder: str, recursive: bool) -> list[fs.FileInfo]:
         selector = fs.FileSelector(self.path(folder), allow_not_found=True, recursive=recursive)

@@ -71,5 +71,5 @@ class _Digesting(io.RawIOBase):
         return size
 
     def hexdigest(self) -> str:
-        """The SHA-256 of what's written."""
+        """Returns the SHA-256 of the written bytes."""
         return self._digest.hexdigest()

@@ -1,4 +1,4 @@
-"""The journal: what a consumer and its one writer do with its files.
+"""The journal's files: the operations of a consumer and of the one writer.
 
     claims/, consumers/, first/         who writes, who reads, where it begins (`writer_epochs`, `consumers`)
     lock                                on a local disk: held by the one process that writes
@@ -6,14 +6,14 @@
     segments/000000000007-CLAIM/*       a segment's files
     manifest/000000000007-CLAIM.json    its entry, which makes it exist
 
-A segment's files come first, some of them long before the others where a transaction is large; then they are kept,
-durably, and last of all its entry is put (`files`). So a crash at any moment leaves either the entry with all
-that it names, or leftovers that the next `recover` removes. An entry that's published and can't be read is no crash's
-doing, and is refused by name. A segment that was published counts once no other writer has claimed the journal
-(`pipeline.journal.writer_epochs`): so two processes can't both go on, on any filesystem, and where it can be locked the
+A segment's files come first, some of them long before the others if a transaction is large. Then they are made durable,
+and last of all its entry is put (`files`). So a crash at any moment leaves either the entry with all that it names, or
+leftovers that the next `recover` removes. No crash leaves a published entry that can't be read, so such an entry is
+refused by name. A published segment counts once no other writer has claimed the journal
+(`pipeline.journal.writer_epochs`). So two processes can't both continue, on any filesystem. Where it can be locked, the
 second one doesn't even begin.
 
-To start, the manifest's names are listed and the last entry is read; how many there are before it hardly matters.
+To start, the manifest's names are listed and the last entry is read. The number of earlier entries hardly matters.
 """
 
 import hashlib
@@ -71,7 +71,7 @@ class JournalReader:
 
     @property
     def local_folder(self) -> Path:
-        """Where what's of this machine only belongs (`actors.runtime.state_folder`)."""
+        """Returns the folder for data of this machine only (`actors.runtime.state_folder`)."""
         return local_folder(self._location, self.identity.pipeline)
 
     @property
@@ -172,7 +172,7 @@ class JournalStore(JournalReader):
         self.files.settle(_SCHEMAS)
         versions = (name for name in self.files.listed(_SCHEMAS) if name.endswith(TEXT))
         self._named = {version.removesuffix(TEXT): own.last for version in versions}
-        # The segment that each consumer told, as it was last looked at.
+        # The segment that each consumer reported, as of the last read.
         self.told: dict[str, int] = {}
 
     @classmethod
@@ -199,10 +199,10 @@ class JournalStore(JournalReader):
             self._lock.close()
 
     def recover(self) -> Recovered:
-        """Find the last sealed segment, prove that it's whole, and remove what a crash left behind it.
+        """Finds the last sealed segment, proves that it's complete, and removes what a crash left after it.
 
-        Raises Definite where the last segment is damaged, or where segments lie behind it that no crash explains, and
-        Fenced where another process has claimed the journal.
+        Raises Definite if the last segment is damaged, or if there are later segments that no crash explains, and
+        Fenced if another process has claimed the journal.
         """
         with telling(self.files.shown):
             self.files.settle(MANIFEST)
@@ -306,7 +306,7 @@ class JournalStore(JournalReader):
 
     def _remove_leftovers(self, own: View, entries: Sequence[tuple[int, str]]) -> int:
         """Remove what isn't of a segment that counts; the bytes of those that do."""
-        # Not among consumers, who may be telling right now: what's half-told is overwritten by the next one that tells.
+        # Not among consumers, which may be writing right now: the next write replaces an incomplete one.
         for folder in (MANIFEST, _SCHEMAS, writer_epochs.CLAIMS, FIRST):
             for name in self.files.listed(folder):
                 if name.endswith(TEMPORARY):

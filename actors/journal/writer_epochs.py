@@ -53,9 +53,9 @@ def seen(files: Files) -> View:
 
 
 def take(files: Files, pipeline: str) -> View:
-    """Claim the journal, and make it where there's none. Raises Fenced where somebody else does so meanwhile.
+    """Claims the journal, and makes it if there's none. Raises Fenced if another process claims it meanwhile.
 
-    Raises Definite, and disturbs nobody, where it's another pipeline's or damaged.
+    Raises Definite, without any effect on others, if it's another pipeline's or damaged.
     """
     _check_pipeline(files, pipeline)
     known, _ = _claims(files)

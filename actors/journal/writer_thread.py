@@ -1,7 +1,7 @@
-"""What the journal's thread does, one piece of work at a time (`pipeline.journal.state.Work`).
+"""The work of the journal's thread, one piece at a time (`pipeline.journal.state.Work`).
 
-A piece of work that there was no room for can be done again, and goes on where it had to end. What it had written by
-then stays for that under the same names; only the file that wasn't whole is gone (`actors.journal.files`).
+A piece of work that had no room can be repeated, and continues where it had to end. What it had written by then stays
+for that under the same names. Only the incomplete file is gone (`actors.journal.files`).
 """
 
 import time
@@ -20,14 +20,14 @@ from pipeline.journal.step import FlushedEarly, Published, RetentionApplied, Roo
 
 @dataclass(frozen=True, slots=True)
 class WriterThread:
-    """What the thread works with; nobody else writes to the store."""
+    """What the thread works with; no other code writes to the store."""
 
     store: JournalStore
     settings: JournalSettings
     rules: tuple[LakeRule, ...]
 
     def do(self, work: Work) -> Worked:
-        """All of it, or as much as there's room for; then the reserve is given up. Blocks."""
+        """Does all of it, or as much as there's room for; then the reserve is deleted. Blocks."""
         try:
             if isinstance(work, Seal):
                 work = self._written(work)

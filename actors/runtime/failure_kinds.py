@@ -1,7 +1,7 @@
-"""Of what kind a failure of an actor is, by which the supervisor knows what to do.
+"""The kind of an actor's failure, which decides what the supervisor does.
 
-Errors of the core say it themselves (`pipeline.errors`). The operating system's pass, as far as anybody can know; and
-whatever nobody has thought of is unforeseen.
+Errors of the core have their kind (`pipeline.errors`). The operating system's errors count as passing. Any other error
+is unforeseen.
 """
 
 from enum import StrEnum
@@ -15,7 +15,7 @@ class Hung(Plain):
 
 
 class StartAgain(Plain):
-    """No failure: an actor asks that its group be built again, since only a start can do what was asked for."""
+    """No failure: an actor requests that its group be built again, because only a start can carry out an order."""
 
 
 class FailureKind(StrEnum):

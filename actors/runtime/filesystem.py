@@ -15,7 +15,7 @@ from typing import IO, Final
 import pyarrow as pa
 from pyarrow import fs
 
-# Errors by which a filesystem, or the quota of its user, says that it's full.
+# Errors of a full filesystem, or of a full quota of its user.
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 TEMPORARY: Final = ".tmp"
@@ -53,7 +53,7 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
 
 
 def put_file(path: Path, content: bytes) -> None:
-    """Make a file appear whole, durably, in the place of what was there."""
+    """Writes a file that appears completely, durably, in place of the old one."""
     temporary = path.with_name(path.name + TEMPORARY)
     with written_whole(temporary) as file:
         file.write(content)

@@ -1,10 +1,10 @@
 """The log: lines for a reader on a terminal, JSON objects otherwise, on stderr.
 
-What is logged is in docs/logs.md, with the keys of each event; always there are `timestamp` (UTC), `level`, `event`,
-`logger` and `pipeline`. No value of a row and no password is ever logged: a Secret prints as stars, our own errors
-are written without values, and what libraries say, be it in an exception or in a line of their own, is told without
-what could be one (`actors.runtime.redaction`). One event is one line: JSON escapes control characters by itself, and
-for a terminal they're escaped here, so that no name of a table moves its cursor or looks like another line.
+docs/logs.md lists the events, with the keys of each. Each line has `timestamp` (UTC), `level`, `event`, `logger` and
+`pipeline`. No value of a row and no password is ever logged. A Secret prints as stars. Our own errors are written
+without values. Text of libraries, in an exception or in a log line, loses everything that could be a value
+(`actors.runtime.redaction`). One event is one line. JSON escapes control characters by itself. For a terminal they're
+escaped here, so that no table name moves its cursor or looks like another line.
 """
 
 import logging
@@ -67,12 +67,12 @@ def configure(pipeline: str, stream: TextIO = sys.stderr, recent: Recent | None 
 
 
 class Unfailing(structlog.stdlib.BoundLogger):
-    """A logger whose own errors don't reach whoever logs."""
+    """A logger whose own errors don't reach its caller."""
 
     def _proxy_to_logger(self, method_name: str, event: str | None = None, *args: Any, **more: Any) -> Any:
         try:
             return super()._proxy_to_logger(method_name, event, *args, **more)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the work goes on
+        except Exception as error:  # noqa: BLE001 - the work continues after any error
             measuring.failed("the log", error)
 
 
@@ -87,7 +87,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def _library_line(_logger: object, _level: str, event: EventDict) -> EventDict:
-    """A line of a library's, which may quote whatever it was given."""
+    """Formats a line of a library, which may quote any value."""
     event["event"] = without_values(str(event["event"]))
     return event
 

@@ -1,15 +1,15 @@
 """A bounded mailbox that can be closed and emptied, and counts.
 
-Each sender has room of its own in it (an `Edge` of the topology), so that a flood from one can't keep another's
-message out; the receiver takes messages in the order in which they came. Room is counted in messages, and where they
-carry rows of the log in bytes as well: a message is taken while those before it weigh less than the edge may hold.
+Each sender has room of its own in it (an `Edge` of the topology), so a flood from one can't keep another's message out.
+The receiver takes messages in the order in which they came. Room is counted in messages. For messages with rows of the
+log it is counted in bytes too: a message is accepted while those before it weigh less than the edge may hold.
 
-A mailbox lives as long as the service. Two things happen to it besides messages. It's *closed* in a clean stop,
-once its senders have ended: what waits can still be received, and then the receiver ends. It's *emptied* when
-its receiver is built anew after a failure: what waited was meant for the state that's gone. Senders outside that
-wait for room go on waiting, and their message is the first that the new receiver sees.
+A mailbox lives as long as the service. It has two operations besides messages. It's *closed* in a clean stop, once its
+senders have ended: waiting messages can still be received, and then the receiver ends. It's *emptied* when its receiver
+is built again after a failure: waiting messages were meant for the lost state. Outside senders that wait for room keep
+waiting, and their message is the first that the new receiver sees.
 
-All of it happens on one event loop, and nothing is awaited between a look and an act, so a cancelled `put` has
+All of it happens on one event loop, and nothing is awaited between a check and its action. So a cancelled `put` has
 left no message and a cancelled `get` has taken none.
 """
 
@@ -26,7 +26,7 @@ Message = TypeVar("Message")
 
 
 class Closed(Exception):
-    """The mailbox is closed: for the receiver, there's nothing left; for a sender, nobody will take it."""
+    """The mailbox is closed: the receiver gets no more messages; no receiver will take a sender's message."""
 
 
 class Mailbox(Generic[Message]):
@@ -97,7 +97,7 @@ class Mailbox(Generic[Message]):
         self._wake()
 
     def empty(self) -> None:
-        """Drop what waits, since its receiver is being built anew."""
+        """Drops waiting messages, because the receiver is being built again."""
         self._waiting.clear()
         self._taken = dict.fromkeys(self._taken, 0)
         self._weight = dict.fromkeys(self._weight, 0)

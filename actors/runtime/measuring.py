@@ -1,11 +1,11 @@
-"""What only measures or tells never fails whoever does the work.
+"""Code that only measures or reports never fails its caller.
 
     @measuring
     def _measure_windows(self, orders: tuple[Order, ...]) -> None: ...
 
-An error in such a function is counted (`tidemark_measuring_errors_total`), told once for each place and type, and goes
-no further. So are the errors of `Metrics` itself, of an actor's `status` and of the log. A test
-(`tests/architecture/test_measuring.py`) holds that whatever computes what it measures or tells is such a function.
+An error in such a function is counted (`tidemark_measuring_errors_total`), logged once for each place and type, and
+goes no further. The same holds for errors of `Metrics` itself, of an actor's `status` and of the log. A test
+(`tests/architecture/test_measuring.py`) ensures that all code that measures or reports is such a function.
 """
 
 import threading
@@ -33,23 +33,23 @@ def measuring(function: Callable[Arguments, None]) -> Callable[Arguments, None]:
     def measured(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
         try:
             function(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the work goes on
+        except Exception as error:  # noqa: BLE001 - the work continues after any error
             failed(function.__qualname__, error)
 
     return measured
 
 
 def or_else(place: str, tell: Callable[[], Told], otherwise: Told) -> Told:
-    """What `tell` gives, and `otherwise` where it fails."""
+    """Returns the result of `tell`, and `otherwise` if it fails."""
     try:
         return tell()
-    except Exception as error:  # noqa: BLE001 - whatever it is, what others tell is told
+    except Exception as error:  # noqa: BLE001 - other reports don't depend on this one
         failed(place, error)
         return otherwise
 
 
 def failed(place: str, error: Exception) -> None:
-    """Count that measuring or telling failed there, and tell the first such error."""
+    """Counts an error of measuring or reporting there, and logs the first of its kind."""
     kind = place, type(error).__name__
     with _counting:
         _failures[kind] += 1
@@ -59,6 +59,6 @@ def failed(place: str, error: Exception) -> None:
 
 
 def failures() -> int:
-    """How often measuring or telling has failed in this process."""
+    """Returns how often measuring or reporting has failed in this process."""
     with _counting:
         return _failures.total()

@@ -69,10 +69,10 @@ class Metrics:
 
     @measuring.measuring
     def replace(self, metric: Gauge, values: Mapping[tuple[str, ...], float], **among: str) -> None:
-        """Let a gauge, whose labels name things that come and go, have these values and no others.
+        """Gives a gauge, whose labels name things that come and go, exactly these values.
 
-        Only its values with the labels `among` are replaced, which `values` have as well. Who reads it meanwhile may
-        find what has gone beside what has come, but never nothing.
+        It replaces only values with the labels `among`, which `values` have too. A concurrent reader may see old values
+        beside new ones, but never none.
         """
         before = [
             tuple(sample.labels[name] for name in metric.labels)
@@ -119,7 +119,7 @@ class Metrics:
 
     @measuring.measuring
     def chunk_read(self, began: float, asked: float, selected: float) -> None:
-        """Say that a chunk has been read; when its low watermark was asked for, its rows, and its high watermark.
+        """Records that a chunk has been read: when its low watermark, its rows and its high watermark were requested.
 
         Moments in s of the monotonic clock; the last of it ended now.
         """

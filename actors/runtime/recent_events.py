@@ -1,7 +1,7 @@
-"""The last things that happened, for the page: what the log says, kept in a ring.
+"""The last events for the page: lines of the log, kept in a ring.
 
-It's the log and nothing else, so that one rule holds for both: no value of a row and no password is ever logged. A
-line's keys and values are told as text; a traceback isn't told at all.
+It has lines of the log and nothing else, so that one rule holds for both: no value of a row and no password is ever
+logged. Keys and values of a line are shown as text. Tracebacks are left out.
 """
 
 from collections import deque
@@ -41,7 +41,7 @@ class Recent:
         return event
 
     def last(self, after: int = 0) -> list[dict[str, Any]]:
-        """Those with a number behind this one, the oldest first."""
+        """Returns the events with a greater number than this one, the oldest first."""
         return [event for event in list(self._events) if event["number"] > after]
 
 

@@ -1,9 +1,9 @@
-"""What may be told of an error: its words, and no value that it carries, which may be a row's.
+"""The safe part of an error: its words, without values, which may be a row's.
 
-Errors of our own are written so that they hold none, and the operating system's name files and addresses. What Python,
-pyarrow, Spark and other libraries say of a value quotes it, though: `Could not convert 'Smith' with type str`,
-`KeyError: 'Smith'`, `Integer value 4711 not in range`. So in others' texts quotations and numbers are left out. What
-stays says what happened, and the traceback where.
+Errors of our own have none, and the operating system's name files and addresses. But Python, pyarrow, Spark and other
+libraries quote a value in their errors: `Could not convert 'Smith' with type str`, `KeyError: 'Smith'`, `Integer value
+4711 not in range`. So quotations and numbers are removed from others' texts. The rest says what happened, and the
+traceback where.
 """
 
 import re
@@ -24,14 +24,14 @@ class Plain(Exception):
 _QUOTATION: Final = re.compile(r"(?<!\w)['\"`].*['\"`]", re.DOTALL)
 _NUMBER: Final = re.compile(r"(?<![\w.])[+-]?\d[\d.,:]*(?!\w)")
 
-# Spark's errors go on for pages, with the JVM's stack.
+# Spark's errors have pages, with the JVM's stack.
 _LONGEST: Final = 500
-# So many errors a story is of at the most: what's tried again and again has what it failed of before for its context.
+# The most errors of a story: a retry has its earlier failure as its context.
 _MOST: Final = 50
 
 
 def without_values(text: str) -> str:
-    """The first line or so of a text, without what's quoted and without numbers."""
+    """Returns the first line or so of a text, without quotations and numbers."""
     text = _NUMBER.sub(LEFT_OUT, _QUOTATION.sub(f"'{LEFT_OUT}'", text)).strip()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} {LEFT_OUT}"
 
@@ -45,9 +45,10 @@ def safe_message(error: BaseException) -> str:
 
 
 def story(error: BaseException) -> str:
-    """The traceback of an error and of what led to it, the first cause first, without values.
+    """Returns the traceback of an error and of its causes, the first cause first, without values.
 
-    Each error is told once: what a group of tasks is left by has that group for its cause, which has it in turn.
+    Each error appears once: an error that leaves a group of tasks has that group as its cause, which contains it in
+    turn.
     """
     return "\n".join(_story(error, set()))
 

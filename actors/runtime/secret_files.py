@@ -1,7 +1,6 @@
-"""Secrets that stand in files of their own, which may be changed while the service runs.
+"""Secrets in separate files, which may change while the service runs.
 
-Whoever changes a password writes it into the file and tells the server, in whichever order. So the file is read again
-for each connection.
+A password may change in the file first or at the server first. So the file is read again for each connection.
 """
 
 from pathlib import Path, PurePath

@@ -1,6 +1,6 @@
-"""Where a pipeline keeps what's of this machine only: the journal's folder, where that's on a local disk.
+"""Where a pipeline keeps data of this machine only: in the journal's folder, if that's on a local disk.
 
-Where the journal is in an object store, it's a folder of the user's own state (XDG Base Directory Specification).
+If the journal is in an object store, it's a folder of the user's own state (XDG Base Directory Specification).
 """
 
 import os

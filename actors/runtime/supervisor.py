@@ -1,23 +1,22 @@
-"""The supervisor: starts the actors, watches them, builds them anew, and stops them in order.
+"""The supervisor: starts the actors, watches them, restarts them, and stops them in order.
 
-Actors fall and rise in groups. The capture group is one chain of state from the binlog to the journal, so if
-one of it fails all are cancelled and built anew from the last sealed segment. Delivery, Kafka and control stand
-alone. What fails in Kafka never stops the pipeline: its group is built again for ever, also after a definite error.
+Actors restart in groups. The capture group is one chain of state from the binlog to the journal. So if one of its
+actors fails, all are cancelled and built again from the last sealed segment. Delivery, Kafka and control are groups of
+their own. A failure in Kafka never stops the pipeline: its group is always built again, even after a definite error.
 
     what an actor raises       what happens
-    Transient, OSError         its group is cancelled, and built anew after a pause that grows; for ever
+    Transient, OSError         its group is cancelled, and built again after a pause that grows; without a limit
     anything unforeseen        the same, with the traceback in the log, but not too often (`RestartLimits`)
     (it hangs)                 the same as unforeseen
-    StartAgain                 its group is cancelled, and built anew at once: that's what it asks for
+    StartAgain                 its group is cancelled, and built again at once: the actor requested that
     Definite                   the pipeline stops, as cleanly as it can: what has come is sealed and delivered
     InvariantBroken            the process ends at once, and nothing more is sealed
 
-A clean stop follows the flow. Those without a sender before them (BinlogReader, SignalListener) are closed
-first; each other actor's mailbox is closed when its last sender before it has ended. So whatever was read
-gets as far as it can. An actor that would wait for room at one that has ended is cancelled, since nobody will
-take what it has, and so is one that waits for what may never come (`Actor.waits`). Before and after are the
-order of `topology.ActorName`. A stop that finds the sink waiting to be built anew isn't clean, since the lake lacks
-what was sealed meanwhile.
+A clean stop follows the flow. Actors without a sender before them (BinlogReader, SignalListener) are closed first. Each
+other actor's mailbox is closed when its last sender before it has ended. So all data that was read gets as far as it
+can. An actor that would wait for room at an ended one is cancelled, because no actor will take its message. So is one
+that waits for an event that may never come (`Actor.waits`). `topology.ActorName` defines the order. A stop isn't clean
+if the sink is waiting for its restart, because the lake lacks what was sealed meanwhile.
 """
 
 import asyncio
@@ -73,10 +72,10 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Actors that fall and rise together.
+    """Actors that restart together.
 
-    `alone`: whatever it fails of but a broken invariant is its own affair, and it's built again for ever. `lacks`: what
-    lacks what was sealed since, when it can't be built again before a stop.
+    `alone`: no failure except a broken invariant affects other groups, and the group is always built again. `lacks`:
+    what lacks the segments sealed since, when the group can't be built again before a stop.
     """
 
     name: str
@@ -108,8 +107,8 @@ BETWEEN_RESTARTS: Final = Backoff(0.5, 30.0)
 class RestartLimits:
     """The pauses before restarts double, from the first again after a calm time.
 
-    More than `failures` unforeseen ones of a group within `within_s` seconds, and the pipeline gives up. A
-    cancellation has to take effect within `cancel_s` seconds.
+    After more than `failures` unforeseen ones of a group within `within_s` seconds the pipeline stops. A cancellation
+    has to take effect within `cancel_s` seconds.
     """
 
     pauses: Backoff = BETWEEN_RESTARTS
@@ -209,7 +208,7 @@ class Supervisor:
                 keepers.create_task(self._keep(group))
 
     async def _keep(self, group: Group) -> None:
-        """Build the group, and build it anew each time that it has failed, until the stop."""
+        """Builds the group, and builds it again after each failure, until the stop."""
         restarts = 0
         while not self._stopping.is_set():
             started = time.monotonic()
@@ -237,12 +236,12 @@ class Supervisor:
         await self._unless_stopped(asyncio.sleep(pause))
 
     async def _run_group(self, group: Group) -> None:
-        """Build the group and run it until all of it has ended, in whatever way."""
+        """Builds the group and runs it until all of it has ended, for any reason."""
         for name in group.actors:
             self._mailboxes[name].empty()
         try:
             actors = await self._unless_stopped(self._build(group))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it's judged like an actor's failure
+        except Exception as error:  # noqa: BLE001 - any error counts like an actor's failure
             self._has_failed(group, group.name, error)
             return
         if actors is None:
@@ -260,7 +259,7 @@ class Supervisor:
             await asyncio.wait([self._tasks[actor.name] for actor in actors])
 
     async def _run_actor(self, group: Group, actor: Actor[Any]) -> None:
-        """Run one actor and judge how it ends; a cancellation of ours that wasn't for hanging is nobody's failure."""
+        """Runs one actor and handles its end. A cancellation by the supervisor is no failure, unless the actor hung."""
         task = asyncio.current_task()
         assert task is not None
         try:
@@ -277,12 +276,12 @@ class Supervisor:
                 self._has_failed(group, actor.name, unasked)
         except StartAgain as asked:
             self._start_again(group, actor.name, asked)
-        except Exception as error:  # noqa: BLE001 - judging every failure is what a supervisor is for
+        except Exception as error:  # noqa: BLE001 - a supervisor handles every failure
             if not (isinstance(error, Closed) and self._stopping.is_set()):
                 self._has_failed(group, actor.name, error)
         finally:
             self._metrics.set(catalogue.UP, 0, actor=actor.name)
-            if self._stopping.is_set():  # otherwise it's built anew
+            if self._stopping.is_set():  # otherwise it's built again
                 self._has_ended(actor.name)
 
     def _start_again(self, group: Group, who: str, asked: StartAgain) -> None:
@@ -293,7 +292,8 @@ class Supervisor:
             self._cancel(name)
 
     def _has_failed(self, group: Group, who: str, error: Exception) -> None:
-        """Judge a failure; one that can't be, or can't be told, ends the process: nobody else would notice it."""
+        """Handles a failure. If that isn't possible, or it can't be logged, it ends the process: no other code would
+        notice."""
         try:
             self._judge(group, who, error)
         except Exception as untold:
@@ -399,5 +399,5 @@ class Supervisor:
 
 
 def _soon(cancel: Callable[[], object]) -> None:
-    """Cancel a task behind its first step, so that an actor which was built has begun and releases what it has."""
+    """Cancels a task after its first step, so that a built actor has begun and releases what it has."""
     asyncio.get_running_loop().call_soon(cancel)

@@ -27,7 +27,7 @@ async def first_end(*works: Coroutine[Any, Any, None]) -> None:
 
 
 async def all_end(do: Callable[[Of], Coroutine[Any, Any, Made]], each: Iterable[Of]) -> list[Made]:
-    """Do it with each at once, to the end of all of them: what they give. Raises the worst of what any raised."""
+    """Runs it with each at once, and returns all results. Raises the worst error of all."""
     results = await asyncio.gather(*map(do, each), return_exceptions=True)
     if errors := [result for result in results if isinstance(result, BaseException)]:
         raise worst(errors)
@@ -35,9 +35,10 @@ async def all_end(do: Callable[[Of], Coroutine[Any, Any, Made]], each: Iterable[
 
 
 async def broken_off(task: asyncio.Task[Any]) -> None:
-    """Wait for what nobody needs any more, since who began it is ending. Raises InvariantBroken if that's its error.
+    """Waits for a task that is no longer needed, because its owner is ending. Raises InvariantBroken if that's its
+    error.
 
-    Whatever else it fails with comes of that ending, or will come again in the next life.
+    Any other error follows from that ending, or will come again in the next life.
     """
     await asyncio.wait({task})
     if not task.cancelled() and isinstance(error := task.exception(), InvariantBroken):

@@ -1,7 +1,7 @@
-"""Builds the service out of its parts: only connects, decides nothing.
+"""Builds the service from its parts: only connects, decides nothing.
 
-Mailboxes and outlets are as `pipeline.messages.topology` says. A group of actors is built, and built anew after a
-failure, from nothing but the settings and the last sealed segment.
+Mailboxes and senders follow `pipeline.messages.topology`. A group of actors is built, and built again after a failure,
+from only the settings and the last sealed segment.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ LOOKS_AGAIN_S: Final = 10.0
 
 
 async def serve(settings: Settings, recent: Recent) -> RunOutcome:
-    """Run the pipeline until it's told to stop, by SIGTERM or SIGINT, or has to end. Raises Definite."""
+    """Runs the pipeline until SIGTERM or SIGINT stops it, or it has to end. Raises Definite."""
     store = await asyncio.to_thread(JournalStore.open_single_writer, settings.journal.path, settings.name)
     try:
         assembly = Assembly(settings, store)
@@ -303,11 +303,11 @@ class Assembly:
 
 
 async def _look(look: Callable[[], Awaitable[None]]) -> None:
-    """Look on after whatever keeps somebody from it: a fault of the program, but not one to stop capture for."""
+    """Repeats a look after any error. An error there is a bug, but none to stop capture for."""
     while True:
         try:
             await look()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it's tried again
+        except Exception as error:  # noqa: BLE001 - it's tried again after any error
             measuring.failed(look.__qualname__, error)
         await asyncio.sleep(LOOKS_AGAIN_S)
 
@@ -350,7 +350,7 @@ def _signal_rows(settings: Settings) -> SignalRows | None:
 
 
 def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Checkpoint:
-    """Where capture begins, or goes on. Raises LogPurged."""
+    """Returns where capture begins or continues. Raises LogPurged."""
     captured = {t: schema for t, schema in found.known.schemas.items() if settings.tables.match(t)}
     known = KnownSchemas(captured, found.known.at)
     if last is None:
@@ -366,7 +366,7 @@ def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Chec
 
 @measuring.measuring
 def _tell_beginning(before: Checkpoint, now: Checkpoint) -> None:
-    """Log where the start does something else than to go on."""
+    """Logs how the start differs from continuing."""
     if now.position != before.position:
         log.warning("the binlog was purged", behind=str(before.position), now=str(now.position))
     for table, id_ in before.recapturing.items():

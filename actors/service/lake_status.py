@@ -17,7 +17,8 @@ _COLUMNS = ("table", "tier", "segment", "newest change", "merged", "files", "MiB
 
 
 def lake_status(root: str) -> Table:
-    """The lake tables under a path, each with what its last commit tells. Raises OSError where it can't be read."""
+    """Returns the lake tables under a path, each with the report of its last commit. Raises OSError if it can't be
+    read."""
     shown = Table(*_COLUMNS, box=None, padding=(0, 2, 0, 0))
     for name, tier, path, table in _tables(root):
         marks = {mark.rpartition("/")[2]: version for mark, version in table.applications.items()}
@@ -52,7 +53,7 @@ def _tables(root: str) -> Iterator[tuple[str, Tier, str, Logged]]:
             path = f"{inside}/{Tier.CHANGELOG}"
             changelog = logged(path)
             if changelog is None or (schema := changelog.schema) is None:
-                continue  # it isn't ours, or nothing has come of it yet
+                continue  # it isn't ours, or it has nothing yet
             table = schema.table
             assert inside == location(root, table, Tier.CHANGELOG).rpartition("/")[0]
             yield str(table), Tier.CHANGELOG, path, changelog

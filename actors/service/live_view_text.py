@@ -21,13 +21,13 @@ EMPTY: Final[Mapping[TableId, str]] = MappingProxyType({})
 def live_view_text(
     root: str, name: str, dialect: Dialect, captured: Mapping[TableId, str] = EMPTY, *, stale: bool = False
 ) -> str:
-    """The query that reads a table, `database.table`, as of now; from what its lake tables say of themselves.
+    """Returns the query that reads a table, `database.table`, as of now, from the reports of its lake tables.
 
-    Where a name has a dot in it the table may have to be quoted: `` `a.b`.`c` ``.
+    If a name has a dot in it the table may have to be quoted: `` `a.b`.`c` ``.
 
-    Of a table without a primary key it's the sum of its changes. `captured`: the tables that were stopped in capture,
-    and why. Raises Definite where the lake has nothing of the table, or gets nothing more for it, unless it's to be
-    told `stale`; and OSError where the lake can't be read.
+    For a table without a primary key it's the sum of its changes. `captured`: the tables that were stopped in capture,
+    and why. Raises Definite if the lake has nothing of the table, or gets nothing more for it, unless `stale`; and
+    OSError if the lake can't be read.
     """
     found = [table for table in _called(name) if logged(location(root, table, Tier.CHANGELOG)) is not None]
     if len(found) > 1:
@@ -76,7 +76,7 @@ def _line(text: object) -> str:
 
 
 def _settings(text: str, dialect: Dialect) -> tuple[str, ...]:
-    """What a session of Spark's has to be told, lest it puts something in place of a name."""
+    """Returns the settings without which a Spark session may replace a name by another one."""
     substituted = dialect is Dialect.SPARK and "${" in text
     return ("SET spark.sql.variable.substitute = false",) if substituted else ()
 

@@ -82,7 +82,7 @@ def _snapshots(snapshots: list[dict[str, Any]]) -> Table:
 
 
 def _counts(of: dict[str, Any]) -> tuple[ProgressBar | str, ...]:
-    """What's told alike of a snapshot and of a table of one."""
+    """Returns the columns that a snapshot and its tables have in common."""
     done, speed, left = of["rows"] + of["given_up"], of["rows_per_second"], of["left_seconds"]
     total = done if of["state"] == "completed" else of["expected"]
     return (

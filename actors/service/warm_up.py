@@ -1,8 +1,8 @@
-"""Loads the service's code, and says what's going on when that takes long: the decoder is being compiled.
+"""Loads the service's code, and logs it if that takes long because the decoder is being compiled.
 
-numba compiles its kernels as their modules are imported, and keeps the machine code on disk. So that happens once
-after an install or an update, and a later start loads what's there. All that's loaded stays: the garbage collector
-needn't look at it again and again meanwhile (a third of a start's processor time), nor ever after.
+numba compiles its kernels when their modules are imported, and keeps the machine code on disk. So that happens once
+after an install or an update, and a later start loads it. All loaded objects stay. So the garbage collector skips them
+during the start (a third of its processor time) and ever after.
 
 Source: numba's developer manual, "Event API": `numba:compile` is an event of the compiler alone, not of its cache.
 """
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class _FirstTold(event.Listener):
-    """Tells that something has to be compiled, once."""
+    """Logs once that something has to be compiled."""
 
     def __init__(self, tell: Tell) -> None:
         self.tell = tell
@@ -53,7 +53,7 @@ def import_all() -> None:
 
 @contextmanager
 def compiling_told(tell: Tell) -> Iterator[None]:
-    """Tell it if something has to be compiled meanwhile, and how long it took in the end."""
+    """Logs that something has to be compiled meanwhile, if so, and how long it took in the end."""
     begun = time.monotonic()
     with event.install_listener(_COMPILE, _FirstTold(tell)) as listener:
         yield

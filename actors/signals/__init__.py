@@ -1,1 +1,1 @@
-"""The channels by which signals come."""
+"""The channels of signals."""

@@ -41,7 +41,7 @@ class SignalChannel(Protocol):
         """This checkpoint is durable: signals of this channel may have come further. It doesn't wait for the world."""
 
     async def close(self) -> None:
-        """Nothing more will be received nor answered; for unanswered texts, say so where somebody waits."""
+        """Ends all receiving and answering. Reports unanswered texts to their senders if these wait."""
 
     def status(self) -> dict[str, Any]:
         """What it says of itself."""

@@ -1,15 +1,15 @@
-"""Signals from a file: one JSON object a line, appended by whoever may write to it; answers go beside it.
+"""Signals from a file: one JSON object a line, appended by any program that may write to it; answers go beside it.
 
     echo '{"id":"s1","type":"pause-snapshot"}' >> signals.jsonl
     tail -f signals.jsonl.answers
     {"line": "1f0c…", "id": "s1", "outcome": "accepted", "detail": "…"}
 
-An answer names its line by a digest of the line's bytes. After a restart the file is read from its beginning,
-and lines that have their answer are passed over; so are repetitions of a line, whose id makes them the same
-signal. The file may be cut off or replaced at any time. A line counts once its end has been written.
+An answer names its line by a digest of the line's bytes. After a restart the file is read from its beginning, and lines
+with an answer are skipped. So are repetitions of a line, whose id makes them the same signal. The file may be cut off
+or replaced at any time. A line counts once its end has been written.
 
-How far an accepted signal of this file comes (`running`, `done`, `failed`) is appended as it happens, by its id and
-without a line; after a restart the present state may be appended once more.
+The progress of an accepted signal of this file (`running`, `done`, `failed`) is appended as it happens, by its id and
+without a line. After a restart the present state may be appended once more.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class SignalFile:
         return {"path": str(self._path)}
 
     async def close(self) -> None:
-        """Nothing is to be told: an unanswered line is read again by the next one who opens the file."""
+        """Reports nothing: the next reader of the file reads an unanswered line again."""
 
     def _answerer(self, digest: str) -> Callable[[SignalAnswer], Awaitable[None]]:
         async def answer(given: SignalAnswer) -> None:

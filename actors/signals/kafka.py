@@ -2,19 +2,19 @@
 
     key: shop    value: {"id": "s1", "type": "pause-snapshot"}
 
-The topic has one partition, so that signals have an order. A signal without an id gets that of its place in the topic.
-What others' keys have is passed over.
+The topic has one partition, so that signals have an order. A signal without an id gets that of its position in the
+topic. Records with other keys are skipped.
 
 **Offsets** are committed in the topic's order, each once its signal has been answered durably and the answer has been
-told. So what a crash leaves unanswered is read again, and a signal that was taken by then is known by its id.
+sent. So a signal without an answer at a crash is read again, and the coordinator knows an accepted signal by its id.
 
-**Answers and notifications** go to another topic, if one is named: of each signal that came here the answer, with the
-offset that it had; of each snapshot how far it has come (`running`, `done`, `failed`), and Debezium's notifications.
-They are told at least once: after a restart what's known of the last snapshots is told again.
+**Answers and notifications** go to another topic, if one is named: the answer to each signal of this topic, with its
+offset; the progress of each snapshot (`running`, `done`, `failed`), and Debezium's notifications. They are sent at
+least once: after a restart everything known of the last snapshots is sent again.
 
-**A broker that doesn't answer** holds up nothing but this channel: it's asked again for ever, with longer and longer
-pauses. The same goes for a topic that isn't there or has more than one partition, since both can be mended meanwhile.
-What's the matter is in the status.
+**A broker that doesn't answer** delays only this channel, which retries without a limit, with growing pauses. The same
+holds for a topic that doesn't exist or has more than one partition, because both can be repaired meanwhile. The status
+has the problem.
 """
 
 import asyncio
@@ -47,7 +47,8 @@ log = structlog.get_logger()
 
 
 def _somebody_waits(line: logging.LogRecord) -> bool:
-    """For what asyncio tells of; not so for a request that aiokafka shields from the end of its commit, told here."""
+    """Filters asyncio's reports: leaves out a request that aiokafka shields from the end of its commit. Its error is
+    logged here."""
     return "GroupCoordinator._do_commit_offsets()" not in line.getMessage()
 
 
@@ -55,7 +56,7 @@ logging.getLogger("asyncio").addFilter(_somebody_waits)
 
 BACKOFF: Final = Backoff(1.0, 60.0)
 
-# It's asked something at least so often.
+# The most time between two queries to the broker.
 LOOK_EVERY_S: Final = 10.0
 
 
@@ -69,7 +70,7 @@ class UnusableTopic(Transient):
 
 @dataclass(slots=True)
 class _Taken:
-    """A record that was passed on: its value, its answer once that's durable, and whether that has been told."""
+    """A record that was passed on: its value, its durable answer, and whether the answer has been sent."""
 
     value: bytes | None
     answer: SignalAnswer | None = None
@@ -77,7 +78,7 @@ class _Taken:
 
 
 class SignalKafka:
-    """The channel; it connects when it's first asked for a signal."""
+    """The channel; it connects when the first signal is requested."""
 
     name = "kafka"
 
@@ -104,13 +105,13 @@ class SignalKafka:
         try:
             await asyncio.wait({receiving, self._serving}, return_when=asyncio.FIRST_COMPLETED)
             if not receiving.done():
-                self._serving.result()  # it never ends but by an error that nobody has foreseen
+                self._serving.result()  # it ends only by an unforeseen error
             return receiving.result()
         finally:
             receiving.cancel()
 
     async def sealed(self, checkpoint: Checkpoint) -> None:
-        """Keep it until it can be told what has happened since the last one that was."""
+        """Keeps the checkpoint until the events since the last reported one can be sent."""
         self._checkpoint = checkpoint
         self._news.set()
 
@@ -276,10 +277,10 @@ async def _must_be_there(settings: KafkaSettings, common: dict[str, Any]) -> Non
 
 
 async def _stop(consumer: AIOKafkaConsumer) -> None:
-    """Stop it wholly, and raise nothing.
+    """Stops it completely, and raises nothing.
 
-    Where a fetch fails as it's being stopped, aiokafka 0.14 raises a CancelledError that nobody asked for, and leaves
-    the connections open.
+    If a fetch fails while it's being stopped, aiokafka 0.14 raises a CancelledError without a cause, and leaves the
+    connections open.
     """
     stopping = asyncio.ensure_future(consumer.stop())
     await asyncio.wait({stopping})

@@ -57,7 +57,7 @@ class SignalRest:
         return await self._arrived.get()
 
     async def sealed(self, checkpoint: Checkpoint) -> None:
-        """Who asked has his answer; how far a signal has come since is for him to ask (GET /signals/{id})."""
+        """Does nothing: the sender has the answer, and can query the later progress (GET /signals/{id})."""
 
     def status(self) -> dict[str, Any]:
         """How many wait for their answer."""

@@ -1,9 +1,9 @@
-"""Connections to the source that are shared by those who read from it.
+"""Connections to the source that its readers share.
 
-A server closes a connection that has been idle for long (wait_timeout), and says so before it does. Such a one isn't
-given out again: a new one takes its place, and nobody's statement fails for it.
+A server closes a connection that has been idle for long (wait_timeout), and says so before it does. The pool doesn't
+hand out such a connection again: a new one takes its place, and no statement fails for it.
 
-All of them lead to one server, where it's said which: another one may have taken over its address in between.
+All of them lead to one server, if its UUID is given: another one may have taken over its address in between.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class SourcePool:
                     source.close()
 
     def close(self) -> None:
-        """Close the connections that nobody holds."""
+        """Closes the connections that no reader holds."""
         while self._idle:
             self._idle.pop().close()
 

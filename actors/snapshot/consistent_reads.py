@@ -1,7 +1,7 @@
-"""Connections whose transactions all see the source at one place of its log; `pipeline.coordinator.consistent_state`
+"""Connections whose transactions all see the source at one position of its log; `pipeline.coordinator.consistent_state`
 says why they do.
 
-None is ever made anew, since a new one would see another state. A connection that's lost is the end of all of them.
+None is ever replaced, because a new one would see another state. If one is lost, all of them end.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _BACKOFF: Final = Backoff(0.002, 0.2)
 
 # So many tries find no quiet moment before the source is locked, where that's allowed.
 TRIES_WITHOUT_LOCK: Final = 20
-# How long a lock is waited for, in seconds; who comes behind us waits as long.
+# How long to wait for a lock, in seconds; sessions that come later wait as long.
 _LOCK_WITHIN_S: Final = 1
 
 

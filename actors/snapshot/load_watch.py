@@ -52,7 +52,8 @@ class SourceWatch:
         self._happened.set()
 
     async def run(self, tell: Callable[[str | None], Awaitable[None]]) -> None:
-        """Look, and tell the reason when it gets strained and None when it's eased, until cancelled."""
+        """Looks now and then, and reports the reason when the source becomes overloaded and None when it recovers,
+        until cancelled."""
         try:
             while True:
                 if self._reason is None and not self._orders:

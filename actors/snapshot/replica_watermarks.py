@@ -2,20 +2,20 @@
 
 High is a GTID set then, and has to hold every transaction that the SELECT can have seen. The replica's executed set
 isn't one: a transaction is visible before its GTID is in the set, here as on any server
-(pipeline/snapshot/watermark.py). But a replica commits nothing that it hasn't received, and a transaction's GTID is in
-the set of those that were received before an applier can read the transaction's end: the receiver adds it there first,
-and only then moves the end of the relay log (MYSQL_BIN_LOG::after_write_to_relay_log; before MySQL 5.7 when its first
-event came). It leaves that set only with the relay logs (RESET REPLICA, CHANGE REPLICATION SOURCE), for which the
-appliers have to have stopped, and then all that they committed is in the executed set. So with `received`, read behind
-the SELECT, and then `executed`,
+(pipeline/snapshot/watermark.py). But a replica commits nothing that it hasn't received. A transaction's GTID is in the
+set of received ones before an applier can read the transaction's end: the receiver adds it there first, and only then
+moves the end of the relay log (MYSQL_BIN_LOG::after_write_to_relay_log; before MySQL 5.7 when its first event came). It
+leaves that set only with the relay logs (RESET REPLICA, CHANGE REPLICATION SOURCE). For these the appliers must have
+stopped, and then all that they committed is in the executed set. So with `received`, read after the SELECT, and then
+`executed`,
 
     high = received + executed, as sets
 
-is whole. It may hold transactions that the SELECT didn't see: these cost the window some waiting, no more than the
-stream, which comes from where the replica's log does, needs to be where the replica's receiver is.
+is complete. It may hold transactions that the SELECT didn't see. These only make the window wait: at most until the
+stream, which comes from the source of the replica's log, is where the replica's receiver is.
 
-What a client writes on the replica itself would be in neither set in time, so that it has to be read-only, and what was
-written there before must be in the stream's history. Both are asked for each time.
+A client's own write on the replica would be in neither set in time. So the replica has to be read-only, and earlier
+writes there must be in the stream's history. Both are checked each time.
 
 Low needs no more than on any server.
 

@@ -1,7 +1,7 @@
-"""Planning a table: what it is, the index to walk along, where it ends, and where to divide it.
+"""Plans a table: its description, the index to walk along, where it ends, and where to divide it.
 
-All of it is asked in small questions that use the index. `pipeline.snapshot.chunk_index_choice` and
-`pipeline.snapshot.range_splits` know what to ask.
+It uses small queries on the index. `pipeline.snapshot.chunk_index_choice` and `pipeline.snapshot.range_splits` choose
+them.
 """
 
 from actors.source.connection import Source

@@ -1,17 +1,17 @@
-"""A connection that gives the binlog: the checks before, registration, the request, and the packets behind it.
+"""A connection that receives the binlog: checks, registration, the request, and the packets after it.
 
-The request names the GTID set that has passed, and the server sends what isn't in it. So a position has to be in the
-server's executed set, and all that the server has purged has to be in the position. What to do where it isn't was
-decided before the reader was built (`pipeline.source.failover`); if it's otherwise since, that's decided anew.
+The request names the GTID set that has passed, and the server sends the rest. So the server's executed set must contain
+the position, and the position must contain everything that the server has purged. Otherwise `pipeline.source.failover`
+has decided what to do before the reader was built. If that has changed since, it decides again.
 
-**Silence** means two things. Once the log has begun to come the server sends a heartbeat where it has nothing else, so
-that a silent connection is a dead one. Before that it sends nothing: it looks for our place, in the heads of all files
-of its log, and then in one of them. That takes as long as it takes, and a new connection makes it begin again. So here
-the server itself is asked, on a second connection, whether it still has a thread for us.
+**Silence** means two things. Once the log has begun to come, the server sends a heartbeat if it has nothing else, so a
+silent connection is a dead one. Before that it sends nothing: it searches for our position, in the heads of all files
+of its log, and then in one of them. That may take any time, and a new connection makes it begin again. So during that
+time a second connection queries whether the server still has a thread for us.
 
-A position of places (`pipeline.gtid.file_positions`) is asked for from the first place on that it lacks; what behind
-that isn't lacking is left out by whom it's read (`pipeline.binlog.transaction_ids`). The request has four bytes for an
-offset: a place beyond them is read from its file's beginning.
+A position of files and offsets (`pipeline.gtid.file_positions`) is requested from the first one that it lacks. The
+reader leaves out what it has after that (`pipeline.binlog.transaction_ids`). The request has four bytes for an offset,
+so a larger offset is read from its file's beginning.
 
 Source: MySQL 9.7 source documentation, "COM_REGISTER_REPLICA", "COM_BINLOG_DUMP_GTID" and "COM_BINLOG_DUMP";
 sql/rpl_binlog_sender.cc for the session's variables.
@@ -68,7 +68,7 @@ _SESSION: Final = (
 
 
 def _heartbeat_s(settings: ServerSettings) -> float:
-    """How often something comes, at the least."""
+    """Returns the longest time between two packets."""
     return min(_HEARTBEAT_S, settings.read_timeout_s / 2)
 
 
@@ -207,13 +207,14 @@ async def _prepare(source: Source, settings: SourceSettings) -> None:
     heartbeat_ns = int(_heartbeat_s(settings) * 1e9)
     session = _SESSION.format(heartbeat_ns=heartbeat_ns, uuid=ours, patience_s=_PATIENCE_S)
     await source.ask(Statement(session))
-    # The host's name is what SHOW REPLICAS tells of us.
+    # SHOW REPLICAS shows the host's name for us.
     registration = ReportSlave("tidemark").encoded(settings.server_id)
     await source.command(COMMAND.COM_REGISTER_SLAVE, registration[_PACKET_HEAD:])
 
 
 def _request(server_id: int, position: GtidSet) -> bytes:
-    """Flags, our id, no file's name (its length is 0), the offset, and the GTID set behind its length."""
+    """Returns the request: flags, our id, no file's name (its length is 0), the offset, and the GTID set after its
+    length."""
     encoded = position.encode()
     flags = _HEARTBEAT_V2 | _THROUGH_GTID
     return struct.pack("<HIIQI", flags, server_id, 0, FIRST_OFFSET, len(encoded)) + encoded

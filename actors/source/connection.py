@@ -39,10 +39,10 @@ from pipeline.source.throttle import Load
 # How much longer than the server's own limit an answer is waited for, in seconds.
 _GRACE_S: Final = 5.0
 
-# What a session sets for itself, at once, since each statement is a round trip of every connection. Text comes as it's
-# stored, not converted with losses. What's in comments is for the servers that know the setting. The estimate of a
-# table's rows is asked of InnoDB; otherwise the server may write it to a cache of its own. A list of keys or of an
-# ENUM's numbers is as long as it is: with a limit of memory a long one would read the whole index.
+# The settings of a session, in one statement, because each statement is a round trip of every connection. Text comes as
+# it's stored, not converted with losses. The comments are for the servers that know the setting. InnoDB itself
+# estimates a table's rows; otherwise the server may write the estimate to its cache. The range optimizer has no limit
+# of memory: with one, a long list of keys or of an ENUM's numbers would read the whole index.
 _SESSION: Final = (
     (
         "SET NAMES utf8mb4, character_set_results = NULL, time_zone = '+00:00', sql_mode = '', autocommit = 1,"
@@ -135,7 +135,7 @@ class Source:
         return GtidSet.parse(text)
 
     async def visible(self) -> GtidSet:
-        """What the next SELECT sees all of, and what a low watermark is: the executed set without what's still owned.
+        """Returns a low watermark, all of which the next SELECT sees: the executed set without what's still owned.
 
         In this order; `pipeline.snapshot.watermark` says why.
         """
@@ -149,7 +149,7 @@ class Source:
         return GtidSet.parse(text)
 
     async def end_of_log(self) -> tuple[Coordinates, GtidSet]:
-        """The end of the server's binary log, what a high watermark is, and the executed set as told with it."""
+        """Returns a high watermark, the end of the server's binary log, and the executed set of the same answer."""
         rows = await self.ask(Statement(self.log_status))
         if not rows:
             raise Definite("the source has no binary log; start it with log_bin")
@@ -161,7 +161,7 @@ class Source:
         return {name: int(size) for name, size, *_ in await self.ask(Statement("SHOW BINARY LOGS"))}
 
     async def logged_before(self, file: str) -> GtidSet:
-        """The transactions that were in the log before this file of it, as its head tells (PREVIOUS_GTIDS)."""
+        """Returns the transactions that were in the log before this file, from its head (PREVIOUS_GTIDS)."""
         head = await self.ask(Statement("SHOW BINLOG EVENTS IN %s LIMIT 3", (file,)))
         told = (info for _, _, kind, _, _, info in head if kind == "Previous_gtids")
         return GtidSet.parse(next(told, ""))
@@ -179,7 +179,7 @@ class Source:
         return information_schema.describe_tables(rows, listed)
 
     async def _listed(self, table: TableId) -> list[str]:
-        """The table's indexes in the server's order; none where the table has gone meanwhile."""
+        """Returns the table's indexes in the server's order; none if the table is gone."""
         try:
             rows = await self.ask(information_schema.show_keys(table))
         except Definite:
@@ -201,9 +201,9 @@ class Source:
         return int(rows[0][0] or 0) if rows else 0
 
     async def load(self, lag: bool = True) -> Load:
-        """How busy the server is, and how far behind, if it's a replica; the farthest of several channels.
+        """Returns how busy the server is, and its lag if it's a replica; the largest lag of several channels.
 
-        `lag`: whether that's asked for as well.
+        `lag`: whether to read the lag.
         """
         [(_, running)] = await self.ask(Statement("SHOW GLOBAL STATUS LIKE 'Threads_running'"))
         if not lag:
@@ -268,7 +268,7 @@ class Source:
 
     @property
     def log_status(self) -> str:
-        """The statement that tells where its log ends."""
+        """Returns the statement that shows where the server's log ends."""
         return f"SHOW {'BINARY LOG' if self.version >= (8, 4) else 'MASTER'} STATUS"
 
     async def ask(self, statement: Statement) -> list[tuple[Any, ...]]:
@@ -279,10 +279,10 @@ class Source:
 
     @asynccontextmanager
     async def select(self, statement: Statement) -> AsyncIterator["Result"]:
-        """The result of any SELECT, in one transaction of its own.
+        """Runs any SELECT, in a separate transaction, and yields its result.
 
-        Left before its end, the connection is made anew, for the server can't be told to stop. Within a transaction
-        the rest is read and let go instead.
+        If the caller leaves it before its end, the connection is replaced, because the server can't be stopped. Within
+        a transaction the rest is read and discarded instead.
         """
         with translated(statement.sql):
             async with self._answered():
@@ -376,7 +376,7 @@ class Result:
         self._packets = packets
 
     async def rows(self) -> ResultRows | None:
-        """The next rows, some megabytes of them; None behind the last. Raises Transient or Definite."""
+        """Returns the next rows, some megabytes of them; None after the last. Raises Transient or Definite."""
         await self._source.fill(self._packets, self._statement)
         return self._packets.take()
 

@@ -20,7 +20,7 @@ _AHEAD: Final = 1  # slices that wait for a thread
 _MOST_BYTES: Final = 32 << 20  # of row images under way; one slice is always taken
 
 
-# A slice's message, or what's given as it is, with the ordinal for a slice that continues it.
+# A slice's message, or an unchanged message, with the ordinal for a slice that continues it.
 Read = tuple[Message | ReadingPaused, int]
 
 
@@ -50,7 +50,7 @@ class Decoding:
         return self._under_way[0][0] if self._under_way else None
 
     def put(self, given: Given | ReadingPaused) -> None:
-        """Begin with a slice, or let something go behind those that are under way."""
+        """Begins to decode a slice, or queues a message after those that are under way."""
         if isinstance(given, Slice):
             self._last = self._threads.submit(_read, given, self._last)
             self._under_way.append((asyncio.wrap_future(self._last), given.bytes))
@@ -67,7 +67,7 @@ class Decoding:
         return message
 
     def close(self) -> None:
-        """Drop what's under way; a thread that is at work ends with that."""
+        """Drops what's under way; a working thread ends with its slice."""
         for each, _ in self._under_way:
             each.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -42,7 +42,7 @@ _PASSING: Final = frozenset(
         4031,  # ER_CLIENT_INTERACTION_TIMEOUT
     }
 )
-_ACCESS_DENIED: Final = 1045  # ER_ACCESS_DENIED_ERROR: what's said at the login; of a right it's another one
+_ACCESS_DENIED: Final = 1045  # ER_ACCESS_DENIED_ERROR: the error of a login; a missing right has another one
 
 # Errors that say that the user lacks a right (Server Error Message Reference).
 _DENIED: Final = frozenset(
@@ -108,7 +108,7 @@ class AnotherServer(Transient):
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Turn the driver's errors into ours; `doing` is told along."""
+    """Turns the driver's errors into ours; the message has `doing`."""
     try:
         yield
     except TimeoutError as error:

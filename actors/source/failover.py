@@ -1,8 +1,9 @@
-"""Which server capture goes on at: looks at those of the list, and does what `pipeline.source.failover` decides.
+"""Chooses the server with which capture continues: examines those of the list, and does what `pipeline.source.failover`
+decides.
 
-It's one decision for all connections, made whenever capture is built: its outcome is an address and the name by which
-the server there calls itself, and a connection that leads to another one is of no use (`actors.source.errors`). So an
-address that leads to another server by now, as behind a virtual IP, is judged just as another entry of the list is.
+It's one decision for all connections, made whenever capture is built. Its result is an address and the UUID of the
+server there, and a connection to another server is useless (`actors.source.errors`). So an address that leads to
+another server by now, as behind a virtual IP, counts like another entry of the list.
 """
 
 import asyncio
@@ -68,9 +69,9 @@ class Servers:
         self._at: int | None = None
 
     async def chosen(self, last: Checkpoint | None) -> Preflight:
-        """What was found of the server to go on at from the last sealed checkpoint, or to begin at.
+        """Returns the findings about the server at which to continue from the last sealed checkpoint, or to begin.
 
-        Raises NoServer where none will do, Unfit where it's the only one, and Transient where none can be reached.
+        Raises NoServer if none is suitable, Unfit if it's the only one, and Transient if none can be reached.
         """
         index, found = await _Search(self._settings, self._servers, self._at, last).found()
         if last is not None and last.server not in ("", found.server):
@@ -85,7 +86,7 @@ class Servers:
 
 
 class _Search:
-    """The search for a server to go on at."""
+    """The search for a server with which to continue."""
 
     def __init__(
         self, settings: Settings, servers: tuple[SourceSettings, ...], at: int | None, last: Checkpoint | None
@@ -182,7 +183,7 @@ class _Search:
             self._sources[index] = await Source.connect(self._servers[index])
             return await self._judged(self._sources[index])
         except AccessDenied as failure:
-            # At a start it's a mistake in the configuration, and later somebody is changing the password.
+            # At a start it's an error in the configuration. Later the password may be about to change.
             return Refused(str(failure)) if self._at is None else Unreachable(str(failure))
         except Transient as failure:
             return Unreachable(str(failure))
@@ -226,7 +227,7 @@ class _Search:
 async def _errant(
     source: Source, settings: SourceSettings, verdict: CandidateVerdict, position: GtidSet
 ) -> GtidSet:
-    """Those of a server's doubtful transactions that something follows in its log which has passed here."""
+    """Returns those of a server's doubtful transactions that its log has before something that has passed here."""
     if not isinstance(verdict, Serves) or not verdict.doubtful:
         return NO_GTIDS
     end, _ = await source.end_of_log()
@@ -249,7 +250,8 @@ async def _errant(
 
 
 async def _file_of(source: Source, position: GtidSet) -> tuple[str, GtidSet]:
-    """The last file of the server's log before which there's nothing but what's in the position, and what there is."""
+    """Returns the last file of the server's log before which the position has everything, and the log's content
+    there."""
     files = tuple(await source.logs())
     for file in reversed(files):
         before = await source.logged_before(file)

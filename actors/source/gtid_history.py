@@ -1,14 +1,14 @@
-"""What a server's log has had so far, and what of it is gone: as sets of GTIDs, or, without these, of places.
+"""The past of a server's log, and which part is gone: as sets of GTIDs, or, without these, of files and offsets.
 
-A set of GTIDs can tell what has committed, and so is seen. Capture may begin at it, so that it has to have, with each
-transaction, all those before it in the log: an older one that came behind the beginning would be taken for the newest
-state of its rows. The executed set is such a set, since binlog_order_commits = ON is asked for. What's visible of it
-needn't be one before MySQL 5.7, where each session gives up its own transaction (pipeline/snapshot/watermark.py). So
-the executed set is taken, and all of it waited for.
+A set of GTIDs can say what has committed, and so is visible. Capture may begin at such a set. So for each transaction
+it needs all those before it in the log: an older one that came after the beginning would count as the newest state of
+its rows. The executed set has this property, because binlog_order_commits = ON is required. Its visible part needn't
+have it before MySQL 5.7, where each session releases its own transaction (pipeline/snapshot/watermark.py). So capture
+takes the executed set, and waits for all of it.
 
-What's before the end of the log needn't have committed either. So a row is written into the signal table behind the
-look at that end: with binlog_order_commits = ON its commit returns when all that's before it in the log has committed,
-and whatever is asked next sees that.
+What precedes the end of the log needn't have committed either. So a row is written into the signal table after that end
+is read. With binlog_order_commits = ON its commit returns when everything before it in the log has committed, and the
+next query sees that.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _LOOKS: Final = Backoff(0.001, 0.1)
 
 
 async def visible(source: Source, markers: SignalTable | None) -> GtidSet:
-    """What is seen by whatever is asked next; by places where there are `markers`."""
+    """Returns what the next query sees; as files and offsets if there are `markers`."""
     if markers is None:
         executed = await source.executed()
         await visible_with(source.visible, executed, VISIBLE_WITHIN_S)

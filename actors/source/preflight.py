@@ -49,13 +49,12 @@ class UnfitSource(Definite):
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """What was found of the source: what's wrong, the schemas, and which transactions its log has no more.
+    """The findings about the source: problems, the schemas, and which transactions its log no longer has.
 
-    `source`: how it's reached. `server`: what it calls itself; a connection that leads to another one is of no use with
-    what's found here.
-    `markers`: the signal table, where positions are places in its log and not GTIDs (`actors.source.gtid_history`).
-    `foreign_keys`: those whose work isn't in the log; `doubts`: what to do about further ones, None where the server
-    logs what they do.
+    `source`: how it's reached. `server`: its UUID; these findings don't hold for a connection to another one.
+    `markers`: the signal table, if positions are files and offsets and not GTIDs (`actors.source.gtid_history`).
+    `foreign_keys`: those whose effects aren't in the log; `doubts`: what to do about further ones, None if the server
+    logs their effects.
     """
 
     findings: tuple[Finding, ...]
@@ -85,7 +84,7 @@ async def preflight(settings: Settings) -> Preflight:
 
 
 async def inspected(source: Source, settings: Settings, position: GtidSet) -> Preflight:
-    """Look at a source, to go on from this position. Raises Transient or Definite where that fails."""
+    """Examines a source, to continue from this position. Raises Transient or Definite if that fails."""
     tables = await _tables(source, settings)
     told = await source.descriptions(tables)
     facts = await server_facts.facts(source, tables, told.described, settings.snapshot.allow_lock)
@@ -152,9 +151,9 @@ async def _signal_table(source: Source, settings: Settings) -> Iterable[Finding]
 async def _known_schemas(
     source: Source, settings: Settings, told: Descriptions, markers: SignalTable | None
 ) -> KnownSchemas:
-    """The schemas of the tables that are read out of the log, and a set that they hold at.
+    """Returns the schemas of the tables that are read from the log, and a set at which they hold.
 
-    `told`: what the source said before; `markers`: see `answer`.
+    `told`: the source's earlier answer; `markers`: see `answer`.
     """
     folds = await source.folds_names()
     while True:

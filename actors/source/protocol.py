@@ -1,12 +1,12 @@
-"""aiomysql's connection, and what is done with its insides, which nobody else knows.
+"""aiomysql's connection, and all use of its insides, which no other module knows.
 
 The driver logs in (TLS included) and runs small statements. Then its stream is a `ReceiveBuffer`: a SELECT's rows and
-the log are received without it.
+the log are received without the driver.
 
-Whoever answers isn't trusted further than he has to be. He can't have us go on without TLS where it's wanted, can't
-have the password as it is or in a form that's easily undone, and gets no file: LOCAL INFILE isn't offered (the
-capability CLIENT_LOCAL_FILES), and asked for a file all the same, which the protocol lets a server do behind any
-statement, the connection ends.
+The client trusts the server no further than needed. A server can't make it continue without TLS where TLS is required.
+It can't get the password in plain text or in a form that's easily reversed. It gets no file: LOCAL INFILE isn't offered
+(the capability CLIENT_LOCAL_FILES). The protocol lets a server request a file after any statement all the same; then
+the connection ends.
 
 Source: MySQL 9.7 source documentation, "Prepared Statements"; aiomysql 0.3, connection.py.
 """
@@ -28,8 +28,8 @@ from pipeline.source.statement import Statement, encoded
 
 # COM_STMT_PREPARE_OK: a zero byte, the statement's number, how many columns it gives, and how many parameters it has.
 _PREPARED: Final = struct.Struct("<xIHH")
-# A peer that has gone without a word, or can't be reached any more, is noticed within these times: seconds of silence
-# until it's asked for a sign of life, and between two questions; milliseconds until one has to be answered.
+# How fast a silent or unreachable peer is noticed: seconds of silence until the first probe, and between two probes;
+# milliseconds until a probe must be answered.
 _SILENCE: Final = (
     (socket.TCP_KEEPIDLE, 5),
     (socket.TCP_KEEPINTVL, 5),
@@ -61,7 +61,8 @@ class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
         self._reader: Any = await ReceiveBuffer.instead_of(self._reader, self._writer)
 
     async def _request_authentication(self) -> None:
-        """Log in. The driver would do so without TLS where none is offered, if only by whoever is in between."""
+        """Logs in. The driver alone would do so without TLS if none is offered, even if only an attacker in between
+        says so."""
         if self._ssl_context and not self.server_capabilities & CLIENT.SSL:
             raise Definite("the source offers no TLS; turn it on there, or see to source.tls")
         if self._server_auth_plugin not in ("", *_LOGINS):
@@ -90,7 +91,7 @@ class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
 
     @property
     def disturbed(self) -> bool:
-        """Whether something came that nobody has asked for, or the end."""
+        """Returns whether unrequested bytes came, or the end."""
         return bool(self._reader.disturbed)
 
     def bound(self, statement: Statement) -> str:
@@ -139,7 +140,7 @@ class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
         return head
 
     async def _columns(self, count: int) -> list[Any]:
-        """The definitions of so many columns, and the packet behind them if there are any."""
+        """Returns the definitions of so many columns, and reads the packet after them if there are any."""
         columns = [await self._read_packet(FieldDescriptorPacket) for _ in range(count)]
         if columns:
             await self._read_packet()
@@ -162,7 +163,7 @@ class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
         return filled
 
     def check_end(self, packet: bytes) -> None:
-        """Take note of the packet behind the rows; raises the server's error if it is one."""
+        """Reads the packet after the rows; raises the server's error if it is one."""
         end = MysqlPacket(packet, self._encoding)
         end.check_error()
         self.server_status = EOFPacketWrapper(end).server_status

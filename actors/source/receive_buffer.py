@@ -1,13 +1,12 @@
-"""The reading end of a connection: bytes go from the socket into the memory of whoever asks for them.
+"""The reading end of a connection: bytes go from the socket straight into the reader's memory.
 
-asyncio's StreamReader gathers what comes in a bytearray of at most 128 KiB and makes `bytes` of it again: two copies
-of everything, and a pause of the transport for each full bytearray. A `ReceiveBuffer` takes its place as the
-transport's protocol once the driver has logged in. While somebody waits in `receive`, it hands the transport that
-memory itself; in between, what comes is held in a buffer of its own, and only when that is full is the
-transport told to pause. So a reader that keeps up is given every byte without a copy and without a pause, and one
-that doesn't holds the sender back.
+asyncio's StreamReader gathers incoming bytes in a bytearray of at most 128 KiB and makes `bytes` of it again: two
+copies of everything, and a pause of the transport for each full bytearray. A `ReceiveBuffer` takes its place as the
+transport's protocol once the driver has logged in. While a reader waits in `receive`, it hands the transport that
+reader's memory. In between, it keeps incoming bytes in a buffer, and pauses the transport only when that is full. So a
+reader that keeps up gets every byte without a copy and without a pause, and a slow one holds the sender back.
 
-The driver goes on reading its packets by `readexactly`, the one method of a StreamReader that it uses.
+The driver continues to read its packets by `readexactly`, the one method of a StreamReader that it uses.
 
 Source: Python documentation, "Transports and Protocols", on buffered streaming protocols.
 """
@@ -20,9 +19,9 @@ _LITTLE: Final = 1 << 16  # bytes
 
 
 class ReceiveBuffer(asyncio.BufferedProtocol):
-    """What a transport reads into; one reader at a time.
+    """The protocol that a transport reads into; one reader at a time.
 
-    A cancelled read may have taken bytes that nobody sees: its connection is of no more use.
+    A cancelled read may have taken bytes that are lost then: its connection is unusable.
     """
 
     def __init__(self, transport: asyncio.Transport, before: bytes = b"") -> None:
@@ -50,7 +49,7 @@ class ReceiveBuffer(asyncio.BufferedProtocol):
 
     @property
     def disturbed(self) -> bool:
-        """Whether there's something to read, or it has ended."""
+        """Returns whether there's something to read, or it has ended."""
         return self._ended or self._begin < self._end
 
     async def receive(self, room: memoryview) -> int:

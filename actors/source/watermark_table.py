@@ -1,11 +1,11 @@
-"""Watermarks as rows of the signal table: the one thing that is ever written to a source, if the settings ask for it.
+"""Watermarks as rows of the signal table: all that Tidemark ever writes to a source, and only if the settings say so.
 
-A row is inserted in a transaction of its own, on the connection that reads the chunk: one before the SELECT and one
-behind it. `pipeline.snapshot.watermark` says why that's enough.
+A row is inserted in a separate transaction, on the connection that reads the chunk: one before the SELECT and one after
+it. `pipeline.snapshot.watermark` says why that's enough.
 
-A row's id is never used twice, also not where a chunk is read again: a window may close at no other row than the one
-that was written behind the SELECT whose rows it has. `data` names the chunk or the table that the row was written for.
-A value that its column would cut off is refused, whatever the server's sql_mode.
+A row's id is never used twice, not even when a chunk is read again. A window may close only at the row that was written
+after the SELECT of its rows. `data` names the chunk or the table of the row. A value that its column would cut off is
+refused, with any sql_mode of the server.
 
 Source: Debezium 3.6's documentation, "Watermarking", for the table and the types of its rows; MySQL 9.7 Reference
 Manual, "SET TRANSACTION Statement", for the one transaction of a session that may write.

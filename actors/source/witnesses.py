@@ -1,8 +1,8 @@
-"""Whether a server has the very transactions that have passed here, and not others by the same names.
+"""Whether a server has the same transactions that have passed here, and not others by the same names.
 
-Each witness (`pipeline.gtid.witness`) is asked for by itself: the server is told that all that it has executed has
-passed but this one, and so it sends this one, and what's committed meanwhile. It looks for it as it looks for any
-position, so that it's found as fast as capture itself begins. What it has purged can't be asked for any more.
+Each witness (`pipeline.gtid.witness`) is requested by itself. The request says that everything the server has executed
+has passed except this one, so the server sends this one, and what's committed meanwhile. It searches for it as for any
+position, so that takes no longer than the begin of capture itself. What it has purged can't be requested any more.
 """
 
 from actors.source import gtid_history
@@ -18,9 +18,9 @@ from pipeline.snapshot.checkpoint import Checkpoint
 
 
 async def contradiction(source: Source, settings: SourceSettings, last: Checkpoint) -> str | None:
-    """Why this server can't be the one that the checkpoint's history is of; None if nothing speaks against it.
+    """Returns why this server can't have the checkpoint's history; None if nothing contradicts that.
 
-    Raises Transient where it can't be asked.
+    Raises Transient if the query fails.
     """
     places_of = file_positions.server_of(last.position)
     if places_of not in (None, source.server):

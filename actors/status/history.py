@@ -1,6 +1,6 @@
-"""What's measured once a second, and kept for a while: lag, freshness and rates, as the page draws them.
+"""Measurements of each second, kept for a while: lag, freshness and rates, as the page draws them.
 
-Prometheus keeps more of it for longer; this is for somebody who looks at the service itself.
+Prometheus keeps more of it for longer. This is for users who look at the service itself.
 """
 
 from collections import deque
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 KEPT_S: Final = 600
 
-# How exactly a wait is told, as a part of it.
+# The relative precision of a reported wait.
 _FINE: Final = 0.01
 
 

@@ -1,8 +1,8 @@
-"""Asks the source how far it is, on a connection of its own: what the actors can't tell while they're stuck.
+"""Queries the source for its position, on a separate connection: the actors can't report that while they hang.
 
-Three short statements now and then, which read and lock nothing: the end of the log with the executed set, how long the
-log is kept, and the files of the log where the reader isn't in the last one. Where the source doesn't answer, that's
-told, and what was found before stays.
+It runs three short statements now and then, which read and lock nothing: the end of the log with the executed set, how
+long the log is kept, and the files of the log if the reader isn't in the last one. If the source doesn't answer, it
+reports that, and keeps what it found before.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ LOOK_EVERY_S: Final = 5.0
 
 
 class LagWatch:
-    """Compares where the source is with where these actors are, which are replaced when they're built anew.
+    """Compares the source's position with these actors'. They are replaced when they're built again.
 
-    `settings`: whom to ask before there's a reader, which may follow another server by then.
+    `settings`: the server to query before there's a reader, which may follow another server by then.
     """
 
     def __init__(self, settings: SourceSettings, actors: Mapping[Name, Actor[Any]], metrics: Metrics) -> None:
@@ -69,7 +69,7 @@ class LagWatch:
             self._metrics.set(catalogue.SOURCE_UP, 1)
 
     async def _compare(self, source: Source) -> None:
-        """Tell how far behind we are."""
+        """Reports how far capture lags."""
         kept = binlog_retention.kept_s(await source.variables(binlog_retention.RETENTION))
         end, executed = await source.end_of_log()
         reader, sealed = self._reader, self._sealed

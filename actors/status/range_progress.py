@@ -1,8 +1,9 @@
-"""How far each range of a table has come, for a map of it.
+"""The progress of each range of a table, for a map of it.
 
-Where a range begins isn't in the checkpoint, which needs only what's left; so it's remembered here from when it was
-first seen. Then the part of its keys that's done can be told, as far as they are numbers. Of the other ranges it's told
-by the table's rows: what those with known keys don't account for is shared among them. It's a picture, not a promise.
+The checkpoint needs only what's left, so it doesn't have where a range begins. This module remembers that from the
+first look at the range. Then it can compute the finished part of the range's keys, as far as they are numbers. For the
+other ranges it uses the table's rows: those outside ranges with known keys are shared among them. It's a picture, not a
+promise.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from actors.runtime.actor import StatusJson
 
-# A table may have thousands of ranges; a map has no more cells than can be told apart.
+# A table may have thousands of ranges; a map has only as many cells as can be seen.
 MOST_CELLS: Final = 128
 
 # No range that has something left is shown as full.
@@ -23,7 +24,7 @@ TableKey = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A range as it was when it was first seen: the key that it begins behind, None if that's not known."""
+    """A range as of the first look: the key after which it begins, None if that's not known."""
 
     begin: list[Any] | None
     end: list[Any]
@@ -36,7 +37,7 @@ class RangeMaps:
         self._seen: dict[TableKey, dict[int, _Seen]] = {}
 
     def look(self, snapshots: Iterable[StatusJson]) -> None:
-        """The snapshots as the coordinator tells them, with the ranges that are left."""
+        """Returns the snapshots of the coordinator's report, with the ranges that are left."""
         seen: dict[TableKey, dict[int, _Seen]] = {}
         for snapshot in snapshots:
             for table in snapshot["tables"]:
@@ -61,7 +62,7 @@ class RangeMaps:
 
 
 def _begun(before: dict[int, _Seen], table: StatusJson) -> dict[int, _Seen]:
-    """Of each range that's left where it began; one with another end than before is of a table that was begun anew."""
+    """Returns where each remaining range began. If a range has another end than before, its table has begun again."""
     ends = {each["number"]: each["end"] for each in table["to_go"]}
     found = {}
     for each in table["to_go"]:
@@ -72,7 +73,7 @@ def _begun(before: dict[int, _Seen], table: StatusJson) -> dict[int, _Seen]:
         elif number - 1 in ends:
             found[number] = _Seen(ends[number - 1], end)
         else:
-            # The first range, or one behind a range that was done before we looked.
+            # The first range, or one after a range that was done before the first look.
             found[number] = _Seen(None, end)
     return found
 
@@ -84,7 +85,7 @@ def _filled(table: StatusJson, seen: dict[int, _Seen]) -> list[float]:
     if table["state"] == "completed":
         return [1.0] * count
     if table["state"] != "chunking":
-        # Which ranges are done isn't told of a snapshot that has ended otherwise; how many, is.
+        # A snapshot that has ended otherwise says how many ranges are done, and not which.
         return [1.0] * table["ranges_done"] + [0.0] * (count - table["ranges_done"])
     filled = [1.0] * count
     unknown = []

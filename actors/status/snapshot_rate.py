@@ -31,7 +31,7 @@ class Pace:
             self._seen.popleft()
 
     def per_second(self) -> float | None:
-        """None before there's been time enough to tell."""
+        """Returns the rate a second; None before enough time has passed."""
         if len(self._seen) < 2 or self._seen[-1][0] <= self._seen[0][0]:
             return None
         (since, first), (now, last) = self._seen[0], self._seen[-1]
@@ -45,7 +45,7 @@ class Paces:
         self._paces: dict[TableKey, Pace] = {}
 
     def look(self, now: float, snapshots: list[StatusJson]) -> None:
-        """The snapshots at a moment (s), as the coordinator tells them."""
+        """Records the snapshots of the coordinator's report at a moment (s)."""
         running: dict[TableKey, Pace] = {}
         for snapshot in snapshots:
             for table in snapshot["tables"]:
@@ -56,7 +56,7 @@ class Paces:
         self._paces = running
 
     def told(self, capture: StatusJson) -> list[StatusJson]:
-        """The snapshots with what can be said of their pace; `capture` is what the coordinator tells."""
+        """Returns the snapshots with their rates; `capture` is the coordinator's report."""
         open_windows = Counter((w["snapshot"], w["table"]) for w in capture.get("windows", ()))
         paused = capture.get("paused", False)
         return [self._snapshot(snapshot, open_windows, paused) for snapshot in capture.get("snapshots", ())]
@@ -92,7 +92,7 @@ class Paces:
 
 
 def _left(tables: list[StatusJson], speed: float) -> float | None:
-    """How long the tables take at this pace (rows a second), or None if that can't be told."""
+    """Returns how long the tables take at this rate (rows a second), or None if that isn't known."""
     rows: list[int] = [t["expected"] - _dealt_with(t) for t in tables if t["state"] not in _ENDED]
     if not rows or speed <= 0 or min(rows) <= 0:
         return None

@@ -1,8 +1,8 @@
-"""What the service says of itself: `/status`, `/readyz` and all that's told of it besides.
+"""The service's reports about itself: `/status`, `/readyz` and the others.
 
-Each actor tells its own part (`Actor.status`, `Actor.not_ready`); here they are put together, with what takes looking
-more than once: the pace of snapshots (`snapshot_rate`), the maps of their ranges (`range_progress`), how long windows
-have been open, and the last minutes (`history`). Who wants to follow it waits for the next look.
+Each actor reports its own part (`Actor.status`, `Actor.not_ready`). This module combines them, and adds what needs
+several looks: the rate of snapshots (`snapshot_rate`), the maps of their ranges (`range_progress`), how long windows
+have been open, and the last minutes (`history`). A follower waits for the next look.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class StatusBoard:
         self.looks = 0
 
     async def run(self) -> None:
-        """Look at the service now and then, for ever."""
+        """Looks at the service now and then, until cancelled."""
         while True:
             self.look(time.monotonic(), time.time())
             await asyncio.sleep(LOOK_EVERY_S)
@@ -253,7 +253,7 @@ class StatusBoard:
 
 
 def _once(said: StatusJson) -> StatusJson:
-    """What an actor says, without what's told for the whole service, and without keys there."""
+    """Returns an actor's report, without what the service's own report has, and without keys there."""
     return {key: value for key, value in said.items() if key != "snapshots"}
 
 
@@ -265,5 +265,5 @@ def _rebuilding(delivery: StatusJson) -> dict[str, float]:
 
 
 def _without_keys(table: StatusJson) -> StatusJson:
-    """Keys are values of rows: how far a table has come is told without them (`/tables` has a map)."""
+    """Keys are values of rows, so the report has a table's progress without them (`/tables` has a map)."""
     return {key: value for key, value in table.items() if key not in ("to_go", "request")}

@@ -1,4 +1,4 @@
-"""What's told of each captured table, from what the actors say: `/tables`, and the page's rows."""
+"""The report on each captured table, from the actors' reports: `/tables`, and the page's rows."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from actors.runtime.actor import StatusJson
 from actors.status.range_progress import RangeMaps
 from pipeline.schema.table_schema import TableId
 
-# What's told of a table's snapshot as it is in the snapshot.
+# The unchanged fields of a table's snapshot.
 _COUNTS = (
     "rows",
     "given_up",
