@@ -477,7 +477,7 @@ def _slice_read(state: State, message: TransactionsRead) -> tuple[State, tuple[F
     parents = parents_of(after.foreign_keys, changes, after.cascaded)
     restarts = by_foreign_keys(parents, _ended(after)) if parents else ()
     stops, reread = _unread(after, message.unread)
-    gaps = by_gaps(after.unnamed, _ended(after)) if after.unnamed else ()
+    gaps = by_gaps(after.unnamed, after.foreign_keys, _ended(after)) if after.unnamed else ()
     restarts = (*restarts, *reread, *gaps)
     verified = ChangesVerified(
         message.transactions, changes, message.end, (), restarts, message.covered, message.prepared

@@ -49,11 +49,17 @@ def by_statement(
     )
 
 
-def by_gaps(unnamed: Mapping[TableId, str], ended: Collection[TableId]) -> tuple[MirrorInvalidated, ...]:
-    """The restarts of the tables of which changes were left out, since nobody can name their columns."""
+def by_gaps(
+    unnamed: Mapping[TableId, str], keys: Collection[ForeignKey], ended: Collection[TableId]
+) -> tuple[MirrorInvalidated, ...]:
+    """The restarts of the tables of which changes were left out, since nobody can name their columns.
+
+    And of those that foreign keys may have changed along with them.
+    """
+    cascade = _CASCADED.format(parents=", ".join(map(str, sorted(unnamed))))
     return tuple(
-        MirrorInvalidated(table, False, unnamed[table], gap=True)
-        for table in sorted(unnamed.keys() - set(ended))
+        MirrorInvalidated(table, False, unnamed.get(table, cascade), gap=table in unnamed)
+        for table in sorted(along(keys, unnamed) - set(ended))
     )
 
 

@@ -38,11 +38,17 @@ def test_a_statement_empties_tables_or_has_them_read_again() -> None:
 
 
 def test_tables_whose_changes_nobody_could_name_are_restarted_behind_them() -> None:
-    restarts = by_gaps({B: "so", A: "so it is", D: "so"}, [D])
+    restarts = by_gaps({B: "so", A: "so it is", D: "so"}, [], [D])
     assert [(each.table, each.emptied, each.reason, each.gap) for each in restarts] == [
         (A, False, "so it is", True),
         (B, False, "so", True),
     ]
+
+
+def test_what_foreign_keys_may_have_changed_along_with_what_nobody_could_name_is_restarted_too() -> None:
+    restarts = by_gaps({A: "so"}, [key(B, A), key(C, B), key(D, A)], [D])
+    assert [(each.table, each.gap) for each in restarts] == [(A, True), (B, False), (C, False)]
+    assert "a foreign key may have changed its rows along with those of " in restarts[1].reason
 
 
 def test_tables_stop_whose_rows_are_elsewhere() -> None:
