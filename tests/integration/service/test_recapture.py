@@ -104,6 +104,9 @@ async def test_a_stopped_table_begins_again_while_the_others_go_on(
             "UPDATE t SET v = -1 WHERE id < 9", "UPDATE other SET v = -1 WHERE id < 9", database=database
         )
         mend(mysql, database)
+        mysql.sql(
+            "DELETE FROM t WHERE id = 300", database=database
+        )  # nothing of before may stay in the mirror
         await service.caught_up(mysql)
         await recapture(service, "r", t)
         mysql.sql(
