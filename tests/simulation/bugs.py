@@ -3,12 +3,13 @@
 Most are the mutations that the rules' own tests are held against (`tests.pipeline.mutations`); the others are here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from pipeline.coordinator import handle_chunks, handle_signals, resume, schedule, window_close
+from pipeline.coordinator import handle_chunks, handle_signals, recapture, resume, schedule, window_close
 from pipeline.coordinator import handle_log as passed
 from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator import step as coordinator
@@ -17,24 +18,32 @@ from pipeline.coordinator.state import Eased, InTransaction, Order, State
 from pipeline.coordinator.window import Reading
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.gtid.witness import Witness
 from pipeline.lake import batch as batch_
 from pipeline.lake import delivery
 from pipeline.lake import step as spark_sink
 from pipeline.lake.batch import Batch, LakeTableState, Pieces
 from pipeline.lake.state import Delivering
 from pipeline.lake.state import State as SinkState
-from pipeline.messages.changes import SchemaChanged
+from pipeline.messages.binlog import DdlRead
+from pipeline.messages.changes import ChangesVerified, SchemaChanged
 from pipeline.messages.chunks import ChunkRead
+from pipeline.messages.journal import ChangePart
 from pipeline.messages.row_images import TableChanges
+from pipeline.schema.ddl import effects
+from pipeline.schema.ddl.effects import Unlogged
+from pipeline.schema.ddl.unlogged_changes import Effect
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.row_keys import Key
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import snapshot as snapshots
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 from pipeline.snapshot.snapshot import Range
 from pipeline.snapshot.watermark import High, MarkerRow, StreamPosition
 from pipeline.verifier import cascades, table_restarts
 from pipeline.verifier import step as schema_verifier
+from pipeline.verifier.state import State as Verifier
+from pipeline.verifier.step import FromVerifier
 from tests.pipeline import mutations
 from tests.simulation.replica import Replica
 from tests.simulation.selector import Chunk, Selector
@@ -312,6 +321,81 @@ def a_batch_leaves_out_its_first_segment(patch: Patch) -> None:
     patch.setattr(delivery, "missing", missing)
 
 
+def a_table_that_is_gone_is_forgotten(patch: Patch) -> None:
+    original = schema_verifier._statement_read
+
+    def statement_read(state: Verifier, message: DdlRead) -> tuple[Verifier, tuple[FromVerifier, ...]]:
+        there = {table: schema for table, schema in state.told.items() if table in state.tables}
+        return original(replace(state, told=there), message)
+
+    patch.setattr(schema_verifier, "_statement_read", statement_read)
+
+
+def what_comes_back_is_what_went(patch: Patch) -> None:
+    original = effects.changed_unlogged
+
+    def changed_unlogged(*arguments: Any) -> dict[TableId, Unlogged]:
+        found = original(*arguments)
+        return {t: of for t, of in found.items() if (of.what, of.effect) != ("RENAME TABLE", Effect.CHANGED)}
+
+    patch.setattr(effects, "changed_unlogged", changed_unlogged)
+
+
+def what_comes_back_is_empty(patch: Patch) -> None:
+    original = effects.changed_unlogged
+
+    def changed_unlogged(*arguments: Any) -> dict[TableId, Unlogged]:
+        found = original(*arguments)
+        return {
+            t: replace(of, effect=Effect.EMPTIED) if of.what == "RENAME TABLE" else of
+            for t, of in found.items()
+        }
+
+    patch.setattr(effects, "changed_unlogged", changed_unlogged)
+
+
+def what_cannot_be_named_is_left_out_for_good(patch: Patch) -> None:
+    patch.setattr(schema_verifier, "by_gaps", lambda *_: ())
+
+
+def what_cannot_be_named_cascades_nowhere(patch: Patch) -> None:
+    original = table_restarts.by_gaps
+    patch.setattr(schema_verifier, "by_gaps", lambda unnamed, _keys, ended: original(unnamed, (), ended))
+
+
+def changes_of_what_begins_again_are_left_out(patch: Patch) -> None:
+    """As a gap leaves them out, and where none is: their columns are known, and the changelog is to have them."""
+    original = passed.changes_passed
+
+    def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
+        after, parts = original(state, message)
+        again = {each.table for each in message.restarted}
+        return after, tuple(part for part in parts if part.changes.schema.table not in again)
+
+    patch.setattr(passed, "changes_passed", changes_passed)
+
+
+def a_name_is_a_transaction(patch: Patch) -> None:
+    patch.setattr(Witness, "differs", lambda *_: False)
+
+
+def the_last_transaction_is_not_kept(patch: Patch) -> None:
+    patch.setattr(passed, "witnessed", lambda before, _run: before)
+
+
+def a_recapture_goes_on_with_the_mirror(patch: Patch) -> None:
+    original = recapture.recaptured
+
+    def recaptured(checkpoint: Checkpoint, known: Mapping[TableId, TableSchema]) -> Checkpoint:
+        return replace(original(checkpoint, known), mirrors=checkpoint.mirrors)
+
+    patch.setattr(resume, "recaptured", recaptured)
+
+
+def a_recapture_goes_on_with_the_chunks_of_before(patch: Patch) -> None:
+    patch.setattr(recapture, "_again", lambda snapshot, _tables: snapshot)
+
+
 BUGS: tuple[Bug, ...] = (
     mutations.any_low_is_usable,
     mutations.low_is_compared_with_nothing,
@@ -377,6 +461,16 @@ BUGS: tuple[Bug, ...] = (
     a_mirror_in_the_lake_has_one_generation,
     a_batch_leaves_out_its_first_segment,
     two_beginnings_are_one_generation,
+    a_table_that_is_gone_is_forgotten,
+    what_comes_back_is_what_went,
+    what_comes_back_is_empty,
+    what_cannot_be_named_is_left_out_for_good,
+    what_cannot_be_named_cascades_nowhere,
+    changes_of_what_begins_again_are_left_out,
+    a_name_is_a_transaction,
+    the_last_transaction_is_not_kept,
+    a_recapture_goes_on_with_the_mirror,
+    a_recapture_goes_on_with_the_chunks_of_before,
 )
 
 # It takes hundreds of seeds to find these, or seeds that take long, so that only `make test-full` looks for them.

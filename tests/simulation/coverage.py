@@ -29,6 +29,7 @@ from pipeline.snapshot.snapshot import ChunkId, Chunking, SnapshotStopped, progr
 from pipeline.snapshot.watermark import MarkerRow
 from tests.simulation.selector import Selector
 from tests.simulation.server import Change, Server, Statement, Transaction
+from tests.simulation.world import Alteration
 
 # Each of them must have been reached by the runs of the suite.
 HARD = (
@@ -79,6 +80,11 @@ HARD = (
     "began anew behind a purged log",
     "a table began anew",
     "a table was emptied",
+    "a table was renamed away",
+    "a table came back with rows",
+    "a plan of a table that's gone",
+    "a stopped table was recaptured",
+    "the same GTIDs again were refused",
     "a table stopped",
     "a replica's SELECT saw what its executed set lacks",
     "a window closes by a marker",
@@ -141,6 +147,13 @@ class Coverage:
                 self.reached[f"a statement {chunk.place}"] += 1
         if any(isinstance(w, Reconciling) and window_table(w) == statement.table for w in state.open):
             self.reached["a statement between high and close"] += 1
+
+    def swapped(self, statement: Statement) -> None:
+        """A table was renamed away, or back."""
+        away = statement.kind is Alteration.RENAME_AWAY
+        self.reached.update(
+            {"a table was renamed away": away, "a table came back with rows": bool(statement.rows)}
+        )
 
     def crashed(self, state: State, sealed: Checkpoint, emitted: bool) -> None:
         """A crash took away what wasn't sealed; `emitted`: rows of a chunk among it."""

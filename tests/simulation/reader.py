@@ -25,8 +25,6 @@ from pipeline.types.field_types import Storage
 from tests.simulation.server import Server, Transaction
 from tests.simulation.world import World
 
-COMMIT_TIME = 1_700_000_000_000_000
-
 _ABSENT = IMAGE_FIELDS.field("absent").type
 
 
@@ -108,7 +106,7 @@ class Reader:
         begin, self.given = self.given, self._random.randint(self.given + 1, len(transaction.changes))
         some = [(0, image) for image in images(transaction) if begin <= image.change < self.given]
         return TransactionPartRead(
-            transaction.gtid, COMMIT_TIME, _tables(some, transaction, self._world, self._readable(begin))
+            transaction.gtid, transaction.time, _tables(some, transaction, self._world, self._readable(begin))
         )
 
     def _readable(self, given: int) -> bool:
@@ -129,7 +127,7 @@ class Reader:
             return LogAdvanced(self._place)
         last = fresh[-1]
         if last.statement:
-            return DdlRead(last.gtid, COMMIT_TIME, "shop", last.statement.text, last.end)
+            return DdlRead(last.gtid, last.time, "shop", last.statement.text, last.end)
         given, self.given = self.given, 0
         found = [
             (i, image)
@@ -137,7 +135,7 @@ class Reader:
             for image in images(transaction)
             if i or image.change >= given
         ]
-        run = Transactions.of((transaction.gtid, COMMIT_TIME) for transaction in fresh)
+        run = Transactions.of((transaction.gtid, transaction.time) for transaction in fresh)
         return TransactionsRead(run, _tables(found, last, self._world, self._readable(given)), last.end)
 
 

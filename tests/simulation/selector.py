@@ -162,8 +162,13 @@ class Selector:
             self._reached["a connection led to another server"] += 1
             raise Lost("the address leads to another server")
 
-    def _seen(self, views: Views | None, where: Server | Replica, table: TableId) -> tuple[Rows, TableSchema]:
-        return (where.rows[table], where.schemas[table]) if views is None else views.any().read(table)
+    def _seen(
+        self, views: Views | None, where: Server | Replica, table: TableId
+    ) -> tuple[Rows, TableSchema | None]:
+        """The rows, and the schema, which is None where there's no such table."""
+        if views is None:
+            return where.rows[table], where.schemas.get(table)
+        return views.any().read(table)
 
     def _planned(self, plan: Plan) -> Answer | None:
         """The plan, or nothing while it would be older than the stream was when it was asked for."""
@@ -179,6 +184,9 @@ class Selector:
         if self._random.random() < self._world.fails and not self.calm:
             return PlanFailed(order.table, "its plan failed")
         rows, schema = self._seen(views, where, order.table)
+        if schema is None:
+            self._reached["a plan of a table that's gone"] += 1
+            return PlanFailed(order.table, "it doesn't exist")
         along = walk_of(schema, order.request)
         keys = sorted((along_key(row, along) for row in rows.items()), key=order_of(along))
         splits: list[Key] = []

@@ -52,12 +52,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement, and the schema that its table has afterwards."""
+    """A statement, and the schema that its table has afterwards; `rows`: those that it brings."""
 
     table: TableId
     kind: Alteration
     text: str
     schema: TableSchema
+    rows: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +66,7 @@ class Transaction:
     """A transaction, the `number`th of the log, with where it ends, and the schemas under which its rows were logged.
 
     `cascades`: what foreign keys did to other tables along with its changes. `locks`: the rows that nobody else changes
-    meanwhile.
+    meanwhile. `time`: when it committed, in µs since the epoch.
     """
 
     number: int
@@ -79,6 +80,7 @@ class Transaction:
     marker: SourceSignal | None = None
     cascades: tuple[Change, ...] = ()
     locks: frozenset[tuple[TableId, int]] = frozenset()
+    time: int = 0
 
     def __str__(self) -> str:
         if self.marker:
@@ -103,7 +105,8 @@ class Server:
 
     `end` is where the log ends, transactions included that haven't committed yet; `executed` lags behind what SELECTs
     see. `locked`: nobody may write. `pinned`: tables that an open transaction has read, so that they can't be altered.
-    `number`: which of the servers of this history it is.
+    `number`: which of the servers of this history it is. `gone`: tables that were renamed away, as they were.
+    `lost`: the GTIDs of what a crash of the server took out of its log.
     """
 
     random: Random
@@ -125,6 +128,9 @@ class Server:
     locked: bool = False
     pinned: set[TableId] = field(default_factory=set)
     number: int = 0
+    gone: dict[TableId, TableSchema] = field(default_factory=dict)
+    lost: set[Gtid] = field(default_factory=set)
+    clock: int = 1_700_000_000_000_000
 
     def __post_init__(self) -> None:
         for table in self.tables:
@@ -176,7 +182,7 @@ class Server:
     def write_hot_row(self) -> None:
         """Change the first row of the first table once more, or put it in."""
         table, key = self.tables[0], self.world.keys[0]
-        if self.locked or (table, key) in self._held():
+        if self.locked or table in self.gone or (table, key) in self._held():
             return
         self.values += 1
         before = (key, self.rows[table][key]) if key in self.rows[table] else None
@@ -186,13 +192,46 @@ class Server:
     def alter(self) -> Statement | None:
         """Flush a statement about a table that nobody writes to; it's visible at once."""
         table = self.random.choice(self.tables)
-        if self.locked or table in self.pinned or any(other == table for other, _ in self._held()):
+        if table in self.gone or not self._alterable(table):
             return None
         statement = self._statement(table, self.random.choice(self.world.alterations))
         self.schemas = {**self.schemas, table: statement.schema}
         self._flush((), statement)
         self.commit(self.log[-1])
         return statement
+
+    def swap(self) -> Statement | None:
+        """Rename a table away, or give its name to another one with rows; foreign keys would forbid it."""
+        table = self.random.choice(self.tables)
+        if self.world.references is not References.NONE or not self._alterable(table):
+            return None
+        back = table in self.gone
+        if back and self.random.random() < 0.5:  # it stays away for a while
+            return None
+        statement = self._renamed_back(table, self.gone.pop(table)) if back else self._renamed_away(table)
+        self._flush((), statement)
+        self.commit(self.log[-1])
+        return statement
+
+    def _renamed_away(self, table: TableId) -> Statement:
+        self.gone[table] = self.schemas[table]
+        self.schemas = {each: of for each, of in self.schemas.items() if each != table}
+        text = f"RENAME TABLE {table.name} TO attic.{table.name}{len(self.log)}"
+        return Statement(table, Alteration.RENAME_AWAY, text, self.gone[table])
+
+    def _renamed_back(self, table: TableId, was: TableSchema) -> Statement:
+        there = [key for key in self.world.keys if self.random.random() < self.world.full]
+        rows = {key: self.values + place for place, key in enumerate(there, 1)}  # no value comes twice
+        self.values += len(rows)
+        is_ = self.random.choice((was, schema(table)))
+        self.schemas = {**self.schemas, table: is_}
+        text = f"RENAME TABLE attic.{table.name}_new TO {table.name}"
+        return Statement(table, Alteration.RENAME_BACK, text, is_, rows)
+
+    def _alterable(self, table: TableId) -> bool:
+        """Whether nobody holds the table."""
+        held = table in self.pinned or any(other == table for other, _ in self._held())
+        return not (self.locked or held)
 
     def commit_one(self) -> None:
         """Let one flushed transaction commit, in any order; in the log's where marker rows have to mean something."""
@@ -222,6 +261,37 @@ class Server:
             transaction.end = place_on(self.number, i + 1)
         self.end = place_on(self.number, len(self.log))
         self.story.tell("another server has taken over; its log ends at", self.end)
+
+    def lose_tail(self) -> None:
+        """Lose the end of the log, and what it did; others get the same GTIDs, as far as it goes."""
+        self.come_to_rest()
+        if not self.log:
+            return
+        count = self.random.choice((1, 2, len(self.log)))
+        self.story.tell("the server crashes, and loses the last transactions:", count)
+        for transaction in self.log[-count:]:
+            self.lost.add(transaction.gtid)
+            self.used[transaction.gtid.source].discard(transaction.gtid.number)
+            del self.by_gtid[transaction.gtid]
+        del self.log[-count:]
+        self._recovered()
+        for _ in range(self.random.randrange(3 * count)):
+            self.write()
+        self.come_to_rest()
+
+    def _recovered(self) -> None:
+        """Be what the log makes of it."""
+        self.rows = {table: dict(rows) for table, rows in self.initial.items()}
+        self.schemas, self.gone = {table: schema(table) for table in self.tables}, {}
+        self.end = Coordinates("binlog.000001", 4)
+        for transaction in self.log:
+            apply(self.rows, transaction)
+            self.schemas, self.end = transaction.schemas, transaction.end
+            statement = transaction.statement
+            if statement and statement.table not in self.schemas:
+                self.gone[statement.table] = statement.schema
+        self.gone = {table: of for table, of in self.gone.items() if table not in self.schemas}
+        self.executed = gtid_set((*(each.gtid for each in self.log), *self.strays))
 
     def purge(self) -> None:
         """Forget the log up to now."""
@@ -266,7 +336,9 @@ class Server:
                 self.execute(transaction)
 
     def _change(self, table: TableId) -> Change | None:
-        """A change of one row; None where a foreign key forbids it."""
+        """A change of one row; None where a foreign key forbids it, or there's no such table."""
+        if table in self.gone:
+            return None
         key, parent = self.random.choice(self.world.keys), self._parent(table)
         may_have = self.world.keys if parent is None else self.rows[parent]
         self.values += 1
@@ -346,6 +418,7 @@ class Server:
         locks: frozenset[tuple[TableId, int]] = frozenset(),
     ) -> None:
         end, gtid = self._next_end(), self._next_gtid()
+        self.clock += 1
         transaction = Transaction(
             len(self.log) + 1,
             gtid,
@@ -356,6 +429,7 @@ class Server:
             marker=marker,
             cascades=cascades,
             locks=locks,
+            time=self.clock,
         )
         self.story.tell("in the log:", transaction, "up to", end)
         self.end = end
@@ -386,8 +460,14 @@ def apply(rows: dict[TableId, Rows], transaction: Transaction) -> None:
             del of_table[change.before[0]]
         if change.after:
             of_table[change.after[0]] = change.after[1]
-    if transaction.statement and transaction.statement.kind is Alteration.TRUNCATE:
-        rows[transaction.statement.table].clear()
+    match transaction.statement:
+        case Statement(
+            table, Alteration.TRUNCATE | Alteration.RENAME_AWAY | Alteration.RENAME_BACK, rows=new
+        ):
+            rows[table].clear()
+            rows[table].update(new)
+        case _:
+            pass
 
 
 def place_on(number: int, transactions: int) -> Coordinates:

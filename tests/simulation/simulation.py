@@ -16,6 +16,7 @@ from pipeline.coordinator.resume import resumed
 from pipeline.coordinator.state import Order, State, WindowMode
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
+from pipeline.gtid.witness import Witness
 from pipeline.journal import segment as journal
 from pipeline.journal.segment import Unfinished
 from pipeline.messages.binlog import PauseReading, ResumeReading
@@ -32,10 +33,12 @@ from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, JournalFull, JournalHasSpace
 from pipeline.messages.signals import SignalAccepted, SignalReceived
 from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.signal import (
     ExecuteSnapshot,
     PauseSnapshot,
+    Recapture,
     ResumeSnapshot,
     Signal,
     SourceSignal,
@@ -75,6 +78,10 @@ def run(seed: int, mode: WindowMode | None = None) -> "Simulation":
     return simulation
 
 
+class Refused(Exception):
+    """Capture stops by name: the server isn't the one whose history has passed."""
+
+
 class Simulation:
     """One run: the server and the journal, which last, and what runs until the next crash (`_boot`)."""
 
@@ -105,6 +112,13 @@ class Simulation:
 
     def run(self) -> None:
         """Let everything happen in random order, then let it come to rest, and judge the end."""
+        try:
+            self._run()
+        except Refused as refused:
+            self.story.tell(refused)
+            self.reached["the same GTIDs again were refused"] += 1
+
+    def _run(self) -> None:
         actions: dict[Does, Callable[[], None]] = {
             Does.WRITE: self.server.write,
             Does.WRITE_HOT_ROW: self.server.write_hot_row,
@@ -123,6 +137,8 @@ class Simulation:
             Does.REPLICATE: self._replicate,
             Does.LEAD_ELSEWHERE: self.lead_elsewhere,
             Does.DELIVER: self.sink.go_on,
+            Does.SWAP: self.swap,
+            Does.RECAPTURE: self.recapture,
         }
         chosen = self.random.choices(
             list(self.world.weights), list(self.world.weights.values()), k=self.world.steps
@@ -131,6 +147,7 @@ class Simulation:
             if i == self.world.begins * 10:
                 self.send(ExecuteSnapshot("first", SHOP))
             actions[does]()
+            self._begin_again()
         self._settle()
 
     # What can happen
@@ -138,6 +155,12 @@ class Simulation:
     def alter(self) -> None:
         """A statement about a table."""
         if statement := self.server.alter():
+            self.coverage.altered(statement, self.state, self.selector)
+
+    def swap(self) -> None:
+        """A table is renamed away, or another one takes its name."""
+        if statement := self.server.swap():
+            self.coverage.swapped(statement)
             self.coverage.altered(statement, self.state, self.selector)
 
     def read_log(self) -> None:
@@ -217,6 +240,19 @@ class Simulation:
         else:
             self.send(wanted(f"s{len(self.sent)}", self.server.tables[0], self.world, self.random))
 
+    def recapture(self) -> None:
+        """Ask that tables be captured again, whether they have stopped or not."""
+        stopped = self.state.checkpoint.stopped
+        tables = SHOP if self.random.random() < 0.2 else TableFilter(tuple(t.dotted for t in stopped))
+        if tables.patterns:
+            self.reached["a stopped table was recaptured"] += bool(stopped)
+            self.send(Recapture(f"s{len(self.sent)}", tables))
+
+    def _begin_again(self) -> None:
+        """The journal has what only a start can do."""
+        if self.sealed.checkpoint.to_be_resumed:
+            self.crash()
+
     def strain(self) -> None:
         """The source has enough to do, or has room again."""
         self.strained = not self.strained
@@ -254,6 +290,8 @@ class Simulation:
         if self.selector.elsewhere or (self.world.moves and self.random.random() < 0.5):
             self.reached["another server took over"] += 1
             self.server.take_over()
+        if self.world.loses_tail and self.random.random() < 0.5:
+            self.server.lose_tail()
         if self.world.purges and self.random.random() < 0.5:
             self.server.purge()
         self._boot()
@@ -279,11 +317,13 @@ class Simulation:
 
     def _boot(self) -> None:
         self.server.close_gaps()
+        self._look_at_history()
         known = KnownSchemas(self.server.schemas, self.server.executed)
         sealed, unasked = self.judge.record.checkpoint, self.world.unasked
         purged = self.server.purged - gtid_set(self.server.strays)
         checkpoint = resumed(sealed, known, purged, SnapshotMode.WHEN_NEEDED)
-        if checkpoint is not sealed:
+        self.judge.started(sealed)
+        if checkpoint is not sealed and not (sealed.recapturing and checkpoint.position == sealed.position):
             self.reached["began anew behind a purged log"] += 1
             self.judge.moved(checkpoint)
         self.coverage = Coverage(self.reached, self.server)
@@ -305,6 +345,24 @@ class Simulation:
         self.state, orders = coordinator.start(checkpoint, self.world.limits, self.world.mode, unasked)
         self._perform(orders)
         self._hear(news)
+
+    def _look_at_history(self) -> None:
+        """Compare the last transactions of each source that have passed with the server's. Raises Refused."""
+        if not self.server.lost:
+            return
+        last = self.judge.record.checkpoint
+        lost = {gtid for gtid in self.server.lost if gtid in last.position}
+        refused = not last.position <= self.server.executed
+        for witness in last.witnesses:
+            there = self.server.by_gtid.get(witness.gtid)
+            refused |= there is not None and witness.differs(Witness(witness.gtid, there.time, 0), True)
+        if refused and not lost:
+            raise Violation("the server is refused, and has all that has passed")
+        if refused:
+            raise Refused("the server has another history")
+        if lost:
+            raise Violation(f"capture goes on though these are other transactions: {sorted(map(str, lost))}")
+        self.server.lost.clear()
 
     def _perform(self, orders: tuple[Order, ...]) -> None:
         for order in orders:
@@ -359,7 +417,8 @@ class Simulation:
 
     def _settle(self) -> None:
         """Everything becomes visible and is read; only one writer goes on without end."""
-        if self.selector.elsewhere:
+        self.seal()
+        if self.selector.elsewhere or self.sealed.checkpoint.to_be_resumed:
             self.crash()
         if self.full:
             self.fill()
@@ -398,7 +457,8 @@ class Simulation:
 
     def _writes_without_end(self) -> bool:
         """A row whose key itself rises with each write, within a range, may be met by each of its chunks."""
-        moves = len(self.server.schemas[self.server.tables[0]].key) > 1
+        table = self.server.tables[0]
+        moves = table in self.server.gone or len(self.server.schemas[table].key) > 1
         disturbs = not self.world.locks and any(
             each.consistent and not each.ended for each in self.state.checkpoint.snapshots
         )

@@ -25,13 +25,16 @@ class View:
         self._schemas = server.schemas
         self._statements = sum(transaction.statement is not None for transaction in server.log)
 
-    def read(self, table: TableId) -> tuple[Rows, TableSchema]:
-        """Its rows and its schema; from now on nobody alters it. Raises Lost if somebody has (error 1412)."""
+    def read(self, table: TableId) -> tuple[Rows, TableSchema | None]:
+        """Its rows and its schema, None where there was no such table; from now on nobody alters it.
+
+        Raises Lost if somebody has (error 1412).
+        """
         statements = [t.statement.table for t in self._server.log if t.statement]
         if table in statements[self._statements :]:
             raise Lost(f"{table} was altered since the transaction was opened")
         self._server.pinned.add(table)
-        return self._rows[table], self._schemas[table]
+        return self._rows[table], self._schemas.get(table)
 
 
 class Views:

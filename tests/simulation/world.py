@@ -1,6 +1,6 @@
 """What a run is like, drawn from its seed, so that each seed dwells on something else."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from random import Random
 
@@ -18,6 +18,8 @@ class Alteration(Enum):
     REKEY = auto()
     TRUNCATE = auto()
     ANALYZE = auto()
+    RENAME_AWAY = auto()  # the table is renamed out of its database, so that there's none of its name
+    RENAME_BACK = auto()  # another one, with rows, takes its name
 
 
 class Reads(Enum):
@@ -56,6 +58,8 @@ class Does(Enum):
     STRAY = auto()
     ROTATE = auto()
     FILL = auto()
+    SWAP = auto()
+    RECAPTURE = auto()
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,8 @@ class World:
     `unreadable`: how often a later part of a transaction can't be decoded.
     Whether a snapshot is asked for early (`begins`), another server of the same history takes over at a crash
     (`moves`), or has purged what wasn't sealed (`purges`). `unasked`: how new tables are snapshotted without a signal,
-    and whether the source may be locked for that (`locks`). `weights`: how often what happens.
+    and whether the source may be locked for that (`locks`). Whether the server may lose the end of its log in a crash,
+    and give the same GTIDs again (`loses_tail`). `weights`: how often what happens.
     """
 
     mode: WindowMode
@@ -93,6 +98,7 @@ class World:
     references: References
     steps: int
     weights: dict[Does, float]
+    loses_tail: bool
 
 
 _MODES: tuple[WindowMode, ...] = (Overlapping(1), Overlapping(2), Overlapping(4), Overlapping(8), Pausing())
@@ -131,11 +137,14 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
     weights[Does.STRAY] = random.choice((0.0, 0.2))
     weights[Does.LEAD_ELSEWHERE] = 0.3 if moves and reads is not Reads.REPLICA else 0.0
     fills = (0.0, 0.0, 0.0, 1.0) if unasked is not SnapshotMode.CONSISTENT else (0.0, 1.0, 2.0)
+    weights[Does.RECAPTURE] = Random(f"recaptures {seed}").choice((0.0, 0.0, 1.0))
+    swaps = Random(f"swaps {seed}").choice((0.0, 0.0, 0.0, 1.0, 3.0))
+    weights[Does.SWAP] = swaps
     weights[Does.FILL] = Random(f"room {seed}").choice(fills)
     own_mode = random.choice(_MODES)
     harmless = (Alteration.ADD, Alteration.ADD, Alteration.DROP, Alteration.RENAME, Alteration.ANALYZE)
     drastic = (*harmless, Alteration.REKEY, Alteration.REKEY, Alteration.REKEY, Alteration.TRUNCATE)
-    return World(
+    world = World(
         mode=own_mode if mode is None else mode,
         reads=reads,
         tables=random.choice((1, 2, 2, 3)),
@@ -164,4 +173,7 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
         begins=random.random() < 0.8,
         steps=140,
         weights=weights,
+        loses_tail=False,
     )
+    plain = not (world.moves or world.purges) and reads is not Reads.REPLICA
+    return replace(world, loses_tail=plain and Random(f"tails {seed}").random() < 0.3)
