@@ -6,8 +6,8 @@ in one of the table's folders, or gone, while it's under way, so that what is cu
 
 import inspect
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
@@ -148,13 +148,18 @@ STEPS: Final = {**BATCH, **MAINTENANCE}
 Deed = Callable[[], None]
 
 
-def watch(come_to: Callable[[str], Deed | None]) -> None:
-    """Wrap all steps for the rest of this process. `come_to` is asked at each one, by its name, what's to be done."""
+def watch(come_to: Callable[[str], Deed | None], awaits: Callable[[str], bool]) -> None:
+    """Wrap all steps for the rest of this process.
+
+    `come_to` is asked at each one, by its name, what's to be done; `awaits` says whether anything will be.
+    """
     for name, step in STEPS.items():
-        setattr(step.owner, step.method, _watched(name, step, come_to))
+        setattr(step.owner, step.method, _watched(name, step, come_to, awaits))
 
 
-def _watched(name: str, step: Step, come_to: Callable[[str], Deed | None]) -> Callable[..., Any]:
+def _watched(
+    name: str, step: Step, come_to: Callable[[str], Deed | None], awaits: Callable[[str], bool]
+) -> Callable[..., Any]:
     original = getattr(step.owner, step.method)
 
     @wraps(original)
@@ -162,10 +167,9 @@ def _watched(name: str, step: Step, come_to: Callable[[str], Deed | None]) -> Ca
         counts = step.concerns(*arguments)
         if counts and step.moment is Moment.BEFORE:
             _do(come_to(name))
-        elif counts and step.where is not None and (deed := come_to(name)) is not None:
-            folder = Path(step.where(*arguments))
-            before = _files(folder)
-            threading.Thread(target=_do_amid, args=(deed, folder, before), daemon=True).start()
+        if counts and step.where is not None and awaits(name):
+            with _amid(Path(step.where(*arguments)), lambda: _do(come_to(name))):
+                return original(*arguments, **named)
         result = original(*arguments, **named)
         if counts and step.moment is Moment.BEHIND:
             _do(come_to(name))
@@ -179,10 +183,26 @@ def _do(deed: Deed | None) -> None:
         deed()
 
 
-def _do_amid(deed: Deed, folder: Path, before: frozenset[Path]) -> None:
-    while _files(folder) == before:
-        time.sleep(LOOK_EVERY_S)
-    deed()
+@contextmanager
+def _amid(folder: Path, deed: Deed) -> Iterator[None]:
+    """Do it as soon as a file has appeared or gone, if that happens before the end."""
+    before, ended = _files(folder), threading.Event()
+
+    def look() -> None:
+        at_the_end = False
+        while _files(folder) == before:
+            if at_the_end:
+                return
+            at_the_end = ended.wait(LOOK_EVERY_S)
+        deed()
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        looking.join()
 
 
 def _files(folder: Path) -> frozenset[Path]:
