@@ -57,14 +57,14 @@ config_argument = click.argument("settings", metavar="CONFIG", type=_configurati
 def main() -> None:
     """Captures the changes of a MySQL server, only reading it, and lands them exactly once in Delta tables.
 
-    CONFIG is a TOML file; any of its keys can be set by the environment as TIDEMARK__SECTION__KEY.
+    CONFIG is a TOML file. The environment can set any of its keys as TIDEMARK__SECTION__KEY.
 
     \b
-    tidemark check shop.toml             is everything as it has to be?
+    tidemark check shop.toml             check the configuration and the source
     tidemark run shop.toml               capture and deliver until SIGTERM
-    tidemark signal shop.toml execute    snapshot the tables while changes go on flowing
-    tidemark status shop.toml --watch    how far it is
-    tidemark sql shop.toml shop.orders   the query that reads a table as of now
+    tidemark signal shop.toml execute    snapshot the tables while changes stream
+    tidemark status shop.toml --watch    show the progress
+    tidemark sql shop.toml shop.orders   print the query that reads a table as of now
     tidemark import-debezium connector.json > shop.toml
     """
 
@@ -74,8 +74,8 @@ def main() -> None:
 def run(settings: Settings) -> None:
     """Capture and deliver until SIGTERM or SIGINT.
 
-    Everything goes on from where it was, however the last run ended. A signal to stop ends the reading, seals
-    and delivers what was read, and exits; a second one exits at once, and the next run delivers the rest.
+    It continues where the last run ended, for any reason. A signal to stop ends the reading, seals and
+    delivers what was read, and exits. A second one exits at once, and the next run delivers the rest.
     """
     from actors.runtime import malloc
     from actors.service import no_pandas
@@ -144,12 +144,12 @@ def check(settings: Settings) -> None:
     metavar="REGEX",
     help="Tables, as database.table; more than one may be given.",
 )
-@click.option("--id", "id_", metavar="ID", help="The signal's name: given twice, it's taken once.")
+@click.option("--id", "id_", metavar="ID", help="The signal's id. A repeated id takes effect once.")
 def send_signal(settings: Settings, action: str, tables: tuple[str, ...], id_: str | None) -> None:
     """Start, stop, pause or resume snapshots of the running service, and wait for its answer.
 
-    `execute` and `stop` mean all captured tables unless some are named. `recapture` begins the named tables again,
-    whatever has stopped them; each is then filled by a snapshot.
+    `execute` and `stop` mean all captured tables unless you name some. `recapture` begins the named tables again,
+    whatever has stopped them. A snapshot then fills each.
     """
     data: dict[str, Any] = {}
     if action in ("execute", "stop"):
@@ -202,13 +202,15 @@ def status(settings: Settings, as_json: bool, watch: bool, lake: bool) -> None:
     type=click.Choice(["spark", "duckdb", "trino"]),
     default="spark",
     show_default=True,
-    help="Whose SQL it is to be.",
+    help="The SQL dialect.",
 )
-@click.option("--stale", is_flag=True, help="Also of a table that was stopped, which gets no more changes.")
+@click.option(
+    "--stale", is_flag=True, help="Print the query of a stopped table too, which gets no more changes."
+)
 def sql(settings: Settings, table: str, dialect: str, stale: bool) -> None:
     """Print the query that reads TABLE, as database.table or `database`.`table`, as of the last delivered segment.
 
-    Print it anew when the table's columns change, or its mirror begins anew; docs/lake.md tells more.
+    Print it again when the table's columns change, or its mirror begins again. docs/lake.md says more.
     """
     from actors.service.live_view_text import live_view_text
     from pipeline.lake.sql_dialects import Dialect
@@ -243,9 +245,9 @@ def _stopped_in_capture(settings: Settings) -> Mapping[TableId, str]:
 @config_argument
 @click.argument("name")
 def forget_consumer(settings: Settings, name: str) -> None:
-    """Keep nothing in the journal for the consumer NAME any more, which `status` names.
+    """Stop keeping segments in the journal for the consumer NAME, which `status` names.
 
-    One that comes back is a late one: where segments that it lacks have gone, its tables begin anew.
+    If it returns and the journal has removed segments that it lacks, its tables begin again.
     """
     from actors.journal.store import JournalReader
 
@@ -262,11 +264,11 @@ def forget_consumer(settings: Settings, name: str) -> None:
     "GET /connectors/NAME/offsets answers. Capture then begins where the connector stopped, without a snapshot.",
 )
 def import_debezium(connector: Path, offsets: Path | None) -> None:
-    """Print the configuration that a Debezium MySQL connector's JSON amounts to.
+    """Print the configuration for a Debezium MySQL connector's JSON.
 
-    CONNECTOR is the file that the connector was made with, or what Kafka Connect answers when asked for it. What can't
-    be taken over, and what's left to do, is told beside the configuration (on standard error), by property. A connector
-    that keeps data back (masked columns, filtered rows, …) is refused.
+    CONNECTOR is the file that defined the connector, or Kafka Connect's answer to a query for it. Standard error
+    says, by property, what can't be converted and what's left to do. A connector that withholds data (masked
+    columns, filtered rows, …) is refused.
     """
     from actors.service.debezium_file import properties
     from pipeline.config.debezium_import import take_over

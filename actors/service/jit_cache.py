@@ -1,9 +1,9 @@
-"""When the machine code that numba keeps is out of date.
+"""Decides when numba's cached machine code is out of date.
 
-numba looks at a kernel's own file alone. But what it keeps of a kernel also holds the code of the kernels that it calls
-and the values of the constants that it names, and they come from other modules. After an update the old code of theirs
-would go on running inside of it, and decode wrongly. So here a kernel's source is its module and all of ours that this
-one imports, directly or not. Where it's kept is as numba has it.
+numba checks a kernel's own file alone. But a kernel's cached code also contains the kernels that it calls and the
+constants that it names, and they come from other modules. After an update it would keep their old code, and decode
+wrongly. So here a kernel's source is its module and all of ours that this one imports, directly or not. numba decides
+where to keep the code.
 
 `actors` has numba use these classes, by the environment, before anything imports it.
 
@@ -24,7 +24,7 @@ _IMPORT = re.compile(r"^\s*(?:from ([\w.]+) import (\([^)]*\)|.*)|import ([\w.]+
 
 
 class _WithImports:
-    """What each of numba's locators has to be told otherwise."""
+    """The changed part of each of numba's locators."""
 
     _py_file: str
 
