@@ -34,10 +34,10 @@ _BOTTLENECK: Final = Row(
         series_panel(
             "Mailboxes, how full",
             Words(
-                "How full each actor's mailbox is; those bounded in bytes may have no room below 100 %.",
+                "How full each actor's mailbox is. One with a limit in bytes may have no room below 100 %.",
                 "Full for minutes.",
-                "The bottleneck is the last actor of the flow whose mailbox is full: what's behind it waits for work, "
-                "and what's before it for room.",
+                "The bottleneck is the last actor of the flow whose mailbox is full. Later actors wait for work, "
+                "and earlier ones for room.",
             ),
             [Query(_FILL, "{{actor}}")],
             "percentunit",
@@ -47,9 +47,9 @@ _BOTTLENECK: Final = Row(
         series_panel(
             "Busy",
             Words(
-                "The share of its time that each actor is at a message, the wait for room at the next one included.",
+                "The share of its time that each actor spends on messages, including waits for room at the next one.",
                 "1 with an empty mailbox after it: that actor is the bottleneck.",
-                "JournalWriter: the disk. SparkSink: the lake. BinlogReader isn't here, since it takes few messages.",
+                "JournalWriter: see the disk. SparkSink: see the lake. BinlogReader isn't here: it takes few messages.",
             ),
             [Query(CHOSEN.spent(of.HANDLING, "actor"), "{{actor}}")],
             "percentunit",
@@ -58,7 +58,7 @@ _BOTTLENECK: Final = Row(
             "Messages",
             Words(
                 "Messages that each actor handles in a second.",
-                "None for an actor while the one before it goes on.",
+                "None for an actor while the one before it works.",
                 "Look whether it's full, busy or down.",
             ),
             [Query(CHOSEN.rate(of.HANDLED, "actor"), "{{actor}}")],
@@ -67,10 +67,10 @@ _BOTTLENECK: Final = Row(
         series_panel(
             "Time of a message, 99 %",
             Words(
-                "The time that all but one in a hundred messages stay under, the wait for room included.",
-                "Some seconds, but for SparkSink, whose batches take that long. An actor that's at one piece of work "
-                "for more than 12 s is taken for hung and built anew; of SparkSink only where Spark doesn't answer, or "
-                "doesn't get on for 180 s.",
+                "99 of 100 messages take less than this time, including waits for room.",
+                "Some seconds, except for SparkSink, whose batches take that long. The supervisor restarts an actor "
+                "after 12 s without progress, because it hangs. It restarts SparkSink only if Spark doesn't answer, or "
+                "makes no progress for 180 s.",
                 "See below which message it is.",
             ),
             [Query(f"{CHOSEN.quantile(0.99, of.HANDLING, 'actor')} >= 0", "{{actor}}")],
@@ -79,9 +79,9 @@ _BOTTLENECK: Final = Row(
         series_panel(
             "Time by message",
             Words(
-                "What the actors' time goes into, by message.",
+                "The actors' time by message.",
                 "A message that takes most of it and has little to do.",
-                "With the bottleneck's actor chosen above it says which of its work is slow.",
+                "Choose the bottleneck's actor above to see which of its work is slow.",
             ),
             [Query(CHOSEN.spent(of.HANDLING, "actor", "message"), "{{actor}}: {{message}}")],
             "percentunit",
@@ -98,7 +98,7 @@ _FAILS: Final = Row(
             "Running",
             Words(
                 "When each actor ran.",
-                "Red that comes again and again. Capture's five fall and rise as one.",
+                "Red that comes again and again. Capture's five actors restart together.",
                 "See which of them failed at that time.",
             ),
             [Query(CHOSEN.max(of.UP, "actor"), "{{actor}}")],
@@ -108,7 +108,7 @@ _FAILS: Final = Row(
         series_panel(
             "Failures",
             Words(
-                "Failures by actor, or by group where it couldn't be built; what's built anew with it isn't counted.",
+                "Failures by actor, or by group if it couldn't be built. Actors that restart with it don't count.",
                 "Any but some `transient` ones.",
                 "The overview has their kinds, and the log's `failed` says why.",
             ),
@@ -117,11 +117,11 @@ _FAILS: Final = Row(
             bars=True,
         ),
         series_panel(
-            "Built anew",
+            "Restarts",
             Words(
-                "Times that each actor was built anew.",
+                "Restarts of each actor.",
                 "Every few minutes for longer than an outage of the source or the lake takes.",
-                "More than five unforeseen failures in five minutes end the process; see why before that.",
+                "Find the reason early: more than five unforeseen failures in five minutes end the process.",
             ),
             [Query(CHOSEN.increase(of.RESTARTS, "actor"), "{{actor}}")],
             "short",
@@ -130,9 +130,9 @@ _FAILS: Final = Row(
         series_panel(
             "Since the last progress",
             Words(
-                "How long ago each actor last got on with a message.",
-                "Long, while its mailbox isn't empty: it hangs, or waits for the one after it.",
-                "Without messages it's harmless. A hung one is found and built anew by itself.",
+                "How long ago each actor last made progress.",
+                "Long, while its mailbox isn't empty: it hangs, or waits for the next actor.",
+                "Without messages it's harmless. The supervisor finds and restarts a hung actor by itself.",
             ),
             [Query(f"time() - {CHOSEN.max(of.PROGRESS, 'actor')}", "{{actor}}")],
             "s",
@@ -140,10 +140,10 @@ _FAILS: Final = Row(
         series_panel(
             "Signals",
             Words(
-                "Signals by what became of them, and those that wait for their answer.",
-                "`malformed` and `rejected`: somebody's signals don't do what he thinks. Unanswered for minutes: "
+                "Signals by outcome, and those that wait for their answer.",
+                "`malformed` and `rejected`: these signals have no effect. Unanswered for minutes: "
                 "capture doesn't run.",
-                "The answer has the reason: ask GET /signals/<id>, or read the channel's answers.",
+                "The answer has the reason: query GET /signals/<id>, or read the channel's answers.",
             ),
             [
                 Query(CHOSEN.increase(of.SIGNALS, "outcome"), "{{outcome}}"),
@@ -161,7 +161,7 @@ _PROCESS: Final = Row(
             "Runs for",
             Words(
                 "How long this process has run.",
-                "Minutes, though nobody restarted it: it ends and is started again.",
+                "Minutes, though you didn't restart it: it ends and is started again.",
                 "The log's last lines before the start say how it ended; so does the exit code.",
             ),
             Query(f"time() - max({_STARTED})"),
@@ -172,8 +172,8 @@ _PROCESS: Final = Row(
         stat_panel(
             "Files open",
             Words(
-                "Files and sockets that are open, as a share of those that may be.",
-                "Growing from day to day: something isn't closed.",
+                "Open files and sockets, as a share of the limit.",
+                "Growing from day to day: files or sockets stay open.",
                 "Report it, with what `ls -l /proc/<pid>/fd` shows.",
             ),
             Query(f"max({_OPEN} / {_MAY_OPEN})"),
@@ -184,9 +184,9 @@ _PROCESS: Final = Row(
         series_panel(
             "Processor",
             Words(
-                "Cores that the process keeps busy; Spark's JVM is another process, and not in it.",
-                "At 1 and behind the source: capture's Python is the bottleneck.",
-                "A faster core helps, more of them don't.",
+                "Cores that the process keeps busy, without Spark's JVM, which is another process.",
+                "At 1 while capture lags: its Python is the bottleneck.",
+                "A faster core helps. More cores don't.",
             ),
             [Query(f"sum(rate({_CPU}[{WINDOW}]))", "cores")],
             "none",
@@ -194,9 +194,9 @@ _PROCESS: Final = Row(
         series_panel(
             "Memory",
             Words(
-                "Memory of the process; Spark's JVM is another process, and not in it.",
+                "Memory of the process, without Spark's JVM, which is another process.",
                 "Growing from day to day.",
-                "It's bounded by the mailboxes, snapshot.memory_mib and the journal's open segment; report it.",
+                "Report it: the mailboxes, snapshot.memory_mib and the journal's open segment limit it.",
             ),
             [Query(f"max({_MEMORY})", "resident")],
             "bytes",

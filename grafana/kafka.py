@@ -16,9 +16,9 @@ _FRESH: Final = Row(
         stat_panel(
             "Fresh, 95 %",
             Words(
-                "For 95 % of the last five minutes' Kafka transactions: the time from commit to readable in a topic.",
-                "Above a second it's slower than it usually is; above a minute consumers notice.",
-                "See what a Kafka transaction takes, and how many segments wait.",
+                "The time from commit until a topic has it, for 95 % of the last five minutes' Kafka transactions.",
+                "Above a second: slower than usual. Above a minute: consumers notice.",
+                "See how long a Kafka transaction takes, and how many segments wait.",
             ),
             Query(f"{CHOSEN.quantile(0.95, of.KAFKA_FRESHNESS, window='5m')} >= 0"),
             "s",
@@ -30,7 +30,7 @@ _FRESH: Final = Row(
             "Topics lag",
             Words(
                 "How much older the newest change in the topics is than the newest one in the journal.",
-                "It grows: the topics are slower than capture, or stand still.",
+                "It grows: the topics are slower than capture, or have stopped.",
                 "See the last failure of KafkaSink.",
             ),
             Query(f"{CHOSEN.max(of.SEALED_COMMIT)} - {CHOSEN.max(of.KAFKA_COMMIT)}"),
@@ -42,7 +42,7 @@ _FRESH: Final = Row(
             "Segments to send",
             Words(
                 "Segments that are sealed and that the topics lack.",
-                "It grows for minutes. A Kafka transaction takes all that wait, so some dozens are nothing.",
+                "It grows for minutes. A Kafka transaction takes all that wait, so some dozens are normal.",
                 "See the last failure of KafkaSink.",
             ),
             Query(f"{CHOSEN.max(of.SEALED_SEGMENT)} - {CHOSEN.max(of.KAFKA_SEGMENT)}"),
@@ -53,8 +53,8 @@ _FRESH: Final = Row(
         stat_panel(
             "Connected",
             Words(
-                "Whether the KafkaSink has its brokers.",
-                "0 for longer than a minute: nothing is sent, and the journal fills.",
+                "Whether the KafkaSink is connected to its brokers.",
+                "0 for longer than a minute: the sink sends nothing, and the journal fills.",
                 "The log's `failed` of KafkaSink says why: the network, a right, or a topic's setting.",
             ),
             Query(CHOSEN.max(of.KAFKA_UP)),

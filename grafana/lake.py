@@ -29,9 +29,9 @@ _FRESH: Final = Row(
         stat_panel(
             "Fresh, 95 %",
             Words(
-                "For 95 % of the last five minutes' batches: the time from commit to readable in the lake.",
-                "Above 10 s it's slower than batches usually are; above a minute readers notice.",
-                "See what a batch takes, and whether there's a backlog.",
+                "The time from commit until the lake shows it, for 95 % of the last five minutes' batches.",
+                "Above 10 s: slower than usual. Above a minute: readers notice.",
+                "See how long a batch takes, and whether there's a backlog.",
             ),
             Query(f"{CHOSEN.quantile(0.95, of.FRESHNESS, window='5m')} >= 0"),
             "s",
@@ -43,7 +43,7 @@ _FRESH: Final = Row(
             "Behind the journal",
             Words(
                 "How much older the newest change in the lake is than the newest one in the journal.",
-                "Growing: delivery is slower than capture, or stands.",
+                "Growing: delivery is slower than capture, or has stopped.",
                 "See whether Spark is there and what a batch takes.",
             ),
             Query(_BEHIND),
@@ -55,7 +55,7 @@ _FRESH: Final = Row(
             "Segments to deliver",
             Words(
                 "Segments that are sealed and not yet in the lake.",
-                "Growing for minutes. A batch takes all that wait, so that some dozens are nothing.",
+                "Growing for minutes. A batch takes all that wait, so some dozens are normal.",
                 "See whether Spark is there and what a batch takes.",
             ),
             Query(_BACKLOG),
@@ -66,9 +66,9 @@ _FRESH: Final = Row(
         stat_panel(
             "Changes to merge",
             Words(
-                "Changes that the chosen tables' mirrors haven't merged; the live view has them.",
+                "Changes that the chosen tables' mirrors haven't merged. The live view has them.",
                 "Far above lake.merge_rows: merges don't keep up, and the live view becomes slow.",
-                "See how long merges take; a larger Spark, or tiers of changelog alone for tables that nobody joins.",
+                "See how long merges take. Use a larger Spark, or only the changelog tier for tables without joins.",
             ),
             Query(CHOSEN.sum(of.MIRROR_PENDING)),
             "short",
@@ -78,8 +78,8 @@ _FRESH: Final = Row(
         stat_panel(
             "Tables stopped",
             Words(
-                "Tables that can't be delivered any more.",
-                "Any. What the lake has of it stays as it was.",
+                "Tables that are no longer delivered.",
+                "Any. Its rows in the lake stay as they were.",
                 "`tidemark status` names each with its reason.",
             ),
             Query(or_zero(CHOSEN.sum(of.STOPPED_TABLES, part="lake"))),
@@ -90,9 +90,9 @@ _FRESH: Final = Row(
         heat_panel(
             "From the commit to the lake",
             Words(
-                "How many batches were how fresh, the oldest change of each.",
+                "How fresh batches were, by the oldest change of each, and how many.",
                 "A band that climbs, or a second one far above the first.",
-                "A second band is what waits for Spark's slower commits, a checkpoint each tenth say; a climb is load.",
+                "A second band waits for Spark's slower commits, for example a checkpoint each tenth. A climb is load.",
             ),
             Query(CHOSEN.buckets(of.FRESHNESS), "{{le}}"),
             "s",
@@ -100,9 +100,9 @@ _FRESH: Final = Row(
         series_panel(
             "Consumers behind",
             Words(
-                "Segments that each of the journal's consumers hasn't taken yet; `lake` is one of them.",
-                "One that stands while segments are sealed: the journal keeps all that it lacks, up to its quota.",
-                "Bring it back, or remove it if nobody needs it any more.",
+                "Segments that each of the journal's consumers hasn't read yet. `lake` is one of them.",
+                "One without progress while segments are sealed: the journal keeps all that it lacks, up to its quota.",
+                "Restore it, or remove it if you no longer need it.",
             ),
             [Query(CHOSEN.max(of.CONSUMER_BEHIND, "consumer"), "{{consumer}}")],
             "short",
@@ -117,8 +117,8 @@ _WORK: Final = Row(
             "A batch",
             Words(
                 "How long it takes to append one batch to all of its tables: half are faster, one in a hundred slower.",
-                "Seconds for the half: the storage is slow, or Spark has too few cores for so many tables.",
-                "More cores, or storage that's nearer; batches grow by themselves, so that it costs freshness alone.",
+                "Half of them take seconds: the storage is slow, or Spark has too few cores for so many tables.",
+                "Use more cores, or nearer storage. Batches grow by themselves, so it costs only freshness.",
             ),
             [
                 Query(CHOSEN.quantile(0.5, of.SPARK_BATCH), "half"),
@@ -154,8 +154,8 @@ _WORK: Final = Row(
             "Changes to merge, by table",
             Words(
                 "Changes that each table's mirror hasn't merged yet: a saw, which falls with each merge.",
-                "A tooth that doesn't fall.",
-                "The table may be in its first snapshot, before whose end nothing is merged; or merges fail (below).",
+                "A line that doesn't fall.",
+                "The table may be in its first snapshot, which ends before the first merge. Or merges fail (below).",
             ),
             [Query(CHOSEN.max(of.MIRROR_PENDING, "table"), "{{table}}")],
             "short",
@@ -163,7 +163,7 @@ _WORK: Final = Row(
         series_panel(
             "What Spark does beside the batches",
             Words(
-                "The share of time that goes into merges and each kind of maintenance; one goes on at a time.",
+                "The share of time of merges and of each kind of maintenance. One runs at a time.",
                 "The sum near 1: something is always due, and merges come late.",
                 "Make lake.merge_after_s or lake.compact_files larger.",
             ),
@@ -175,11 +175,11 @@ _WORK: Final = Row(
             stacked=True,
         ),
         series_panel(
-            "Given up",
+            "Conflicts",
             Words(
-                "Merges and maintenance that Delta gave up because somebody else had committed; they're tried again.",
-                "Each time: then somebody else works on the table whenever it's due.",
-                "Let your own OPTIMIZE and VACUUM be: the tables are maintained already.",
+                "Merges and maintenance that Delta refused after another writer's commit. The sink retries them.",
+                "Each time: then another writer works on the table whenever it's due.",
+                "Stop your own OPTIMIZE and VACUUM: Tidemark maintains the tables already.",
             ),
             [Query(CHOSEN.increase(of.CONFLICTS, "kind"), "{{kind}}")],
             "short",
@@ -195,7 +195,7 @@ _FILES: Final = Row(
             "Tables",
             Words(
                 "Each table's changes that aren't merged, its files, and those that came since its last compaction.",
-                "Files to compact far above lake.compact_files: compaction doesn't get its turn.",
+                "Files to compact far above lake.compact_files: compaction never runs.",
                 "See what Spark does beside the batches.",
             ),
             "table",
@@ -209,9 +209,9 @@ _FILES: Final = Row(
         series_panel(
             "Files taken",
             Words(
-                "Files of the journal that were taken into lake tables in a second, by tier.",
+                "Files of the journal that were added to lake tables in a second, by tier.",
                 "Many small ones: each is a file to compact.",
-                "Make journal.seal_after_ms longer, at the cost of freshness.",
+                "Raise journal.seal_after_ms, at the cost of freshness.",
             ),
             [Query(CHOSEN.rate(of.DELIVERED_FILES, "tier"), "{{tier}}")],
             "short",
@@ -219,9 +219,9 @@ _FILES: Final = Row(
         series_panel(
             "The journal's size",
             Words(
-                "Bytes that the journal keeps, and how many it may.",
+                "Bytes of the journal, and its quota.",
                 "Near its quota: then capture waits, and the source may purge its log.",
-                "Bring back the consumer that's behind, or raise journal.quota_mib.",
+                "Restore the lagging consumer, or raise journal.quota_mib.",
             ),
             [
                 Query(CHOSEN.max(of.JOURNAL_SIZE), "kept"),
@@ -235,7 +235,7 @@ _FILES: Final = Row(
                 "How long it takes to write, sync and publish a segment (half are faster, one in a hundred slower), "
                 "and segments sealed in a second.",
                 "Above journal.seal_after_ms: the disk's sync is slow, and each change waits for it.",
-                "A disk with a faster sync; longer segments cost as much freshness as they save.",
+                "Use a disk with a faster sync. Longer segments cost as much freshness as they save.",
             ),
             [
                 Query(CHOSEN.quantile(0.5, of.SEALING), "half"),
@@ -246,9 +246,9 @@ _FILES: Final = Row(
         series_panel(
             "Bytes",
             Words(
-                "Bytes that are written into segments in a second, and those of files taken into lake tables, by tier.",
+                "Bytes written into segments in a second, and bytes of files added to lake tables, by tier.",
                 "As many as the disk or the storage can take.",
-                "Together with sealing and a batch's time it says which of them is the bottleneck.",
+                "Compare it with sealing and a batch's time to find the bottleneck.",
             ),
             [
                 Query(CHOSEN.rate(of.JOURNAL_WRITTEN), "written"),

@@ -43,8 +43,8 @@ _HEALTHY: Final = Row(
             "Running",
             Words(
                 "Whether all actors of the pipeline run.",
-                "Not running: an actor is being built anew, has ended, or the process is gone.",
-                "Look at the actors, then at the log for `failed`, which has the reason; readyz tells it too.",
+                "Not running: an actor is restarting or has ended, or the process is gone.",
+                "Look at the actors, then at the log for `failed`, which has the reason. readyz has it too.",
             ),
             Query(or_zero(ALL.min(of.UP))),
             "none",
@@ -55,7 +55,7 @@ _HEALTHY: Final = Row(
         stat_panel(
             "Alerts",
             Words(
-                "The alerts that fire, of all pipelines.",
+                "The firing alerts of all pipelines.",
                 "Any name in red.",
                 "Each alert has its section in docs/runbooks.md.",
             ),
@@ -67,9 +67,9 @@ _HEALTHY: Final = Row(
         stat_panel(
             "Behind the source",
             Words(
-                "The age of the newest commit that capture has read from the log; 0 when it has read all there is.",
-                "Above 5 s for minutes: the source writes faster than capture reads, or something holds it back.",
-                "See below what holds it back; the actors show where the bottleneck is.",
+                "The age of the newest commit that capture has read from the log; 0 when it has read everything.",
+                "Above 5 s for minutes: the source writes faster than capture reads, or capture waits.",
+                "See below what it waits for. The actors show where the bottleneck is.",
             ),
             Query(_BEHIND_BY),
             "s",
@@ -79,9 +79,9 @@ _HEALTHY: Final = Row(
         stat_panel(
             "Fresh in the lake",
             Words(
-                "For 95 % of the last five minutes' batches: the time from commit to readable in the lake.",
-                "Above 10 s it's slower than batches usually are; above a minute readers notice.",
-                "Look at the lake: batches that take long, or a backlog behind a failure of Spark.",
+                "The time from commit until the lake shows it, for 95 % of the last five minutes' batches.",
+                "Above 10 s: slower than usual. Above a minute: readers notice.",
+                "Look at the lake: batches that take long, or a backlog after a failure of Spark.",
             ),
             Query(f"{ALL.quantile(0.95, of.FRESHNESS, window='5m')} >= 0"),
             "s",
@@ -92,7 +92,7 @@ _HEALTHY: Final = Row(
         stat_panel(
             "Tables stopped",
             Words(
-                "Tables that can't be captured or delivered any more; all others go on.",
+                "Tables that are no longer captured or delivered. All others continue.",
                 "Any. Its lake table stays as it was when it stopped.",
                 "`tidemark status` names each with its reason, and the reason says what to do.",
             ),
@@ -103,9 +103,9 @@ _HEALTHY: Final = Row(
         stat_panel(
             "Failures, last hour",
             Words(
-                "Failures of actors in the last hour, of whatever kind.",
-                "A few transient ones are the world's; many, or any other kind, aren't.",
-                "See below which kind, and in the log's `failed` which actor and why.",
+                "Failures of actors in the last hour, of any kind.",
+                "Many, or any kind except transient. A few transient ones come from outside.",
+                "The panel below has the kind. The log's `failed` has the actor and the reason.",
             ),
             Query(or_zero(ALL.increase(of.ERRORS, window="1h"))),
             "none",
@@ -115,9 +115,9 @@ _HEALTHY: Final = Row(
         stat_panel(
             "Source",
             Words(
-                "Whether the source answers when it's asked how far it is.",
+                "Whether the source answers the query for its position.",
                 "No answer for longer than a failover takes.",
-                "See whether the server is up and its account may connect; the log says what was answered.",
+                "Check that the server is up and the account may connect. The log has the server's answer.",
             ),
             Query(or_zero(ALL.max(of.SOURCE_UP))),
             "none",
@@ -127,8 +127,8 @@ _HEALTHY: Final = Row(
         stat_panel(
             "Lake",
             Words(
-                "Whether there's a Spark session.",
-                "None for longer than a minute: nothing is delivered, and the journal fills.",
+                "Whether a Spark session is open.",
+                "None for longer than a minute: the sink delivers nothing, and the journal fills.",
                 "The log's `failed` of SparkSink says why: Java, memory, the master, or the lake's storage.",
             ),
             Query(or_zero(ALL.max(of.SPARK_UP))),
@@ -140,9 +140,9 @@ _HEALTHY: Final = Row(
         stat_panel(
             "Until the log is purged",
             Words(
-                "How long the source certainly keeps the log that is still needed.",
-                "Less than half a day: if capture doesn't catch up by then, all tables have to be snapshotted anew.",
-                "Catch up, or make binlog_expire_logs_seconds longer on the source.",
+                "How long the source keeps the needed part of its log at least.",
+                "Less than half a day: if capture doesn't catch up by then, all tables need a new snapshot.",
+                "Let it catch up, or raise binlog_expire_logs_seconds on the source.",
             ),
             Query(f"{ALL.min(of.PURGE)} - time()"),
             "s",
@@ -152,9 +152,9 @@ _HEALTHY: Final = Row(
         stat_panel(
             "Journal",
             Words(
-                "How much of its quota the journal has taken; 0 where it has none.",
-                "Above 80 %: a consumer is behind. At 100 % capture waits until there's room.",
-                "Bring the lake (or the consumer that's behind) back, or raise journal.quota_mib.",
+                "The share of its quota that the journal uses; 0 without a quota.",
+                "Above 80 %: a consumer lags. At 100 % capture waits until there is room.",
+                "Restore the lake (or the lagging consumer), or raise journal.quota_mib.",
             ),
             Query(f"{ALL.max(of.JOURNAL_SIZE)} / {ALL.max(of.JOURNAL_QUOTA)}"),
             "percentunit",
@@ -164,9 +164,9 @@ _HEALTHY: Final = Row(
         stat_panel(
             "Snapshots end in",
             Words(
-                "How long the running snapshots still take at their present pace.",
+                "How long the running snapshots still take at their present rate.",
                 "A time that grows.",
-                "Look at the snapshots: the source may be busy, or capture behind.",
+                "Look at the snapshots: the source may be busy, or capture lags.",
             ),
             Query(ALL.max(of.SNAPSHOT_LEFT)),
             "s",
@@ -178,8 +178,8 @@ _HEALTHY: Final = Row(
             "Snapshots failed",
             Words(
                 "Tables whose last snapshot failed.",
-                "Any. The lake lacks rows of that table until it's snapshotted again.",
-                "`tidemark status` has the reason; mend it and send execute-snapshot for that table.",
+                "Any. The lake lacks rows of that table until its next snapshot.",
+                "`tidemark status` has the reason. Remove it and send execute-snapshot for that table.",
             ),
             Query(or_zero(ALL.sum(of.SNAPSHOT_TABLES, state="failed"))),
             "none",
@@ -195,9 +195,9 @@ _BEHIND: Final = Row(
         series_panel(
             "Behind the source, over time",
             Words(
-                "The age of the newest commit that has been read from the log.",
-                "A slope upwards: less is read than is written. A saw is one large transaction.",
-                "Where the rows' rate below is at its usual top, the source writes more than this machine can take.",
+                "The age of the newest commit that capture has read from the log.",
+                "A rising slope: the source writes faster than capture reads. A saw is one large transaction.",
+                "If the rate of rows below is at its usual maximum, the source writes more than this machine can take.",
             ),
             [Query(_BEHIND_BY, "behind")],
             "s",
@@ -206,7 +206,7 @@ _BEHIND: Final = Row(
         series_panel(
             "From the commit on",
             Words(
-                "How long after its commit a change is sealed in the journal, and readable in the lake: "
+                "How long after its commit a change is sealed in the journal, and visible in the lake: "
                 "one half of the segments and batches is faster, one in a hundred slower.",
                 "The journal above a second: capture is slow. Only the lake: delivery is.",
                 "For the journal look at the actors, for the lake at the lake.",
@@ -223,9 +223,9 @@ _BEHIND: Final = Row(
         series_panel(
             "Not read yet",
             Words(
-                "Bytes of the source's log that are still to be read.",
+                "Bytes of the source's log after the reader's position.",
                 "More and more.",
-                "Divide by the rate at which bytes are read to see when it has caught up.",
+                "Divide by the rate of read bytes to see when capture has caught up.",
             ),
             [Query(ALL.max(of.LAG_BYTES), "to read")],
             "bytes",
@@ -233,9 +233,9 @@ _BEHIND: Final = Row(
         series_panel(
             "Not sealed yet",
             Words(
-                "Transactions that the source has executed and that aren't in the journal yet.",
-                "More and more, while few bytes are left to read: sealing is what's slow.",
-                "See the journal's panels in the lake's dashboard; it may be the disk.",
+                "Transactions that the source has executed and the journal doesn't have yet.",
+                "More and more, while few bytes are left to read: sealing is slow.",
+                "See the journal's panels in the lake's dashboard. The disk may be slow.",
             ),
             [Query(ALL.max(of.LAG_TRANSACTIONS), "to seal")],
             "short",
@@ -244,9 +244,9 @@ _BEHIND: Final = Row(
             "Rows on their way",
             Words(
                 "Row images read from the log, rows read by snapshots, rows sealed, rows appended to the lake.",
-                "A place that stays under the one before it: there it's held up. Nothing at all, though the source is "
+                "A stage that stays below the one before it: that stage is slow. Nothing at all, though the source is "
                 "written to.",
-                "Appended less than sealed: the lake. Sealed less than read: the journal's disk.",
+                "Less appended than sealed: look at the lake. Less sealed than read: look at the journal's disk.",
             ),
             [
                 Query(ALL.rate(of.ROWS_READ), "images from the log"),
@@ -260,8 +260,8 @@ _BEHIND: Final = Row(
             "The log",
             Words(
                 "Transactions read from the log in a second, and bytes.",
-                "Bytes without transactions: one large transaction is being read.",
-                "Nothing, as a rule; it explains a lag that grows and falls at once.",
+                "Bytes without transactions: capture is reading one large transaction.",
+                "Usually nothing. It explains a lag that grows and falls at once.",
             ),
             [
                 Query(ALL.rate(of.TRANSACTIONS), "transactions"),
@@ -278,7 +278,7 @@ _HAPPENED: Final = Row(
         states_panel(
             "What runs",
             Words(
-                "When all actors ran, when the source answered, and when Spark was there.",
+                "When all actors ran, when the source answered, and when a Spark session was open.",
                 "Red that comes again and again: a loop of restarts.",
                 "Look at the failures of that time beside it.",
             ),
@@ -294,8 +294,8 @@ _HAPPENED: Final = Row(
             Words(
                 "Failures of actors by their kind, and failovers to another server of the list.",
                 "`definite` stops a table or the pipeline, `invariant` the process; `hang` and `unforeseen` are bugs. "
-                "`transient` is the world, and bad if it doesn't end.",
-                "The log's `failed` has the same kind, and the reason. Report what's a bug, with that line.",
+                "`transient` comes from outside, and is bad if it doesn't end.",
+                "The log's `failed` has the same kind, and the reason. Report a bug with that line.",
             ),
             [
                 Query(ALL.increase(of.ERRORS, "kind"), "{{kind}}"),
@@ -307,10 +307,10 @@ _HAPPENED: Final = Row(
         states_panel(
             "What holds it back",
             Words(
-                "When the reader was paused, when the journal had no room, and when no chunk was asked for since the "
-                "source had enough to do.",
+                "When the reader was paused, when the journal had no room, and when no chunk was ordered because the "
+                "source was overloaded.",
                 "A journal without room: capture waits, and the source may purge its log.",
-                "Paused alone is memory's or the schema's fence and short; for the journal see its quota.",
+                "A pause alone is short: it limits memory, or waits for a schema. For the journal see its quota.",
             ),
             [
                 Query(ALL.max(of.PAUSED), "reader paused"),
@@ -320,16 +320,16 @@ _HAPPENED: Final = Row(
             _HINDRANCE,
         ),
         series_panel(
-            "What befell tables",
+            "Changes of tables",
             Words(
-                "Statements that changed a captured table, mirrors that began anew, and dates that no calendar has "
-                "and that are null in the lake therefore.",
-                "Mirrors that begin anew are read whole again: bad if nobody meant it.",
-                "The table's name is in the metric; docs/lake.md says which statements do it.",
+                "Statements that changed a captured table, mirrors that began a new generation, and dates that are "
+                "null in the lake because no calendar has them.",
+                "New generations that you didn't expect: capture reads all of the table again.",
+                "The metric has the table's name. docs/lake.md says which statements do it.",
             ),
             [
                 Query(or_zero(ALL.increase(of.SCHEMA_CHANGES)), "schema changes"),
-                Query(or_zero(ALL.increase(of.TABLE_RESTARTS)), "mirrors begun anew"),
+                Query(or_zero(ALL.increase(of.TABLE_RESTARTS)), "new generations"),
                 Query(or_zero(ALL.increase(of.IMPOSSIBLE_DATES)), "impossible dates"),
             ],
             "short",

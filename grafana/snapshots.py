@@ -33,8 +33,8 @@ _HOW_FAR: Final = Row(
             "Running",
             Words(
                 "Tables that are being read, or wait for their turn.",
-                "More than zero for longer than the time that's left says.",
-                "See which table below doesn't get on.",
+                "More than zero for longer than the estimated time.",
+                "See which table below makes no progress.",
             ),
             Query(
                 f"{CHOSEN.sum(of.SNAPSHOT_TABLES, state='chunking')} + "
@@ -48,7 +48,7 @@ _HOW_FAR: Final = Row(
             Words(
                 "Tables whose last snapshot failed, or was stopped by the user.",
                 "Any that failed: the lake lacks rows of it.",
-                "`tidemark status` has the reason; mend it, and send execute-snapshot for the table.",
+                "`tidemark status` has the reason. Remove it, and send execute-snapshot for the table.",
             ),
             Query(or_zero(CHOSEN.sum(of.SNAPSHOT_TABLES, state="failed"))),
             "none",
@@ -60,7 +60,7 @@ _HOW_FAR: Final = Row(
                 "How long the slowest of the chosen tables still takes at its present pace, by the server's estimate "
                 "of its rows, which may be off by half.",
                 "A time that grows.",
-                "See whether rows are read at all, and what a chunk's time goes into.",
+                "See whether rows are read at all, and which phase takes a chunk's time.",
             ),
             Query(CHOSEN.max(of.SNAPSHOT_LEFT)),
             "s",
@@ -72,7 +72,7 @@ _HOW_FAR: Final = Row(
             Words(
                 "Rows that chunks read in a second.",
                 "Zero while a snapshot runs and isn't paused.",
-                "The source may be busy (below), the journal full, or capture far behind, so that windows stay open.",
+                "The source may be busy (below), the journal full, or capture lags, so that windows stay open.",
             ),
             Query(or_zero(CHOSEN.rate(of.SNAPSHOT_ROWS))),
             "rowsps",
@@ -82,8 +82,8 @@ _HOW_FAR: Final = Row(
             "Windows open",
             Words(
                 "Chunks that are being read, or whose rows wait for the stream to pass their high watermark.",
-                "Always at snapshot.windows though few rows come: the stream is behind, and they wait for it.",
-                "See how far behind the source capture is.",
+                "Always at snapshot.windows though few rows come: the stream lags, and they wait for it.",
+                "See how far capture lags.",
             ),
             Query(CHOSEN.max(of.WINDOWS_OPEN)),
             "none",
@@ -93,8 +93,8 @@ _HOW_FAR: Final = Row(
             "Oldest window",
             Words(
                 "How long the oldest open window has been open.",
-                "Minutes: the stream doesn't come to its high watermark, or the SELECT doesn't end.",
-                "See the phases below: `select` is the server's, `wait` the stream's.",
+                "Minutes: the stream doesn't reach its high watermark, or the SELECT doesn't end.",
+                "See the phases below: a long `select` is the server's, a long `wait` the stream's.",
             ),
             Query(f"time() - {CHOSEN.max(of.OLDEST_WINDOW)} >= 0"),
             "s",
@@ -104,9 +104,9 @@ _HOW_FAR: Final = Row(
         bars_panel(
             "Ranges done",
             Words(
-                "For each table, how many of the ranges that it was divided into are in the stream through their end.",
-                "A table that stays where it is while others get on.",
-                "Its rows may be much larger, or its ranges uneven; see what it says in `tidemark status`.",
+                "How many of each table's ranges are completely in the stream.",
+                "A table without progress while others proceed.",
+                "Its rows may be much larger, or its ranges uneven. See `tidemark status`.",
             ),
             Query(_SHARE_DONE, "{{table}}"),
             "percentunit",
@@ -118,7 +118,7 @@ _HOW_FAR: Final = Row(
             Words(
                 "Rows that chunks read in a second, by table.",
                 "A table that falls to zero before it's done.",
-                "Look at the table's row below, and at what holds it back.",
+                "Look at the table's row below, and at what it waits for.",
             ),
             [Query(CHOSEN.rate(of.SNAPSHOT_ROWS, "table"), "{{table}}")],
             "rowsps",
@@ -150,11 +150,11 @@ _WHERE: Final = Row(
         series_panel(
             "Phases of a chunk",
             Words(
-                "The mean time of a chunk in each phase: asking for the low watermark, the SELECT, the high watermark, "
+                "The mean time of a chunk in each phase: the low watermark, the SELECT, the high watermark, "
                 "the wait for the stream to come there, and putting the rows into the stream.",
                 "`select` grows: the server is slow. `wait` grows: capture is behind. `low` grows: a busy server's "
                 "answers come before its transactions are executed.",
-                "For `select` see the server's load and the chunk's size; for `wait` see the lag.",
+                "For `select` see the server's load and the chunk's size. For `wait` see the lag.",
             ),
             [Query(CHOSEN.mean(of.PHASE, "phase"), "{{phase}}")],
             "s",
@@ -179,7 +179,7 @@ _WHERE: Final = Row(
         series_panel(
             "Chunks",
             Words(
-                "Chunks by what became of them.",
+                "Chunks by outcome.",
                 "`failed`: after some tries that table's snapshot fails.",
                 "The log says why, at `retrying`.",
             ),
@@ -189,9 +189,9 @@ _WHERE: Final = Row(
         series_panel(
             "Changes that won",
             Words(
-                "The share of chunks' rows that gave way to a change in their window.",
-                "Near 1: windows are so long that most of what's read is changed meanwhile, and read in vain.",
-                "It's right all the same. Smaller chunks, or a quieter time of the day, read less in vain.",
+                "The share of chunks' rows that a change in their window superseded.",
+                "Near 1: windows are so long that most of their rows change meanwhile, so reading them is useless.",
+                "The result is right all the same. Smaller chunks, or a quieter time of the day, waste less.",
             ),
             [Query(f"{_GIVEN_UP} >= 0", "{{table}}")],
             "percentunit",
@@ -200,9 +200,9 @@ _WHERE: Final = Row(
         states_panel(
             "What holds snapshots back",
             Words(
-                "When no chunk was asked for since the source had enough to do, and when the journal had no room.",
+                "When no chunk was ordered because the source was overloaded, and when the journal had no room.",
                 "For hours, while nothing else loads the source.",
-                "Its bounds are rows_per_s, most_threads_running, most_replica_lag_s; the overview has the journal's.",
+                "Its limits are rows_per_s, most_threads_running, most_replica_lag_s. The overview has the journal's.",
             ),
             [
                 Query(CHOSEN.max(of.SOURCE_BUSY), "the source is busy"),
@@ -213,9 +213,9 @@ _WHERE: Final = Row(
         series_panel(
             "Rows to be read again",
             Words(
-                "Rows of which some column was never told (binlog_row_image isn't FULL), and which the lake doesn't "
+                "Rows with a column that the log never had (binlog_row_image isn't FULL). The lake doesn't "
                 "show until they've been read again.",
-                "More and more: they come faster than they can be read again.",
+                "More and more: they come faster than Tidemark can read them again.",
                 "binlog_row_image = FULL on the source ends it.",
             ),
             [Query(CHOSEN.max(of.ROWS_UNREAD, "table"), "{{table}}")],
