@@ -1,9 +1,9 @@
-"""What must be true: pure and synchronous.
+"""The pure, synchronous core.
 
-Nothing in this folder does I/O, knows asyncio, reads a clock, draws a random number or logs. numpy, pyarrow and
-numba are welcome, since they only compute. `actors` imports this folder, never the reverse (a test holds that).
+No code in this folder does I/O, knows asyncio, reads a clock, draws a random number or logs. It may use numpy, pyarrow
+and numba, because they only compute. `actors` imports this folder, never the reverse (a test ensures that).
 
-The rooms, from the bottom up. A room imports only rooms that stand above it in this list:
+The rooms, from the bottom up. A room imports only rooms above it in this list:
 
     types        MySQL's column types, character sets, Arrow arrays, compiled kernels over bytes and values
     gtid         GTID sets, file positions, coordinates, transactions
@@ -12,8 +12,8 @@ The rooms, from the bottom up. A room imports only rooms that stand above it in 
     source       statements, result sets, information_schema, prerequisites, throttle, failover
     snapshot     the state of snapshots, the checkpoint, watermarks, chunk queries
     signals      signals, their outcomes, notifications
-    messages     what crosses from one actor to the next, one module an edge; the edges themselves (topology)
-    binlog       the log's bytes to columns, in slices of whole transactions
+    messages     the messages between actors, one module for each edge; the edges themselves (topology)
+    binlog       the log's bytes to columns, in slices of complete transactions
     verifier     the SchemaVerifier's machine
     coordinator  the WatermarkCoordinator's machine; window has the rule and its proof
     journal      the JournalWriter's machine; the manifest, the segments, retention

@@ -1,42 +1,48 @@
-"""Columns get their names here, and only proven ones.
+"""The SchemaVerifier's machine: columns get their names here, and only proven ones.
 
-With full metadata a table map describes itself. With minimal metadata it gives the columns' types without names or
-labels, and without any (before MySQL 8.0.1) not even the types wholly; then the schema has to come from the server's
-information_schema (`pipeline.verifier.column_names`). What is needed is a proof that this schema holds at this place in
-the stream. Chunks need it in any case: they're read under the schema that holds in the stream.
+With full metadata a table map describes itself. With minimal metadata it has the columns' types without names or
+labels. Without any (before MySQL 8.0.1) it doesn't even have the complete types. Then the schema has to come from the
+server's information_schema (`pipeline.verifier.column_names`), with a proof that it holds at this position in the
+stream. Chunks need that proof in any case: they're read under the schema that holds in the stream.
 
 **The proof at the start.** Only a statement changes a table. So the schema by which a table was last verified holds at
-the checkpoint, unless one has passed since that touches it; and the checkpoint knows (`unproven`). Of other tables only
-the server knows. Let K be a GTID set at which its schemas held (`KnownSchemas`). A schema holds once every transaction
-of K has passed, until a statement passes that touches the table: what K holds had made the schema what it is. While
-transactions of K are still to come, one of them may be such a statement, and the schema is `SchemaPending`.
+the checkpoint, unless a statement has passed since that touches it. The checkpoint knows those tables (`unproven`).
+Only the server knows the others. Let K be a GTID set at which its schemas held (`KnownSchemas`). A schema holds once
+every transaction of K has passed, until a statement passes that touches the table: what K holds had made the schema
+what it is. While transactions of K are still to come, one of them may be such a statement, and the schema is
+`SchemaPending`.
 
-**The proof behind a statement.** Where a statement that isn't in K may have altered a table, the server is asked again:
-for its executed set A, then for the schema, then for the end E of its log (`ServerAnswer`). The schema has in it what
-the statements in A did, since they had committed before it was read; and of those behind E nothing, since a statement
-is in the log before anybody sees its work. So if each statement that touched the table and passed before E is in A, the
-schema has just their work in it: it holds at E. And since only a statement changes a table, it has held since the last
-one of them passed. Images that lie between wait for the stream to get to E, which is seen without letting them go
-(`pipeline.verifier.schema_fence`). A statement that isn't in A has the server asked once more. Images between two
-statements that one answer has in it can't be proven anything of.
+**The proof after a statement.** A statement that isn't in K may have altered a table. Then the verifier queries the
+server again: for its executed set A, then for the schema, then for the end E of its log (`ServerAnswer`).
 
-A table that can't be captured as it is (`uncapturable`, `Answer.refused`) is stopped, too, as soon as that's known.
+1. The schema has the work of the statements in A, because they had committed before it was read.
+2. It has no work of statements after E, because a statement is in the log before any session sees its work.
+3. So if each statement that touched the table and passed before E is in A, the schema has exactly their work: it holds
+   at E.
+4. Only a statement changes a table. So it has held since the last one of them passed.
 
-Images without a proof are left out, and just behind them the table's mirror begins again: nothing is guessed. The
-changelog lacks them, and the restart says so. A table that has no mirror, and gets none, is stopped instead. Which
-tables a statement touches is decided on the safe side (`pipeline.schema.ddl.effects`).
+Images between that statement and E wait until the stream reaches E. The verifier can see that without sending them
+(`pipeline.verifier.schema_fence`). If a statement isn't in A, the verifier queries once more. If one answer has the
+work of two statements, nothing can be proven about the images between the two.
 
-**Rows that change without an event.** What the mirror has of a table isn't so any more where a statement changes rows
-and the log doesn't tell (`pipeline.schema.ddl.unlogged_changes`), or leaves them under a schema in which they can't
-stay as they are (`pipeline.schema.compatibility`). Then the table is restarted, with the statement's own passing or
-with the schema, since no checkpoint may have these without it, nor a restart that a schema is the reason of without
-that. Twice does no harm.
+A table that can't be captured as it is (`uncapturable`, `Answer.refused`) is stopped too, as soon as that's known.
 
-**Tables that the checkpoint doesn't know** are told as soon as their schema is proven: those of the server's schemas
-at the start, or once nothing is to come, and any other with its first map or the answer behind its creation. One that
-isn't captured any more is stopped, since it would have a gap if it were captured again.
+Images without a proof are left out, and right after them the table's mirror begins again: Tidemark guesses nothing. The
+changelog lacks them, and the restart says so. A table that has no mirror, and gets none, is stopped instead.
+`pipeline.schema.ddl.effects` decides on the safe side which tables a statement touches.
 
-A pause of the reader is told at once, also while images wait: they then come behind it, as what it hasn't read does.
+**Rows that change without an event.** The rows of a mirror are no longer right if a statement changes rows and the log
+doesn't have that (`pipeline.schema.ddl.unlogged_changes`), or if it leaves them under a schema in which they can't stay
+unchanged (`pipeline.schema.compatibility`). Then the table restarts, together with the statement's own passing or with
+the schema. No checkpoint may have these without the restart, nor a restart without the schema that causes it. Two
+restarts do no harm.
+
+**Tables that the checkpoint doesn't know** are reported as soon as their schema is proven: those of the server's
+schemas at the start, or once nothing is to come, and any other with its first map or the answer after its creation. A
+table that is no longer captured is stopped, because it would have a gap if it were captured again.
+
+A pause of the reader is reported at once, also while images wait. They then come after it, like everything that the
+reader hasn't read.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -135,7 +141,7 @@ def start(
         if not isinstance(tables.get(table), SchemaKnown):
             tables[table] = SchemaPending(schema) if to_come else SchemaKnown(schema)
     ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
-    # Where capture had begun, nobody refused to start for these.
+    # A start wasn't refused for these if capture had begun before.
     cascading = (
         by_new_foreign_keys(foreign_keys, foreign_keys, captured, ended, reread=doubts.reread)[0]
         if doubts
@@ -160,7 +166,7 @@ def start(
 
 
 def step(state: State, fact: Fact) -> tuple[State, tuple[Order, ...]]:
-    """The state after a fact, and what follows from it, in this order. One question is under way at a time."""
+    """Returns the state after a fact, and what follows from it, in this order. One query is under way at a time."""
     match fact:
         case ReadingPaused():
             return state, (fact,)
@@ -172,14 +178,14 @@ def step(state: State, fact: Fact) -> tuple[State, tuple[Order, ...]]:
 
 
 def _asking(state: State, said: tuple[FromVerifier, ...]) -> tuple[State, tuple[Order, ...]]:
-    """The same, and the question that's due."""
+    """Returns the same, and the query that's due."""
     if state.asking or not (tables := tables_to_ask(state)):
         return state, said
     return replace(state, asking=True), (*said, AskServer(tables))
 
 
 def tables_to_ask(state: State) -> frozenset[TableId]:
-    """The tables that the server is to be asked for."""
+    """Returns the tables for which the server is to be queried."""
     doubts = state.doubts.tables.keys() if state.doubts else frozenset[TableId]()
     return _unproven(state) | doubts | state.survey.wanted.keys()
 
@@ -191,7 +197,7 @@ def _unproven(state: State) -> frozenset[TableId]:
 
 
 def _answered(state: State, answer: ServerAnswer) -> tuple[State, tuple[FromVerifier, ...]]:
-    """The state with the server's answer, and what the coordinator is told."""
+    """Returns the state with the server's answer, and the messages to the coordinator."""
     tables = dict(state.tables)
     for table in answer.tables & _unproven(state):
         known = tables[table]  # what may have altered an awaited one was in K, and so it's in A
@@ -221,11 +227,11 @@ def _cascades(state: State, answer: ServerAnswer) -> tuple[State, tuple[News, ..
     return _with(state, {stop.table: Stopped() for stop in stops}), (*stops, *restarts)
 
 
-# What waits, and what goes on
+# What waits, and what is sent
 
 
 def _released(state: State) -> tuple[State, tuple[FromVerifier, ...]]:
-    """Let go on what doesn't have to wait any more, in order."""
+    """Sends what no longer has to wait, in order."""
     said: list[FromVerifier] = []
     while state.held:
         state, news, unnamed = _settled(state)
@@ -251,9 +257,9 @@ def _left_out(message: HeldMessage, unnamed: Mapping[TableId, str]) -> HeldMessa
 
 
 def _settled(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, str]]:
-    """Prove what can be proven of the tables whose images wait at the front.
+    """Proves what can be proven of the tables whose images wait at the front.
 
-    Returns also those whose images there will never have a proof, with the reasons.
+    Also returns those whose images there will never have a proof, with the reasons.
     """
     state = _bound(state)
     said: list[News] = []
@@ -278,7 +284,8 @@ def _settled(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, st
 
 
 def _bound(state: State) -> State:
-    """The tables that are being created have their statement's GTID with the first rows."""
+    """Returns the state in which the tables that are being created have the statement's GTID, taken from its first
+    rows."""
     message = state.held[0]
     if not state.creating or not isinstance(message, TransactionsRead | TransactionPartRead):
         return state
@@ -312,7 +319,7 @@ def _taken(state: State, message: HeldMessage) -> tuple[State, tuple[FromVerifie
 
 
 def _with(state: State, changed: Mapping[TableId, TableState]) -> State:
-    """The state with these tables changed, but for those that are stopped: that's for good."""
+    """Returns the state with these tables changed, except stopped ones: a stop is final here."""
     stopped = {table: s for table in changed if isinstance(s := state.tables.get(table), Stopped)}
     in_doubt = {
         table for table, s in changed.items() if isinstance(s, Unproven | SchemaPending | SchemaFetched)
@@ -324,12 +331,12 @@ def _with(state: State, changed: Mapping[TableId, TableState]) -> State:
 
 
 def _altered(state: State, message: DdlRead | CreateTableSelectRead) -> frozenset[TableId]:
-    """The captured tables whose columns a statement may change."""
+    """Returns the captured tables whose columns a statement may change."""
     return ddl.may_alter(_names(state), message.database, message.statement)
 
 
 def _names(state: State) -> ddl.StatementScope:
-    """What names in a statement may mean; a table that's gone is known as well."""
+    """Returns what names in a statement may mean; a table that's gone is known too."""
     return ddl.StatementScope(state.captured, state.tables.keys() | state.told.keys(), state.known.folds)
 
 
@@ -338,11 +345,11 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     names = _names(state)
     touched = ddl.touched_tables(names, database, statement)
     changed = _altered(state, message)
-    # Of two statements in a row, of which the first one's schema isn't known, nobody could say what they converted.
+    # If the schema after the first of two statements isn't known, what they converted isn't known either.
     exact = (
         {t: s for t, s in state.survey.holding.items() if t not in state.doubtful} if message.strict else {}
     )
-    # What has never been told has no mirror: what a statement does to its rows changes nothing here.
+    # A table that was never reported has no mirror: a statement's effect on its rows changes nothing here.
     told = replace(names, known=state.told.keys())
     unlogged = ddl.changed_unlogged(told, database, statement, exact)
     restarts = by_statement(unlogged, gtid, _ended(state))
@@ -389,7 +396,7 @@ def _ended(state: State) -> frozenset[TableId]:
 
 
 def _surely(state: State, message: DdlRead, emptied: Mapping[TableId, str]) -> tuple[Alteration, ...]:
-    """What a statement is sure to make of tables that haven't stopped; `emptied` are known to be."""
+    """Returns the certain effects of a statement on tables that haven't stopped; `emptied` are known to be empty."""
     told = {t: s for t, s in state.told.items() if not isinstance(state.tables.get(t), Stopped)}
     return ddl.alterations(told, message.database, message.statement, emptied)
 
@@ -410,14 +417,14 @@ def _passed(state: State, gtids: GtidSet) -> tuple[State, tuple[News, ...]]:
 
 
 def _surveyed(state: State) -> tuple[State, tuple[TableStopped, ...]]:
-    """The state in which answers hold of what the log doesn't tell; tables stop whose rows it can't tell."""
+    """Returns the state with the survey's answers that hold now; tables stop if the log can't have their rows."""
     survey, new = state.survey.arrived(state.place, not state.to_come)
     stops = by_engines(survey.holding, new, _ended(state)) if new else ()
     return _with(replace(state, survey=survey), {stop.table: Stopped() for stop in stops}), stops
 
 
 def _arrived(state: State) -> tuple[State, tuple[News, ...]]:
-    """The state in which the server's answers hold as far as the stream has got to their place."""
+    """Returns the state with the server's answers whose position the stream has reached."""
     state, stops = _surveyed(state)
     if not state.doubtful or state.place is None:
         return state, stops
@@ -451,7 +458,7 @@ def _stops(ended: Collection[TableId], reasons: Mapping[TableId, str]) -> tuple[
 
 
 def _all_told(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tuple[News, ...]]:
-    """Tell these schemas; a table whose rows can't stay as they are is restarted, and one that can't be had stops."""
+    """Reports these schemas. A table restarts if its rows can't stay unchanged, and stops if it can't be captured."""
     schemas = list(schemas)
     stops = _stops(_ended(state), _refused(schemas))
     state = _with(state, {stop.table: Stopped() for stop in stops})
@@ -493,14 +500,14 @@ def _slice_read(state: State, message: TransactionsRead) -> tuple[State, tuple[F
 def _unread(
     state: State, unread: tuple[RowsUnread, ...]
 ) -> tuple[tuple[TableStopped, ...], tuple[MirrorInvalidated, ...]]:
-    """What becomes of tables whose rows changed, and the log at hand doesn't tell which."""
+    """Returns the effects on tables whose rows changed without the log saying which."""
     return by_unread(unread, state.foreign_keys, state.told, frozenset(state.tables) - _ended(state))
 
 
 def _tables_read(
     state: State, read: Iterable[TableImages | TableUnreadable]
 ) -> tuple[State, tuple[News, ...], tuple[TableChanges, ...]]:
-    """The state after these images, what's new of their tables, and the changes of those that aren't stopped."""
+    """Returns the state after these images, their tables' news, and the changes of those that aren't stopped."""
     tables = dict(state.tables)
     news: list[News] = []
     changes: list[TableChanges] = []

@@ -1,4 +1,4 @@
-"""Tables whose mirrors begin again, since the log doesn't tell how rows changed, or that stop, since nothing does."""
+"""Which tables' mirrors begin again because the log doesn't have a change of rows, and which tables stop."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -41,7 +41,7 @@ _GIVEN = "a foreign key that came meanwhile may have changed its rows, and the l
 def by_statement(
     unlogged: Mapping[TableId, Unlogged], gtid: Gtid, ended: Collection[TableId]
 ) -> tuple[MirrorInvalidated, ...]:
-    """The tables that are restarted with a statement; `ended`: those that have stopped already."""
+    """Returns the tables that a statement restarts; `ended`: those that have stopped already."""
     return tuple(
         MirrorInvalidated(table, effect is Effect.EMPTIED, _UNLOGGED.format(what=what, gtid=gtid))
         for table in sorted(unlogged.keys() - set(ended))
@@ -52,9 +52,9 @@ def by_statement(
 def by_gaps(
     unnamed: Mapping[TableId, str], keys: Collection[ForeignKey], ended: Collection[TableId]
 ) -> tuple[MirrorInvalidated, ...]:
-    """The restarts of the tables of which changes were left out, since nobody can name their columns.
+    """Returns the restarts of the tables with omitted changes, whose columns have no known names.
 
-    And of those that foreign keys may have changed along with them.
+    It includes the tables that foreign keys may have changed along with them.
     """
     cascade = _CASCADED.format(parents=", ".join(map(str, sorted(unnamed))))
     return tuple(
@@ -66,7 +66,7 @@ def by_gaps(
 def by_engines(
     traits: Mapping[TableId, Traits], tables: Collection[TableId], ended: Collection[TableId]
 ) -> tuple[TableStopped, ...]:
-    """The tables among these that stop, since their rows are elsewhere, or nowhere."""
+    """Returns the tables among these that stop, because their rows are stored elsewhere, or nowhere."""
     return tuple(
         TableStopped(table, _ELSEWHERE.format(engine=traits[table].engine.upper() or "unknown"))
         for table in sorted(set(tables) - set(ended))
@@ -80,10 +80,10 @@ def by_unread(
     told: Mapping[TableId, TableSchema],
     there: Collection[TableId],
 ) -> tuple[tuple[TableStopped, ...], tuple[MirrorInvalidated, ...]]:
-    """The tables, of those that are `there`, whose rows are to be read anew, and those that have no key to do it by.
+    """Returns the tables, of those that are `there`, to read again, and those without a key for that.
 
-    Where any table may be meant, a table without a key goes on, since most likely it isn't; it stops where the log has
-    lost changes (as a gap without a mirror does).
+    If any table may be meant, a table without a key continues, because most likely it isn't. It stops if the log has
+    lost changes (like a gap without a mirror).
     """
     stops: dict[TableId, TableStopped] = {}
     restarts: dict[TableId, MirrorInvalidated] = {}
@@ -98,14 +98,15 @@ def by_unread(
 
 
 def _meant(unread: RowsUnread, table: TableId) -> bool:
-    """Databases are compared without their case, as some servers do; that's the safe side."""
+    """The case of databases is ignored, as by some servers, which is the safe side."""
     if unread.databases is None or table in unread.tables:
         return True
     return table.database.casefold() in {name.casefold() for name in unread.databases}
 
 
 def orphans(keys: Collection[ForeignKey], ended: Collection[TableId]) -> tuple[TableStopped, ...]:
-    """The tables that stop along with others: foreign keys change them by these, of which nothing is known any more."""
+    """Returns the tables that stop with these, because foreign keys from these change them, and nothing is known of
+    these any more."""
     parents: dict[TableId, set[TableId]] = {}
     lost = set(ended)
     while more := [key for key in keys if key.parent in lost and key.child not in lost]:
@@ -123,9 +124,9 @@ def parents_of(
     changes: Iterable[TableChanges],
     before: Mapping[TableId, frozenset[TableId]],
 ) -> Mapping[TableId, frozenset[TableId]]:
-    """The tables that foreign keys may have changed along with these changes, and the tables that began it.
+    """Returns the tables that foreign keys may have changed along with these changes, and the tables that began it.
 
-    With those that had been found `before` in the same transaction.
+    It includes those found `before` in the same transaction.
     """
     found = dict(before)
     for each in changes if keys else ():
@@ -137,7 +138,7 @@ def parents_of(
 def by_foreign_keys(
     parents: Mapping[TableId, frozenset[TableId]], ended: Collection[TableId]
 ) -> tuple[MirrorInvalidated, ...]:
-    """The restarts of these tables (`parents_of`), but of those that have stopped."""
+    """Returns the restarts of these tables (`parents_of`), except stopped ones."""
     return tuple(
         MirrorInvalidated(child, False, _CASCADED.format(parents=", ".join(map(str, sorted(parents[child])))))
         for child in sorted(parents.keys() - set(ended))
@@ -152,9 +153,9 @@ def by_new_foreign_keys(
     *,
     reread: bool,
 ) -> tuple[tuple[TableStopped, ...], tuple[MirrorInvalidated, ...]]:
-    """The tables that stop since some of `keys` are `new`, and those that are restarted.
+    """Returns the tables that stop because some of `keys` are `new`, and those that restart.
 
-    Those stop whose foreign keys aren't to be noticed (`reread`), or can't be, as the parent isn't captured.
+    A table stops if its foreign keys can't be followed: without `reread`, or if the parent isn't captured.
     """
     parents: dict[TableId, set[TableId]] = {}
     for key in new:
