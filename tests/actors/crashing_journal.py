@@ -2,10 +2,10 @@
 
     python -m tests.actors.crashing_journal seal DIRECTORY    a journal for each step of sealing and way to die at it
     python -m tests.actors.crashing_journal retain DIRECTORY  the same for the steps of removing old segments
-    python -m tests.actors.crashing_journal loop LOCATION     seals for ever, and prints the number of each segment
+    python -m tests.actors.crashing_journal loop LOCATION     seals endlessly, and prints the number of each segment
 
-A killed process loses nothing that it has written: the kernel has it. What a power failure does to a file that isn't
-synced yet is played by cutting it short (`torn`) right before the kill.
+A killed process loses nothing that it has written: the kernel has it. A power failure also damages a file that isn't
+synced yet. The test imitates that by cutting the file short (`torn`) right before the kill.
 """
 
 import json

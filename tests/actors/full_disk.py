@@ -35,7 +35,7 @@ SETTINGS = JournalSettings("journal", seal_after_ms=1, seal_mib=1)
 
 
 def main(directory: Path) -> None:
-    """Fill it, be killed, go on."""
+    """Fills the disk, is killed, continues."""
     subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MIB}m", "tmpfs", str(directory)],
         check=True,
@@ -98,7 +98,7 @@ async def need_reserve(directory: Path) -> None:
 
 
 async def until_no_room(directory: Path) -> tuple[House, asyncio.Task[None]]:
-    """A writer that was told more than there's room for, and those who go on telling it."""
+    """Runs a writer with more messages than there's room for, and senders that continue to send."""
     store = JournalStore.open_single_writer(directory / "journal", "test")
     last = store.recover().last
     begun = last.checkpoint.scn // ROWS if last else 1
@@ -115,7 +115,7 @@ async def until_no_room(directory: Path) -> tuple[House, asyncio.Task[None]]:
 
 
 async def fill(directory: Path) -> None:
-    """Write until there's no room, and look at what's there then."""
+    """Writes until there's no room, and looks at what exists then."""
     house, telling = await until_no_room(directory)
     telling.cancel()
     assert house.store.last_segment() >= 1

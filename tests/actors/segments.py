@@ -70,7 +70,8 @@ def scattered(number: int, rows: int) -> Append:
 
 
 def part(number: int, begin: int, end: int, schema: TableSchema = ITEMS) -> ChangePart:
-    """The numbers 10 n + `begin` to before 10 n + `end`, as changes of one transaction behind the (n-1)-th append."""
+    """Returns the numbers 10 n + `begin` to before 10 n + `end`, as changes of one transaction after the (n-1)-th
+    append."""
     ids = np.arange(ROWS * number + begin, ROWS * number + end)
     images = {"kind": ids * 0, "transaction": ids * 0, "ordinal": np.arange(begin, end)}
     arrays = [pa.array(values).cast(CHANGE_FIELDS.field(name).type) for name, values in images.items()]

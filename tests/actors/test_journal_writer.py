@@ -1,4 +1,4 @@
-"""The JournalWriter over a real journal: when it seals, in which order it tells, and how it ends."""
+"""The JournalWriter over a real journal: when it seals, in which order it reports, and how it ends."""
 
 import asyncio
 import threading
@@ -392,7 +392,7 @@ async def test_a_cancellation_ends_when_no_file_changes_any_more(store: GatedSto
     store.gate.set()
     with pytest.raises(asyncio.CancelledError):
         await house.task
-    # The one that was being sealed is there, nothing was told of it, and what waited is gone.
+    # The segment under way is there, nothing reported it, and what waited is gone.
     assert house.sink.depth == 0
     assert ids(store) == list(range(ROWS, 2 * ROWS))
 

@@ -1,4 +1,4 @@
-"""The SignalListener over a channel that the test holds: each text gets its one answer, whatever happens."""
+"""The SignalListener over a channel of the test: each text gets its one answer in every case."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The WatermarkCoordinator: what it tells of windows; what it decides is tested with `pipeline.coordinator.step`."""
+"""The WatermarkCoordinator: its reports on windows; its decisions are tested with `pipeline.coordinator.step`."""
 
 import math
 import time

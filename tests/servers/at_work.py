@@ -1,4 +1,4 @@
-"""Work that goes on beside a test, on threads, until the test is done with it."""
+"""Work on threads beside a test, until the test ends it."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -11,9 +11,9 @@ _Result = TypeVar("_Result")
 
 @contextmanager
 def at_work(works: Sequence[Callable[[threading.Event], _Result]]) -> Iterator[list[_Result]]:
-    """Each of these on a thread of its own, until the event that it's given tells it to stop.
+    """Runs each of these on its own thread, until the event that it receives is set.
 
-    Behind the context the list has what they returned. What one of them raised is raised there.
+    After the context the list has their results. An error of one of them is raised there.
     """
     stop, results = threading.Event(), list[_Result]()
     with ThreadPoolExecutor(len(works)) as pool:

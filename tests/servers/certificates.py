@@ -18,7 +18,7 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Vouches for servers; `trusted` is the file (PEM) by which a client trusts it."""
+    """A certificate authority for servers; `trusted` is the file (PEM) by which a client trusts it."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey

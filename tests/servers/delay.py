@@ -1,10 +1,9 @@
-"""A proxy before a server, on loopback, that hands the log on late: as if the stream were far behind.
+"""A proxy before a server, on loopback, that delays the log: as if the stream lagged far.
 
-Whatever goes to and fro is handed on at once, but for what the server sends on a connection that has asked for its
-log: each piece of that waits until it's `delay_s` old. So a reader sees every event, in order, that much later, and
-everyone else sees the server as it is. `delay_s` may be changed at any time, for what waits already as well: the log
-is held by a delay for ever (`HELD`), and let go by none. Only for connections without TLS, in which it couldn't see
-what's asked for.
+It forwards everything at once, except what the server sends on a connection that has requested its log: each piece of
+that waits until it's `delay_s` old. So a reader sees every event, in order, that much later, and all other clients see
+the server as it is. `delay_s` may change at any time, also for pieces that wait already: `HELD` holds the log without
+end, and 0 releases it. The proxy works only for connections without TLS, in which it couldn't see the request.
 """
 
 import asyncio

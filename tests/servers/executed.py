@@ -1,4 +1,4 @@
-"""What a server has executed, as positions tell it: by GTIDs, or, where it has none, by places in its log."""
+"""What a server has executed, as positions: by GTIDs, or, if it has none, by files and offsets of its log."""
 
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid import file_positions

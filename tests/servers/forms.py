@@ -1,7 +1,7 @@
 """One plain form of each value, to compare the source's rows with those of a journal or a lake.
 
-The server's own text of a value is read here by the type that its information_schema tells, and by nothing of ours.
-Days and times are text, since Python has no year 0; a day that no calendar has is None, as it is in the lake.
+This module reads the server's own text of a value by the type in its information_schema, and uses no product code. Days
+and times are text, because Python has no year 0. A day that no calendar has is None, as it is in the lake.
 """
 
 import struct

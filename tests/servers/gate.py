@@ -33,7 +33,7 @@ Hold = Callable[[str, int], Gate]
 
 @pytest.fixture
 def hold(monkeypatch: pytest.MonkeyPatch) -> Hold:
-    """Put a gate before a step of the selector's with a chunk (`low`, `select`, `high`), or behind `_bracketed`."""
+    """Puts a gate before a step of the selector with a chunk (`low`, `select`, `high`), or after `_bracketed`."""
 
     def put(step: str, nth: int) -> Gate:
         original, gate = getattr(ChunkSelector, step), Gate(nth)

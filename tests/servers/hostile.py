@@ -26,10 +26,10 @@ _OFFERED: Final = CLIENT.CAPABILITIES | CLIENT.LOCAL_FILES
 
 
 class Hostile:
-    """What it does, and what it was told.
+    """What the server does, and what it received.
 
-    `plugin` and `switch`: how it wants the login, in its greeting, and behind that. `trap`: behind a command that
-    begins so it asks for a file. `tls`: what it proves itself by; without it, it offers none.
+    `plugin` and `switch`: the login that it requests, in its greeting, and after that. `trap`: after a command that
+    begins with this it requests a file. `tls`: its certificate; without it, it offers no TLS.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Hostile:
         self._trap = trap
 
     async def accept(self, listener: socket.socket) -> None:
-        """Talk with whoever comes, for good."""
+        """Talks with each client, until cancelled."""
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as clients:
             while True:
@@ -65,7 +65,7 @@ class Hostile:
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(line, _packed(0, self._greeting()))
         if self._tls:
-            await loop.sock_recv(line, _TLS_REQUEST)  # and not a byte of what comes behind it
+            await loop.sock_recv(line, _TLS_REQUEST)  # and not a byte of what follows
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
         with suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):

@@ -1,7 +1,7 @@
-"""The judge of scenarios without a lake: what a journal says, replayed in plain Python, against the source.
+"""The judge of scenarios without a lake: replays a journal in plain Python and compares it with the source.
 
-It knows the journal's layout (`pipeline.journal.segment`) and nothing of the windows. The source is asked with a
-driver's own decoding, which shares nothing with ours. Each function gives differences as texts, none if all is right.
+It knows the journal's layout (`pipeline.journal.segment`) and nothing of the windows. It reads the source with a
+driver's own decoding, which shares nothing with ours. Each function returns differences as texts, none if all is right.
 """
 
 from collections import Counter, defaultdict
@@ -27,13 +27,13 @@ from tests.servers.forms import plain_row, rows_of, source_table
 Key = tuple[Any, ...]
 Row = Mapping[str, Any]
 
-# How many differences of one kind are told.
+# How many differences of one kind are reported.
 _TOLD: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row of a changes file, and the segment it stands in; what's in columns that are `absent` means nothing."""
+    """A row of a changes file, and its segment; values in columns that are `absent` mean nothing."""
 
     op: str
     scn: int
@@ -75,9 +75,9 @@ class Story:
 def replay(
     journal: Path, table: TableId, since: int | None = None, chain: Sequence[Entry] | None = None
 ) -> Story:
-    """The table's story since its mirror was last begun, or behind an SCN; its changes in the order of the stream.
+    """Replays the table's changes since its mirror last began, or after an SCN, in the order of the stream.
 
-    `chain`: the journal's segments, where they're known already.
+    `chain`: the journal's segments, if they're known already.
     """
     reader = JournalReader(journal)
     story = Story()
@@ -106,13 +106,13 @@ def entries(journal: Path) -> list[Entry]:
 
 
 def _since(entry: Entry, table: TableId) -> int:
-    """The SCN behind which the table's mirror begins, as of this segment."""
+    """Returns the SCN after which the table's mirror begins, as of this segment."""
     mirror = entry.checkpoint.mirrors.get(table)
     return mirror.since if mirror else 0
 
 
 def primary_key(server: MysqlServer, table: TableId) -> tuple[str, ...]:
-    """The columns of the key, as the server tells them."""
+    """Returns the columns of the key, from the server."""
     told = server.sql(f"SHOW KEYS FROM `{table.database}`.`{table.name}` WHERE Key_name = 'PRIMARY'")
     return tuple(row[4] for row in sorted(told, key=lambda row: int(row[3])))
 
@@ -154,9 +154,9 @@ def untrue(journal: Path, tally: Sequence[Line], *tables: TableId) -> list[str]:
 
 
 def ahead(journal: Path, *tables: TableId) -> list[str]:
-    """Changes whose transaction isn't among those by which their segment's position grew.
+    """Returns changes whose transaction isn't among those by which their segment's position grew.
 
-    Where none is so, and none is missing in the end, no position was ever ahead of what was durable with it.
+    If there are none, and none is missing in the end, no position was ever ahead of what was durable with it.
     """
     chain = entries(journal)
     positions = {entry.segment: entry.checkpoint.position for entry in chain}
@@ -274,9 +274,9 @@ def _by_key(rows: Sequence[Row], key: Sequence[str]) -> tuple[dict[Key, Row], li
 
 
 def _impossible(what: str, story: Story) -> Iterator[str]:
-    """Changes that come twice, and rows of chunks that aren't what the source had at their place in the stream.
+    """Returns changes that come twice, and rows of chunks that differ from the source at their position in the stream.
 
-    A place is known by its segment, so that changes in the chunk's own segment may lie before it or behind it.
+    A position is known by its segment, so changes in the chunk's own segment may be before or after it.
     """
     places = Counter((change.scn, change.ordinal) for change in story.changes)
     yield from (f"{what}: a second change at {place}" for place, count in places.items() if count > 1)

@@ -46,7 +46,8 @@ async def committed_messages(broker: KafkaBroker, topic: str) -> list[ConsumerRe
 class Judge:
     """Replays a topic's messages: each has to begin where the one before has ended.
 
-    `rows`: of each key its row, as far as messages tell it. `faults`: what came twice, too early or not at all.
+    `rows`: the row of each key, as far as messages have it. `faults`: messages that came twice, too early or not at
+    all.
     """
 
     rows: dict[bytes, Any] = field(default_factory=dict)

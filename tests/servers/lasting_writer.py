@@ -54,7 +54,7 @@ class Address:
 
 @dataclass
 class LastingThread(Thread):
-    """One writing connection, made anew when it's lost."""
+    """One writing connection, replaced when it's lost."""
 
     address: Address | None = None
     pace_s: float = 0.0
@@ -63,7 +63,7 @@ class LastingThread(Thread):
     stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self, stop: threading.Event) -> None:
-        """Write transactions at an even pace until told to stop; to the end of the last one."""
+        """Writes transactions at an even pace until stopped, to the end of the last one."""
         self.stop = stop
         while not stop.wait(self.pace_s * self.random.uniform(0, 2)):
             self.transaction()
@@ -96,7 +96,7 @@ class LastingThread(Thread):
         return row
 
     def _find_out(self) -> None:
-        """Connect again, as soon as somebody answers, and see whether the transaction has happened."""
+        """Connects again, as soon as a server answers, and checks whether the transaction has happened."""
         while (last := self._last_number()) is None:
             self.stop.wait(_TRY_EVERY_S)
         if last == self.number:
@@ -127,7 +127,7 @@ def connected(server: MysqlServer) -> "pymysql.Connection[pymysql.cursors.Cursor
 
 @contextmanager
 def writing(address: Address, per_s: float) -> Iterator[list[Line]]:
-    """Writers at work, with so many transactions a second; behind the context the list holds all that's committed."""
+    """Runs writers with so many transactions a second; after the context the list has all that's committed."""
     tally = list[Line]()
     threads = [
         LastingThread(

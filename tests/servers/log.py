@@ -22,7 +22,8 @@ async def read_log(
     known: KnownSchemas,
     keeps_statements: bool = False,
 ) -> list[FromVerifier]:
-    """All that the verifier tells of the log behind the position, up to what the server has executed by now."""
+    """Returns all messages of the verifier about the log after the position, up to what the server has executed by
+    now."""
     executed = GtidSet.parse(server.executed())
     dump = await BinlogDump.open(settings(server, account), position)
     stream = LogStream(captured.match, captured.may_match_in, keeps_statements=keeps_statements)

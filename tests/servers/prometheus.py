@@ -1,4 +1,4 @@
-"""A real Prometheus on a free port of loopback, which scrapes what it's told to and evaluates rules, both quickly."""
+"""A real Prometheus on a free port of loopback, which scrapes given targets and evaluates rules, both quickly."""
 
 import json
 import math
@@ -85,10 +85,10 @@ class Prometheus(ServerProcess):
         return samples[0].value if samples else math.nan
 
     def has_had(self, expression: str) -> bool:
-        """Whether PromQL says a number for some whole second of half an hour, and always will.
+        """Returns whether PromQL has a number for some whole second of half an hour, and always will.
 
-        The half hour ended a moment ago: what's said of the present may change, since the samples of a scrape that's
-        under way are of its beginning.
+        The half hour ended a moment ago. The present may still change: the samples of a scrape under way have its
+        beginning as their time.
         """
         samples = self.query(f"max_over_time(({expression})[30m:1s] offset {SETTLED})")
         return any(not math.isnan(sample.value) for sample in samples)

@@ -1,6 +1,6 @@
-"""A proxy before a server, on loopback, with bad weather: bytes that are late, slow or held, and ends that are lost.
+"""A proxy before a server, on loopback, with bad weather: late, slow or held bytes, and lost ends.
 
-It hands on what goes to and fro, of whatever protocol.
+It forwards bytes in both directions, of any protocol.
 """
 
 import asyncio

@@ -15,18 +15,18 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from pymysql.converters import escape_string
 
-# What a value is, told by the server or by mysqlbinlog.
+# A value, as the server or mysqlbinlog shows it.
 Reader = Callable[[Any], object]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A column's type, and what others say of one of its values (`{c}` stands for the column).
+    """A column's type, and how others show one of its values (`{c}` is the column).
 
-    `told` is the expression that the server is asked, `read` brings its answer into the canonical form. `logged` is
-    the expression to hold against what mysqlbinlog prints, and `printed` reads that print as `as_printed` reads the
-    answer to it. `attribute` is what comes behind GENERATED in a definition; `since` the first version that has it all,
-    `before` the first that doesn't any more; `generable` whether such a column can be a generated one.
+    `told` is the expression for the server, and `read` brings its answer into the canonical form. `logged` is the
+    expression to compare with what mysqlbinlog prints, and `printed` reads that print as `as_printed` reads the answer
+    to it. `attribute` is what follows GENERATED in a definition; `since` the first version that has all of it, `before`
+    the first that no longer has; `generable` whether such a column can be a generated one.
     """
 
     definition: str
@@ -66,7 +66,7 @@ _CONTROLS: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"
 
 
 def printed_bytes(text: bytes) -> bytes:
-    """A quoted string, with control characters, quotes and backslashes behind a backslash."""
+    """Returns a quoted string, with a backslash before control characters, quotes and backslashes."""
 
     def unescaped(match: re.Match[bytes]) -> bytes:
         code, letter = match.groups()
@@ -87,7 +87,7 @@ def printed_set(text: bytes) -> int:
 
 
 def printed_integer(unsigned: bool) -> Callable[[bytes], int]:
-    """A negative number has the unsigned one behind it, since the log needn't say which it is."""
+    """A negative number has the unsigned one after it, because the log needn't say which it is."""
 
     def read(text: bytes) -> int:
         signed, _, other = text.decode().partition(" ")

@@ -57,7 +57,7 @@ def _floating(width: Literal[32, 64], edges: list[float]) -> st.SearchStrategy[s
 
 def floats() -> st.SearchStrategy[Kind]:
     def kind(definition: str, values: st.SearchStrategy[str]) -> Kind:
-        # Only the result of a computation is told with all digits.
+        # Only the result of a computation is shown with all digits.
         told = "{c} * 1e0"
         return Kind(
             definition,

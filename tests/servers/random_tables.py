@@ -38,7 +38,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """`key_at`: where the column `id` stands, None for a generated invisible primary key.
+    """`key_at`: the index of the column `id`, None for a generated invisible primary key.
 
     `rows` holds SQL literals of the columns that aren't generated; the key of the first row is 1.
     """

@@ -19,8 +19,7 @@ _STARTS_WITHIN_S: Final = 60.0
 class Relay(ABC):
     """A proxy, for a while: `port` on `HOST` leads to the server's.
 
-    Connections that come from now on can be led to another one's (`leads_to`), as by a name behind which a server was
-    replaced.
+    New connections can be led to another one's (`leads_to`), as by a name at which a server was replaced.
     """
 
     def __init__(self, leads_to: int) -> None:

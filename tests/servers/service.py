@@ -1,4 +1,4 @@
-"""The whole service in the test's own process, with every part real but the lake, which the journal stands for."""
+"""The complete service in the test's own process. Every part is real except the lake, whose place the journal takes."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ from tests.servers.source import settings as source_settings
 
 Value = TypeVar("Value")
 
-# For whatever a test waits for; a machine that does other things as well is slow.
+# The longest wait of a test; a machine with other work is slow.
 WITHIN_S: Final = 60.0
 _LOOK_EVERY_S: Final = 0.01
 
@@ -64,7 +64,8 @@ def pipeline(server: MysqlServer, folder: Path, database: str, **snapshot: Any) 
 async def until(
     told: Callable[[], Value], what: str, within_s: float = WITHIN_S, ended: Callable[[], bool] = bool
 ) -> Value:
-    """The first true value that `told` gives. Fails with `what` if there's none in time, or it has `ended`."""
+    """Returns the first true result of `told`. Fails with `what` if there's none in time, or the service has
+    `ended`."""
     deadline = time.monotonic() + within_s
     while not (value := told()):
         assert not ended(), f"it ended before: {what}"
@@ -174,7 +175,7 @@ class Running:
 
 @asynccontextmanager
 async def running(settings: Settings, assembly: type[Assembly] = WithoutLake) -> AsyncIterator[Running]:
-    """The service; behind the context it's dropped if it wasn't stopped."""
+    """Runs the service; after the context it's dropped if it wasn't stopped."""
     store = JournalStore.open_single_writer(Path(settings.journal.path), settings.name)
     with closing(store), _plain_log():
         service = Running(settings, store, assembly)
@@ -186,7 +187,7 @@ async def running(settings: Settings, assembly: type[Assembly] = WithoutLake) ->
 
 @contextmanager
 def _plain_log() -> Iterator[None]:
-    """As text, with failures told as the service tells them."""
+    """As text, with failures in the service's own words."""
     before = structlog.get_config()
     structlog.configure(
         processors=[

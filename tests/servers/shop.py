@@ -45,14 +45,14 @@ def open_shop(mysql: MysqlServer) -> Iterator[MysqlServer]:
 
 @contextmanager
 def writer_by_hand(server: MysqlServer) -> Iterator[Thread]:
-    """One thread of the demo's writer, which writes when it's told to: `transaction()`."""
+    """Runs one thread of the demo's writer, which writes on each call of `transaction()`."""
     with closing(writer._connect(server.host, server.port, _WRITER.user, _WRITER.password)) as connection:
         yield Thread(0, SIZE, connection, random.Random(0))
 
 
 @contextmanager
 def writing(server: MysqlServer) -> Iterator[list[Line]]:
-    """The demo's writer at work; behind the context the list holds all that it committed."""
+    """Runs the demo's writer; after the context the list has all that it committed."""
     tally, before = list[Line](), executed(server)
     with ExitStack() as open_until_done:
         address = (server.host, server.port, _WRITER.user, _WRITER.password)

@@ -83,7 +83,7 @@ def gives_log(connection: Connection) -> bool:
 
 
 def waits_for_lock(connection: Connection) -> bool:
-    """Whether its statement waits for a table that somebody has locked."""
+    """Returns whether its statement waits for a table that another session has locked."""
     return connection.state == "Waiting for table metadata lock"
 
 
@@ -96,7 +96,7 @@ def cut(
         try:
             server.sql(f"KILL {connection.id}")
         except pymysql.err.OperationalError as error:
-            if error.args[0] != ER.NO_SUCH_THREAD:  # else it has gone meanwhile
+            if error.args[0] != ER.NO_SUCH_THREAD:  # else it has ended by then
                 raise
     return len(ended)
 

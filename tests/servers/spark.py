@@ -18,8 +18,8 @@ _JAVA = "spark.driver.extraJavaOptions"
 def quick(parts: Parts) -> dict[str, str]:
     """Settings with which Spark costs the least.
 
-    Tests run each query a few times over a few rows: compiling it, be it by Spark or by the JVM's second compiler,
-    would take most of their time; and so would reading its classes.
+    Tests run each query a few times over a few rows. Compiling it, by Spark or by the JVM's second compiler, would take
+    most of their time. So would reading its classes.
     """
     assert parts.spark_classes is not None, "Spark's classes aren't here yet: run `make setup-tests`"
     return {
@@ -32,7 +32,7 @@ def quick(parts: Parts) -> dict[str, str]:
 
 
 def quick_java(parts: Parts) -> str:
-    """The same, as JDK_JAVA_OPTIONS, for each Spark of a program that isn't asked for settings."""
+    """The same, as JDK_JAVA_OPTIONS, for each Spark of a program whose settings a test can't set."""
     conf = quick(parts)
     return " ".join((conf.pop(_JAVA), *(f"-D{name}={value}" for name, value in conf.items())))
 

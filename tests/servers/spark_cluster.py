@@ -1,6 +1,6 @@
 """A standalone Spark cluster on loopback: a master and two workers of one core each, from PySpark's own jars.
 
-What runs in the executors begins with an empty environment: no PATH by which a Python could be found.
+Programs in the executors begin with an empty environment: no PATH by which a Python could be found.
 
 Source: Spark documentation, "Spark Standalone Mode".
 """
@@ -111,7 +111,7 @@ class SparkCluster:
         return [pid for worker in self.workers for pid in children(worker)]
 
     def mend(self, *killed: int) -> None:
-        """Start those workers again that somebody has killed, by what their processes were."""
+        """Starts killed workers again, found by their processes."""
         for worker in self._workers:
             if worker.pid in killed:
                 worker.kill()

@@ -1,4 +1,4 @@
-"""A process that stands still."""
+"""Stops a process with SIGSTOP."""
 
 import os
 import signal
@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Final
 
 _WITHIN_S: Final = 60.0
-# A thread's state is behind its name, which may have any sign in it.
+# A thread's state follows its name, which may have any character in it.
 _STOPPED: Final = ("T", "Z", "X")
 
 
 def stop(pid: int) -> None:
-    """Stop a process (SIGSTOP). Where this returns none of its threads runs any more.
+    """Stops a process (SIGSTOP). When this returns none of its threads runs any more.
 
-    One of them has to take the signal first; on a busy machine the others go on meanwhile.
+    One of them has to take the signal first. On a busy machine the others run meanwhile.
     """
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + _WITHIN_S
     while not all(_state(task) in _STOPPED for task in Path(f"/proc/{pid}/task").iterdir()):
         assert time.monotonic() < deadline, f"{pid} hasn't stopped"
-        # Nobody tells it.
+        # There is no event for it.
         time.sleep(0.001)
 
 

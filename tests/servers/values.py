@@ -1,4 +1,4 @@
-"""Columns of every type with values at their edges, and how the server tells each value in another way."""
+"""Columns of every type with values at their edges, and how the server shows each value in another way."""
 
 import json
 import struct
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Case:
-    """A column, values for it, and how the server tells one of them (`c`) in words that Python reads."""
+    """A column, values for it, and how the server shows one of them (`c`) in words that Python reads."""
 
     column: str
     told: str

@@ -17,7 +17,7 @@ from tests.servers.service import Running
 
 @dataclass(frozen=True, slots=True)
 class Web:
-    """Where it's served, and the board behind it."""
+    """The address of the service, and its status board."""
 
     url: str
     board: StatusBoard

@@ -1,4 +1,4 @@
-"""What follows the service: everything once, and then what's new."""
+"""What a follower of the service gets: everything once, and then the changes."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The HTTP server, asked by a real client over loopback; the supervisor behind it runs tiny actors."""
+"""The HTTP server, with a real client over loopback; its supervisor runs tiny actors."""
 
 import asyncio
 import json
@@ -63,7 +63,7 @@ class Plain(Actor[Any]):
 
 
 class Bench:
-    """A server with all that's behind it."""
+    """A server with everything that it needs."""
 
     def __init__(self, address: Path, answer_within_s: float, settings: HttpSettings) -> None:
         self.address = address

@@ -1,4 +1,4 @@
-"""The places of a journal: a local disk and an object store do the same, whatever it takes them."""
+"""The storage of a journal: a local disk and an object store do the same, by different means."""
 
 import errno
 import os

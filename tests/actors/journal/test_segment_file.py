@@ -1,4 +1,4 @@
-"""A file of a segment: what's told of it is what's in it."""
+"""A file of a segment: its description equals its content."""
 
 import hashlib
 import io

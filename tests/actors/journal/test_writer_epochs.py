@@ -137,7 +137,7 @@ def test_another_pipeline_is_refused_and_fences_nobody(place: str) -> None:
 
 @pytest.fixture
 def sealing(place: str) -> Iterator["subprocess.Popen[str]"]:
-    """A process that seals for ever, and says the number of each segment."""
+    """Runs a process that seals endlessly, and prints the number of each segment."""
     command = [sys.executable, "-m", crashing_journal.__name__, "loop", place]
     root = Path(__file__).parents[3]
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A journal on a filesystem that's full: nothing is lost, whoever dies, and it goes on when there's room.
+"""A journal on a full filesystem: nothing is lost, whichever process dies, and it continues when there's room.
 
 The filesystem is a real one, of a few MiB, in a namespace of its own where an ordinary user may mount it.
 """

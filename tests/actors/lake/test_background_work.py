@@ -48,7 +48,7 @@ def test_a_mirror_is_merged_if_there_is_one(delivered: LakeTableState, *, due: b
 
 
 def test_a_first_mirror_is_shown_when_its_rows_are_there() -> None:
-    """Its generation begins behind the SCN 0, as if there were none."""
+    """Its generation begins after the SCN 0, as if there were none."""
     lake: Any = None
     background = Background(LakeSettings("lake"), Metrics(), lake, nothing_is_called)
     background.found(ORDERS.table, LakeTableState(), {})
@@ -59,7 +59,7 @@ def test_a_first_mirror_is_shown_when_its_rows_are_there() -> None:
 
 
 async def test_what_was_given_up_rests_and_the_rest_keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else what's given up again and again would have all else of its table wait for ever."""
+    """Otherwise work that fails again and again would keep all other work of its table waiting."""
     for every in ("TRIM_EVERY_S", "VACUUM_EVERY_S", "VACUUM_FIRST_S"):
         monkeypatch.setattr(maintenance, every, -1.0)
     done: list[str] = []

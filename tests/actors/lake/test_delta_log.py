@@ -1,4 +1,4 @@
-"""What a table's log says to whoever reads it without Spark. Delta's own logs:
+"""What a table's log says to a reader without Spark. Delta's own logs:
 tests/integration/lake/test_live_view_text.py."""
 
 import json

@@ -1,4 +1,4 @@
-"""Files of a journal in the folder of a lake table: linked, copied, written anew."""
+"""Files of a journal in the folder of a lake table: linked, copied, rewritten."""
 
 import json
 import os
@@ -52,7 +52,7 @@ class Placing:
         return self.history.store.path(self.entry, file)
 
     def place(self, tier: Tier, as_table: dict[str, Stored] | None = None) -> dict[str, Any]:
-        """The action that came of it."""
+        """Returns the resulting action."""
         source = self.source(tier)
         (place,) = (i for i, file in enumerate(self.entry.files) if file.path == source.name)
         file = self.entry.files[place]

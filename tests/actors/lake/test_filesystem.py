@@ -1,4 +1,4 @@
-"""Lake paths: which are taken, and by which of pyarrow's filesystems."""
+"""Lake paths: which are valid, and which of pyarrow's filesystems reads them."""
 
 from pathlib import Path
 

@@ -20,7 +20,7 @@ class Scribe(Actor[str]):
     """Writes down what happens to it."""
 
     name = topology.ActorName.BINLOG_READER
-    patience = -1.0  # whatever it's at, it's at it for too long
+    patience = -1.0  # any work takes it too long
 
     def __init__(self) -> None:
         super().__init__(Mailbox((EDGE,)), Metrics())

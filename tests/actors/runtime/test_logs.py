@@ -1,4 +1,4 @@
-"""The log: one JSON object a line where nobody watches, text on a terminal, libraries included, secrets not."""
+"""The log: one JSON object a line without a terminal, text on a terminal, libraries included, secrets not."""
 
 import io
 import json

@@ -36,7 +36,7 @@ with tempfile.NamedTemporaryFile() as told:
     print(told.read().count(b"<heap nr="))
 """
 
-# The resident memory (KiB) with holes of 100 MiB between what's in use, and once they're given back.
+# Returns the resident memory (KiB) with holes of 100 MiB between used pieces, and after their return.
 HOLES = """
 import ctypes, re
 from actors.runtime import malloc as heap

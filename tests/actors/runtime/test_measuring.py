@@ -1,4 +1,4 @@
-"""What measures or tells: its errors are counted, told once, and go no further."""
+"""Code that measures or reports: its errors are counted, logged once, and go no further."""
 
 import io
 import json
@@ -70,7 +70,7 @@ def test_a_log_that_fails_fails_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         logs.configure("shop", Unwritable(), recent)
         structlog.get_logger("actors.runtime.supervisor").info("stopping")
-        assert measuring.failures() > before  # its line, and that this couldn't be told
+        assert measuring.failures() > before  # its line, and that this couldn't be logged
         monkeypatch.setattr(Recent, "__call__", lambda *_: 1 / 0)
         before = measuring.failures()
         structlog.get_logger("actors.runtime.supervisor").info("stopping")

@@ -1,4 +1,4 @@
-"""What's told of an error says what happened and where, and no value."""
+"""The report of an error says what happened and where, and no value."""
 
 import pyarrow as pa
 import pytest
@@ -18,7 +18,7 @@ def caught(raise_it: object) -> BaseException:
             raise raise_it
         assert callable(raise_it)
         raise_it()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it's what was asked for
+    except Exception as error:  # noqa: BLE001 - any error is what the test wants
         return error
     raise AssertionError("nothing was raised")
 

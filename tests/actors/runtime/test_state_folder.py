@@ -1,4 +1,4 @@
-"""Where a pipeline keeps what's of this machine only."""
+"""Where a pipeline keeps data of this machine only."""
 
 from pathlib import Path
 

@@ -1,5 +1,4 @@
-"""The supervisor, over tiny actors that fail in each way: who is built anew, who is stopped, and in which
-order."""
+"""The supervisor, over tiny actors that fail in each way: which restart, which stop, and in which order."""
 
 import asyncio
 import dataclasses
@@ -375,7 +374,7 @@ async def test_waiting_for_room_is_not_hanging() -> None:
 
     async with running(house) as run:
         await house.tell(Name.BINLOG_READER, flood)
-        await house.until_built(CAPTURE, 2)  # the timeout of `slow`, which nobody foresaw
+        await house.until_built(CAPTURE, 2)  # the timeout of `slow`, an unforeseen error
         house.supervisor.stop()
         await run
     assert not any(hung)
@@ -489,7 +488,7 @@ async def test_pauses_grow_and_begin_anew_after_a_calm_time() -> None:
 
         class Noted(Backoff):
             def random_s(self, tries: int) -> float:
-                asked.append(tries)  # noqa: B023 - used up before the loop goes on
+                asked.append(tries)  # noqa: B023 - used up before the loop continues
                 return 0.0
 
         house = House(RestartLimits(Noted(0.0, 0.0), calm_s=calm_s))

@@ -91,7 +91,7 @@ def test_an_address_that_nobody_listens_on_any_more_is_no_service(config: Path) 
 
 @contextmanager
 def answering(status: int, body: str, posted: list[Any] | None = None) -> Iterator[int]:
-    """A server that answers everything in this way, and keeps what's `posted`; its port."""
+    """Runs a server that answers everything in this way, and keeps what's `posted`; yields its port."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

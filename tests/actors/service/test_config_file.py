@@ -1,4 +1,4 @@
-"""The configuration: what it gives, and that all that's wrong with it is said at once, by key."""
+"""The configuration: its settings, and that all errors in it are reported at once, by key."""
 
 from pathlib import Path, PurePath
 

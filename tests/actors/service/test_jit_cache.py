@@ -1,4 +1,4 @@
-"""Machine code is made anew when anything that went into it has changed, be it in another file."""
+"""Machine code is compiled again when any of its sources has changed, also in another file."""
 
 import shutil
 import subprocess

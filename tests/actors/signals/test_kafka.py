@@ -57,7 +57,7 @@ async def listening(
 
 
 async def offset_is(broker: KafkaBroker, topic: str, offset: int) -> None:
-    """Until this has been committed; the broker can't tell when."""
+    """Waits until this has been committed; the broker has no event for that."""
     while await committed(broker, topic, GROUP) != offset:  # noqa: ASYNC110 - there's no event across processes
         await asyncio.sleep(0.05)
 

@@ -1,4 +1,4 @@
-"""The REST channel without its server: who asks waits, and is told when there won't be an answer."""
+"""The REST channel without its server: a client waits, and learns when there won't be an answer."""
 
 import asyncio
 

@@ -101,10 +101,10 @@ async def test_a_sender_is_held_back_only_by_a_reader_that_does_not_keep_up() ->
     async with joined() as (far, near, buffer):
         await send(far, b"abc")
         assert await buffer.readexactly(1) == b"a"
-        assert near.is_reading()  # two bytes lie here, and nobody asks for them
+        assert near.is_reading()  # two bytes wait here, and no reader takes them
         sent = os.urandom(50_000_000)
         sending = asyncio.create_task(send(far, sent))
-        while near.is_reading():  # noqa: ASYNC110 - nobody tells of a pause
+        while near.is_reading():  # noqa: ASYNC110 - a pause has no event
             await asyncio.sleep(0)
         assert await buffer.readexactly(2 + len(sent)) == b"bc" + sent
         assert near.is_reading()

@@ -64,7 +64,7 @@ def test_what_is_left_is_not_guessed_where_there_is_nothing_to_go_by() -> None:
     under_way = table("a", 50, 0, 100)
     (snapshot,) = paces.told(capture(under_way, table("b", 0, state="waiting")))
     assert snapshot["tables"][0]["left_seconds"] is not None
-    assert snapshot["left_seconds"] is None  # nobody knows how large b is
+    assert snapshot["left_seconds"] is None  # the size of b isn't known
     (snapshot,) = Paces().told(capture(under_way))
     assert (snapshot["rows_per_second"], snapshot["left_seconds"]) == (None, None)
 

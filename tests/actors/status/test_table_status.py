@@ -1,4 +1,4 @@
-"""What's told of each table."""
+"""The report on each table."""
 
 from typing import Any
 
