@@ -1,12 +1,12 @@
-"""Small words for the tests of the coordinator and its parts.
+"""A small vocabulary for the tests of the coordinator and its parts.
 
-    capture = Capture(ORDERS)                    # position a:1-5, the stream at place 10, up to four windows
-    order = capture.begin(ORDERS, end=9)         # a snapshot is asked for and planned: the order for its first chunk
+    capture = Capture(ORDERS)                    # position a:1-5, the stream at offset 10, up to four windows
+    order = capture.begin(ORDERS, end=9)         # a snapshot is requested and planned: the order for its first chunk
     capture.give(passed(20, wrote("a:6", update(1))))
     capture.give(read(order, 1, 2, low="a:1-5", high=15))
     assert capture.stream == ["orders a:6", "orders rows 2"]
 
-Servers are letters (`a:1-5,b:7,a:tag:1`), places are offsets in one log file, rows are their keys.
+Servers are letters (`a:1-5,b:7,a:tag:1`), positions are offsets in one log file, rows are their keys.
 """
 
 import re
@@ -97,7 +97,7 @@ def _short(name: Gtid) -> str:
 
 
 def table(name: str, *columns: str, key: tuple[int, ...] = (0,)) -> TableSchema:
-    """The table `shop.<name>` of BIGINT columns: `id` (its key) and `value` where nothing else is said."""
+    """Returns the table `shop.<name>` of BIGINT columns: by default `id` (its key) and `value`."""
     kinds = [Column(column, Integer(8, unsigned=False), i not in key) for i, column in enumerate(columns)]
     return TableSchema(TableId("shop", name), tuple(kinds), key) if kinds else table(name, "id", "value")
 
@@ -161,7 +161,7 @@ def passed(end: int, *transactions: tuple[Gtid, list[Image]]) -> ChangesVerified
 
 
 def part(name: str, *changes: list[Image]) -> TransactionPartVerified:
-    """Some of what a transaction changed, before its end."""
+    """Returns a part of a transaction's changes, before its end."""
     of_it, images = wrote(name, *changes)
     seen = dict.fromkeys(image.schema for image in images)
     return TransactionPartVerified(of_it, COMMIT_TIME, tuple(_changes(schema, [images]) for schema in seen))
@@ -186,7 +186,7 @@ def _changes(schema: TableSchema, transactions: list[list[Image]]) -> TableChang
 
 
 def decoded(tables: Iterable[TableImages | TableUnreadable]) -> list[TableImages]:
-    """The images of what was read, which could all be decoded."""
+    """Returns the images of a slice without undecodable ones."""
     images = [images for images in tables if isinstance(images, TableImages)]
     assert images == list(tables)
     return images
@@ -235,7 +235,7 @@ def read(
     high: int | High = 10,
     took: int = 1000,
 ) -> ChunkRead:
-    """The order's chunk: rows with these keys, between the watermarks. A full chunk has more behind it."""
+    """Returns the order's chunk: rows with these keys, between the watermarks. A full chunk has more after it."""
     more = isinstance(order, ReadChunk) and len(keys) == order.limit
     upto: Key | None = (keys[-1],) if more else None
     return ChunkRead(
@@ -290,13 +290,13 @@ class Capture:
 
     @staticmethod
     def chunk(orders: Iterable[Order]) -> ReadChunk:
-        """The one chunk that is asked for in these orders."""
+        """Returns the one chunk in these orders."""
         (order,) = of(ReadChunk, orders)
         return order
 
     @staticmethod
     def plans(orders: Iterable[Order]) -> list[TableId]:
-        """The tables whose plan is asked for in these orders."""
+        """Returns the tables whose plan these orders request."""
         return [order.table for order in of(PlanTable, orders)]
 
     def table(self, schema: TableSchema, snapshot: str = "s1") -> TableSnapshot:

@@ -1,4 +1,4 @@
-"""Names of columns that mean something to somebody: to SQL, to Spark, Delta and DuckDB, or to our own queries."""
+"""Names of columns with a meaning: in SQL, in Spark, Delta and DuckDB, or in our own queries."""
 
 # ruff: noqa: RUF001 - letters that look alike are what this is about
 import random

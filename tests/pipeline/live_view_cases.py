@@ -1,7 +1,7 @@
 """Random histories of rows, as a changelog and as a plain dictionary, many of them with one schedule.
 
-Histories are told apart by the first part of their key, so that an engine answers for all of them at once. They share
-the numbers of segments and SCNs, and the places where a mirror is merged into, filled, and begun anew.
+The first part of their key separates histories, so an engine answers for all of them at once. They share the numbers of
+segments and SCNs, and the moments at which a mirror is merged into, filled, and begun again.
 """
 
 import random

@@ -755,7 +755,7 @@ def anything_may_come_within(patch: Patch) -> None:
     patch.setattr(handle_log, "must_be_between", lambda _state, _what: None)
 
 
-# How much is asked for
+# How much is ordered
 
 
 def rows_that_wait_take_no_memory(patch: Patch) -> None:

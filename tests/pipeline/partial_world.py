@@ -1,8 +1,8 @@
 """A small world for row images that lack columns: a source with one table, its log, the coordinator, and a reader.
 
-Everything that can be otherwise is left to dice: what's written and with which columns in its images, how far the
-stream is behind, what a SELECT sees and the watermarks say, crashes. The reader knows what the journal says and nothing
-else, and follows the rule that `pipeline.lake.live_view` states.
+Dice decide everything that can vary: what's written and with which columns in its images, how far the stream lags, what
+a SELECT sees and what the watermarks are, crashes. The reader knows only the journal, and follows the rule in
+`pipeline.lake.live_view`.
 """
 
 import random
@@ -174,7 +174,7 @@ class World:
             self.crash()
 
     def flow(self) -> None:
-        """The stream goes on, perhaps by a part of a transaction."""
+        """The stream advances, perhaps by a part of a transaction."""
         if self.paused or self.passed == len(self.log):
             return
         number = self.passed + 1
@@ -194,7 +194,7 @@ class World:
         self.give(ChangesVerified(run, (changed(several),), self.end(through)))
 
     def answer(self, order: PlanTable | ReadChunk | ReselectRows) -> None:
-        """What a SELECT sees is all of low, and nothing behind high; low is any set that can be used."""
+        """A SELECT sees all of low, and nothing after high; low is any usable set."""
         asked = order.asked_at.count() - 5
         seen = self.dice.randrange(asked, len(self.log) + 1)
         low: GtidSet = order.asked_at
@@ -231,7 +231,7 @@ class World:
         return ChunkIndex("a", (1,), (False,), (None,)) if self.surrogate else primary(TABLE)
 
     def crash(self) -> None:
-        """What isn't sealed is lost, and capture goes on from what is."""
+        """What isn't sealed is lost, and capture continues from what is."""
         self.sealed = self.dice.randrange(self.sealed, len(self.appends))
         del self.appends[self.sealed + 1 :]
         self.begin(self.appends[-1].checkpoint)
@@ -263,7 +263,7 @@ class World:
         return self.read[id(part)][1]
 
     def live(self) -> Rows:
-        """The rows that a reader sees: each wholly known, and not shown otherwise."""
+        """Returns the rows that a reader sees: each completely known, and hidden otherwise."""
         since = self.state.checkpoint.mirrors[TABLE.table].since
         mirror: dict[int, dict[str, Any]] = {}
         stories: dict[int, list[dict[str, Any]]] = {}
@@ -283,7 +283,7 @@ class World:
 
 
 def told(base: dict[str, Any] | None, story: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The row that a mirror's row and the changes behind it tell, None where there's none or it isn't known."""
+    """Returns the row from a mirror's row and the changes after it, None if there's none or it isn't known."""
     row = base
     for change in story:
         given = {

@@ -99,7 +99,7 @@ table_states: st.SearchStrategy[TableSnapshot] = st.one_of(
 
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
-    """Snapshots in which something special was asked for of some tables."""
+    """Snapshots with a special request for some tables."""
     tables = draw(st.dictionaries(table_ids, table_states, max_size=3))
     asked = {table: draw(requests) for table in tables if draw(st.booleans())}
     return Snapshot(

@@ -24,7 +24,7 @@ def test_each_has_help_of_whole_sentences() -> None:
         assert metric.help.endswith("."), metric.name
 
 
-# Each has few values, but for the table.
+# Each has few values, except the table.
 BOUNDED = {
     "actor",
     "channel",

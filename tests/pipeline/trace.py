@@ -102,7 +102,7 @@ class Trace:
 
     @classmethod
     def started(cls, line: str) -> tuple["Trace", tuple[str, ...]]:
-        """The coordinator that a `start` line describes, and the lines that its first orders are told in."""
+        """Returns the coordinator that a `start` line describes, and the lines of its first orders."""
         names = [word for word in shlex.split(line) if "=" not in word]
         settings = dict(word.split("=", 1) for word in shlex.split(line) if "=" in word)
         scn = int(settings.get("scn", 0))
@@ -140,14 +140,14 @@ class Trace:
         return trace, lines
 
     def follow(self, text: str) -> tuple[str, ...]:
-        """The lines that tell what follows from the message that a line describes."""
+        """Returns the lines of what follows from the message that a line describes."""
         try:
             return self.give(self.message(text))
         except NotOrdered as missing:
             return (f"{_UNEXPECTED[1]}: {missing}",)
 
     def give(self, message: ToWatermarkCoordinator) -> tuple[str, ...]:
-        """The lines that tell what follows from a message."""
+        """Returns the lines of what follows from a message."""
         before = self.state
         try:
             self.state, orders = coordinator.step(self.state, message)

@@ -1,4 +1,4 @@
-"""What a golden trace tells of the coordinator's orders, and of its state where that has changed."""
+"""The coordinator's orders, and the changes of its state, as lines of a golden trace."""
 
 import re
 from collections.abc import Iterator
@@ -196,7 +196,7 @@ def _progress(progress: Progress) -> str:
 
 
 def state_lines(before: State, after: State) -> Iterator[str]:
-    """The lines of what has changed in the state beside the checkpoint."""
+    """Returns the lines of changes in the state beside the checkpoint."""
     was, now = dict(_held(before)), dict(_held(after))
     yield from (f"= {name}: {text}" for name, text in now.items() if was[name] != text)
 

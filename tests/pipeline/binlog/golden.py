@@ -1,7 +1,7 @@
-"""Events as MySQL 9.7 wrote them, one file for each story; `python -m tests.pipeline.binlog.golden` makes them anew.
+"""Events as MySQL 9.7 wrote them, one file for each story; `python -m tests.pipeline.binlog.golden` makes them again.
 
-Each line is one event in hexadecimal, from its header to its checksum, behind the kind's number. A story is told to a
-new server, whose log is then asked for as a replica does, without waiting for more (BINLOG_DUMP_NON_BLOCK).
+Each line is one event in hexadecimal, from its header to its checksum, after the kind's number. A new server runs a
+story. Then the module requests its log as a replica does, without waiting for more (BINLOG_DUMP_NON_BLOCK).
 """
 
 import struct

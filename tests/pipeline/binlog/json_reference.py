@@ -58,7 +58,8 @@ _ESCAPES: Final = {code: f"\\u{code:04x}" for code in range(32)} | {
 
 
 def text(document: bytes) -> str:
-    """The text of a stored document. Raises UndecodableError; an empty document is null, as it is for the server."""
+    """Returns the text of a stored document. Raises UndecodableError; an empty document is null, as it is for the
+    server."""
     if not document:
         return "null"
     return _Document(document).value(document[0], 1, len(document), 0)
@@ -144,7 +145,7 @@ class _Document:
         return int.from_bytes(self._take(at, size, end), "little")
 
     def _length(self, at: int, end: int) -> tuple[int, int]:
-        """Where a value begins behind its length, and the length: 7 bits to a byte, the lowest first."""
+        """Returns where a value begins after its length, and the length: 7 bits to a byte, the lowest first."""
         length = 0
         for i in range(5):
             byte = self._take(at + i, 1, end)[0]

@@ -1,4 +1,4 @@
-"""Where the log stands, event by event."""
+"""The position of the log, event by event."""
 
 import pytest
 

@@ -245,7 +245,7 @@ def test_they_are_one_on_the_servers_stories(name: str, sizes: list[int]) -> Non
 
 @given(st.data())
 def test_whatever_bytes_are_in_an_event_the_two_agree(data: st.DataObject) -> None:
-    """Behind a right checksum, so that it's looked at."""
+    """With a right checksum, so that its bytes are read."""
     log_events = story("transactions")
     at = data.draw(st.integers(0, len(log_events) - 1))
     body = bytearray(log_events[at][19:-4])

@@ -280,7 +280,7 @@ def test_an_xa_transaction_with_more_rows_than_may_wait_has_its_tables_read_anew
 
 
 def test_rows_that_wait_keep_their_table_maps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many others come meanwhile."""
+    """However many others come in between."""
     monkeypatch.setattr(transaction_assembler, "_MAPS_REMEMBERED", 0)
     log = stream()
     read(log, [rotate(), *prepared(1, ROW)])
@@ -367,7 +367,7 @@ def heartbeat(file: str, offset: int) -> bytes:
 
 
 def test_offsets_beyond_32_bits() -> None:
-    """A header has the lowest 32 bits only; a file is longer than that behind one very large transaction."""
+    """A header has the lowest 32 bits only. A file is longer than that after one very large transaction."""
     log = stream()
     ends = [2**31, 2**32 - 8, 5]
     parts = [made(Code.ROWS_QUERY, b"", end=end) for end in ends]
@@ -409,7 +409,7 @@ def test_what_changes_more_than_its_rows_tell_says_so_behind_its_end() -> None:
 
 
 def test_a_memory_table_that_a_restart_has_emptied_is_told_by_a_statement() -> None:
-    """MySQL 5.6 logs it bare, and may log rows of the statement that found it so behind it; 5.7 frames it."""
+    """MySQL 5.6 logs it bare, and may log rows of the statement that found it so after it; 5.7 frames it."""
     emptied = query("DELETE FROM `shop`.`orders`", updated="shop")
     for told in ([begin(1), emptied], [begin(1), emptied, MAP, ROW], transaction(1, emptied)):
         [statement, rows] = read(stream("orders"), [rotate(), *told, *transaction(2, MAP, ROW)])

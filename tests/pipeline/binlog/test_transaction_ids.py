@@ -51,7 +51,7 @@ def prepared(value: int, first: tuple[bytes, ...]) -> list[bytes]:
 
 
 class Log:
-    """Transactions that lie in a file one behind the other; `starts` are the offsets at which they begin and end."""
+    """Transactions one after the other in a file; `starts` are the offsets at which they begin and end."""
 
     def __init__(self, *transactions: list[bytes]) -> None:
         sizes = [sum(map(len, events)) for events in transactions]
@@ -67,7 +67,7 @@ class Log:
         return file_positions.before(SERVER, self.place(transaction))
 
     def sent(self, position: GtidSet) -> list[bytes]:
-        """What a server sends that is asked for what this position lacks."""
+        """Returns what a server sends for what this position lacks."""
         _, asked = file_positions.file_and_offset(file_positions.first_missing(position))
         ends = list(accumulate(map(len, self._events), initial=_START))
         placed = [

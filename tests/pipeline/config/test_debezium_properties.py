@@ -23,7 +23,7 @@ LEAST = {
 
 
 def test_every_property_of_debezium_is_known() -> None:
-    """Something is said of it, or it's in the file, or the connector is refused; never that nobody knows it."""
+    """It's described, or in the file, or the connector is refused; it's never unknown."""
 
     def unknown(name: str) -> bool:
         try:

@@ -55,7 +55,7 @@ def test_what_is_wrong_is_told_by_its_key(
 
 
 def test_an_empty_file_is_not_the_same_as_none() -> None:
-    """It would leave open what somebody meant to close."""
+    """It would open what the user meant to close."""
     assert list(contradictions(HttpSettings())) == []
     empty = HttpSettings(token=Secret("", PurePath("token")))
     assert [mistake.key for mistake in contradictions(empty)] == ["token_file"]

@@ -1,4 +1,4 @@
-"""Contradictions: each is named by its key, and what's right is let through."""
+"""Contradictions: each is named by its key, and right settings pass."""
 
 import dataclasses
 from pathlib import PurePath

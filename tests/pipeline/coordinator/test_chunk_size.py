@@ -1,4 +1,4 @@
-"""The size of chunks: towards a time and a number of bytes, step by step, whatever comes."""
+"""The size of chunks: it approaches a time and a number of bytes, step by step, with any input."""
 
 import pytest
 from hypothesis import given
@@ -35,7 +35,7 @@ def chunk(count: int, took: int, size: int, more: bool = True) -> ChunkRead:
         (chunk(1000, took=10_000_000, size=50_000), 500),
         (chunk(1000, took=1_000, size=1000 << 10), 1024),  # more rows would be too many bytes
         (chunk(1000, took=1_000, size=2000 << 10), 512),
-        (chunk(10, took=90_000, size=500, more=False), 1000),  # what's left over tells nothing of time
+        (chunk(10, took=90_000, size=500, more=False), 1000),  # the rest says nothing of time
         (chunk(10, took=1, size=500, more=False), 1000),
         (chunk(10, took=1, size=20 << 10, more=False), 512),  # but of bytes
         (chunk(0, took=90_000, size=0, more=False), 1000),

@@ -1,4 +1,4 @@
-"""Consistent snapshots: the stream goes to where the transactions were opened, stands there, and goes on."""
+"""Consistent snapshots: the stream goes to where the transactions were opened, stops there, and continues."""
 
 from dataclasses import replace
 from typing import Any

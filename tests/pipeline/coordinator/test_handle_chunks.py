@@ -1,4 +1,4 @@
-"""What the selector has found: under which schema it counts, what it fills, and what begins anew."""
+"""The selector's answers: under which schema they count, what they fill, and what begins again."""
 
 from dataclasses import replace
 

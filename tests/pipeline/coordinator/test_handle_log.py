@@ -1,4 +1,4 @@
-"""What passes of the log: keys that are kept within bounds, rows of the signal table, mirrors that begin anew."""
+"""Messages of the log: the limit for keys, rows of the signal table, mirrors that begin again."""
 
 from dataclasses import replace
 

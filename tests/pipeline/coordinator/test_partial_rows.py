@@ -1,4 +1,4 @@
-"""Images that lack columns: what they are to rows that were read, and what's laid over these."""
+"""Images that lack columns: their effect on rows that were read, and the columns laid over these."""
 
 from typing import Any
 

@@ -41,7 +41,7 @@ STOPPED = Checkpoint(
 
 
 def asked(checkpoint: Checkpoint, *tables: TableId) -> Checkpoint:
-    """The checkpoint in which a signal has asked for these tables."""
+    """Returns the checkpoint in which a signal has requested these tables."""
     return replace(checkpoint, recapturing=dict.fromkeys(tables, "r1"))
 
 

@@ -1,4 +1,4 @@
-"""The beginning: what a first start and a later one go on from, and which tables are snapshotted unasked."""
+"""Starts: where a first start and a later one continue, and which tables are snapshotted without a signal."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ ELSE = [mode for mode in SnapshotMode if mode is not SnapshotMode.WHEN_NEEDED]
 
 
 def needed(checkpoint: Checkpoint, known: KnownSchemas = KNOWN, purged: str = "a:1-6") -> Checkpoint:
-    """Where a start goes on from that may begin anew."""
+    """Returns where a start continues that may begin again."""
     return resume.resumed(checkpoint, known, gtids(purged), SnapshotMode.WHEN_NEEDED)
 
 
@@ -143,7 +143,7 @@ def test_a_start_that_fell_before_its_first_segment_decides_the_same() -> None:
 
 
 def moved(to: str, checkpoint: Checkpoint = SEALED, known: KnownSchemas = KNOWN) -> Checkpoint:
-    """Where a start goes on from after a signal that set the position."""
+    """Returns where a start continues after a signal that set the position."""
     asked = replace(checkpoint, moving=Moving("m1", gtids(to)))
     return resume.resumed(asked, known, gtids(""), SnapshotMode.INITIAL)
 

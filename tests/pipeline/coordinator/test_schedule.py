@@ -1,4 +1,4 @@
-"""The schedule: how many plans and chunks are asked for, which, and when the reader is paused for them."""
+"""The schedule: how many plans and chunks are ordered, which, and when the reader is paused for them."""
 
 from dataclasses import replace
 
@@ -87,7 +87,7 @@ def held(capture: Capture) -> int:
 
 
 def alone(capture: Capture) -> bool:
-    """Whether one chunk is all that was asked for, and nothing waits."""
+    """Returns whether one chunk is the only order, and nothing waits."""
     return len(capture.state.asked) == len(capture.state.open) == 1
 
 

@@ -1,10 +1,10 @@
-"""The coordinator's golden traces: what it orders in each of the stories in `traces/`.
+"""The coordinator's golden traces: its orders in each of the stories in `traces/`.
 
-`REWRITE_TRACES=1 pytest tests/pipeline/coordinator/test_step.py` writes the traces as the code at hand would. Review
+`REWRITE_TRACES=1 pytest tests/pipeline/coordinator/test_step.py` writes the traces as the present code would. Review
 the difference before you commit it.
 
-A rule that no trace tells isn't held. So for each mutation of the coordinator (`tests.pipeline.mutations`) some trace
-has to come out differently.
+A rule without a trace isn't tested. So for each mutation of the coordinator (`tests.pipeline.mutations`) some trace has
+to differ.
 """
 
 import os
@@ -25,7 +25,7 @@ from tests.pipeline.trace import rewritten
 
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.txt"))
 
-# Rules of other modules, or about more than a story tells. Their own tests fail without them.
+# Rules of other modules, or beyond one story. Their own tests fail without them.
 TESTED_ALONE = {
     mutations.files_are_compared_as_text,
     mutations.tokens_are_joined_without_lengths,

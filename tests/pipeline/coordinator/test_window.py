@@ -20,7 +20,7 @@ ASKED_AT = "a:1-5"
 
 
 def reading(asked_at: str = ASKED_AT) -> Reading:
-    """The window of a chunk that was asked for at this position."""
+    """Returns the window of a chunk that was ordered at this position."""
     chunk = ChunkId("s1", ORDERS.table, 1)
     return Reading(ReadChunk(chunk, ORDERS, primary(ORDERS), WHOLE, 0, None, (9,), 5, gtids(asked_at)))
 

@@ -126,7 +126,7 @@ def test_one_set_written_in_other_ways_is_one_value(
     assert len({str(value) for value in values}) == len(set(values)) == 1
 
 
-# Each text is asked of a live server too (the integration test).
+# The integration test also queries a live server for each text.
 READ = [
     ("", ""),
     (" \n,, ", ""),

@@ -1,4 +1,4 @@
-"""Runs of transactions: what's asked of all at once equals what's asked of each."""
+"""Runs of transactions: functions on all at once equal functions on each."""
 
 import pyarrow as pa
 import pytest

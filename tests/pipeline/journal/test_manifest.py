@@ -106,7 +106,7 @@ def test_an_entry_comes_back_from_its_text(entry: Entry) -> None:
 
 
 def damaged(text: str, rng: random.Random) -> list[str]:
-    """The text with a bit flipped, with zeros at its end, cut short, and with more before or behind it."""
+    """Returns the text with a bit flipped, with zeros at its end, cut short, and with more before or after it."""
     content = text.encode()
     at = rng.randrange(len(content))
     flipped = content[:at] + bytes([content[at] ^ 1 << rng.randrange(7)]) + content[at + 1 :]

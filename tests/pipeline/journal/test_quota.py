@@ -1,4 +1,4 @@
-"""When the journal's quota makes capture wait, and when it goes on."""
+"""When the journal's quota makes capture wait, and when capture continues."""
 
 import pytest
 

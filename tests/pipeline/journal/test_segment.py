@@ -582,7 +582,8 @@ def test_a_table_that_is_withdrawn_has_nothing_of_the_transaction_in_the_segment
     )
 )
 def test_what_is_written_ahead_makes_no_difference_to_what_is_in_a_segment(steps: list[str]) -> None:
-    """The rows of each version and kind in their order, and the entry, whatever a mirror begun anew leaves out."""
+    """The rows of each version and kind in their order, and the entry, with any rows that a new generation leaves
+    out."""
     appends, scn, mirrors = [Append((), checkpoint(9))], 9, {ITEMS: Filling(9)}
     small = journal.appended(None, appends[0], BEFORE, 0.0)
     ahead: list[EarlyFile] = []

@@ -1,4 +1,4 @@
-"""When what was appended is sealed, written ahead or waits, and what's done where there's no room."""
+"""When appended data is sealed, flushed early or waits, and what happens without room."""
 
 from dataclasses import replace
 
@@ -204,7 +204,7 @@ def test_once_something_has_gone_it_is_done_again_at_once() -> None:
     story.after(RoomLacked(LACKED, seal))
     assert story.after(replace(KEPT, removed=1, reserved=False)) == (ApplyRetention(reserve=False),)
     assert story.after(replace(KEPT, reserved=False)) == (seal,)
-    assert story.after(RoomLacked(LACKED, seal)) == (ApplyRetention(reserve=False),)  # it's told once
+    assert story.after(RoomLacked(LACKED, seal)) == (ApplyRetention(reserve=False),)  # it's reported once
 
 
 def test_keeping_the_journal_small_may_lack_room_as_well() -> None:

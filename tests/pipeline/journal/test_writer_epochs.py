@@ -1,7 +1,7 @@
-"""Claims: whatever the order in which two writers' and a reader's steps come, nobody sees what's taken back.
+"""Claims: in any order of the steps of two writers and a reader, no reader sees a segment that is later revoked.
 
-The store of these tests has nothing but whole puts, removals, reads and listings, which is all that is asked of one.
-The writers do what `actors.journal.writer_epochs` does, a step at a time, so that another one's may come in between.
+The store of these tests has only complete puts, removals, reads and listings, which is all that the journal needs. The
+writers do what `actors.journal.writer_epochs` does, a step at a time, so that another one's step may come in between.
 """
 
 import random
@@ -95,7 +95,7 @@ def reader(store: Store, story: Story, looks: int, breaking: frozenset[str]) -> 
 
 
 def run(seed: int, breaking: frozenset[str] = frozenset()) -> Story:
-    """Three writers and two readers, one step at a time in a random order; some never go on."""
+    """Runs three writers and two readers, one step at a time in a random order; some never continue."""
     rng = random.Random(seed)
     store, story = Store(), Story()
     parts = [writer(store, story, f"{n}" * 8, 3, breaking) for n in range(3)]

@@ -1,4 +1,4 @@
-"""Columns changed step by step: whatever cuts it off and however often, it comes to what was planned."""
+"""Columns changed step by step: after any interruptions, the result is the plan."""
 
 import re
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ class Table:
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """A plan for a table of some columns, whose names differ by more than case, before and behind it."""
+    """Returns a plan for a table of some columns, whose names differ by more than case, before and after it."""
     unique = st.lists(NAMES, min_size=1, max_size=5, unique_by=str.lower)
     before, behind = draw(unique), draw(unique)
     behind += [f"new_{i}" for i in range(len(before) - len(behind))]

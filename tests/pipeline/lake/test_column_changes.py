@@ -146,7 +146,7 @@ def test_what_no_type_holds_is_refused_by_name() -> None:
         Incompatible, match=r"'a' of shop\.orders was INT and is STRING, and no type holds both"
     ):
         after(schema(id=INT, a=TEXT, b=TEXT))
-    # Where the mirror begins anew no row of before counts for it, so the history keeps its column under another name.
+    # If the mirror begins again, no older row counts for it, so the history keeps its column under another name.
     aside = after(schema(id=INT, a=TEXT, b=TEXT), anew=True)
     assert [each for each in aside if each.startswith("a")] == ["a string < new", "a__until_5 int < a int"]
     with pytest.raises(Incompatible, match=r"'__Scn' of shop\.orders has the name .* rename it, or leave"):

@@ -1,4 +1,4 @@
-"""Which files a lake table takes as they are, what becomes of the others, and what Delta is told of a file."""
+"""Which files a lake table takes unchanged, how the others are rewritten, and what Delta's log says of a file."""
 
 import json
 from datetime import date

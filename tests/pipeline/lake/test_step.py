@@ -1,4 +1,4 @@
-"""What the sink does next: how it begins, what a batch takes, and what it leaves out until mirrors have begun anew."""
+"""The sink's next step: how it begins, what a batch takes, and what it leaves out until mirrors have begun again."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ Kind = TypeVar("Kind", bound=Order)
 
 
 class Story:
-    """A sink's state, and the orders that the last of what happened to it brought; a second goes by with each fact."""
+    """A sink's state, and the orders after its last fact; a second passes with each fact."""
 
     def __init__(self, *rules: LakeRule) -> None:
         self.state = State(rules)
@@ -54,7 +54,7 @@ class Story:
         self.now = 0.0
 
     def after(self, *facts: Fact) -> "Story":
-        """The facts come one behind the other."""
+        """The facts come one after the other."""
         self.orders = []
         for fact in facts:
             self.now += 1.0

@@ -1,4 +1,4 @@
-"""Messages: values, named for what they are, and each of them meant for somebody."""
+"""Messages: values, named for what they are, and each with a receiver."""
 
 import re
 from types import UnionType

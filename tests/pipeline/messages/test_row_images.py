@@ -1,4 +1,4 @@
-"""What is said of each row image: the same fields wherever images go."""
+"""The description of each row image: the same fields in all messages."""
 
 import pyarrow as pa
 

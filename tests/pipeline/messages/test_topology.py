@@ -91,7 +91,7 @@ def test_an_actor_gets_what_its_type_says(actor: ActorName) -> None:
 
 
 def test_a_message_has_one_owner() -> None:
-    """Who sends a message either makes it, and nobody else does, or passes on what it got."""
+    """A sender either makes a message that no other actor makes, or passes on what it received."""
     for message in {message for edge in EDGES for message in edge.messages}:
         senders = {edge.sender for edge in EDGES if message in edge.messages}
         receivers = {edge.receiver for edge in EDGES if message in edge.messages}

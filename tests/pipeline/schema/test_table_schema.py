@@ -1,4 +1,4 @@
-"""Schemas: through JSON and back, and versions that tell them apart."""
+"""Schemas: through JSON and back, and versions that differ where schemas do."""
 
 import json
 import re
@@ -160,7 +160,7 @@ def test_labels_keep_their_order() -> None:
 
 
 def spoiled(**changes: Any) -> dict[str, Any]:
-    """The table's JSON with these changes, None for what's missing."""
+    """Returns the table's JSON with these changes, None for a missing key."""
     value = {**schemas.to_json(LINES), **changes}
     return {name: part for name, part in value.items() if part is not None}
 

@@ -1,4 +1,4 @@
-"""Notices: what is told of two checkpoints, and that the end of a snapshot is told as it is."""
+"""Notices: what two checkpoints report, and the true end of a snapshot."""
 
 from dataclasses import replace
 

@@ -71,7 +71,7 @@ class Server:
         return tuple(self._order(part) for part in key)
 
     def _through(self, bound: Key) -> int:
-        """How many keys aren't behind the bound, which may be the beginning of a key."""
+        """Returns how many keys aren't after the bound, which may be the beginning of a key."""
         place, size = self._place(bound), len(bound)
         return bisect_right(self._places, place, key=lambda key: key[:size])
 

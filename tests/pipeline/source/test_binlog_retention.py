@@ -1,4 +1,4 @@
-"""How far behind, and until when: the arithmetic of it."""
+"""The arithmetic of the lag and of the time until the log is purged."""
 
 import math
 
@@ -18,7 +18,7 @@ LOGS = {"log.000009": 1000, "log.000010": 5000, "log.000011": 700, "log.000012":
         (Coordinates("log.000011", 600), 100 + 300),
         (Coordinates("log.000009", 900), 100 + 5000 + 700 + 300),
         (Coordinates("log.000008", 50), 1000 + 5000 + 700 + 300),  # which is gone
-        (Coordinates("log.000012", 400), 0),  # read since the server was asked
+        (Coordinates("log.000012", 400), 0),  # read since the query to the server
         (Coordinates("log.000013", 157), 0),
     ],
 )

@@ -1,4 +1,4 @@
-"""Failover: what's judged of each server, what's decided about them, and what a log's order tells."""
+"""Failover: the findings about each server, the decision about them, and the evidence of a log's order."""
 
 from dataclasses import replace
 

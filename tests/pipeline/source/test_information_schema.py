@@ -1,4 +1,4 @@
-"""Rows of information_schema into schemas; that they're the server's own rows is for the integration test."""
+"""Rows of information_schema into schemas. The integration test shows that they're the server's own rows."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a server lacks for capture is told by name, all at once."""
+"""All that a server lacks for capture is reported by name, at once."""
 
 from dataclasses import replace
 

@@ -1,6 +1,6 @@
 """Row packets into columns: framing at any cut, and every type's values at its edges.
 
-The packets here are made by hand; that the server's are the same is for the integration test.
+The packets here are made by hand. The integration test shows that the server's are the same.
 """
 
 import datetime as dt
@@ -69,7 +69,7 @@ def lenenc(value: bytes) -> bytes:
 
 
 def payload(row: Row) -> bytes:
-    """A row's values as they are sent, behind the bits of those that are NULL."""
+    """Returns a row's values as they are sent, after the bits of those that are NULL."""
     bits = sum(1 << column + 2 for column, value in enumerate(row) if value is None)
     return b"\0" + bits.to_bytes((len(row) + 9) // 8, "little") + b"".join(filter(None, row))
 
@@ -172,7 +172,7 @@ def test_the_end_is_seen_only_when_it_is_whole() -> None:
 
 @pytest.mark.parametrize("beyond", [-9, -8, -6, -5, -4, 0, LARGEST])
 def test_rows_of_several_packets(beyond: int) -> None:
-    # With what is before it, the first value ends before, at, and behind the first packet's end.
+    # With the bytes before it, the first value ends before, at, and after the first packet's end.
     rows: list[Row] = [
         [bytes(LARGEST + beyond), b"a"],
         [None, b"b"],
@@ -523,7 +523,7 @@ def test_damaged_packets_end_in_an_error_of_ours_or_in_valid_columns() -> None:
         taken = RowPackets(5)
         try:
             for rows in fed(taken, damaged(stream, random), [random.randrange(20)]):
-                # Behind this memory lies a page that nobody may touch.
+                # A page without access follows this memory.
                 exactly = memory.holding(rows.buffer[: rows.end].tobytes(), b"\xff" * kernels.SLACK)
                 batch = decode_rows(
                     schema, rows._replace(buffer=exactly).located([told(kind) for kind in SOUND])

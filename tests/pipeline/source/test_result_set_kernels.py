@@ -1,4 +1,4 @@
-"""What compiled code must never do: read or write outside of what it was given, whatever the bytes say."""
+"""Compiled code must never read or write outside of its buffers, for any bytes."""
 
 import numpy as np
 from hypothesis import example, given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pipeline.source import result_set_kernels as kernels
 from pipeline.types.buffers import Bytes, Longs
 
-# Values long enough for each form of a length, and the bytes by which a length goes on in others.
+# Values long enough for each form of a length, and the bytes by which a length continues in others.
 damaged = st.lists(
     st.one_of(st.binary(max_size=4), st.sampled_from([b"\0\0", b"\xfb", b"\xfc", b"\xfd", b"\xfe", b"\xff"]))
 )
@@ -24,7 +24,7 @@ def framed(payloads: list[bytes]) -> Bytes:
     st.lists(st.sampled_from([0, 0, 1, 8]), min_size=1, max_size=4),
 )
 @example([b"\0\0\xfe" + b"\xff" * 8], [0])  # a length that would be negative
-@example([b"\0\0\xfe" + b"\xff" * 7 + b"\x7f"], [0])  # and one behind which no place is
+@example([b"\0\0\xfe" + b"\xff" * 7 + b"\x7f"], [0])  # and one with no position after it
 @example([b"\0\0\xfe" + b"\xff" * 7 + b"\x7f"], [0, 0])
 @example([b"\0\0\xfe"], [0])
 @example([b"\0\0" + b"\0" * 7], [8])

@@ -1,4 +1,4 @@
-"""What compiled code must never do: read or write outside of what it was given, whatever the bytes say."""
+"""Compiled code must never read or write outside of its buffers, for any bytes."""
 
 import numpy as np
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pipeline.types import charset_kernels as kernels
 from pipeline.types.charset_tables import FOUR_BYTES, LEAD, TABLED, code_tables
 
-# Bytes that begin codes of two, three and four bytes, or go on in them.
+# Bytes that begin codes of two, three and four bytes, or continue them.
 pieces = st.binary(max_size=3) | st.sampled_from(
     [b"\x8f", b"\x8f\xb0", b"\x81\x30", b"\x84\x31\xa4", b"\xd8\x00", b"\xfe\x39"]
 )
@@ -17,7 +17,7 @@ CANARY = 0xEE
 
 
 class Text:
-    """Values end to end, and room for their texts with a canary behind it."""
+    """Values end to end, and room for their texts with a canary after it."""
 
     def __init__(self, stored: list[bytes]) -> None:
         self.data = np.frombuffer(b"".join(stored), np.uint8)
@@ -27,7 +27,7 @@ class Text:
         self.out_ends = np.zeros(len(self.ends), np.int64)
 
     def check(self, wrong: int) -> None:
-        """Nothing was written behind the room, and either the texts are whole or a byte is at fault."""
+        """Checks that nothing was written after the room, and either the texts are complete or a byte is at fault."""
         assert (self.out[self.room :] == CANARY).all()
         assert wrong == kernels.WHOLE or 0 <= wrong < len(self.data)
         if wrong == kernels.WHOLE:

@@ -95,8 +95,8 @@ def test_a_column_of_nulls_stays_one(charset: str) -> None:
         ("gb18030", b"\x81\x30\x81", "\\x81"),
         ("gb18030", b"\x81\x30\x81\xff", "\\x81"),
         ("gb18030", b"\xfe\x39\xfe\x39", "\\xfe"),
-        ("gb18030", b"\x84\x31\xa5\x30", "\\x84"),  # behind the last code of the basic plane
-        ("gb18030", b"\xe3\x32\x9a\x36", "\\xe3"),  # behind the last code of all
+        ("gb18030", b"\x84\x31\xa5\x30", "\\x84"),  # after the last code of the basic plane
+        ("gb18030", b"\xe3\x32\x9a\x36", "\\xe3"),  # after the last code of all
         ("ucs2", b"\x00A\xd8\x3d\xde\x00", "\\xd8"),  # it has no pairs
         ("ucs2", b"\x00", "\\x00"),
         ("utf16", b"\xdc\x00\xd8\x00", "\\xdc"),

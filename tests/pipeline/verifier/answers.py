@@ -1,4 +1,4 @@
-"""The verifier's machine without its questions, for tests that look only at what the coordinator is told."""
+"""The verifier's machine without its queries, for tests of only its messages to the coordinator."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,17 +9,17 @@ from pipeline.verifier.step import AskServer, Fact, FromVerifier, Order
 
 
 def told(orders: Iterable[Order]) -> tuple[FromVerifier, ...]:
-    """What the coordinator is told."""
+    """Returns the messages to the coordinator."""
     return tuple(order for order in orders if not isinstance(order, AskServer))
 
 
 def step(state: State, fact: Fact) -> tuple[State, tuple[FromVerifier, ...]]:
-    """The state after a fact, and what the coordinator is told."""
+    """Returns the state after a fact, and the messages to the coordinator."""
     state, orders = machine.step(state, fact)
     return state, told(orders)
 
 
 def start(*known: Any) -> tuple[State, tuple[FromVerifier, ...]]:
-    """The state at a start, and what the coordinator is told."""
+    """Returns the state at a start, and the messages to the coordinator."""
     state, orders = machine.start(*known)
     return state, told(orders)

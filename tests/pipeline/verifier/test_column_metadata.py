@@ -1,4 +1,4 @@
-"""What the log leaves open of each type is completed by the schema, and what contradicts the schema is told."""
+"""The schema completes what the log leaves open of each type, and a contradiction with it is reported."""
 
 from dataclasses import replace
 from decimal import Decimal as Number

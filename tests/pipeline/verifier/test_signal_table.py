@@ -1,4 +1,4 @@
-"""Rows of the signal table: inserted ones become signals of the transactions they came in, and nothing else is told."""
+"""Rows of the signal table: inserted ones become signals of their transactions, and nothing else is sent."""
 
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ def part(*tables: TableChanges) -> TransactionPartVerified:
 
 
 def told(rows: SignalRows, *messages: FromVerifier) -> list[FromVerifier | None]:
-    """What is told instead of each message."""
+    """Returns what is sent instead of each message."""
     instead = []
     for message in messages:
         rows, each = diverted(rows, message)

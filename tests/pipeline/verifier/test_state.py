@@ -1,4 +1,4 @@
-"""Foreign keys that come by a statement, below a log that doesn't tell what they do."""
+"""Foreign keys that a statement adds, below a log without their effects."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ GIVEN = replace(answer(2, SCHEMA), foreign_keys=(ForeignKey(ORDERS, ITEMS, ("id"
 
 
 def behind_the_statement(*, reread: bool) -> State:
-    """An image has proven the table's schema since, so that for this the server needn't be asked."""
+    """An image has proven the table's schema since, so the server needn't be queried for this."""
     state = replace(fresh(), doubts=Doubts(reread))
     for message in (slice_(1), statement(2, ADDED), slice_(3)):
         state, _ = step(state, message)

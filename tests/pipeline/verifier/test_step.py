@@ -99,7 +99,7 @@ def statement(number: int, text: str, database: str = "shop") -> DdlRead:
 
 
 def answer(number: int, schema: TableSchema | None, at: int | None = None) -> ServerAnswer:
-    """What the server says once it has executed `at` transactions, with its log ending behind the `number`th."""
+    """Returns the server's answer once it has executed `at` transactions, with its log ending after the `number`th."""
     schemas = {schema.table: schema} if schema else {}
     return ServerAnswer(frozenset({ORDERS}), schemas, upto(number if at is None else at), end(number))
 
@@ -146,7 +146,7 @@ def test_a_full_map_names_the_columns_and_its_labels() -> None:
     [change] = changes.tables
     assert change.rows.schema == SCHEMA.arrow
     assert change.rows.to_pylist() == [{"id": 7, "state": "paid", "tags": "x,y"}]
-    # Told once, until something else is true.
+    # Reported once, until it changes.
     _, again = step(state, slice_(2))
     assert kinds(list(again)) == ["ChangesVerified"]
 
@@ -210,11 +210,11 @@ def test_before_that_it_does_not_since_the_statement_that_made_it_may_be_to_come
     assert schemas(said) == [SCHEMA]
 
 
-# -- minimal metadata: the server is asked again
+# -- minimal metadata: the server is queried again
 
 
 def test_what_waits_goes_on_once_an_answer_proves_its_schema() -> None:
-    """Nothing has overtaken it, and another table that needn't wait comes behind it."""
+    """Nothing has overtaken it, and another table that needn't wait comes after it."""
     items = replace(FULL, table=TableId("shop", "items"))
     state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5, same=SCHEMA)
     state, said = step(state, statement(6, "ALTER TABLE orders RENAME COLUMN tags TO labels"))
@@ -259,16 +259,16 @@ def test_a_statement_between_the_images_and_the_answers_place_leaves_them_unprov
     waiting: list[Message] = [statement(6, alter), slice_(7, maps=(MINIMAL,)), statement(8, alter)]
     said = run(fresh(known, 5), *waiting, answer(9, RENAMED))
     assert kinds(said) == ["SchemaChanged", "ChangesVerified", "SchemaChanged"]
-    # They're left out, and right behind them, in one step, the mirror begins again.
+    # They're left out, and right after them, in one step, the mirror begins again.
     [changes] = said[1:2]
     assert isinstance(changes, ChangesVerified)
     [restarted] = changes.restarted
     assert (changes.tables, restarted.emptied, restarted.gap) == ((), False, True)
     assert restarted.reason.startswith("one statement after another altered it")
-    # What comes behind the second statement is named again.
+    # Images after the second statement have names again.
     more = (slice_(9, maps=(MINIMAL,)), slice_(10, maps=(MINIMAL,)))
     assert schemas(run(fresh(known, 5), *waiting, answer(9, RENAMED), *more)) == [RENAMED, RENAMED]
-    # One behind the answer's place isn't in it.
+    # The answer doesn't include one after its position.
     said = run(fresh(known, 5), *waiting, answer(7, SCHEMA))
     assert kinds(said) == [
         "SchemaChanged",
@@ -316,7 +316,7 @@ def test_a_table_that_is_gone_is_forgotten_until_it_is_created_anew() -> None:
     said = run(state, statement(7, "CREATE TABLE orders (id INT)"), answer(7, RENAMED))
     assert kinds(said) == ["SchemaChanged", "SchemaVerified"]
     assert said[1] == SchemaVerified(RENAMED, (MirrorInvalidated(ORDERS, True, TAGS_GONE),))
-    # Rows of a log that doesn't name its columns, from before the drop: nobody knows any more what they were.
+    # Rows of a log without column names, from before the drop: their columns are no longer known.
     state = fresh(KnownSchemas({}, upto(9)), 5, old=SCHEMA)
     said = run(state, slice_(6, maps=(MINIMAL,)), answer(9, None), LogAdvanced(end(9)))
     assert kinds(said) == ["ChangesVerified", "LogAdvanced"]
@@ -356,7 +356,7 @@ def test_a_checkpoint_with_another_schema_does_not() -> None:
 
 
 def test_a_checkpoint_that_no_statement_has_passed_since_speaks_for_itself() -> None:
-    """The table was altered while nobody looked: what was logged before is told from what was logged behind."""
+    """The table was altered while capture was down: the log before that differs from the log after it."""
     known = KnownSchemas({ORDERS: RENAMED}, upto(5))
     log: list[Message] = [
         slice_(3, maps=(MINIMAL,)),
@@ -496,7 +496,7 @@ def test_it_is_told_behind_the_last_transaction_that_was_to_come() -> None:
     assert verified(said) == [SCHEMA]
     said = run(fresh(known, 2), slice_(3, 4, maps=()), statement(5, "CREATE TABLE orders (id INT)"))
     assert kinds(said) == ["ChangesVerified", "SchemaChanged", "SchemaVerified"]
-    # A map has told it before.
+    # A map has reported it before.
     said = run(fresh(known, 2), slice_(3, 4), slice_(5))
     assert kinds(said) == ["SchemaVerified", "ChangesVerified", "ChangesVerified"]
 
@@ -510,7 +510,7 @@ def test_a_table_that_is_not_captured_any_more_is_stopped() -> None:
     assert isinstance(stopped, TableStopped)
     assert (stopped.table, "configuration" in stopped.reason) == (items, True)
     assert schemas(run(state, slice_(1, maps=(replace(FULL, table=items), FULL)))) == [SCHEMA]
-    # Once it's durable it isn't told again.
+    # Once it's durable it isn't reported again.
     assert (
         start(SHOP, NOTHING_KNOWN, GtidSet(), {items: replace(SCHEMA, table=items)}, [items], frozenset())[1]
         == ()
@@ -551,7 +551,7 @@ def restarts(said: list[FromVerifier]) -> list[MirrorInvalidated]:
 
 
 def test_a_table_is_empty_until_it_has_an_image() -> None:
-    """A schema that comes behind it finds it empty or not."""
+    """A schema that comes after it finds it empty or not."""
     renamed = replace(FULL, metadata=FullMetadata(("id", "state", "labels"), (0,)))
     emptied, altered = statement(2, "TRUNCATE orders"), statement(4, "ALTER TABLE orders DROP x")
     said = run(fresh(), slice_(1), emptied, altered, slice_(5, maps=(renamed,)))
@@ -651,7 +651,7 @@ def test_columns_that_a_statement_renames_or_drops_are_told_with_it(
     [told] = alterations(said)
     assert (list(told.changes.renamed), list(told.changes.dropped), told.emptied) == (renamed, dropped, False)
     assert [column.name for column in told.schema.columns] == now
-    # The checkpoint has them by then, and whoever goes on from there misses no column either.
+    # The checkpoint has them by then, and a start from there misses no column either.
     behind = _slice_of(8, now)
     missed = [
         each
@@ -689,7 +689,7 @@ def test_a_table_of_another_case_is_altered_for_certain_by_no_statement() -> Non
 
 
 def test_a_table_that_is_gone_and_comes_back_with_rows_is_restarted() -> None:
-    """Also behind a restart, where the checkpoint alone knows that there was one."""
+    """Also after a restart, where only the checkpoint knows that there was one."""
     gone, back = statement(6, "RENAME TABLE orders TO old"), statement(8, "RENAME TABLE new TO orders")
     state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5)
     said = run(state, gone, answer(6, None), LogAdvanced(end(7)), back)

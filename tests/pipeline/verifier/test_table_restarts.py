@@ -1,4 +1,4 @@
-"""Tables that begin anew, each with its reason."""
+"""Tables that begin again, each with its reason."""
 
 from dataclasses import replace
 

@@ -221,7 +221,7 @@ def test_a_statement_is_read_in_its_clients_character_set() -> None:
 def test_updated_databases_that_the_event_does_not_tell() -> None:
     assert query(b"\x0c\x02a\0b\0", b"UPDATE t").updated == frozenset({"a", "b"})
     assert query(b"\x0c\xfe", b"UPDATE t").updated is None  # more than there is room for
-    assert query(b"\x63\x0c\x01a\0", b"UPDATE t").updated is None  # behind a variable of a later version
+    assert query(b"\x63\x0c\x01a\0", b"UPDATE t").updated is None  # after a variable of a later version
     assert query(b"", b"UPDATE t").updated is None
     everything = (
         b"\x00" + bytes(4) + b"\x01" + bytes(8) + b"\x06\x03std\x03" + bytes(4) + b"\x05\x03UTC\x07" + bytes(2)
@@ -426,7 +426,7 @@ ALL = [event for name in STORIES for event in story(name)]
 
 @given(st.sampled_from(ALL), st.data())
 def test_whatever_is_in_an_event_it_is_read_or_refused(event: bytes, data: st.DataObject) -> None:
-    """A changed body behind a right checksum: nothing but our own errors, whatever the server may send."""
+    """A changed body with a right checksum: it raises only our own errors, for any bytes."""
     body = bytearray(event[19:-4])
     for _ in range(data.draw(st.integers(1, 4))):
         if body:

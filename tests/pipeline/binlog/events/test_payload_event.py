@@ -26,7 +26,7 @@ def zstd(data: bytes) -> bytes:
 
 
 def lengthed(value: int) -> bytes:
-    """As the server writes a field's value: a length-encoded integer behind its length."""
+    """Returns a field's value as the server writes it: a length-encoded integer after its length."""
     return bytes([len(packed(value))]) + packed(value)
 
 
@@ -80,7 +80,7 @@ def test_a_payload_that_lies_is_refused(made: bytes, words: str) -> None:
 
 
 def test_a_bomb_takes_no_more_than_it_says() -> None:
-    """A quarter of a gigabyte of zeros in some KiB; what it says is small, so nobody makes room for more."""
+    """A quarter of a gigabyte of zeros in some KiB. Its declared size is small, so no code makes room for more."""
     bomb = zstd(bytes(1 << 28))
     peak = pa.total_allocated_bytes()
     with pytest.raises(UndecodableError, match="larger than the 1000 bytes"):

@@ -1,4 +1,4 @@
-"""The walk by itself: it takes what is usual, and whatever it doesn't take it leaves as it was."""
+"""The walk by itself: it takes the usual events, and leaves all others unchanged."""
 
 import numpy as np
 import pytest

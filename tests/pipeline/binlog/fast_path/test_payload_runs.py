@@ -1,6 +1,6 @@
-"""Small payloads, unpacked together: what comes out, and that they're under the rules of the large ones.
+"""Small payloads, unpacked together: the result, and that the rules of the large ones hold.
 
-What they are is said by `payload_event`'s own tests and by the fold, which unpacks each by itself.
+The tests of `payload_event` and of the fold, which unpacks each by itself, say what the rules are.
 """
 
 import random
@@ -124,7 +124,7 @@ def test_what_a_payload_has_too_much_does_not_go_to_the_next() -> None:
 
 
 def test_a_payload_in_a_run_is_one_frame() -> None:
-    """Not even an empty one is behind it, since what follows could then be begun in one and ended in the next."""
+    """Not even an empty one follows it, because the next data could then begin in one and end in the next."""
     inside = filled(400)
     event = made(Code.TRANSACTION_PAYLOAD, body(zstd(inside) + zstd(b""), len(inside)))
     assert find_run(framed([event]), 0, 4) is None
@@ -155,7 +155,7 @@ LIES = {
 @pytest.mark.parametrize("size", [1000, SMALL - 1, SMALL, SMALL + 1, 3 * SMALL])
 @pytest.mark.parametrize("words", LIES)
 def test_small_and_large_ones_take_the_same_rules(words: str, size: int) -> None:
-    """To the word, and wherever in a run the one that lies is."""
+    """With the same words, at any place of the bad one in a run."""
     good = packed(filled(300))
     liar = LIES[words](size)
     for number in (1, 2, 3):

@@ -534,7 +534,7 @@ CELLS = st.none() | st.integers(-(2**31), 2**31 - 1)
 
 @st.composite
 def rows_events(draw: st.DrawFn, columns: int) -> tuple[Body, list[dict[int, int | None]]]:
-    """An event of any kind whose images hold any of the columns, and the values that each image stands for."""
+    """Returns an event of any kind whose images have any of the columns, and the values of each image."""
     code = draw(st.sampled_from([WRITE, UPDATE, DELETE, WRITE_V1, UPDATE_V1, DELETE_V1]))
     update = code in (UPDATE, UPDATE_V1)
     subsets = st.just(set(range(columns))) | st.sets(st.integers(0, columns - 1), min_size=1)

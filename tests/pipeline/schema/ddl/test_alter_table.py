@@ -48,7 +48,7 @@ def test_what_is_renamed_and_what_goes(text: str, renamed: list[tuple[str, str]]
         "ALTER TABLE t COMMENT 'RENAME COLUMN a TO b'",
         "DROP TABLE t",
         "ALTER VIEW t AS SELECT 1",
-        # The string ends elsewhere with NO_BACKSLASH_ESCAPES, and what's inside is executed by new servers only.
+        # The string ends elsewhere with NO_BACKSLASH_ESCAPES, and only new servers execute the inside.
         r"ALTER TABLE t COMMENT 'x\', DROP a, COMMENT 'y'",
         "ALTER TABLE t ADD x INT /*!80000 , RENAME COLUMN a TO b */",
     ],
@@ -92,5 +92,5 @@ def test_what_says_nothing_of_the_known_columns_is_no_alteration() -> None:
 
 
 def test_a_column_of_the_key_does_not_go() -> None:
-    """Rows that it told apart can't stay, so that it has to be missed when the next schema is proven."""
+    """Rows that it told apart can't stay, so the verification of the next schema has to miss it."""
     assert altered(SCHEMA, ColumnChanges((), ("a",)), "ALTER TABLE") is None

@@ -1,4 +1,4 @@
-"""Definitions of columns: what's certain of the rows that there were; `test_unlogged.py` has whole statements."""
+"""Definitions of columns: what's certain of the existing rows; `test_unlogged.py` has complete statements."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from pipeline.schema.table_traits import TextColumn, Traits
         ("c FLOAT8", True, True),
         ("c FLOAT8(9,2)", True, False),
         ("c CHAR(9)", True, False),
-        ("c TINYTEXT", True, True),  # a number, of which the types tell
+        ("c TINYTEXT", True, True),  # a number, which the types decide
         ("c INT CONSTRAINT x CHECK (c > 0) NOT ENFORCED", True, True),
         ("c INT REFERENCES d.t (a) MATCH FULL ON DELETE NO ACTION", True, True),
         ("c INT AS (1)", False, False),

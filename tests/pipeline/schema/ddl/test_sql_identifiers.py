@@ -35,7 +35,7 @@ def test_names_and_what_qualifies_them(text: str, found: list[str]) -> None:
 def test_where_a_string_ends_is_read_both_ways() -> None:
     text = r"'it\' a'' b"
     assert names(text) == ["a", "b"]
-    # With the escape the string goes on up to the end, and there's no name.
+    # With the escape the string continues to the end, and there's no name.
     assert [lexeme.kind for lexeme in lexemes(text)] == [LexemeKind.STRING]
 
 

@@ -1,4 +1,4 @@
-"""Which statements change rows that the log doesn't tell, and of which tables, exactly."""
+"""Which statements change rows without logging it, and of which tables, exactly."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ from pipeline.schema.table_traits import TextColumn, Traits
 
 
 def read(text: str, database: str = "d") -> dict[str, set[str]]:
-    """The tables whose rows a statement changes, by what it is; `+` marks those that have rows behind it."""
+    """Returns the tables whose rows a statement changes, by kind; `+` marks those that have rows after it."""
     found: dict[str, set[str]] = {}
     for change in frozenset[UnloggedChange]().union(*unlogged_changes(database, text)):
         names = found.setdefault(change.what, set())
@@ -162,7 +162,7 @@ def test_a_column_that_gives_the_rows_nothing(definition: str) -> None:
 
 
 def kept(options: str, before: str = "") -> bool:
-    """Whether a conversion is left to the types before and behind it, under a strict sql_mode."""
+    """Returns whether a conversion is left to the types before and after it, in a strict sql_mode."""
     text = f"ALTER {before} TABLE t {options}"
     assert any(unlogged_changes("d", text))
     room = TextColumn(3, 12, "utf8mb4")

@@ -22,7 +22,7 @@ from tests.pipeline.binlog import json_reference
 
 
 def printed(documents: Sequence[bytes | None]) -> list[str | None]:
-    """The texts of a column of documents, behind lengths of 4 bytes and with nothing to spare around them."""
+    """Returns the texts of a column of documents, after lengths of 4 bytes and with no spare bytes around them."""
     buffer, cells = bytearray(), []
     for document in documents:
         cells.append(NULL if document is None else len(buffer))
@@ -389,7 +389,7 @@ def array(size: int, *elements: tuple[int, int], rest: bytes) -> bytes:
     ids=["integer", "double", "string", "opaque", "array"],
 )
 def test_an_element_ends_where_its_container_ends(element: tuple[int, bytes]) -> None:
-    """Though the document that the container is in goes on, with bytes that no other value has."""
+    """The document around the container continues, with bytes that no other value has."""
     kind, stored = element
     inner = array(7 + len(stored), (kind, 7), rest=stored)
     assert text(b"\2" + array(7 + len(inner) + 1, (2, 7), rest=inner + b"\0")).startswith("[[")

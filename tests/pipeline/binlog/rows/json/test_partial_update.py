@@ -38,7 +38,7 @@ def after(before: bytes, *diffs: bytes) -> str | None:
 
 
 def column_of(values: list[bytes], changed: set[int]) -> list[str | None]:
-    """The texts of documents and diffs, each behind a length of 4 bytes, with nothing to spare around them."""
+    """Returns the texts of documents and diffs, each after a length of 4 bytes, with no spare bytes around them."""
     buffer, cells = bytearray(), []
     for i, value in enumerate(values):
         cells.append(diffs_at(len(buffer)) if i in changed else len(buffer))
@@ -186,7 +186,7 @@ def test_a_length_may_have_five_bytes() -> None:
 
 
 def test_values_that_only_sql_has_stay_as_they_are() -> None:
-    """Their type stands before their length, which the second one takes two bytes for."""
+    """Their type is before their length, and the second one needs two bytes for its length."""
     one, other = b"\x10\2ab", b"\x10\x82\1" + b"cd" * 65
     head = 4 + 2 * 3
     array = struct.pack("<HHBHBH", 2, head + len(one + other), 15, head, 15, head + len(one)) + one + other
@@ -197,7 +197,7 @@ def test_values_that_only_sql_has_stay_as_they_are() -> None:
 
 
 def test_an_element_ends_where_its_container_ends() -> None:
-    """Though the document goes on; only a container's own bytes are opened."""
+    """The document continues, but only a container's own bytes are opened."""
     array = struct.pack("<HHBH", 1, 7 + 2, 12, 7) + b"\2xy"
     with pytest.raises(UndecodableError, match="ends inside"):
         after(BEFORE, diff(REPLACE, "$.c", b"\2" + array), diff(INSERT, "$.c[0]", NINE))
