@@ -43,7 +43,7 @@ class Table:
         return tuple(row[i] for i in self.schema.key)
 
     def close_version(self) -> None:
-        """Make files of what the open segment has under the present schema."""
+        """Makes files of what the open segment has under the present schema."""
         schema = self.schema
         if self.changes:
             columns = list(
@@ -108,7 +108,7 @@ class History:
         table.rows |= found
 
     def restart(self, table: Table, schema: TableSchema, mirror: type[Filling] | type[Ready]) -> None:
-        """The table begins anew here, perhaps with another schema: emptied, or with rows that the lake has to read."""
+        """Begins the table again here, perhaps with another schema: emptied, or with rows that the lake has to read."""
         table.close_version()
         table.sealed = [piece for piece in table.sealed if piece.kind is FileKind.CHANGES]
         table.schema, table.mirror = schema, mirror(self.scn)

@@ -1,4 +1,4 @@
-"""A session of a live server that can tell what the log holds of its statements."""
+"""A session of a live server that returns what the log has of its statements."""
 
 import struct
 from collections.abc import Iterator

@@ -94,7 +94,7 @@ def write(server: MysqlServer) -> None:
 
 
 async def ours(server: MysqlServer, position: GtidSet) -> Story:
-    """What BinlogDump, LogStream and SchemaVerifier make of the log behind the position."""
+    """Returns what BinlogDump, LogStream and SchemaVerifier make of the log after the position."""
     account = server.create_capture_user("shop")
     told = await read_log(server, account, SHOP, position, KnownSchemas({}, GtidSet()))
     return [each for changes in told if isinstance(changes, ChangesVerified) for each in images(changes)]

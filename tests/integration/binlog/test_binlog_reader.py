@@ -1,4 +1,4 @@
-"""The BinlogReader, and the SchemaVerifier behind it, on a real server."""
+"""The BinlogReader, with the SchemaVerifier after it, on a real server."""
 
 import asyncio
 import threading
@@ -347,7 +347,7 @@ async def test_a_paused_reader_gives_what_it_had_read_first(mysql: MysqlServer, 
 async def test_a_reader_pauses_at_a_place_in_the_log(
     mysql: MysqlServer, database: str, rotated: bool
 ) -> None:
-    """Also where the events behind it have come along with those before it."""
+    """Also if the events after it have come along with those before it."""
     mysql.sql("CREATE TABLE a (id INT PRIMARY KEY)", database=database)
     position = GtidSet.parse(mysql.executed())
     mysql.sql("INSERT INTO a VALUES (1)", "INSERT INTO a VALUES (2), (3)", database=database)
@@ -377,7 +377,7 @@ async def test_a_reader_pauses_at_a_place_in_the_log(
 
 
 def end_of_log(server: MysqlServer) -> tuple[Coordinates, GtidSet]:
-    """Where the server's log ends, and what's in it."""
+    """Returns the end of the server's log, and what's in it."""
     [(file, offset, _, _, executed)] = server.sql("SHOW BINARY LOG STATUS")
     return Coordinates(file, int(offset)), GtidSet.parse(executed)
 
@@ -477,7 +477,7 @@ async def test_a_change_that_is_logged_as_a_statement_is_told_with_its_database(
     assert "binlog_format=ROW" in unread.reason
 
 
-# -- with the verifier behind it
+# -- with the verifier after it
 
 
 @asynccontextmanager
@@ -555,7 +555,7 @@ async def test_minimal_metadata_with_the_servers_schema(mysql_factory: MysqlFact
         assert (await told(SchemaVerified)).schema == known.schemas[tables[0]]
         [change] = (await told(ChangesVerified)).tables
         assert change.rows.column("e").to_pylist() == ["ü"]
-        # A column changes its name: in the log the statement alone tells.
+        # A column changes its name: in the log only the statement says so.
         server.sql("ALTER TABLE d.u RENAME COLUMN id TO key_", "INSERT INTO d.u VALUES (1)")
         assert tables[1] in (await told(SchemaChanged)).tables
         renamed = (await told(SchemaVerified)).schema

@@ -51,7 +51,7 @@ KINDS: Final = {
     2: ("QUERY", Does.FOLLOW),
     3: ("STOP", Does.FOLLOW),
     4: ("ROTATE", Does.FOLLOW),
-    5: ("INTVAR", Does.SKIP),  # a statement's values: the statement behind them is refused
+    5: ("INTVAR", Does.SKIP),  # a statement's values: the statement after them is refused
     6: ("LOAD", Does.NOT_KNOW),
     7: ("SLAVE", Does.NOT_KNOW),
     8: ("CREATE_FILE", Does.NOT_KNOW),
@@ -214,8 +214,8 @@ AS_STATEMENTS: Final = {
     "LOAD DATA INFILE '{long}' INTO TABLE d.t": Code.APPEND_BLOCK,
 }
 
-# What it doesn't write: another version's, a debugger's or a group's, what's made up for a connection, and the rest of
-# a LOAD DATA that failed.
+# What it doesn't write: events of another version, of a debugger or of a group, made-up ones, and the rest of a LOAD
+# DATA that failed.
 NOT_IN_FILES: Final = {
     *("WRITE_ROWS_V1", "UPDATE_ROWS_V1", "DELETE_ROWS_V1"),
     *("INCIDENT", "IGNORABLE", "TRANSACTION_CONTEXT", "VIEW_CHANGE"),
@@ -298,7 +298,7 @@ def test_all_that_is_rows_or_ddl_passes(server: MysqlServer) -> None:
         statements = [message.statement.split()[0] for message in said if isinstance(message, DdlRead)]
         assert statements == [*["CREATE"] * 5, "RENAME", "ALTER", "DROP"]
         counts = [len(m.transactions) for m in said if isinstance(m, TransactionsRead)]
-        # Plain, in a payload, with the statement, with a tag, and behind the rotation.
+        # Plain, in a payload, with the statement, with a tag, and after the rotation.
         assert sum(counts) == 5 * len(_ROWS) + len(_DOCUMENTS) + len(("a", "a", "b", "b", "c"))
         assert len(list(transactions([*first, *second]))) == sum(counts) + len(statements)
         assert rows_of(said) == {"t": 5 * (2 + 4 + 2), "xa": 2, "docs": 1 + 2}

@@ -1,6 +1,6 @@
-"""The log of MySQL 5.6, through the whole service: lacking columns, altered tables, temporals in their first form.
+"""The log of MySQL 5.6, through the complete service: lacking columns, altered tables, temporals in their first form.
 
-`mysqlbinlog` of a newer MySQL tells the same log in its own words.
+`mysqlbinlog` of a newer MySQL prints the same log in its own words.
 """
 
 from pathlib import Path
@@ -183,7 +183,7 @@ async def test_a_table_that_is_altered_goes_on_with_its_new_signs(
 async def test_a_table_that_was_altered_in_between_goes_on(
     mysql56_factory: MysqlFactory, tmp_path: Path
 ) -> None:
-    """The server tells the schema, which holds once the statement has passed that made it so."""
+    """The server reports the schema, which holds once the statement has passed that made it so."""
     server = mysql56_factory(GTIDS_56)
     server.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, n INT)")
     settings = pipeline(server, tmp_path, "d")
@@ -207,7 +207,7 @@ async def test_a_table_that_was_altered_in_between_goes_on(
 async def test_an_idle_log_a_new_file_and_a_restart_are_followed(
     mysql56_factory: MysqlFactory, tmp_path: Path
 ) -> None:
-    """Heartbeats of the first form tell where an idle log stands; the old file ends with ROTATE, then with STOP."""
+    """Heartbeats of the first form have the position of an idle log; the old file ends with ROTATE, then with STOP."""
     server = mysql56_factory(GTIDS_56)
     server.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
     async with running(pipeline(server, tmp_path, "d")) as service:

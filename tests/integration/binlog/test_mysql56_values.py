@@ -1,6 +1,6 @@
-"""MySQL 5.6, whose log has no metadata: every value, through a snapshot and through each kind of event, as it is.
+"""MySQL 5.6, whose log has no metadata: every value, unchanged, through a snapshot and through each kind of event.
 
-The whole service runs, so that what stands in the journal is held against what the server says of the same value.
+The complete service runs. The test compares the journal with the server's own answer for the same value.
 """
 
 import re
@@ -18,7 +18,7 @@ from tests.servers.mysql import MysqlFactory
 from tests.servers.service import pipeline, running
 from tests.servers.values import CASES, TEXT, Case, unhex, utf8
 
-# What 5.6 doesn't have, takes for too long, or can't tell (a label beyond U+FFFF, without metadata in its log).
+# What 5.6 doesn't have, needs too long for, or can't show (a label beyond U+FFFF, without metadata in its log).
 _BEYOND = ("JSON", "VECTOR", " SRID ", "17000000", "ü😀'")
 
 CASES_56 = [
@@ -108,7 +108,7 @@ def told(server: MysqlServer, database: str) -> list[list[Any]]:
 
 
 def captured(row: Row) -> list[Any]:
-    """A row's values, dates and times as the server tells them."""
+    """Returns a row's values, dates and times as the server shows them."""
     return [as_number(row[f"c{i}"]) for i in range(len(CASES_56))]
 
 

@@ -1,10 +1,10 @@
-"""One value, one form: random tables on a live server, whose values are told in four ways.
+"""One value, one form: random tables on a live server, whose values come from four sources.
 
 The server answers to an expression, we decode a chunk's SELECT and the log, and mysqlbinlog prints the log. All four
-have to agree on every value: after an insert, after an update from something else, and in a delete's image. What the
-log leaves out has to be absent, for us and for mysqlbinlog alike, and may be so only where it didn't change.
+have to agree on every value: after an insert, after an update from another value, and in a delete's image. What the log
+leaves out has to be absent, for us and for mysqlbinlog alike, and may be so only if it didn't change.
 
-mysqlbinlog prints what is logged of a document in part as the calls that change it, which only are counted.
+For a document that is logged in part mysqlbinlog prints the calls that change it. The test only counts them.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ def server56(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 # How mysqlbinlog prints a document's diffs: the calls that make them, or the column's name if there's none.
 IN_PART: Final = (b"JSON_", b"@")
 
-# A row's values by column: as they are told, and as mysqlbinlog prints them.
+# Returns a row's values by column: from the server, and as mysqlbinlog prints them.
 Row = dict[str, Any]
 
 
@@ -169,7 +169,7 @@ def parts(cursor: Cursor, table: Table, name: str, key: int, dice: Random) -> di
 
 
 def check_images(table: Table, rows: list[Row], after: list[Row], images: list[Image]) -> None:
-    """Each row was inserted, updated, and deleted; what's absent didn't change."""
+    """Checks that each row was inserted, updated, and deleted; what's absent didn't change."""
     count = len(rows)
     kinds = (
         [ImageKind.INSERT] * count
@@ -193,7 +193,7 @@ def check_printed(
     images: list[Image],
     printed: list[Printed],
 ) -> None:
-    """The same of what mysqlbinlog prints: it has our values, and lacks what we call absent."""
+    """Checks the same for mysqlbinlog's output: it has our values, and lacks what we call absent."""
     count = len(rows)
     readers = {column.name: column.kind.printed for column in table.columns} | {table.key: int, CHANGES: int}
 

@@ -58,7 +58,7 @@ NAMES = ("id", "a", "b", "t", "d", "j")
 
 @pytest.mark.parametrize("definition", TABLES.values(), ids=TABLES)
 def test_what_is_there_of_random_changes_is_what_the_server_had(session: Session, definition: str) -> None:
-    """Each change by a session with any binlog_row_image; the rows before and after it are asked of the server."""
+    """Each change by a session with any binlog_row_image; the server shows the rows before and after it."""
     dice = random.Random(definition)
     session.run(f"CREATE TABLE t ({definition})")
     seen = set()

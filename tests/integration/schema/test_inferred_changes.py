@@ -380,7 +380,7 @@ ALTERED_TWICE: Final = (
 async def test_changes_whose_columns_nobody_can_name_have_the_table_read_again(
     mysql_factory: MysqlFactory, tmp_path: Path
 ) -> None:
-    """They come while nobody looks, so that one answer has both statements in it."""
+    """They come while capture is down, so that one answer has both statements in it."""
     server = mysql_factory(GTIDS)  # whose log has minimal metadata
     server.sql("CREATE DATABASE shop")
     server.sql(T, ROWS, database="shop")
@@ -407,7 +407,7 @@ async def test_changes_whose_columns_nobody_can_name_have_the_table_read_again(
 async def test_a_table_without_a_mirror_stops_where_changes_cannot_be_named(
     mysql_factory: MysqlFactory, tmp_path: Path
 ) -> None:
-    """Nothing else would tell of them."""
+    """No other actor would notice them."""
     server = mysql_factory(GTIDS)
     server.sql("CREATE DATABASE shop")
     server.sql(T, ROWS, database="shop")

@@ -15,7 +15,7 @@ from tests.servers.service import Running, pipeline, running
 
 
 async def known(service: Running, table: str) -> None:
-    """Until a table can be asked for."""
+    """Waits until the server knows a table."""
     await service.until(lambda: table in service.status().get("captured", ()), f"{table} is captured")
 
 
@@ -44,7 +44,7 @@ async def test_a_table_that_the_configuration_takes_in_later(
 
 
 async def test_a_table_that_was_created_in_between(mysql_factory: MysqlFactory, tmp_path: Path) -> None:
-    """Its creation is still to come at the start, so that it's known behind it, be it empty or not."""
+    """Its creation is still to come at the start, so it's known after that, whether it's empty or not."""
     server = mysql_factory({**GTIDS, **FULL_METADATA})
     server.sql("CREATE DATABASE shop", "CREATE TABLE shop.first (id INT PRIMARY KEY)")
     settings = pipeline(server, tmp_path, "shop")

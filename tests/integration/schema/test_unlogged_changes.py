@@ -1,4 +1,4 @@
-"""Statements that change rows without an event restart the tables that they mean, and the others go on."""
+"""Statements that change rows without an event restart the tables that they name, and the others continue."""
 
 from contextlib import closing
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Neither values of rows nor passwords are told by the log, whatever fails and however much is logged."""
+"""The log has neither values of rows nor passwords, with any failure and any amount of lines."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""One promise, kept in every mode: what the journal says of each table is the table, whatever happened meanwhile.
+"""One promise, kept in every mode: the journal of each table equals the table, whatever happened meanwhile.
 
 Each mode reads the same shop from the same server under the same load: inserts, updates, new keys for old rows, deletes
 and re-inserts on tables with different keys. Once, in the middle, the service is killed with SIGKILL.

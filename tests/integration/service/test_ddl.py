@@ -46,7 +46,7 @@ DONE: Final[dict[str, tuple[str, ...]]] = {
         "DROP TABLE t",
         "CREATE TABLE t (PRIMARY KEY (id)) AS SELECT id, v, note, 5 AS five FROM other",
     ),
-    # What gh-ost does at its cut-over (go/logic/applier.go): the sentry table, the locks, the swap behind them.
+    # What gh-ost does at its cut-over (go/logic/applier.go): the sentry table, the locks, the swap after them.
     "gh-ost": (
         "CREATE TABLE _t_gho LIKE t",
         "ALTER TABLE _t_gho ADD COLUMN x INT NOT NULL DEFAULT 3",
@@ -78,7 +78,7 @@ DONE: Final[dict[str, tuple[str, ...]]] = {
     "there and back": (ADDED, "ALTER TABLE t DROP COLUMN x"),
 }
 PLACES: Final = ("low", "select", "high", "_bracketed")
-# Statements that name no column have one that stands for others as well; each place has a turn with each metadata.
+# Statements that name no column have one that represents others too; each place has a turn with each metadata.
 QUICK: Final = {
     "FULL": {
         "low": "gh-ost",
@@ -166,7 +166,7 @@ async def test_a_statement_while_nobody_looks(
     metadata: str,
     done: str,
 ) -> None:
-    """The service ends within a window, and what it finds first when it comes back is what was done meanwhile."""
+    """The service ends within a window. Its next start first finds what was done meanwhile."""
     server, gate = servers[metadata], hold("high", 2)
     with stocked(server, database):
         settings = captured(server, tmp_path, database)
@@ -242,7 +242,8 @@ def alter(server: MysqlServer, database: str, statements: tuple[str, ...]) -> No
 
 
 async def settled(service: Running, server: MysqlServer) -> None:
-    """Until every snapshot has ended, with all that the server has executed behind it; no table may have stopped."""
+    """Waits until every snapshot has ended, and the journal has all that the server has executed; no table may have
+    stopped."""
     await service.caught_up(server)
 
     def ended() -> bool:

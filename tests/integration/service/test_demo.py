@@ -1,4 +1,4 @@
-"""The demo itself, small: from an empty folder to the verdict, and nothing left behind."""
+"""The demo itself, small: from an empty folder to the verdict, without leftovers."""
 
 import os
 import subprocess

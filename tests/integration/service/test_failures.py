@@ -68,7 +68,7 @@ async def execute(service: Running, id_: str) -> None:
 
 
 def restarted(service: Running, kind: type[Actor[Any]]) -> bool:
-    """Whether the actor has been built anew, and with it all of its group."""
+    """Returns whether the actor has restarted, and with it all of its group."""
     restarts = service.assembly.metrics.value(catalogue.RESTARTS, actor=kind.name)
     return restarts == 1 and service.supervisor.states[kind.name] is LifeState.RUNNING
 

@@ -27,7 +27,7 @@ PLAIN: Final = ("orders", *(f"plain_{number}" for number in range(39)))
 # As many characters as a server makes a file's name of; it has none beyond U+FFFF in names.
 LONG: Final = "☃" * 50
 
-# Of each hostile table its columns, its first rows, and what's done while capture runs.
+# Of each hostile table its columns, its first rows, and the statements while capture runs.
 HOSTILE: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
     "a_column_m": ("id INT PRIMARY KEY, m INT", "(1, 1), (2, 2)", ("UPDATE a_column_m SET m = m + 1",)),
     "a_metadata": (
@@ -107,7 +107,7 @@ async def filled(service: Running, names: set[str]) -> None:
 
 
 async def delivered(service: Running) -> None:
-    """Until the lake has what's sealed."""
+    """Waits until the lake has what's sealed."""
 
     def done() -> bool:
         sealed = service.status(Name.JOURNAL_WRITER).get("segment")

@@ -69,7 +69,7 @@ async def test_rows_that_go_along_with_others(
 async def test_foreign_keys_that_come_while_capture_runs(
     mysql56: MysqlServer, database56: str, tmp_path: Path, policy: ForeignKeys
 ) -> None:
-    """The first row goes below the log at once, before the server could be asked; the second one later."""
+    """The first row goes below the log at once, before a query to the server; the second one later."""
     a, b = (TableId(database56, name) for name in "ab")
     mysql56.sql(*TABLES[0:1], "CREATE TABLE b (id INT PRIMARY KEY, a INT)", database=database56)
     for table in "ab":
@@ -95,7 +95,7 @@ async def test_foreign_keys_that_come_while_capture_runs(
         await service.until(lambda: all(_read(service)), "all that was restarted has been read")
         await service.stop()
     mysql56.sql("INSERT INTO a VALUES (4, 4)", database=database56)
-    async with running(settings) as service:  # one table's foreign key refuses no start of what has begun
+    async with running(settings) as service:  # one table's foreign key refuses no start after the first
         await service.caught_up(mysql56)
         await service.stop()
     captured = [a] if policy is ForeignKeys.REFUSE else [a, b]

@@ -1,4 +1,5 @@
-"""A journal at its quota: capture waits for the slowest consumer, says so, loses nothing, and goes on by itself."""
+"""A journal at its quota: capture waits for the slowest consumer, reports it, loses nothing, and continues by
+itself."""
 
 import asyncio
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ ROWS = 8_000  # of 400 bytes that can't be compressed: three times the quota
 
 @dataclass
 class Consumer:
-    """Takes what's in the journal, when it's let: the first snapshot's rows, and over them the changes."""
+    """Takes what's in the journal, when allowed: the first snapshot's rows, and over them the changes."""
 
     reader: JournalReader
     segment: int = 0
@@ -28,7 +29,7 @@ class Consumer:
     changes: dict[int, int] = field(default_factory=dict)
 
     def take(self) -> None:
-        """Take what's there, and say so."""
+        """Takes what's there, and reports it."""
         last = self.reader.last_segment()
         for entry in self.reader.entries(self.segment, last):
             for file in entry.files:
@@ -39,7 +40,7 @@ class Consumer:
         self.reader.consumers.tell("lake", last)
 
     async def go_on(self) -> None:
-        """Take whatever comes, until it's cancelled."""
+        """Takes whatever comes, until it's cancelled."""
         while True:
             self.take()
             await asyncio.sleep(0.05)

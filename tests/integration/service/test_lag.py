@@ -1,6 +1,6 @@
-"""A stream that is behind costs a snapshot time and not throughput: its windows wait, and others open meanwhile.
+"""A lagging stream costs a snapshot time and not throughput: its windows wait, and others open meanwhile.
 
-What holds the log back is a proxy before the dump connection (`tests.servers.delay`); SELECTs aren't held back.
+A proxy before the dump connection holds the log back (`tests.servers.delay`); SELECTs aren't held back.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -20,7 +20,7 @@ from tests.servers.journal_oracle import entries, unequal
 from tests.servers.service import Running, pipeline, running
 from tests.servers.source import process_list, waits_for_lock
 
-ROWS: Final = 1_990  # so that the last chunk isn't full, and no other has to tell that it was the last
+ROWS: Final = 1_990  # so that the last chunk isn't full, and no other one has to show that it was the last
 CHUNK_ROWS: Final = 50
 CHUNKS: Final = -(-ROWS // CHUNK_ROWS)
 WINDOWS: Final = 16
@@ -43,7 +43,7 @@ def proxy(mysql: MysqlServer) -> Iterator[DelayedLog]:
 async def through(
     proxy: DelayedLog, server: MysqlServer, table: TableId, folder: Path, **snapshot: Any
 ) -> AsyncIterator[Running]:
-    """The service, its source behind the proxy, from its first segment on."""
+    """Runs the service, its source behind the proxy, from its first segment."""
     settings = pipeline(server, folder, table.database, **snapshot)
     source = replace(settings.source, port=proxy.port, read_timeout_s=120.0)
     async with running(replace(settings, source=source)) as service:
@@ -57,7 +57,7 @@ def waiting(service: Running) -> int:
 
 
 def blocked(server: MysqlServer) -> int:
-    """How many statements wait for a table that somebody has locked."""
+    """Returns how many statements wait for a table that another session has locked."""
     return sum(map(waits_for_lock, process_list(server)))
 
 
@@ -98,8 +98,8 @@ async def test_windows_open_while_the_log_is_held_and_all_close(
 async def test_a_snapshot_takes_as_many_delays_as_its_chunks_fill_windows(
     mysql: MysqlServer, table: TableId, proxy: DelayedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the stream is far behind, and there's always something in the log that hasn't come."""
-    monkeypatch.setattr(binlog_dump, "_HEARTBEAT_S", 60.0)  # nothing comes but what's written here
+    """The stream lags far, and the log always has something that hasn't come."""
+    monkeypatch.setattr(binlog_dump, "_HEARTBEAT_S", 60.0)  # only these writes come
     async with through(proxy, mysql, table, tmp_path, windows=WINDOWS) as service:
         await service.caught_up(mysql)
         proxy.delay_s = HELD

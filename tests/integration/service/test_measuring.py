@@ -1,4 +1,4 @@
-"""All that measures and tells fails, at every step of every actor, and capture goes on as if nothing were."""
+"""All measuring and reporting fails, at every step of every actor, and capture continues as if nothing were."""
 
 import importlib
 import inspect

@@ -41,7 +41,8 @@ WRITERS = 3
 
 
 def values(random_: random.Random) -> str:
-    """Of a row in `wide`, behind its key; both halves of each range, and bytes that only one character set has."""
+    """Values of a row in `wide`, after its key: both halves of each range, and bytes that only one character set
+    has."""
     return (
         f"{random_.randrange(2**32)}, {random_.randint(1, 3)}, 'nä{random_.randrange(99)}',"
         f" x'ff{random_.randrange(256):02x}', x'{random_.randrange(2**32):08x}', {random_.randint(-99, 99)}.5, NOW(3)"
@@ -60,7 +61,7 @@ def fill(server: MysqlServer) -> None:
 
 
 def write(server: MysqlServer, seed: int, stop: threading.Event) -> None:
-    """Transactions of any kind of change, each writer on keys of its own, until it's told to stop."""
+    """Writes transactions with any kind of change, each writer on keys of its own, until it's stopped."""
     random_ = random.Random(seed)
     with closing(server.connect(database="shop")) as connection, connection.cursor() as cursor:
         while not stop.is_set():
@@ -137,7 +138,7 @@ async def test_a_crash_within_a_snapshot_loses_nothing(mysql56_factory: MysqlFac
 
 
 async def test_a_table_that_is_altered_goes_on(mysql56_factory: MysqlFactory, tmp_path: Path) -> None:
-    """The log says nothing of its columns, so that the server is asked for them behind each statement."""
+    """The log has nothing of its columns, so the verifier queries the server for them after each statement."""
     server = mysql56_factory(GTIDS_56)
     server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, v INT UNSIGNED)")
     statements = (

@@ -95,7 +95,7 @@ async def test_a_key_that_would_be_another_ones_stops_its_table(
         assert why in stops(service)[str(table)]
         await service.stop()
     assert unequal(mysql, tmp_path / "journal", neighbour) == []
-    # Nothing that came with the key or behind it is in the journal.
+    # Nothing that came with the key or after it is in the journal.
     assert len(replay(tmp_path / "journal", table).live()) == 2
 
 
@@ -143,7 +143,7 @@ async def test_a_delete_of_such_a_key_stops_its_table_too(
     assert len(replay(tmp_path / "journal", table).live()) == 1
 
 
-# Labels that the server doesn't tell
+# Labels that the server doesn't show
 
 
 async def test_labels_beyond_the_servers_own_character_set(

@@ -1,4 +1,4 @@
-"""Tables that have stopped begin again by one signal, whatever stopped them; the journal is the judge."""
+"""Stopped tables begin again by one signal, for any reason of the stop; the journal is the judge."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -218,7 +218,7 @@ async def test_while_snapshots_are_paused_it_waits_and_a_crash_at_any_moment_los
         await service.tell("pause-snapshot", "p")
         await service.caught_up(mysql)
         await recapture(service, "r", t)
-    # It fell right behind the answer, whether the start that recaptures has come or not.
+    # It came right after the answer, whether the start that recaptures has come or not.
     async with running(settings) as service:
         await service.until(lambda: service.tables("r"), "the recapture")
         assert service.tables("r")["t"]["state"] == "waiting"
@@ -245,7 +245,7 @@ async def test_where_the_log_names_no_columns_the_schema_is_asked_for_again(
     async with running(settings) as service:
         await snapshotted(service)
         await service.stop()
-    # Between these statements nobody could have asked.
+    # No query could have come between these statements.
     server.sql(
         "ALTER TABLE t ADD COLUMN w INT",
         "UPDATE t SET w = 1 WHERE id = 1",

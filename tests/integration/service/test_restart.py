@@ -1,4 +1,4 @@
-"""What was asked of a service, and what it did, outlives it."""
+"""Signals to a service, and its work, outlive it."""
 
 import asyncio
 from collections import defaultdict
@@ -56,7 +56,7 @@ def settings(server: MysqlServer, tmp_path: Path) -> Settings:
 
 
 class Orders:
-    """The chunks that were asked for, by where each begins; `stop_at` of them are read, and the next one never is.
+    """The ordered chunks, by where each begins; `stop_at` of them are read, and the next one never is.
 
     `most` says the same of single ranges, by their numbers: so many chunks of it are read.
     """
@@ -185,7 +185,7 @@ async def test_a_paused_snapshot_stays_paused_over_a_restart(
     async with running(settings) as service:
         await service.begun()
         assert service.status()["paused"]
-        # What it would have asked for it asks for at its start, before it takes the first change.
+        # It orders these at its start, before it takes the first change.
         server.sql("UPDATE shop.t SET v = 2 WHERE id = 1")
         await service.caught_up(server)
         assert service.tables("s")["t"]["state"] == "chunking"

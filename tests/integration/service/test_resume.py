@@ -169,7 +169,7 @@ async def test_a_new_journal_continues_another_reader_of_the_log(server: MysqlSe
 
 
 async def lost(server: MysqlServer, settings: Settings) -> None:
-    """Run the service until all is snapshotted, and purge from the log what happens behind that."""
+    """Runs the service until all is snapshotted, and purges later changes from the log."""
     async with running(settings) as service:
         await service.completed("initial-0")
         await service.caught_up(server)
@@ -206,7 +206,7 @@ async def test_a_purged_log_is_begun_anew_where_it_is_needed(server: MysqlServer
 
 
 async def anew_with(service: Running, chunks: int) -> str:
-    """The id of the snapshot that began anew, once it has so many chunks."""
+    """Returns the id of the snapshot that began again, once it has so many chunks."""
     await service.until(lambda: len(service.status().get("snapshots", [])) == 2, "the new one")
     anew: str = service.status()["snapshots"][-1]["id"]
 
@@ -256,7 +256,7 @@ async def test_a_signal_sets_the_position_and_every_table_is_snapshotted_there(
             skipped = GtidSet.parse(server.executed())
             server.sql("UPDATE shop.a SET v = 3 WHERE id < 30", "DELETE FROM shop.b WHERE id < 3")
             assert await set_position(service, "m1", str(skipped)) == "accepted"
-            proxy.delay_s = 0  # what's judged there is read from the log
+            proxy.delay_s = 0  # what's checked there is read from the log
             await service.until(lambda: service.tables("m1"), "capture has begun anew")
             assert skipped <= GtidSet.parse(service.status()["position"])
             assert await ended(service, "m1") == ["a", "b"]

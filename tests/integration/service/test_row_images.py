@@ -17,7 +17,7 @@ from tests.servers.at_work import at_work
 from tests.servers.journal_oracle import replay, unequal
 from tests.servers.service import Running, pipeline, running
 
-# Defaults that the log doesn't tell, columns that change by themselves, and texts that NOBLOB leaves out.
+# Defaults that the log doesn't have, columns that change by themselves, and texts that NOBLOB leaves out.
 TABLE = """CREATE TABLE t (
     id INT, part VARCHAR(9) COLLATE utf8mb4_0900_ai_ci, a INT DEFAULT 5, b VARCHAR(20) DEFAULT (CONCAT('b', 'y')),
     c TEXT, d BLOB, doubled INT GENERATED ALWAYS AS (2 * a) STORED, e ENUM('x', 'y') NOT NULL DEFAULT 'y',

@@ -58,7 +58,7 @@ def insert(server: MysqlServer, table: TableId, *rows: tuple[str, str, str | dic
 
 
 async def come(service: Running, id_: str, outcome: str) -> dict[str, str]:
-    """What's told of the signal, once it has come so far."""
+    """Returns the report on the signal, once it has come so far."""
 
     def told() -> dict[str, str] | None:
         signals = service.status(Name.SIGNAL_LISTENER).get("signals", [])

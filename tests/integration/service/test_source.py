@@ -95,7 +95,7 @@ async def test_open_windows_keep_no_statement_waiting(server: MysqlServer, tmp_p
             await service.execute("s", chunk_rows=25)
             waiting = PARALLEL["windows"]
             await service.until(lambda: len(service.status()["windows"]) == waiting, "the windows are open")
-            # Each of these needs the table for itself, and gives up after a second.
+            # Each of these needs the table for itself, and stops trying after a second.
             server.sql(
                 "SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1",
                 "ALTER TABLE shop.t ADD COLUMN c INT",
@@ -111,7 +111,7 @@ async def test_open_windows_keep_no_statement_waiting(server: MysqlServer, tmp_p
 
 
 def counting(server: MysqlServer, key: int) -> AbstractContextManager[object]:
-    """Somebody who counts up one row for ever, each time in a transaction of its own."""
+    """Runs a session that counts up one row endlessly, each time in its own transaction."""
 
     def count(stop: threading.Event) -> None:
         with closing(server.connect(database="shop")) as connection, connection.cursor() as cursor:
@@ -132,7 +132,7 @@ async def test_an_endless_writer_on_one_row_stops_nothing(
         with counting(server, key=500):
             await service.execute("s", chunk_rows=25)
             await service.completed("s")
-            # It may give way to the count, and the rows beside it don't.
+            # The count may supersede it, and not the rows beside it.
             table = service.tables("s")["t"]
             assert table["rows"] in (ROWS - 1, ROWS)
             assert table["rows"] + table["given_up"] == ROWS

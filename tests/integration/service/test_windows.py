@@ -25,7 +25,7 @@ from tests.servers.service import Running, pipeline, running
 from tests.servers.source import connections, waits_for_lock
 
 CHUNK_ROWS = 30
-# The second chunk begins behind this key, and all keys that are touched while it's held are told here.
+# The second chunk begins after this key, and all keys that are touched while it's held are in here.
 BEHIND = 300
 TOUCHED = {310, 320, 330, 340, 345, 350, 355, 360, 365, 370, 375, 385, 390, 400, 391, 420}
 # Chunks: 10 to 300, 310 to 600, 610 to 900, 910 to 1000.
@@ -36,7 +36,7 @@ CHANGES: tuple[tuple[str, ...], ...] = (
     ("UPDATE t SET id = 345 WHERE id = 340",),  # inside of the chunk
     ("UPDATE t SET id = 5 WHERE id = 350",),  # out of it, to where chunks are done
     ("UPDATE t SET id = 355 WHERE id = 20",),  # and back
-    ("UPDATE t SET id = 1500 WHERE id = 360",),  # behind the frozen end
+    ("UPDATE t SET id = 1500 WHERE id = 360",),  # after the frozen end
     ("UPDATE t SET id = 365 WHERE id = 900",),  # from where chunks are still to come
     ("UPDATE t SET id = 905 WHERE id = 370",),  # and back
     ("INSERT INTO t VALUES (375, 1)",),
@@ -131,7 +131,7 @@ async def test_rows_that_change_while_their_chunk_is_read(
         await second_chunk(service, gate)
         change(writer)
         after = source_rows(mysql, table)
-        if mode is Watermark.GTID:  # the log goes on, and all of it passes before the chunk comes
+        if mode is Watermark.GTID:  # the log continues, and all of it passes before the chunk comes
             await service.caught_up(mysql)
         assert service.tables("s")["t"]["chunks"] == 1
         gate.opened.set()
@@ -238,7 +238,7 @@ async def test_rows_that_change_while_a_lock_keeps_their_chunk_from_being_read(
 
 
 def change_locked(connection: "pymysql.Connection[pymysql.cursors.Cursor]") -> None:
-    """CHANGES, each statement a transaction, since BEGIN would give up the lock."""
+    """CHANGES, each statement a transaction, because BEGIN would release the lock."""
     with connection.cursor() as cursor:
         for statements in CHANGES:
             for statement in statements:

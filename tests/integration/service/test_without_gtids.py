@@ -84,7 +84,7 @@ def _files(folder: Path) -> set[int]:
 
 
 def write(server: MysqlServer, seed: int, stop: threading.Event) -> None:
-    """Transactions of all kinds, until it's told to stop; each change of a row makes its `v` larger by one."""
+    """Writes transactions of all kinds, until it's stopped; each change of a row makes its `v` larger by one."""
     random_ = random.Random(seed)
     with closing(server.connect(database="shop")) as connection, connection.cursor() as cursor:
         while not stop.is_set():
@@ -124,9 +124,7 @@ async def test_each_change_comes_once_through_rotations_xa_transactions_statemen
     server: MysqlServer, tmp_path: Path
 ) -> None:
     made = settings(server, tmp_path)
-    async with running(
-        made
-    ) as service:  # before anything can be prepared that's committed behind its beginning
+    async with running(made) as service:  # before any preparation of one that's committed after its beginning
         await service.begun()
     with writing(server):
         for segments in (1, 15, 30, 45):

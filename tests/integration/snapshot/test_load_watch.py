@@ -1,4 +1,4 @@
-"""The source is looked at while chunks are read: what strains it is told, and so is that it's eased."""
+"""Samples of the source while chunks are read: it reports an overload, and the end of it."""
 
 import asyncio
 from contextlib import ExitStack, closing

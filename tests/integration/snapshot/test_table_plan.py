@@ -1,4 +1,4 @@
-"""Plans on a real server: where tables are divided, what surrogate keys are taken, and which rows are asked for."""
+"""Plans on a real server: where tables are divided, which surrogate keys are valid, and which rows are requested."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The source's address leads to another server than before, while what came from the first one goes on."""
+"""The source's address leads to another server than before, while the stream of the first one continues."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -99,7 +99,7 @@ async def test_capture_goes_on_with_the_server_that_has_taken_over(
         source = replace(plain.source, port=proxy.port)
         async with running(replace(plain, source=source)) as service:
             await service.begun()
-            proxy.leads_to = other.port  # the stream goes on from the first one
+            proxy.leads_to = other.port  # the stream continues from the first one
             await service.execute("s")
             await service.completed("s")
             metrics = service.assembly.metrics

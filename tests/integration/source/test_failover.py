@@ -1,7 +1,7 @@
-"""Capture goes on at another server, or says why it can't: a primary and its replicas, all of them real.
+"""Capture continues at another server, or says why it can't: a primary and its replicas, all of them real.
 
-Who takes over is decided by the tests, as an operator or a tool of his does it. The writers note what they committed,
-so that the journal is judged by the source at the end, and each change is counted.
+The tests decide which server takes over, like an operator or an operator's tool. The writers note what they committed.
+So the source judges the journal at the end, and each change is counted.
 """
 
 import random
@@ -52,7 +52,7 @@ def server(mysql_factory: MysqlFactory, **options: str) -> MysqlServer:
 
 
 def follow(replica: MysqlServer, primary: MysqlServer) -> None:
-    """Let it replicate from this one, whatever it did before."""
+    """Lets it replicate from this one, whatever it did before."""
     replica.sql(
         "STOP REPLICA",
         f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{primary.host}', SOURCE_PORT = {primary.port},"
@@ -305,7 +305,7 @@ async def test_where_none_can_go_on_it_stops_and_names_what_each_lacks(
     lacks = str(passed).replace("\n", "")
     assert f"{behind.port}: the source is a divergent server: it hasn't executed {lacks}" in told[2]
     assert f"{purged.port}: the binlog that we need was purged: {gone}; " in told[3]
-    # The same ones, with leave to begin anew.
+    # The same ones, with permission to begin again.
     anew = replace(settings, snapshot=replace(settings.snapshot, mode=SnapshotMode.WHEN_NEEDED))
     async with running(anew) as service:
         await reached(service, purged)

@@ -1,7 +1,7 @@
-"""Why the high watermark is a place in the log, and the low one what's visible: on servers that commit in groups.
+"""Why the high watermark is a position in the log, and the low one what's visible: on servers that commit in groups.
 
-Sessions count up one row each as fast as they can, so that a row's value tells which transaction a SELECT saw. The
-log, read afterwards by mysql-replication, says which GTID that was and where it ended.
+Sessions count up one row each as fast as they can, so a row's value says which transaction a SELECT saw. The log, read
+afterwards by mysql-replication, says which GTID that was and where it ended.
 """
 
 import asyncio

@@ -48,7 +48,7 @@ def batched(cases: list[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
 def test_what_sessions_own_is_read_as_the_server_writes_it(
     request: pytest.FixtureRequest, version: str
 ) -> None:
-    """Of several sources, and with tags where there are any: nothing stands between one's thread and the next one."""
+    """Of several sources, and with tags where there are any: no separator is between one's thread and the next one."""
     factory: MysqlFactory = request.getfixturevalue(version)
     old = version == "mysql56_factory"
     server = factory(GTIDS_56 if old else GTIDS)

@@ -1,4 +1,4 @@
-"""Connections that fall silent, are refused or can't be made: all of them are noticed, and capture goes on."""
+"""Connections that fall silent, are refused or can't be made: capture notices all of them, and continues."""
 
 import asyncio
 import socket
@@ -96,7 +96,7 @@ SILENCE_S = 1.0
 
 
 async def unbegun(server: MysqlServer, proxy: DelayedLog) -> tuple[BinlogDump, asyncio.Task[int]]:
-    """A log that was asked for, and of which nothing has come."""
+    """Returns a log that was requested, and of which nothing has come."""
     account, at = server.create_capture_user(), GtidSet.parse(server.executed())
     proxy.delay_s = HELD
     through = settings(server, account, port=proxy.port, read_timeout_s=SILENCE_S, connect_timeout_s=1.0)
@@ -225,7 +225,7 @@ async def test_a_log_that_is_purged_while_nobody_reads_it_stops_by_name(
             await service.begun()
             await service.caught_up(server)
             passed = GtidSet.parse(server.executed())
-            proxy.leads_to = 1  # where nobody listens
+            proxy.leads_to = 1  # where no server listens
             cut(server)
             server.sql("INSERT INTO d.t VALUES (1)")
             server.purge_binlogs()

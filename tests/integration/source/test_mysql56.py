@@ -149,7 +149,7 @@ async def test_foreign_keys_whose_changes_are_not_logged(mysql56: MysqlServer, d
 
 
 async def test_a_label_that_is_not_told_is_noted(mysql56: MysqlServer, database56: str) -> None:
-    """Else the log's rows would have the text that stands for it in information_schema."""
+    """Otherwise the log's rows would have the text that information_schema shows instead."""
     mysql56.sql(
         "SET NAMES utf8mb4",
         "CREATE TABLE t (id INT PRIMARY KEY, e ENUM('a', '😀') CHARACTER SET utf8mb4)",

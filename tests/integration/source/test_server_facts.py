@@ -97,7 +97,7 @@ async def test_a_thousand_tables_do_not_take_a_thousand_statements(mysql_factory
 
 @pytest.mark.parametrize("native", [False, True])
 async def test_foreign_keys_whose_changes_are_not_logged(mysql_factory: MysqlFactory, native: bool) -> None:
-    """The finding says what the server does: with its own foreign keys the row is gone, and no event told it."""
+    """The finding says what the server does: with its own foreign keys the row is gone, and no event had it."""
     server = mysql_factory(
         {**GTIDS, **FULL_METADATA, "innodb_native_foreign_keys": "ON" if native else "OFF"}
     )

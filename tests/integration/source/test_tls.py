@@ -1,6 +1,6 @@
-"""Who the server is has to be proven before it's told anything, on the connection that asks and on the one for the log.
+"""A server has to prove its identity before it gets any data, on the connection for queries and on the one for the log.
 
-And what a server that isn't ours can have of us: no password, and no file.
+And what a foreign server can get from us: no password, and no file.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ both = pytest.mark.parametrize("opened", [asking, following])
 
 
 class Guarded:
-    """A server that lets nobody in without TLS, and whose certificate can be changed."""
+    """A server that admits no client without TLS, and whose certificate can be changed."""
 
     def __init__(self, server: MysqlServer, folder: Path) -> None:
         self.server = server
@@ -63,7 +63,7 @@ class Guarded:
         )
 
     def settings(self, trusted: Path | None = None) -> SourceSettings:
-        """How capture gets to it when nothing is said of TLS but whom to trust."""
+        """The settings of capture if they say nothing of TLS except the authority."""
         return settings(self.server, GUARDED, tls=TlsSettings(ca=PurePath(trusted or self.authority.trusted)))
 
 
@@ -84,7 +84,7 @@ def guarded(once: Guarded) -> Guarded:
 
 @both
 async def test_the_right_certificate(opened: Open, guarded: Guarded) -> None:
-    (await opened(guarded.settings())).close()  # the server lets nobody in without TLS
+    (await opened(guarded.settings())).close()  # the server admits no client without TLS
 
 
 @both
@@ -183,7 +183,7 @@ async def test_the_first_login_shows_the_password_to_nobody_in_between(
 @both
 async def test_no_password_for_who_wants_it_as_it_is(opened: Open, server: Callable[[], Hostile]) -> None:
     async with hostile(server()) as wanting:
-        # That it's led on by a good login first is no matter: it's never told more than a digest.
+        # A good login first makes no difference: the server never gets more than a digest.
         with suppress(TidemarkError):
             (await opened(unprotected(wanting))).close()
         await gone(wanting)
@@ -233,7 +233,7 @@ async def test_a_server_that_asks_for_a_file_gets_nothing(trap: bytes) -> None:
 
 
 async def all_that_capture_asks(settings: SourceSettings) -> None:
-    """The log, one statement of each kind, and the first bytes of what comes."""
+    """The log, one statement of each kind, and the first bytes that come."""
     dump = await BinlogDump.open(settings, NO_GTIDS)
     try:
         source = await Source.connect(settings)
@@ -249,7 +249,7 @@ async def all_that_capture_asks(settings: SourceSettings) -> None:
 
 
 def unprotected(server: Hostile) -> SourceSettings:
-    """How somebody gets to it who has turned TLS off."""
+    """The settings of a client without TLS."""
     return SourceSettings(
         "127.0.0.1", "u", server.port, Secret("canary"), TlsSettings(TlsMode.DISABLED), server_id=7
     )
@@ -263,7 +263,7 @@ async def gone(server: Hostile) -> None:
 
 @asynccontextmanager
 async def listening_in(server: MysqlServer, heard: bytearray) -> AsyncIterator[int]:
-    """The port of somebody in between, who hands on all that's said and remembers it."""
+    """Returns the port of a listener in between, which forwards all data and remembers it."""
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while piece := await reader.read(1 << 16):

@@ -1,6 +1,6 @@
-"""XA transactions whose rows aren't at hand when they're committed, and changes that are logged as statements.
+"""XA transactions without their rows at commit, and changes that are logged as statements.
 
-None of them ends the pipeline: the tables that they may have changed are read anew, and all others go on.
+None of them ends the pipeline: the tables that they may have changed are read again, and all others continue.
 """
 
 from pathlib import Path
@@ -61,7 +61,7 @@ async def equal(
 
 
 def begun_anew(settings: Settings) -> set[str]:
-    """The tables whose mirrors have begun anew."""
+    """Returns the tables whose mirrors have begun again."""
     last = entries(Path(settings.journal.path))[-1].checkpoint
     restarts = (each for each in last.snapshots if each.id.startswith("restart-"))
     return {table.name for each in restarts for table in each.tables}

@@ -1,4 +1,4 @@
-"""What's told of the distance to the source, by a real source whose log is held back."""
+"""The reports on the lag after a real source whose log is held back."""
 
 import asyncio
 import math
@@ -47,7 +47,7 @@ def proxy(server: MysqlServer) -> Iterator[DelayedLog]:
 
 @asynccontextmanager
 async def watched(proxy: DelayedLog, server: MysqlServer, folder: Path) -> AsyncIterator[Running]:
-    """The service, whose source is behind the proxy, and one who looks."""
+    """Runs the service, whose source is behind the proxy, and a watch."""
     settings = pipeline(server, folder, "shop")
     source = replace(settings.source, port=proxy.port, read_timeout_s=120.0)
     async with running(replace(settings, source=source)) as service:
