@@ -1,4 +1,4 @@
-"""Fixtures for all tests, and the rule that a test leaves nothing running behind."""
+"""Fixtures for all tests, and the rule that a test leaves nothing running."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -49,15 +49,15 @@ __all__ = [
     "spark_settings",
 ]
 
-# How long an example takes says more about what else the machine does than about the code.
-# What `make test` tries is the same each time, so that it says something of the change; `make test-full` looks further.
+# The time of an example says more about other work on the machine than about the code. `make test` tries the same
+# examples each time, so that a failure comes from the change. `make test-full` looks further.
 settings.register_profile("same", deadline=None, print_blob=True, derandomize=True)
 settings.register_profile("further", deadline=None, print_blob=True)
 settings.load_profile("same")
 
 
-# With several processes these come first, the longest before the others, since what takes long had better not come last
-# and alone; then what's in these folders.
+# With several processes these come first, the longest before the others, so that no long one runs last and alone. Then
+# come the tests in these folders.
 _LONGEST = (
     "simulation/test_simulation.py",
     "chaos/test_lake_kills.py",
@@ -107,7 +107,7 @@ def _no_process_left_behind() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_task_left_behind(request: pytest.FixtureRequest) -> None:
-    """Only where something of the test is async: an event loop for each of the others takes its time."""
+    """Only if something of the test is async: an event loop for each of the others takes its time."""
     fixtures = request.session._fixturemanager
     defined = (fixtures.getfixturedefs(name, request.node) or () for name in request.fixturenames)
     functions = [request.function, *(each.func for several in defined for each in several)]

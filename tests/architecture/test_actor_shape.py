@@ -40,7 +40,7 @@ def methods(source: str) -> list[str]:
 
 
 def misplaced(names: list[str]) -> list[str]:
-    """What stands before a section that it should come after, or before one while it's no section itself."""
+    """Returns what comes before a section that it should follow, or before one while it's no section itself."""
     order = [SECTIONS.index(name) for name in names if name in SECTIONS]
     late = [SECTIONS[at] for at, before in zip(order[1:], order, strict=False) if at < before]
     last = max(i for i, name in enumerate(names) if name in SECTIONS)

@@ -23,7 +23,7 @@ class Event:
 
 
 def events(source: str) -> Iterator[Event]:
-    """What a module logs. Raises ValueError where it can't be told from the text."""
+    """Returns what a module logs. Raises ValueError if the text doesn't show it."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="log"), attr=method)) if method in {

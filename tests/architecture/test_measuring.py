@@ -1,7 +1,7 @@
-"""Whatever computes what it measures or tells does so where its errors go no further (`actors.runtime.measuring`).
+"""Code that computes measurements or reports keeps its errors to itself (`actors.runtime.measuring`).
 
-A call of a metric's or of the log's may stand anywhere as long as its arguments can't fail: names, attributes, texts,
-and what's made of them by arithmetic or by the few functions below. All else belongs into a `measuring` function.
+A call of a metric's or of the log's may be anywhere as long as its arguments can't fail: names, attributes, texts, and
+what arithmetic or the few functions below make of them. All else belongs into a `measuring` function.
 """
 
 import ast
@@ -75,7 +75,7 @@ def _is_measuring(function: ast.FunctionDef) -> bool:
 
 
 def outside(node: ast.AST) -> Iterator[ast.Call]:
-    """The calls that may fail whoever does the work."""
+    """Returns the calls that may fail their caller."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef) and _is_measuring(child):
             continue

@@ -12,7 +12,7 @@ MODULES = sorted(path for top in ("pipeline", "actors") for path in (ROOT / top)
 MACHINE = frozenset({"State", "Fact", "Order", "start", "step"})
 MACHINE_FILES = frozenset({"state.py", "step.py"})
 
-# Each of these means one thing wherever it stands, and is called with its module's name: `checkpoint.to_json`.
+# Each of these means one thing in every module, and is called with its module's name: `checkpoint.to_json`.
 CODEC = frozenset({"to_json", "from_json"})
 
 # Background work is to become a machine; until then these stand beside a machine's.

@@ -1,4 +1,4 @@
-"""What docs/operations.md tells a stranger to type, to set and to look at is there."""
+"""The commands, settings and metrics in docs/operations.md exist."""
 
 import re
 import subprocess
@@ -32,7 +32,7 @@ def keys(kind: type[object] = Settings, before: str = "") -> Iterator[str]:
 
 
 def wrong_commands(text: str) -> Iterator[str]:
-    """What's typed behind `tidemark` and isn't a command of it, or has an option that the command doesn't."""
+    """Returns what follows `tidemark` and isn't a command of it, or has an option that the command doesn't have."""
     for name, rest in re.findall(r"(?:^|[ `])tidemark ([a-z][a-z-]+)\b(.*)$", text, re.MULTILINE):
         command = main.commands.get(name)
         options = {option for parameter in command.params for option in parameter.opts} if command else set()

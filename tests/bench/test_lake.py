@@ -1,4 +1,4 @@
-"""The server of the lake's benchmark does what it's told: so many scattered changes, and writers of three tables."""
+"""The server of the lake's benchmark makes so many scattered changes, and writers of three tables work."""
 
 from collections.abc import Iterator
 from pathlib import Path

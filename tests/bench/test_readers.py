@@ -74,4 +74,4 @@ def test_every_table_can_be_filled_and_read(mysql: MysqlServer, table: Table, tr
 def test_debeziums_rate_is_told_from_behind_its_warming_up() -> None:
     told = [(100, 0), (200, 4_000_000_000), (600, 5_000_000_000), (1000, 6_000_000_000)]
     marks = [_debezium.Mark(*mark) for mark in told]
-    assert _debezium._rate(marks) == 400  # 800 rows in the 2 s behind the first 200
+    assert _debezium._rate(marks) == 400  # 800 rows in the 2 s after the first 200

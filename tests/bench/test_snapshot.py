@@ -1,4 +1,4 @@
-"""What the benchmark of snapshots says of a run is counted from the journal, and its server does what it's told."""
+"""The snapshot benchmark counts its figures from the journal, and its server follows its orders."""
 
 from collections.abc import Iterator
 from contextlib import closing

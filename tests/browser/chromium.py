@@ -9,7 +9,7 @@ from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_p
 
 from deploy.toolchain.parts import locate
 
-# It has no sandbox of its own in a container, asks nobody for news, and draws the same everywhere.
+# It has no sandbox in a container, fetches no updates, and draws the same everywhere.
 OPTIONS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -52,7 +52,7 @@ class Seen:
             self.complaints.append(f"console: {message.text}")
 
     def error(self, error: Exception) -> None:
-        """An exception that nobody caught."""
+        """An exception that no code caught."""
         self.complaints.append(f"uncaught: {error}")
 
     def request(self, request: Request) -> None:

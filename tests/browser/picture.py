@@ -1,8 +1,8 @@
-"""Draws the pictures of the page that the documents show, from a real service under load.
+"""Draws the pictures of the page in the documents, from a real service under load.
 
     python -m tests.browser.picture [--minutes N]
 
-It fills a shop, lets the demo's writer loose on it, runs the service with its Spark, and looks at the page in the
+It fills a shop, runs the demo's writer on it, runs the service with its Spark, and takes pictures of the page in the
 middle of a snapshot: docs/page-light.png and docs/page-dark.png, once the charts have something to show.
 """
 

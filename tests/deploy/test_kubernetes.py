@@ -17,14 +17,14 @@ from pipeline.config.settings import TlsMode
 BASE = REPOSITORY / "deploy" / "kubernetes" / "base"
 WATCHED = REPOSITORY / "deploy" / "kubernetes" / "prometheus-operator"
 
-# The schemas that are there, and the newest: what's too new or gone is found.
+# The present schemas, and the newest: what's too new or gone is found.
 VERSIONS = ("1.31", "1.37")
 
 Manifest = dict[str, Any]
 
 
 def manifests(folder: Path) -> Iterator[Manifest]:
-    """The manifests of a kustomization and of those that it builds on, as they stand in their files."""
+    """Returns the manifests of a kustomization and of those that it builds on, as their files have them."""
     for name in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]:
         if (folder / name).is_dir():
             yield from manifests(folder / name)

@@ -1,4 +1,4 @@
-"""The toolchain keeps its promises: whole parts or none, one setup at a time, what's pinned or a refusal."""
+"""The toolchain keeps its promises: complete parts or none, one setup at a time, what's pinned or a refusal."""
 
 import os
 import subprocess
@@ -85,7 +85,7 @@ def test_kafka_s_jars_are_those_of_its_lock(parts: Parts) -> None:
 
 
 def test_spark_finds_its_classes_in_the_archive(parts: Parts) -> None:
-    """A JVM that the archive doesn't fit would go on without it, and only be slower."""
+    """If the archive doesn't fit a JVM, it would continue without it, and only be slower."""
     java = f"-Xshare:on -XX:SharedArchiveFile={parts.spark_classes}"
     submit = str(virtualenv.pyspark() / "bin" / "spark-submit")
     told = subprocess.run(

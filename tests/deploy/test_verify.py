@@ -1,4 +1,4 @@
-"""The demo's judge must be able to say no: each kind of wrong that a lake could have is told."""
+"""The demo's judge must be able to say no: it reports each kind of error that a lake could have."""
 
 from pathlib import Path
 

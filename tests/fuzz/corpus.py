@@ -1,7 +1,8 @@
-"""What is mutated: the log of a live server that was told to write every kind of thing that a log can hold.
+"""The data to mutate: the log of a live server that has written every kind of thing that a log can hold.
 
 A corpus is transactions, each a list of events from header to checksum, and the two events that begin a log. What the
-present server can't write any more is made of what it wrote: rows events of version 1, and a log without checksums.
+present server can't write any more is derived from what it wrote: rows events of version 1, and a log without
+checksums.
 """
 
 import zlib

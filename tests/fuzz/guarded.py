@@ -1,6 +1,6 @@
-"""Memory that ends where it says: behind its last byte lies a page that may not be touched.
+"""Memory with a hard end: the page after its last byte allows no access.
 
-What reads or writes beyond it, compiled code included, is ended by the kernel (SIGSEGV).
+The kernel ends any code that reads or writes beyond it, compiled code included (SIGSEGV).
 """
 
 import ctypes

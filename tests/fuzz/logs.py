@@ -109,7 +109,7 @@ def _folded(events: tuple[bytes, ...], bound: Bound) -> Iterator[Given]:
 
 
 def _told(given: Iterator[Given]) -> list[str]:
-    """All messages, and the error behind them if there's one."""
+    """Returns all messages, and the error after them if there's one."""
     told: list[str] = []
     each = messages(given)
     while True:

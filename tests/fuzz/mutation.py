@@ -1,8 +1,8 @@
 """From a seed to a case: a short log made of the corpus, damaged in one or a few places.
 
-Damage is done where decoding is: in an event's body, behind which the checksum is made right again, unless the case is
-about checksums. It's also done inside of compressed transactions (decompress, damage, compress), to headers, to the
-order of events, and to the packets around them.
+The damage is where decoding is: in an event's body, whose checksum is then corrected, unless the case is about
+checksums. It's also inside of compressed transactions (decompress, damage, compress), in headers, in the order of
+events, and in the packets around them.
 """
 
 import random
@@ -179,14 +179,15 @@ class _Damage:
         return body[: self._rng.randint(0, len(body))] + theirs[self._rng.randint(0, len(theirs)) :]
 
     def _lying(self, header: bytes, body: bytes) -> bytes:
-        """A header whose length isn't the event's, behind which the checksum is right."""
+        """Returns a header whose length isn't the event's, with a right checksum."""
         honest = rebuilt(header, body, checksum=self._checksums)
         size = max(0, len(honest) + self._rng.choice((-20, -4, -1, 1, 4, 2**20, 2**31)))
         lying = honest[:9] + struct.pack("<I", size & 0xFFFFFFFF) + honest[13:HEADER] + body
         return lying + honest[len(lying) :]
 
     def _payload(self, body: bytes) -> bytes:
-        """A compressed transaction with something wrong in its fields, in the compressed bytes, or in an event."""
+        """Returns a compressed transaction with something wrong in its fields, in the compressed bytes, or in an
+        event."""
         rng = self._rng
         try:
             fields, data = payloads.parts(body)

@@ -20,7 +20,7 @@ _LARGEST: Final = 1 << 20  # bytes; what the corpus has is smaller
 
 
 class Field(IntEnum):
-    """The numbers of the fields; the type is one of ZSTD and NONE, and sizes are of the bytes behind the fields."""
+    """The numbers of the fields; the type is one of ZSTD and NONE, and sizes are of the bytes after the fields."""
 
     END = 0
     SIZE = 1
@@ -29,7 +29,7 @@ class Field(IntEnum):
 
 
 def parts(body: bytes) -> tuple[dict[int, int], bytes]:
-    """The fields' values, and the bytes behind them."""
+    """Returns the fields' values, and the bytes after them."""
     cursor, fields = Cursor(body), {}
     while (field := cursor.packed()) != Field.END:
         fields[field] = Cursor(cursor.packed_bytes()).packed()

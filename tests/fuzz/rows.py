@@ -1,7 +1,7 @@
 """Row images by themselves: a table map and the bodies of its rows events, damaged, decoded in guarded memory.
 
-Each case is decoded several times, with other bytes in the slack behind the last event: what is read there must not
-change what comes out.
+Each case is decoded several times, with other bytes in the slack after the last event. What is read there must not
+change the result.
 """
 
 import random
@@ -95,7 +95,7 @@ def _memory() -> Guarded:
 
 
 def rows_told(case: RowsCase) -> tuple[str, str]:
-    """What the case comes to: the same, whatever lies behind the last event. Raises nothing if all is well."""
+    """Checks that the case's result is the same with any bytes after the last event. Raises nothing if so."""
     first, *others = [_told(case, slack) for slack in _SLACKS]
     for other in others:
         assert other == first, f"bytes behind the last event change what comes out:\n{first}\n{other}"

@@ -1,8 +1,8 @@
 """Runs cases, one after the other, in a process of its own: `python -m tests.fuzz.run CORPUS PLAN SEED COUNT STATE`.
 
-Each case has to end in messages or in one of the errors that say that the bytes are bad. Anything else fails: another
-exception, a crash, a hang, memory over the cap. What kills the process leaves the case's seed in the file STATE, eight
-bytes, so that whoever started it knows it. "REPLAY" instead of a state's file makes that one case smaller and tells it.
+Each case has to end in messages or in one of the errors for bad bytes. Anything else fails: another exception, a crash,
+a hang, memory over the cap. A case that kills the process leaves its seed in the file STATE, eight bytes, for the
+parent process. With "REPLAY" instead of a state's file the program makes that one case smaller and prints it.
 """
 
 import mmap

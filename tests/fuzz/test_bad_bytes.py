@@ -68,7 +68,8 @@ def started(taken: Path, plan: str, seed: int, count: int, *, checked: bool) -> 
 
 
 def finished(running: Running) -> str | None:
-    """Wait for it, and tell how it failed; what killed it is looked for again, in a smaller case."""
+    """Waits for the process, and returns how it failed; a case that killed it is searched for again, in a smaller
+    one."""
     with running.process:
         try:
             said, _ = running.process.communicate(timeout=WITHIN_S)

@@ -19,7 +19,7 @@ from pipeline.metrics import Counter, Gauge, Histogram, catalogue
 SCHEMAS = Path(__file__).parent / "dashboard.schema.json"
 COLUMNS = 24
 
-# Added by Prometheus to all that it scrapes, and what prometheus-client tells of the process.
+# Added by Prometheus to all that it scrapes, and prometheus-client's metrics of the process.
 TARGET_LABELS = {"instance"}
 OF_THE_PROCESS = {
     "process_cpu_seconds_total": Counter,

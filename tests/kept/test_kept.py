@@ -193,7 +193,7 @@ def kept(tmp_path: Path) -> Path:
 
 
 def lost(written: Any, told: Any, where: str = "") -> list[str]:
-    """What was written and isn't told in the same words; what's told besides was added since."""
+    """Returns what was written and doesn't read back equal; additions since then are allowed."""
     if isinstance(written, dict) and isinstance(told, dict):
         return [
             found for key, value in written.items() for found in lost(value, told.get(key), f"{where}/{key}")
