@@ -41,11 +41,16 @@ class TableRows:
     rows: pa.RecordBatch
 
 
+# All rows of a table in a segment, in their order.
+TablePass = Callable[[Entry, TableId], Iterator[TableRows]]
+
+
 class SegmentRows:
     """Reads segments of a journal."""
 
     def __init__(self, journal: JournalReader) -> None:
         self._journal = journal
+        self._pass: _Pass | None = None
 
     def plan(self, entry: Entry, after_scn: int, most: int, *, split: bool) -> tuple[Run, ...]:
         """The runs of a segment's rows behind an SCN; see `pipeline.kafka.runs.divided`."""
@@ -59,13 +64,20 @@ class SegmentRows:
         return runs.divided(scns[scns > after_scn], most, split=split)
 
     def rows(self, entry: Entry, run: Run, skip: int = 0) -> Iterator[TableRows]:
-        """The rows of a run behind the first `skip` ones."""
+        """The rows of a run behind the first `skip` ones.
+
+        Runs that are asked for in their order, each to its end, read the segment's files once.
+        """
+        before, self._pass = self._pass, None
+        reading = before if before is not None and before.comes_to(entry, run) else _Pass(entry)
         for table in dict.fromkeys(file.table for file in entry.files):
-            for part in self._of_table(entry, table, run):
+            for part in reading.rows(table, run, self._of_table):
                 skipped = min(skip, part.rows.num_rows)
                 skip -= skipped
                 if skipped < part.rows.num_rows:
                     yield TableRows(part.schema, part.rows.slice(skipped))
+        reading.through = run.last_scn
+        self._pass = reading
 
     def changed(self, entry: Entry, run: Run, narrowed: Narrowed) -> ChangedRows:
         """What the transactions of a run have changed, of the rows that `narrowed` leaves of a table's; not the rows
@@ -90,15 +102,11 @@ class SegmentRows:
         with self._opened(entry, file) as parquet:
             return np.asarray(parquet.read(columns=["__scn"]).column("__scn"), np.int64)
 
-    def _of_table(self, entry: Entry, table: TableId, run: Run) -> Iterator[TableRows]:
-        """The changes of a table in the run, with its chunks between them."""
-        chunks = deque(
-            (scn, chunk)
-            for chunk in self._first_chunks(entry, table)
-            if run.first_scn <= (scn := _scn(entry, chunk)) <= run.last_scn
-        )
+    def _of_table(self, entry: Entry, table: TableId) -> Iterator[TableRows]:
+        """The changes of a table, with its chunks between them."""
+        chunks = deque((_scn(entry, chunk), chunk) for chunk in self._first_chunks(entry, table))
         read = _Chunks(self._rows_batches(entry, table), self._first_chunks(entry, table)) if chunks else None
-        for part in self._changes(entry, table, run):
+        for part in self._changes(entry, table):
             rest = part.rows
             scns = np.asarray(rest.column("__scn"))
             while chunks and chunks[0][0] < scns[-1]:
@@ -114,15 +122,14 @@ class SegmentRows:
             assert read is not None
             yield from read.rows(chunk, scn)
 
-    def _changes(self, entry: Entry, table: TableId, run: Run) -> Iterator[TableRows]:
+    def _changes(self, entry: Entry, table: TableId) -> Iterator[TableRows]:
         for file in entry.files:
             if file.table != table or file.kind is not FileKind.CHANGES:
                 continue
             schema, held = entry.schemas[file.version], None
             with self._opened(entry, file) as parquet:
                 for batch in parquet.iter_batches(_together(parquet)):
-                    begin, end = _within(batch, run)
-                    rows = batch.slice(begin, end - begin)
+                    rows = batch
                     if held is not None and held.num_rows:
                         rows = pa.concat_batches([held, rows])
                     kept = whole_rows(rows)
@@ -166,6 +173,33 @@ class SegmentRows:
     def _opened(self, entry: Entry, file: File) -> pq.ParquetFile:
         filesystem = self._journal.files.filesystem
         return pq.ParquetFile(filesystem.open_input_file(self._journal.file(entry.segment, file.path)))
+
+
+class _Pass:
+    """One pass over a segment's tables, run by run; `through`: the last SCN that was taken of each table."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.through = 0
+        self._entry = entry
+        self._parts: dict[TableId, Iterator[TableRows]] = {}
+        self._rest: dict[TableId, TableRows] = {}
+
+    def comes_to(self, entry: Entry, run: Run) -> bool:
+        """Whether the run is still to come in this pass."""
+        return self._entry is entry and self.through < run.first_scn
+
+    def rows(self, table: TableId, run: Run, read: TablePass) -> Iterator[TableRows]:
+        """The rows of a table in the run; `read` reads all of the table's rows in the segment."""
+        if table not in self._parts:
+            self._parts[table] = read(self._entry, table)
+        while (part := self._rest.pop(table, None) or next(self._parts[table], None)) is not None:
+            begin, end = _within(part.rows, run)
+            if end < part.rows.num_rows:
+                self._rest[table] = TableRows(part.schema, part.rows.slice(end))
+            if begin < end:
+                yield TableRows(part.schema, part.rows.slice(begin, end - begin))
+            if table in self._rest:
+                return
 
 
 class _Chunks:

@@ -97,6 +97,34 @@ def test_the_runs_of_a_segment_have_all_of_it(store: JournalStore, entry: Entry,
     assert rows.plan(entry, 2, 1000, split=True)[0] == Run(3, 3, 10)
 
 
+@pytest.mark.parametrize("together", [3, 20_000])
+def test_runs_in_their_order_read_the_files_once_and_any_other_run_is_read_again(
+    store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    monkeypatch.setattr(segment_rows, "TOGETHER", together)
+    rows = SegmentRows(store)
+    runs = rows.plan(entry, 0, 10, split=False)
+    opened: list[str] = []
+    file = store.file
+
+    def counted(segment: int, path: str) -> str:
+        opened.append(path)
+        return file(segment, path)
+
+    monkeypatch.setattr(store, "file", counted)
+    once = [row for run in runs for row in read(rows, entry, run)]
+    assert once == ALL
+    # A file that has rows of first chunks among changes is opened to tell them apart as well.
+    read(SegmentRows(store), entry, Run(1, 5, 50))
+    assert len(opened) % 2 == 0 and opened[len(opened) // 2 :] == opened[: len(opened) // 2]
+    # The last run again, one from before, and one that was left half way.
+    assert read(rows, entry, runs[-1]) == [row for row in ALL if row[1] == runs[-1].last_scn]
+    assert read(rows, entry, runs[0]) == ALL[:10]
+    next(rows.rows(entry, Run(3, 4, 20)))
+    assert read(rows, entry, runs[-1]) == ALL[-10:]
+    assert read(rows, entry, Run(3, 4, 20)) == ALL[20:40]
+
+
 def test_chunks_that_are_not_told_are_no_guess(store: JournalStore, entry: Entry) -> None:
     with pytest.raises(InvariantBroken, match="names others"):
         read(SegmentRows(store), replace(entry, chunks=entry.chunks[:1]), Run(1, 5, 50))
