@@ -32,7 +32,7 @@ signals = {{ file = "signals" }}
 bootstrap_servers = ["{broker.address}"]
 topic_prefix = "{name}"
 partitions = 2
-transaction_rows = 50
+transaction_rows = 500
 
 [source]
 host = "{server.host}"
