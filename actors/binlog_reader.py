@@ -214,7 +214,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         self.metrics.set(catalogue.LAST_EVENT, time.time())
 
     async def _walk(self, dump: BinlogDump) -> None:
-        """Walk over what has come, in a thread; what it gives goes to be decoded."""
+        """Walks over what has come, in a thread, and queues the results for decoding."""
         until = self._going.place if isinstance(self._going, PausingAt) else None
         walk = _walked(dump, self._stream, until)
         while (given := await asyncio.to_thread(next, walk, None)) is not None:

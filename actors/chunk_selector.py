@@ -297,7 +297,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
     async def _bracketed(
         self, source: Source, order: ReadChunk | ReselectRows, select: Callable[[Source], Awaitable[Selected]]
     ) -> ChunkRead:
-        """What a SELECT gives, between the low watermark and the high one."""
+        """Returns the result of a SELECT, between the low watermark and the high one."""
         started = monotonic()
         low = await self.low(source, order)
         asked = monotonic()

@@ -66,7 +66,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class JournalWriterPorts:
-    """Where the news of a sealed segment goes, and of the journal's room."""
+    """The receivers of the news of a sealed segment, and of the journal's room."""
 
     answers: Sender[SignalAnswer]
     checkpoints: Sender[CheckpointSealed]

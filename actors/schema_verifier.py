@@ -75,7 +75,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
             await broken_off(self._asking)
 
     def status(self) -> dict[str, Any]:
-        """What is known of each table's schema, and of which tables the server's answer is awaited."""
+        """Returns what is known of each table's schema, and the tables for which the server's answer is awaited."""
         asked = schema_verifier.tables_to_ask(self._state) | self._state.survey.answers.keys()
         tables = {str(table): state.wire for table, state in self._state.tables.items()}
         return {"tables": tables, "asked": sorted(map(str, asked))}

@@ -40,7 +40,7 @@ HEADERS: Final = {
 
 
 class Access(IntEnum):
-    """What a route needs, and what a token gives: each includes those before it."""
+    """What a route needs, and what a token permits: each includes those before it."""
 
     OPEN = 0
     READ = 1
@@ -69,7 +69,7 @@ class Guard:
         return self._token is not None
 
     def needed(self, access: Access) -> Access:
-        """What a token has to give for this, here."""
+        """Returns what a token has to permit for this, at this address."""
         wanted = self.exposed or (access is Access.CONTROL and self.controlled)
         return access if wanted else Access.OPEN
 
@@ -90,7 +90,7 @@ class Guard:
         return not self.exposed or self.given(headers) >= Access.READ
 
     def given(self, headers: Mapping[str, str]) -> Access:
-        """What the request's token gives; OPEN is nothing."""
+        """Returns what the request's token permits; OPEN is nothing."""
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         # Digests are of one length, so the time of the comparison doesn't even reveal the token's length.
         said = _hashed(token.strip() if scheme.lower() == "bearer" else "")

@@ -327,7 +327,7 @@ def open_files(location: str | Path) -> Files:
     return RemoteFiles(filesystem, root, shown)
 
 
-# What object stores' errors say of who may do what (pyarrow gives them as OSError without a number).
+# How object stores' errors name a missing right (pyarrow raises them as OSError without a number).
 _REFUSED = (
     "ACCESS_DENIED",
     "NO_SUCH_BUCKET",

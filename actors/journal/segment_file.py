@@ -19,7 +19,7 @@ _PAGE = 1 << 20
 # What's written at once (bytes): each time the thread waits for the interpreter, which others may be busy with.
 _PIECE = 4 << 20
 
-# Parts of SOURCE: those of which many rows in a row have the same value, and those that rise slowly.
+# Parts of SOURCE: those with the same value in many adjacent rows, and those that rise slowly.
 _REPEATED = [f"{SOURCE.name}.{name}" for name in ("file", "server_id", "thread", "query")]
 _RISING = {f"{SOURCE.name}.{name}": "DELTA_BINARY_PACKED" for name in ("time", "pos", "row")}
 

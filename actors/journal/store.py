@@ -55,8 +55,8 @@ class Identity:
 class JournalReader:
     """What a consumer may do with a journal, in the writer's process or another one.
 
-    `files.filesystem` is where its files are, and `file` gives a path in it. Raises Transient or Definite where the
-    place refuses.
+    `files.filesystem` is where its files are, and `file` returns a path in it. Raises Transient or Definite if the
+    storage refuses.
     """
 
     def __init__(self, location: str | Path) -> None:
@@ -158,7 +158,7 @@ class Removed:
 
 
 class JournalStore(JournalReader):
-    """The journal as its one writer has it; `close` gives it up. `bytes` are those of all segments' files."""
+    """The journal for its one writer; `close` releases it. `bytes` are those of all segments' files."""
 
     def __init__(self, location: str | Path, lock: IO[str] | None, own: View) -> None:
         super().__init__(location)

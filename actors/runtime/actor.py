@@ -173,7 +173,8 @@ class Actor(ABC, Generic[Received]):
         return {}
 
     def not_ready(self) -> str | None:
-        """Why the service isn't ready as far as this actor goes (`/readyz`); None if it is. Lag is no reason."""
+        """Returns why this actor keeps the service from being ready (`/readyz`); None if it doesn't. Lag is no
+        reason."""
         return None
 
     def waits(self) -> str | None:
@@ -181,9 +182,9 @@ class Actor(ABC, Generic[Received]):
         return None
 
     async def send(self, outlet: Sender[Sent], message: Sent) -> None:
-        """Leave a message in another actor's mailbox; waiting for room there is no hanging.
+        """Puts a message into another actor's mailbox; a wait for room there doesn't count as hanging.
 
-        It's for the work itself. What a task beside it sends goes by `Sender.put`, and is no sign of life of the work.
+        It's for the work itself. A task beside the work uses `Sender.put`, which is no sign of life of the work.
         """
         busy = self._busy_since is not None
         self.rest()

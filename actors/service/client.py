@@ -12,7 +12,7 @@ from actors.runtime.state_folder import local_folder
 from pipeline.config.settings import Settings
 from pipeline.errors import Definite, Transient
 
-# A signal is answered once it's durable; the service itself gives up a little earlier.
+# A signal is answered once it's durable; the service itself stops waiting a little earlier.
 PATIENCE_S = 40.0
 
 
@@ -26,7 +26,7 @@ def address_file(settings: Settings) -> Path:
 
 
 def get(settings: Settings, path: str) -> dict[str, Any]:
-    """The JSON that GET gives. Raises NotRunning, or Transient where the service failed to answer."""
+    """Returns the JSON of a GET. Raises NotRunning, or Transient if the service failed to answer."""
     status, value = asyncio.run(_ask(settings, "GET", path, None))
     if status != HTTPStatus.OK:
         raise Transient(f"the service of {settings.name} failed to answer: {value.get('error', status)}")
@@ -34,7 +34,7 @@ def get(settings: Settings, path: str) -> dict[str, Any]:
 
 
 def post(settings: Settings, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """The status and JSON that POST gives. Raises NotRunning."""
+    """Returns the status and JSON of a POST. Raises NotRunning."""
     return asyncio.run(_ask(settings, "POST", path, body))
 
 

@@ -83,10 +83,10 @@ class BinlogDump:
 
     @staticmethod
     async def open(settings: SourceSettings, position: GtidSet, server: str | None = None) -> "BinlogDump":
-        """Connect and ask for what isn't in the position.
+        """Connects and requests what isn't in the position.
 
-        Raises Definite if the server can't give it all, Transient if it can't be reached, or could a moment ago, or
-        isn't the one that calls itself `server`.
+        Raises Definite if the server can't send it all, Transient if it can't be reached, or could a moment ago, or its
+        UUID isn't `server`.
         """
         source = await Source.connect(settings, server)
         try:
@@ -176,7 +176,7 @@ class BinlogDump:
 
 
 async def _check(source: Source, position: GtidSet) -> None:
-    """Raises Definite or Transient if the server can't give all that isn't in the position."""
+    """Raises Definite or Transient if the server can't send all that isn't in the position."""
     [(mode,)] = await source.ask(Statement("SELECT @@GLOBAL.gtid_mode"))
     if mode != "ON":
         raise Definite(f"gtid_mode is {mode} on the source; it has to be ON")

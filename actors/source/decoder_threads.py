@@ -25,7 +25,7 @@ Read = tuple[Message | ReadingPaused, int]
 
 
 class Decoding:
-    """What's under way, oldest first; between the slices, what goes with them in their order."""
+    """The slices under way, oldest first; between them, the messages that pass with them in order."""
 
     def __init__(self) -> None:
         self._cores = len(os.sched_getaffinity(0))

@@ -26,7 +26,7 @@ from pipeline.source.result_columns import ResultColumn
 from pipeline.source.result_set import RowPackets
 from pipeline.source.statement import Statement, encoded
 
-# COM_STMT_PREPARE_OK: a zero byte, the statement's number, how many columns it gives, and how many parameters it has.
+# COM_STMT_PREPARE_OK: a zero byte, the statement's number, its number of columns, and its number of parameters.
 _PREPARED: Final = struct.Struct("<xIHH")
 # How fast a silent or unreachable peer is noticed: seconds of silence until the first probe, and between two probes;
 # milliseconds until a probe must be answered.

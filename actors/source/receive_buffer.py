@@ -41,7 +41,7 @@ class ReceiveBuffer(asyncio.BufferedProtocol):
         """Take the reader's place, and what it has read so far. Nobody may be reading from it."""
         transport = cast("asyncio.Transport", writer.transport)  # it reads as well
         transport.pause_reading()
-        reader.feed_eof()  # so that what it holds is all that it gives
+        reader.feed_eof()  # so that it returns exactly what it holds
         buffer = ReceiveBuffer(transport, await reader.read())
         transport.set_protocol(buffer)
         transport.resume_reading()

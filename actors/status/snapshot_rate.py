@@ -1,8 +1,8 @@
-"""How fast snapshots get on, and how long they'll still take.
+"""How fast snapshots proceed, and how long they'll still take.
 
-The counts are the checkpoint's, which has no clock; what they grow by in a second is found here, by looking at them now
-and then. How much is left goes by the server's own estimate of a table's rows, so it's a guess: where there are more
-rows than were expected, or a table hasn't been looked at yet, there's none.
+The counts are the checkpoint's, which has no clock. This module looks at them now and then to find their growth in a
+second. The rest is estimated from the server's own estimate of a table's rows, so it's a guess. If there are more rows
+than expected, or a table hasn't been looked at yet, there's none.
 """
 
 from collections import Counter, deque

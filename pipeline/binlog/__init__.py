@@ -1,7 +1,7 @@
-"""The binlog, from the connection's bytes to slices of whole transactions in columns.
+"""The binlog, from the connection's bytes to slices of complete transactions in columns.
 
-`packets` and `event_buffer` take the bytes apart. `events/` says what an event says. `rows/` finds the cells of row
-images and makes Arrow of them, `rows/json/` the documents among them. `fast_path/` has the compiled loops over the
-usual events. `transaction_assembler` makes transactions out of events, `slice` gathers them, and `stream` gives the
-messages that the rest of the pipeline lives on.
+`packets` and `event_buffer` take the bytes apart. `events/` parses events. `rows/` finds the cells of row images and
+makes Arrow of them, `rows/json/` of the documents among them. `fast_path/` has the compiled loops over the usual
+events. `transaction_assembler` makes transactions from events, `slice` gathers them, and `stream` returns the messages
+for the rest of the pipeline.
 """

@@ -36,7 +36,7 @@ _ENDED: Final = 2  # the next payload isn't OK and an event
 _OK: Final = 0
 _ERROR: Final = 255
 _ERROR_HEAD: Final = 9  # that byte, the error's number (2 bytes), and its SQL state (6 bytes)
-_FATAL: Final = 1236  # ER_SOURCE_FATAL_ERROR_READING_BINLOG: it can't give this log, now or later
+_FATAL: Final = 1236  # ER_SOURCE_FATAL_ERROR_READING_BINLOG: it can't send this log, now or later
 
 
 @part

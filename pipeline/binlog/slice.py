@@ -62,7 +62,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The slice holds whole transactions, the last of which ends here; for the others see `TransactionsRead`."""
+    """The slice holds complete transactions, and the last one ends here; for the others see `TransactionsRead`."""
 
     end: Coordinates
     covered: GtidSet = NO_GTIDS
@@ -256,7 +256,7 @@ class SliceBuilder:
         )
 
     def add_rows(self, map_number: int, code: int, body: bytes) -> None:
-        """Add a rows event, of which `state` has the place, to the open transaction."""
+        """Adds a rows event, whose position is in `state`, to the open transaction."""
         state = self._state
         event = [map_number, code, 0, len(body), 0, state.file, state.begins, state.server, state.thread, -1]
         self.add_held(Held(np.frombuffer(body, np.uint8), np.array(event, np.int64)[:, None]))

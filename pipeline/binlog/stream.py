@@ -78,9 +78,9 @@ class LogStream:
         return between is not None and between.reaches(place)
 
     def walk(self, frames: Frames) -> Iterator[Given]:
-        """Take these events, and give what they fill or end; it's to be exhausted.
+        """Takes these events, and yields what they fill or end. Exhaust it.
 
-        Raises UndecodableError, with its place in the log, where an event can't be read or followed.
+        Raises UndecodableError, with its position in the log, if an event can't be read or followed.
         """
         try:
             yield from self._walk(frames)

@@ -66,7 +66,7 @@ from pipeline.schema.table_map import TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.prepared_xa import XaPrepared
 
-# What the fold gives; a slice becomes a LogRead or a TransactionPartRead (`Slice.read`).
+# The results of the fold; a slice becomes a LogRead or a TransactionPartRead (`Slice.read`).
 Given = Slice | DdlRead | CreateTableSelectRead | LogAdvanced
 
 # How many different table maps are remembered. A server with more tables than this has them parsed more often.

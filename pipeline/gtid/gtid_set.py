@@ -249,7 +249,7 @@ NO_GTIDS: Final = GtidSet()
 
 
 def _canonical(intervals: Iterable[tuple[Tsid, Intervals]]) -> GtidSet:
-    """The set with these numbers for each source, each of which comes once."""
+    """Returns the set with these numbers for each source, where each source comes once."""
     return GtidSet({source: numbers for source, numbers in sorted(intervals, key=_source) if numbers})
 
 

@@ -93,10 +93,10 @@ class Transactions:
         return missing
 
     def added_to(self, position: GtidSet) -> GtidSet:
-        """The position once all of these have passed.
+        """Returns the position once all of these have passed.
 
-        Raises InvariantBroken if one of them had passed before, or comes twice in the run: a log gives each
-        transaction once, so that its rows would otherwise be delivered twice.
+        Raises InvariantBroken if one of them had passed before, or comes twice in the run. A log has each transaction
+        once, so its rows would otherwise be delivered twice.
         """
         again = ~self.not_in(position)
         if again.any():

@@ -21,7 +21,7 @@ import numpy as np
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.gtid.transactions import Transactions
 
-# Of so many sources at the most the last transaction is kept; those of which one passed last. A replica set has few.
+# The most sources whose last transaction is kept: those of which one passed last. A replica set has few.
 MOST: Final = 16
 
 ANOTHER_HISTORY: Final = (

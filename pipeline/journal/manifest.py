@@ -52,7 +52,8 @@ def to_json(entry: Entry, journal: str) -> str:
 
 
 def from_json(text: str, journal: str, schema: Callable[[str], TableSchema]) -> Entry:
-    """The entry that `to_json` wrote; `schema` gives the one of a version. Raises Damaged for any other text."""
+    """Returns the entry that `to_json` wrote; `schema` returns the one of a version. Raises Damaged for any other
+    text."""
     try:
         value = json.loads(text)
     except ValueError as error:

@@ -177,7 +177,7 @@ class SegmentTable:
 
     @property
     def stated(self) -> list[str]:
-        """The columns of which the file's footer says the least and greatest value: those that choose rows."""
+        """Returns the columns whose least and greatest value is in the file's footer: those that choose rows."""
         chosen_by = {"__segment", "__scn", *self.schema.key_names}
         return [field.name for field in self.rows.schema if field.name in chosen_by and _ordered(field.type)]
 

@@ -61,7 +61,7 @@ from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalReje
 # WatermarkCoordinator <-> ChunkSelector
 
 
-# SignalListener <-> WatermarkCoordinator (the answer goes by way of the JournalWriter, once it's durable)
+# SignalListener <-> WatermarkCoordinator (the answer comes by the JournalWriter, once it's durable)
 
 
 # WatermarkCoordinator -> BinlogReader

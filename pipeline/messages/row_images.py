@@ -48,7 +48,7 @@ CHANGE_FIELDS: Final = IMAGE_FIELDS.set(
 
 
 class ImageKind(IntEnum):
-    """What a row image is: an update gives its before directly followed by its after; EMPTIED: all rows went away."""
+    """What a row image is: an update has its before directly followed by its after; EMPTIED: all rows are gone."""
 
     INSERT = 0
     UPDATE_BEFORE = 1

@@ -82,7 +82,7 @@ class Survey:
         return replace(self, wanted=_without(self.wanted, known), answers={**self.answers, **answers})
 
     def arrived(self, place: Coordinates | None, all_passed: bool) -> tuple["Survey", frozenset[TableId]]:
-        """With what holds at this place of the stream, and the tables of which that's new.
+        """Returns the traits that hold at this position of the stream, and the tables for which that's new.
 
         `all_passed`: whether all has passed that the server had executed at the start.
         """

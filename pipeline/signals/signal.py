@@ -41,7 +41,7 @@ class MalformedSignal(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Of the tables that match, only the rows of which the condition (`pipeline.snapshot.row_filter_parser`) is
+    """Of the tables that match, only the rows for which the condition (`pipeline.snapshot.row_filter_parser`) is
     true."""
 
     tables: TableFilter
@@ -337,7 +337,7 @@ def _position(data: Mapping[str, Any]) -> GtidSet:
 
 
 def _objects(data: Mapping[str, Any], field: str, *keys: str) -> list[dict[str, Any]]:
-    """The objects of an optional list, each of which has all of these keys and no others."""
+    """Returns the objects of an optional list, where each has all of these keys and no others."""
     values = data.get(field, [])
     if not isinstance(values, list):
         raise ValueError(f'"{field}" isn\'t a list')

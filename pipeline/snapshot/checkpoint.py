@@ -88,7 +88,7 @@ class Checkpoint:
         return self.moving is not None or bool(self.recapturing)
 
     def same_but_position(self, other: "Checkpoint") -> bool:
-        """Whether nothing but the position has moved between the two, and what goes with it."""
+        """Returns whether only the position, and what belongs to it, has moved between the two."""
         moved = replace(self, position=other.position, scn=other.scn)
         return replace(moved, witnesses=other.witnesses, prepared=other.prepared) == other
 

@@ -108,9 +108,10 @@ def explain_query(schema: TableSchema, walk: ChunkIndex, after: Key, end: Key) -
 
 
 def estimated(plan: LocatedRows) -> int:
-    """The number of rows in the one row that `weight` gives: its column `rows`; none for a range that can't have any.
+    """Returns the number of rows in the one row of `weight`'s answer: its column `rows`; none for a range that can't
+    have any.
 
-    Behind it is `Extra`, and since MySQL 5.7 `filtered` between the two.
+    The column `Extra` follows it, and since MySQL 5.7 `filtered` is between the two.
     """
     place = len(plan.columns) - (3 if len(plan.columns) == _COLUMNS_OF_EXPLAIN else 2)
     return int.from_bytes(plan.value(place, 0), "little") if plan.cells[place, 0] >= 0 else 0

@@ -42,9 +42,9 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def key_between(kinds: tuple[ColumnType, ...], low: Key, high: Key, fraction: float) -> Key | None:
-    """The beginning of a key that lies about this `fraction` of the way from `low` to `high`; None if none is known.
+    """Returns the beginning of a key about this `fraction` of the way from `low` to `high`; None if none is known.
 
-    `kinds`: the types of the key's columns. Behind `low`, or the same as far as it goes.
+    `kinds`: the types of the key's columns. The result is after `low`, or equals its beginning.
     """
     for place, (kind, least, most) in enumerate(zip(kinds, low, high, strict=False)):
         if least != most:

@@ -61,7 +61,7 @@ ERRANT: Final = (
 
 
 class NoServer(Definite):
-    """None of the servers can give what comes next; the message says of each why not."""
+    """None of the servers can continue the log; the message says of each why not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def judged(position: GtidSet, history: ServerHistory, last: str) -> CandidateVer
 
 
 def explain_verdict(verdict: CandidateVerdict) -> str:
-    """Why a server can't give what comes next, and what to do."""
+    """Returns why a server can't continue the log, and what to do."""
     match verdict:
         case Serves():
             return "it qualifies"

@@ -135,7 +135,7 @@ class _Part(NamedTuple):
 class TableDescription:
     """A table's schema and what it can't express.
 
-    `prefixed`: columns of which the primary key holds only a prefix. `traits`: what the log doesn't say of the table.
+    `prefixed`: columns with only a prefix in the primary key. `traits`: what the log doesn't say of the table.
     """
 
     schema: TableSchema

@@ -104,7 +104,7 @@ _BITS: Final = {1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32(), 8: pa.uint64()}
 
 def _unsigned(values: pa.Array, size: int) -> pa.Array:
     """The same bits, of integers with this many bytes, without a sign."""
-    if size == 3:  # in four bytes, of which the highest repeats the sign
+    if size == 3:  # in four bytes, and the highest one repeats the sign
         return pc.bit_wise_and(values, pa.scalar(0xFFFFFF, pa.int32()))
     return values.view(_BITS[size]).cast(arrow_type(Integer(size, unsigned=True)))
 

@@ -39,7 +39,7 @@ _SPATIAL = frozenset(
     }
 )  # fmt: skip
 _TYPES = _NUMBERS | _APPROXIMATE | _TIMES | _TEXTS | _BINARIES | _SPATIAL
-# Types of which a value that strict mode let pass is the value of before, if the types say so.
+# Types whose values stay the same if strict mode accepted them and the types say so.
 _EXACT = (
     _NUMBERS
     | _TIMES
@@ -60,7 +60,7 @@ _SECOND_WORDS = {
     "long": ("varchar", "varbinary"),
 }
 
-# Attributes that give rows no value, by how much comes after them.
+# Attributes that set no value of a row, by how much comes after them.
 _ALONE = frozenset({"unsigned", "signed", "zerofill", "null", "visible", "invisible", "enforced"})
 _WITH_A_VALUE = frozenset(
     {"column_format", "storage", "srid", "comment", "engine_attribute"} | {"secondary_engine_attribute"}

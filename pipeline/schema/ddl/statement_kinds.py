@@ -30,7 +30,7 @@ class ChangesNoTable:
 
 @dataclass(frozen=True, slots=True)
 class DefinesTable:
-    """It creates the table, whose rows are in the log, or gives it an index or takes one; no other row changes."""
+    """It creates the table, whose rows are in the log, or adds or removes an index of it; no other row changes."""
 
     table: TableId
 
@@ -282,7 +282,7 @@ def _if(not_: str, reader: Reader) -> None:
 
 
 def _of_index(reader: Reader, database: str) -> ParsedStatement | None:
-    """An index that comes or goes, of the table that ON names; None where it's no index."""
+    """An added or removed index, of the table that ON names; None if it's no index."""
     reader.keyword("online", "offline")  # before MySQL 5.7
     if reader.keyword("spatial"):
         if reader.keyword("reference"):
