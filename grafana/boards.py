@@ -1,7 +1,7 @@
 """What all dashboards have in common: variables, links to each other, rows of panels, and the JSON that Grafana takes.
 
 Variables choose the data source, the pipeline, and the instances that have run it: after a restart elsewhere (a pod)
-the same pipeline goes on under another address, and by default all of them are shown as one.
+the same pipeline continues under another address, and by default all of them are shown as one.
 """
 
 import json

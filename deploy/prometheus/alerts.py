@@ -1,12 +1,12 @@
-"""The alerts as data, and what's made of them: the file of rules, and a manifest of the same for Prometheus' operator.
+"""The alerts as data. It makes the file of rules, and a manifest of the same for Prometheus' operator.
 
     python -m deploy.prometheus.alerts
 
-An alert's times are data as well (how long a condition has to hold, over how long it looks back, what it takes for
-late), so that a test can have the same expressions on a shorter time base, and needn't wait for hours.
+An alert's times are data too (how long a condition has to hold, how far it looks back, when something is late). So a
+test can have the same expressions on a shorter time base, and needn't wait for hours.
 
-What each asks of an operator is a heading of docs/runbooks.md. A metric is named by the catalogue's own object: so a
-rule can't name one that isn't there.
+docs/runbooks.md has a section for each alert, which says what to do. A rule names a metric by the catalogue's own
+object, so it can't name a missing one.
 """
 
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ ALERTS: Final = (
     Alert(
         "TidemarkRestartLoop",
         "critical",
-        "Tidemark at {{ $labels.instance }} is built anew again and again.",
+        "Tidemark at {{ $labels.instance }} restarts again and again.",
         f"max by (job, instance) (increase({metrics.RESTARTS.name}[{{window}}])) > 3"
         ' or changes(process_start_time_seconds{{job="tidemark"}}[{window}]) > 3',
         holds_s=0.0,
@@ -91,7 +91,7 @@ ALERTS: Final = (
     Alert(
         "TidemarkStalled",
         "critical",
-        "The source has what Tidemark at {{ $labels.instance }} lacks, and nothing of it is captured.",
+        "The source has what Tidemark at {{ $labels.instance }} lacks, and Tidemark captures nothing of it.",
         f"increase({metrics.SEGMENTS_SEALED.name}[{{window}}]) == 0 and {_BEHIND}",
         holds_s=2 * _MINUTE,
         window_s=3 * _MINUTE,
@@ -146,14 +146,14 @@ ALERTS: Final = (
     Alert(
         "TidemarkJournalFull",
         "critical",
-        "Capture at {{ $labels.instance }} waits, since its journal has no room.",
+        "Capture at {{ $labels.instance }} waits because its journal has no room.",
         f"{metrics.JOURNAL_FULL.name} == 1",
         holds_s=_MINUTE,
     ),
     Alert(
         "TidemarkLakeStalled",
         "critical",
-        "Nothing gets into the lake from {{ $labels.instance }}, though {{ $value }} segments wait.",
+        "The lake gets nothing from {{ $labels.instance }}, though {{ $value }} segments wait.",
         f"{metrics.SEALED_SEGMENT.name} - {metrics.DELIVERED_SEGMENT.name} > 0"
         f" and changes({metrics.DELIVERED_SEGMENT.name}[{{window}}]) == 0 and {_there('SparkSink')}",
         holds_s=5 * _MINUTE,
@@ -162,7 +162,7 @@ ALERTS: Final = (
     Alert(
         "TidemarkKafkaStalled",
         "critical",
-        "Nothing gets into the topics from {{ $labels.instance }}, though {{ $value }} segments wait.",
+        "The topics get nothing from {{ $labels.instance }}, though {{ $value }} segments wait.",
         f"{metrics.SEALED_SEGMENT.name} - {metrics.KAFKA_SEGMENT.name} > 0"
         f" and changes({metrics.KAFKA_SEGMENT.name}[{{window}}]) == 0 and {_there('KafkaSink')}",
         holds_s=5 * _MINUTE,
