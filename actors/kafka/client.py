@@ -1,8 +1,17 @@
-"""What each client of Kafka is told: where the brokers are, and how they are spoken to."""
+"""What each client of Kafka is told: where the brokers are, and how they are spoken to.
+
+The sink and the signals' channel have this in common, and with it TLS and SASL.
+"""
 
 import logging
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.conn import collect_hosts, create_conn
+from aiokafka.errors import KafkaConnectionError
 
 from actors.runtime.secret_files import current
 from pipeline.config.settings import BrokerSettings
@@ -29,3 +38,27 @@ def client_options(settings: BrokerSettings, pipeline: str) -> dict[str, Any]:
         options["sasl_plain_username"] = settings.sasl_username
         options["sasl_plain_password"] = current(settings.sasl_password)
     return options
+
+
+@asynccontextmanager
+async def administrating(settings: BrokerSettings, pipeline: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    """A client that is connected. Raises what a broker answers, where none lets us in."""
+    options = client_options(settings, pipeline)
+    admin = AIOKafkaAdminClient(**options)
+    try:
+        try:
+            await admin.start()
+        except KafkaConnectionError:
+            # aiokafka says no more than that it has failed, whatever the broker's reason.
+            await _connect_once(options)
+            raise
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def _connect_once(options: dict[str, Any]) -> None:
+    """Connect to the first broker by itself, which raises its reason."""
+    host, port, *_ = collect_hosts(options.pop("bootstrap_servers"), randomize=False)[0]
+    connection = await create_conn(host, port, **options)
+    connection.close()

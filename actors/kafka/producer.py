@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from actors.kafka.batches import PartitionBatch
 from actors.kafka.client import client_options
@@ -22,6 +22,9 @@ from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, classed
 # How long a start, and an end, may take (s).
 STARTS_WITHIN_S: Final = 30.0
 ENDS_WITHIN_S: Final = 5.0
+
+# After so long (s) without an answer to a batch its topic is looked for.
+LOOK_AFTER_S: Final = 2.0
 
 Result = TypeVar("Result")
 
@@ -67,7 +70,7 @@ class KafkaProducer:
     async def commit(self) -> None:
         """Wait until all that was sent is acknowledged, and commit it."""
         for topic, future in self._sent:
-            await self._in_time(_awaited(future), topic)
+            await self._in_time(self._acknowledged(topic, future), topic)
         await self._in_time(self._producer.commit_transaction())
 
     async def close(self) -> None:
@@ -90,6 +93,14 @@ class KafkaProducer:
         for _, future in self._sent:
             future.cancelled() or (future.done() and future.exception())
 
+    async def _acknowledged(self, topic: str, future: asyncio.Future[Any]) -> None:
+        """Wait for a batch; aiokafka asks without end for a topic that was removed, so look whether it's there."""
+        while not (await asyncio.wait({future}, timeout=LOOK_AFTER_S))[0]:
+            await self._producer.client.force_metadata_update()
+            if topic not in self._producer.client.cluster.topics():
+                raise UnknownTopicOrPartitionError(topic)
+        future.result()
+
     def _failed(self) -> None:
         """Raise what a batch has failed with, as soon as that's known; forget those that are acknowledged."""
         for topic, future in self._sent:
@@ -107,7 +118,3 @@ class KafkaProducer:
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
-
-
-async def _awaited(future: asyncio.Future[Any]) -> Any:
-    return await future

@@ -6,14 +6,14 @@ from typing import Final
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
-from actors.kafka.client import client_options
+from actors.kafka.client import administrating
 from actors.kafka.producer import failure
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.kafka.errors import KafkaRefused, TopicRefusal
 
 _WITHIN_S: Final = 30.0
 _LOOK_EVERY_S: Final = 0.05
-_POSITION_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": "16777216"}
+POSITION_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": "16777216"}
 
 
 class KafkaTopics:
@@ -33,17 +33,18 @@ class KafkaTopics:
 
     async def position_topic(self) -> str:
         """The topic of our position, which is there behind this call."""
-        topic = self._settings.position_topic or f"tidemark-position-{self._pipeline}"
-        if await self._found(topic, 1, _POSITION_CONFIG) != 1:
+        topic = position_topic_of(self._settings, self._pipeline)
+        if await self._found(topic, 1, POSITION_CONFIG) != 1:
             raise KafkaRefused(f"{topic} has several partitions; name one with a single partition")
         return topic
 
     async def _found(self, topic: str, partitions: int, config: dict[str, str]) -> int:
-        admin = AIOKafkaAdminClient(**client_options(self._settings, self._pipeline))
         try:
-            async with asyncio.timeout(_WITHIN_S):
-                await admin.start()
-                if (there := await _partitions(admin, topic)) is not None:
+            async with (
+                asyncio.timeout(_WITHIN_S),
+                administrating(self._settings, self._pipeline) as admin,
+            ):
+                if (there := await partitions_of(admin, topic)) is not None:
                     return there
                 if not self._settings.create_topics:
                     raise TopicRefusal(
@@ -51,13 +52,11 @@ class KafkaTopics:
                     )
                 await self._create(admin, topic, partitions, config)
                 # The broker that's asked may not have heard of it yet.
-                while (there := await _partitions(admin, topic)) is None:  # noqa: ASYNC110 - nobody tells us
+                while (there := await partitions_of(admin, topic)) is None:  # noqa: ASYNC110 - nobody tells us
                     await asyncio.sleep(_LOOK_EVERY_S)
                 return there
         except (KafkaError, OSError, TimeoutError) as error:
             raise failure(error, topic) from error
-        finally:
-            await admin.close()
 
     async def _create(
         self, admin: AIOKafkaAdminClient, topic: str, partitions: int, config: dict[str, str]
@@ -71,7 +70,12 @@ class KafkaTopics:
                 raise error(topic)
 
 
-async def _partitions(admin: AIOKafkaAdminClient, topic: str) -> int | None:
+def position_topic_of(settings: KafkaSinkSettings, pipeline: str) -> str:
+    """The name of the topic of a pipeline's position."""
+    return settings.position_topic or f"tidemark-position-{pipeline}"
+
+
+async def partitions_of(admin: AIOKafkaAdminClient, topic: str) -> int | None:
     """How many partitions the topic has, None where it isn't there."""
     (told,) = await admin.describe_topics([topic])
     error = for_code(told["error_code"])

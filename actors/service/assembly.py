@@ -23,6 +23,7 @@ from actors.journal import reselect_keys
 from actors.journal.store import JournalStore
 from actors.journal_writer import JournalWriter
 from actors.journal_writer import JournalWriterPorts as JournalOutlets
+from actors.kafka.broker_check import check_topics
 from actors.kafka_sink import KafkaSink
 from actors.lake import spark_session
 from actors.runtime import malloc, measuring
@@ -115,6 +116,8 @@ async def find_mistakes(settings: Settings) -> list[Finding]:
             spark_session.check_spark(settings.spark)
     except TidemarkError as error:
         found.append(Finding(Severity.ERROR, str(error), "nothing could be delivered"))
+    if settings.kafka is not None:
+        found.extend(await check_topics(settings.kafka, settings.name))
     if settings.signals.kafka is not None:
         found.extend(await signal_kafka.check_broker(settings.signals.kafka, settings.name))
     for source in list_servers(settings.source):

@@ -28,10 +28,9 @@ from typing import Any, Final
 
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from actors.kafka.client import ANSWERS_WITHIN_S, client_options
+from actors.kafka.client import ANSWERS_WITHIN_S, administrating, client_options
 from actors.runtime.retry import Backoff
 from actors.runtime.tasks import first_end
 from actors.signals.channel import Arrived, signal_state
@@ -148,7 +147,7 @@ class SignalKafka:
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[tuple[AIOKafkaConsumer, AIOKafkaProducer | None]]:
         common = client_options(self._settings, self._pipeline)
-        await _must_be_there(self._settings, common)
+        await _must_be_there(self._settings, self._pipeline)
         async with AsyncExitStack() as ends:
             ends.callback(setattr, self, "_connected", False)
             consumer = AIOKafkaConsumer(
@@ -244,7 +243,7 @@ class SignalKafka:
 async def check_broker(settings: KafkaSettings, pipeline: str) -> list[Finding]:
     """What's wrong with the broker or its topics."""
     try:
-        await _must_be_there(settings, client_options(settings, pipeline))
+        await _must_be_there(settings, pipeline)
     except UnusableTopic as unfit:
         return [unfit.finding]
     except (KafkaError, OSError, TimeoutError) as error:
@@ -254,15 +253,11 @@ async def check_broker(settings: KafkaSettings, pipeline: str) -> list[Finding]:
     return []
 
 
-async def _must_be_there(settings: KafkaSettings, common: dict[str, Any]) -> None:
+async def _must_be_there(settings: KafkaSettings, pipeline: str) -> None:
     """Look at the topics. Raises Unfit."""
     topics = [settings.topic] if settings.answers_topic is None else [settings.topic, settings.answers_topic]
-    admin = AIOKafkaAdminClient(**common)
-    try:
-        await admin.start()
+    async with administrating(settings, pipeline) as admin:
         found = {topic["topic"]: topic for topic in await admin.describe_topics(topics)}
-    finally:
-        await admin.close()
     for topic in topics:
         if not found.get(topic, {}).get("partitions"):
             raise UnusableTopic(

@@ -59,7 +59,7 @@ class KafkaBroker(ServerProcess):
         self._written = properties
         self.folder = folder
         self.host = "127.0.0.1"
-        self.port, self._controller = _free_ports()
+        self.port, self._controller = free_ports()
 
     @property
     def address(self) -> str:
@@ -104,7 +104,8 @@ class KafkaBroker(ServerProcess):
             return False
 
 
-def _free_ports() -> tuple[int, int]:
+def free_ports() -> tuple[int, int]:
+    """Two ports that nobody listens at."""
     with socket.socket() as one, socket.socket() as other:
         one.bind(("127.0.0.1", 0))
         other.bind(("127.0.0.1", 0))

@@ -47,7 +47,7 @@ _DEFINITE: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "TopicAuthorizationFailedError": (
         "the account may not write to a topic",
-        "allow it to Write and Describe all topics of kafka.topic_prefix and the position topic, and to Read that one",
+        "allow it to Write, Describe and Create topics of the prefix and the position topic, and to Read that one",
     ),
     "ClusterAuthorizationFailedError": (
         "the account may not create topics",
@@ -80,6 +80,10 @@ _DEFINITE: Final[Mapping[str, tuple[str, str]]] = {
     "AuthenticationFailedError": _LOGIN,
     "UnsupportedSaslMechanismError": _LOGIN,
     "IllegalSaslStateError": _LOGIN,
+    "SSLCertVerificationError": (
+        "the broker's certificate isn't to be trusted",
+        "name the file of its authority's certificate in kafka.ca",
+    ),
     "IncompatibleBrokerVersion": (
         "the broker is too old for transactions",
         "update it to Kafka 2.5 or newer",

@@ -1,5 +1,7 @@
 """Kafka's errors: which of them need a hand, and which one."""
 
+import ssl
+
 import pytest
 from aiokafka import errors as kafka
 
@@ -16,8 +18,8 @@ def test_a_definite_error_has_a_remedy(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*errors._DEFINITE, *errors._TRANSIENT])
-def test_the_client_has_errors_of_that_name(name: str) -> None:
-    assert issubclass(getattr(kafka, name), Exception)
+def test_the_client_or_its_tls_has_errors_of_that_name(name: str) -> None:
+    assert issubclass(getattr(kafka, name, None) or getattr(ssl, name), Exception)
 
 
 @pytest.mark.parametrize("name", ["KafkaConnectionError", "NotLeaderForPartitionError", "TimeoutError"])

@@ -1,0 +1,128 @@
+"""`tidemark check` for the topics: whether the brokers let us in, and take topics as the settings have them.
+
+Nothing is created or written, and no transactional id gets a new epoch: a service that runs is left alone.
+"""
+
+import asyncio
+from typing import Final
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from actors.kafka.client import administrating
+from actors.kafka.producer import failure
+from actors.kafka.topics import POSITION_CONFIG, partitions_of, position_topic_of
+from pipeline.config.settings import KafkaSinkSettings
+from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable
+from pipeline.source.prerequisites import Finding, Severity
+
+_WITHIN_S: Final = 30.0
+_TRANSACTION: Final = 1  # a coordinator's kind, where a group's is 0
+
+
+async def check_topics(settings: KafkaSinkSettings, pipeline: str) -> list[Finding]:
+    """What's wrong with the brokers, with the rights there, or with the topics."""
+    found: list[Finding] = []
+    try:
+        async with asyncio.timeout(_WITHIN_S), administrating(settings, pipeline) as admin:
+            looks = (
+                _position_topic(admin, settings, pipeline),
+                _topics_of_tables(admin, settings),
+                _transactional_id(admin, pipeline),
+            )
+            for look in looks:
+                try:
+                    found += await look
+                except (KafkaRefused, KafkaUnavailable) as error:
+                    found.append(_finding(error))
+    except (KafkaError, OSError, TimeoutError) as error:
+        servers = ", ".join(settings.bootstrap_servers)
+        found.append(_finding(failure(error, f"the broker at {servers}")))
+    return found
+
+
+def _finding(error: KafkaRefused | KafkaUnavailable) -> Finding:
+    wrong, _, remedy = str(error).partition("; ")
+    return Finding(Severity.ERROR, wrong, remedy or "see to kafka.bootstrap_servers, or to the brokers")
+
+
+async def _position_topic(
+    admin: AIOKafkaAdminClient, settings: KafkaSinkSettings, pipeline: str
+) -> list[Finding]:
+    topic = position_topic_of(settings, pipeline)
+    count = await _there(admin, topic)
+    if count is None and not settings.create_topics:
+        wrong = f"{topic}: there's no such topic"
+        return [Finding(Severity.ERROR, wrong, "create it, compacted and with a single partition")]
+    if count is None:
+        return await _creatable(admin, settings, topic, 1, POSITION_CONFIG)
+    if count > 1:
+        wrong = f"the position topic {topic} has {count} partitions, in which positions have no order"
+        return [Finding(Severity.ERROR, wrong, "name one with a single partition in kafka.position_topic")]
+    policy = await _config(admin, topic, "cleanup.policy")
+    if policy is not None and "compact" not in policy:
+        wrong = f"the position topic {topic} isn't compacted: the broker will remove the position"
+        return [Finding(Severity.ERROR, wrong, "set its cleanup.policy to compact")]
+    return []
+
+
+async def _topics_of_tables(admin: AIOKafkaAdminClient, settings: KafkaSinkSettings) -> list[Finding]:
+    prefix = f"{settings.topic_prefix}{settings.topic_delimiter}"
+    for topic in sorted(await admin.list_topics()):
+        count = await _there(admin, topic) if topic.startswith(prefix) else None
+        if count is not None and count != settings.partitions:
+            wrong = f"{topic} has {count} partitions, and kafka.partitions is {settings.partitions}"
+            return [
+                Finding(Severity.WARNING, wrong, "the sink takes the topics as they are; see to other ones")
+            ]
+    return await _creatable(
+        admin, settings, f"{prefix}tidemark.check", settings.partitions, settings.topic_config
+    )
+
+
+async def _transactional_id(admin: AIOKafkaAdminClient, pipeline: str) -> list[Finding]:
+    """Whether we may use it; a broker that has had no transaction yet says that it doesn't know."""
+    try:
+        await admin._client.coordinator_lookup(_TRANSACTION, f"tidemark-{pipeline}")  # noqa: SLF001 - no other way
+    except KafkaError as error:
+        if isinstance(refused := failure(error), KafkaRefused):
+            raise refused from error
+    return []
+
+
+async def _there(admin: AIOKafkaAdminClient, topic: str) -> int | None:
+    try:
+        return await partitions_of(admin, topic)
+    except KafkaError as error:
+        raise failure(error, topic) from error
+
+
+async def _creatable(
+    admin: AIOKafkaAdminClient,
+    settings: KafkaSinkSettings,
+    topic: str,
+    partitions: int,
+    config: dict[str, str],
+) -> list[Finding]:
+    """Whether the brokers would create the topic."""
+    if not settings.create_topics:
+        return []
+    new = NewTopic(topic, partitions, 1, topic_configs=config)
+    new.replication_factor = settings.replication or -1  # which the constructor doesn't take
+    answer = await admin.create_topics([new], validate_only=True)
+    for _, code, *told in answer.topic_errors:
+        error = for_code(code)
+        if code and error is not TopicAlreadyExistsError:
+            raise failure(error(*told), topic)
+    return []
+
+
+async def _config(admin: AIOKafkaAdminClient, topic: str, name: str) -> str | None:
+    """A topic's setting; None where the account may not read it."""
+    answers = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {name: None})])
+    for answer in answers:
+        for _, _, _, _, entries in answer.resources:
+            for entry in entries:
+                return str(entry[1])
+    return None

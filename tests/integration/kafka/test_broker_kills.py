@@ -1,0 +1,75 @@
+"""A broker that dies under load and comes back, and a topic that is removed: each change is once, and none is lost."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from actors.service.assembly import Assembly
+from deploy.toolchain.kafka_broker import KafkaBroker
+from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.parts import Parts
+from pipeline.messages.topology import ActorName as Name
+from tests.integration.kafka.test_kafka_sink import administrating, judged, sent, to_topics
+from tests.servers.kafka_messages import committed_messages
+from tests.servers.service import Running, running
+from tests.servers.shop import writing
+
+
+def segment(service: Running) -> int:
+    """Through which segment the topics have everything."""
+    found: int = service.status(Name.KAFKA_SINK).get("segment", -1)
+    return found
+
+
+async def killed_and_judged(parts: Parts, server: MysqlServer, folder: Path, kills: int) -> None:
+    """Kill the broker so often while the sink sends to it, and judge the topics."""
+    assert parts.kafka is not None
+    with KafkaBroker(parts.kafka, folder / "kafka") as broker:
+        settings = to_topics(broker, server, folder, partitions=2, transaction_rows=50)
+        async with running(settings, Assembly) as service:
+            await service.begun()
+            with writing(server):
+                await service.execute("s", chunk_rows=50)
+                for _ in range(kills):
+                    before = segment(service)
+                    await service.until(lambda: segment(service) > before, "the topics advance")  # noqa: B023
+                    broker.kill()
+                    broker.start()
+            await service.completed("s")
+            await service.caught_up(server)
+            await sent(service)
+            await service.stop()
+        judges = await judged(broker, settings, server)
+        assert all(judge.read and judge.changes for judge in judges.values())
+
+
+async def test_two_kills_of_the_broker(parts: Parts, open_shop: MysqlServer, tmp_path: Path) -> None:
+    await killed_and_judged(parts, open_shop, tmp_path, 2)
+
+
+@pytest.mark.full
+async def test_twenty_kills_of_the_broker(parts: Parts, open_shop: MysqlServer, tmp_path: Path) -> None:
+    await killed_and_judged(parts, open_shop, tmp_path, 20)
+
+
+async def test_a_topic_that_was_removed_is_created_again(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    settings = to_topics(kafka, open_shop, tmp_path)
+    assert settings.kafka is not None
+    topic = f"{settings.kafka.topic_prefix}.shop.orders"
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        open_shop.sql("UPDATE shop.orders SET total = 17 WHERE id = 1")
+        await service.caught_up(open_shop)
+        await sent(service)
+        assert len(await committed_messages(kafka, topic)) == 1
+        async with administrating(kafka) as admin:
+            await admin.delete_topics([topic])
+        before = segment(service)
+        open_shop.sql("UPDATE shop.orders SET total = 18 WHERE id = 1")
+        await service.until(lambda: segment(service) > before, "the topic takes its messages")
+        await service.stop()
+    [message] = await committed_messages(kafka, topic)
+    assert json.loads(message.value)["before"] != json.loads(message.value)["after"]

@@ -1,0 +1,85 @@
+"""The service with topics on a broker that is spoken to by TLS, wants a password and has rights for each thing."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors import kafka_sink
+from actors.kafka.producer import KafkaProducer
+from actors.kafka.topics import KafkaTopics
+from actors.service.assembly import Assembly
+from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.parts import Parts
+from pipeline.config.settings import KafkaSecurity, KafkaSinkSettings, Secret
+from pipeline.errors import Definite
+from pipeline.kafka.errors import KafkaRefused
+from pipeline.messages.topology import ActorName as Name
+from tests.integration.kafka.test_kafka_sink import judged, to_topics
+from tests.servers.secured_kafka import Named, Resource, Right, SecuredBroker
+from tests.servers.service import running
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A broker as its administrator sees it."""
+
+    address: str
+
+
+def settings(broker: SecuredBroker, **more: Any) -> KafkaSinkSettings:
+    return KafkaSinkSettings((broker.address,), "p", **{**broker.login, **more})
+
+
+async def test_tls_alone(parts: Parts, tmp_path: Path) -> None:
+    assert parts.kafka is not None
+    with SecuredBroker(parts.kafka, tmp_path, KafkaSecurity.SSL) as broker:
+        assert await KafkaTopics(settings(broker), "p").partitions("p.t") == 1
+        with pytest.raises(Definite, match=r"certificate isn't to be trusted .*in kafka\.ca"):
+            await KafkaTopics(settings(broker, ca=None), "p").partitions("p.t")
+
+
+async def test_each_right_that_is_missing_is_named(
+    parts: Parts, open_shop: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
+    assert parts.kafka is not None
+    with SecuredBroker(parts.kafka, tmp_path / "broker", KafkaSecurity.SASL_SSL) as broker:
+        with pytest.raises(Definite, match=r"the broker doesn't let us in .*see to kafka\.sasl_username"):
+            await KafkaTopics(settings(broker, sasl_password=Secret("wrong")), "p").position_topic()
+        with pytest.raises(KafkaRefused, match=r"tidemark-position-p: the account may not .*allow it to"):
+            await KafkaTopics(settings(broker), "p").position_topic()
+        producer = KafkaProducer(settings(broker), "p")
+        with pytest.raises(KafkaRefused, match=r"may not use our transactional id .*allow it to Write and"):
+            await producer.start()
+        await producer.close()
+        own = replace(to_topics(broker, open_shop, tmp_path / "own", topic_prefix="p"), name="p")
+        own = replace(own, kafka=settings(broker))
+        await broker.allow(
+            Resource.TRANSACTIONAL_ID, "tidemark-p", Named.LITERAL, Right.WRITE, Right.DESCRIBE
+        )
+        position = "tidemark-position-p"
+        await broker.allow(
+            Resource.TOPIC, position, Named.LITERAL, Right.WRITE, Right.DESCRIBE, Right.CREATE, Right.READ
+        )
+        async with running(own, Assembly) as service:
+            await service.begun()
+            open_shop.sql("UPDATE shop.orders SET total = total + 1 WHERE id < 20")
+            await service.caught_up(open_shop)
+            asides = await service.until(
+                lambda: service.status(Name.KAFKA_SINK).get("set_aside"), "the topic is set aside"
+            )
+            assert asides is not None and [*asides] == ["p.shop.orders"]
+            assert "may not" in asides["p.shop.orders"] and "allow it to" in asides["p.shop.orders"]
+            await broker.allow(
+                Resource.TOPIC, "p.", Named.PREFIXED, Right.DESCRIBE, Right.CREATE, Right.WRITE
+            )
+            await service.until(
+                lambda: not service.status(Name.KAFKA_SINK).get("set_aside"), "the topic takes its messages"
+            )
+            await service.execute("s")
+            await service.completed("s")
+            await service.caught_up(open_shop)
+            await service.stop()
+        await judged(Plain(broker.plain), own, open_shop)  # type: ignore[arg-type]
