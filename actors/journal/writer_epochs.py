@@ -1,10 +1,11 @@
 """Claims on a journal: how a writer becomes its only one, and how a reader knows whose segments count.
 
-    claims/00000003-1f2e3d4c.json         somebody claimed it: whoever has a smaller claim is fenced
-    claims/00000003-1f2e3d4c.begun.json   what it began with (`pipeline.journal.writer_epochs`, which argues the order
-    of the steps) first/000000000501                    the journal is whole from this segment on
-    (`pipeline.journal.retention`)
+    claims/00000003-1f2e3d4c.json         a writer's claim: a writer with a smaller claim is fenced
+    claims/00000003-1f2e3d4c.begun.json   what that writer began with
+    first/000000000501                    the journal is whole from this segment on
 
+`pipeline.journal.writer_epochs` proves the order of the steps. `pipeline.journal.retention` says where the journal
+begins.
 The claims before it are removed once a claim has begun.
 """
 
