@@ -37,7 +37,7 @@ from typing import ClassVar
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_log import logged
+from actors.lake.delta_log import NOTHING, logged
 from actors.lake.delta_table import PlaceFiles, TableVersion, columns_of, made_once
 from actors.lake.filesystem import located
 from actors.lake.spark_session import beside
@@ -137,7 +137,7 @@ class ConnectTable:
     def tell(self, application: str, version: int) -> None:
         """Set an application's version by an append of no rows."""
         nothing = self._session.read.format("delta").load(self.path).limit(0)
-        self._write(nothing, application, version, "{}")
+        self._write(nothing, application, version, NOTHING)
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Bring this mirror to the merge's segment by MERGE."""

@@ -23,6 +23,9 @@ from pipeline.lake.tables import Told
 # The folder of a table that holds its log.
 LOG = "_delta_log"
 
+# What a commit says of itself that has nothing to say.
+NOTHING = "{}"
+
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d+\.(\d+))?\.parquet")
 _TOLD = ("metaData", "txn")
@@ -94,7 +97,7 @@ def last_said(path: str) -> str | None:
     for name in filter(_COMMIT.fullmatch, reversed(names)):
         for action in map(json.loads, _read(filesystem, f"{folder}/{name}").splitlines()):
             match action:
-                case {"commitInfo": {"userMetadata": str(said)}}:
+                case {"commitInfo": {"userMetadata": str(said)}} if said != NOTHING:
                     return said
     return None
 

@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from actors.lake.delta_log import NOTHING
 from actors.lake.spark_session import beside
 from pipeline.errors import Transient
 from pipeline.lake.column_changes import Plan, schema_text
@@ -99,6 +100,9 @@ class LakeTable(Protocol):
         `marks`: versions of other applications that the same commit sets. `metadata`: what the commit says of itself.
         Returns the table's version where it's for us to make durable, else None.
         """
+
+    def tell(self, application: str, version: int) -> None:
+        """Set an application's version, by a commit of nothing else."""
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Bring this mirror to the merge's segment in one commit, unless `application` has got there already."""
@@ -200,6 +204,10 @@ class DeltaTable:
         if committed % _LOOK_EVERY == 0:
             log.update(False, self._none, self._none)
         return committed
+
+    def tell(self, application: str, version: int) -> None:
+        """Set an application's version, by a commit of nothing else."""
+        self.append(lambda *_: (), application, version, {}, NOTHING)
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Mark rows of the mirror as deleted and append others in their place, in one commit.

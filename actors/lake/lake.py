@@ -9,6 +9,7 @@ the journal, so that the same segments are never taken twice (`actors.lake.delta
     <journal>/merged       the mirror has merged the changes of all segments through this one
     <journal>/after        every table of the lake has everything through this one (`pipeline.lake.delivery`)
     <journal>/generation   the mirror began empty behind this SCN
+    <journal>/swap         so many swaps of the mirror have been made or given up
 
 Each of the two lake tables takes on a new schema in one commit, which changes its columns
 (`pipeline.lake.column_changes`) and says in its properties with which segment they came. The changelog does so first,
@@ -23,14 +24,14 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
 from actors.journal.store import JournalReader
-from actors.lake.delta_table import LakeTable, TableVersion, made_once
+from actors.lake.delta_table import Conflict, LakeTable, TableVersion, made_once
 from actors.lake.delta_tables import delta_tables
 from actors.lake.file_placement import LakeFiles
 from actors.lake.filesystem import located
@@ -44,7 +45,7 @@ from pipeline.lake import tables as lake_tables
 from pipeline.lake.batch import Batch, LakeTableState, Piece
 from pipeline.lake.column_changes import features, followed, planned
 from pipeline.lake.delivery import Accepted, accepted
-from pipeline.lake.live_view import MirrorPosition, filled_sql
+from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql
 from pipeline.lake.merge import Merge, pending_sql
 from pipeline.lake.tables import (
     PIN_TYPE,
@@ -64,6 +65,18 @@ FILES_TO_LEAVE_OUT = 16
 
 # A generation that's filled gets a commit with each batch, and nobody sees to its log.
 _SHADOWS: Final = {"delta.checkpointInterval": "100"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Swap:
+    """The commit that puts a generation in the mirror's place: its number, and what it brings and says."""
+
+    number: int
+    of: tuple[LakeColumn, ...]
+    told: Mapping[str, str]
+    rows: str
+    said: Mapping[str, object]
+    pin: str
 
 
 class Lake:
@@ -87,6 +100,8 @@ class Lake:
         # Columns don't change under a MERGE, which would fail, nor does a mirror's generation; and a view that's held
         # isn't made to follow by the end of a MERGE.
         self._changing = TableLocks()
+        # The tables of which a swap is being written, without that lock; their views are held for as long.
+        self._swapping: set[TableId] = set()
         # Nothing is appended while a busy changelog is trimmed.
         self._trimming = TableLocks()
         self.upkeep = Upkeep(session, root, self._tables, self._changing, self._trimming)
@@ -119,7 +134,7 @@ class Lake:
             columns=_columns(changelog),
             changes=changes,
             rows=0 if fed is None else fed.rows,
-            generation=None if fed is None else fed.mark("generation"),
+            generation=None if fed is None else fed.generation,
             merged=reached.merged,
             pending=self._pending(table, reached) if mirrored is not None and changes > reached.merged else 0,
             after=max(told.mark("after") for told in (changelog, mirrored, fed) if told is not None),
@@ -140,7 +155,8 @@ class Lake:
         with self._changing(table):
             self.views.hold(table)
             after = self._deliver(table, present, batch, todo)
-            self.views.follow(table)
+            if table not in self._swapping:
+                self.views.follow(table)
         return after
 
     def _deliver(
@@ -185,7 +201,7 @@ class Lake:
             mirror = self._table(table, Tier.MIRROR)
             mirrored = mirror.snapshot()
             assert mirrored is not None
-            if mirrored.mark("generation") == reached.generation and _rebuilding(mirrored) is None:
+            if mirrored.generation == reached.generation and _rebuilding(mirrored) is None:
                 self._merge(mirror, mirrored, reached, through, position=position)
             if self.views is not None:
                 self.views.follow(table)
@@ -193,19 +209,25 @@ class Lake:
     def complete(self, table: TableId, generation: int, through: int, position: str) -> None:
         """Show readers a generation of a table's mirror whose rows are all there, as it is at a segment.
 
-        It blocks for as long as it takes to write the mirror. Nothing is done where that isn't the newest generation,
-        or has been shown.
+        It blocks for as long as it takes to write the mirror. Batches go on meanwhile. Nothing is done where that isn't
+        the newest generation, or has been shown. Raises Conflict where a batch has changed the table's columns
+        meanwhile.
         """
         with self._changing(table):
             mirror = self._table(table, Tier.MIRROR)
             mirrored = mirror.snapshot()
             assert mirrored is not None
             rebuilding = mirrored.rebuilding
-            if mirrored.pin is None and mirrored.mark("generation") == generation:
+            if mirrored.pin is None and mirrored.generation == generation:
                 self._complete(table, mirror, mirrored, through, position)
-            elif rebuilding is not None and rebuilding.generation == generation:
-                self._swap(table, mirror, generation, through, position)
-            if self.views is not None:
+            swaps = (
+                mirrored.pin is not None and rebuilding is not None and rebuilding.generation == generation
+            )
+            swap = self._planned(table, mirrored, generation, through, position) if swaps else None
+        if swap is not None:
+            self._swap(table, mirror, swap)
+        elif self.views is not None:
+            with self._changing(table):
                 self.views.follow(table)
 
     def _complete(
@@ -215,14 +237,16 @@ class Lake:
         changelog = self._table(table, Tier.CHANGELOG)
         told = changelog.snapshot()
         assert told is not None
-        pin = pin_of(mirrored.mark("generation"))
+        pin = pin_of(mirrored.generation)
         if told.pin is None:  # it was made before there were any
             changelog.alter(planned(_columns(told), told.schema), {}, pin)
         self._merge(mirror, mirrored, MirrorPosition.told(mirrored, told), through, position=position)
         mirror.alter(planned(_columns(mirrored), mirrored.schema), {Property.REBUILDING: ""}, pin)
 
-    def _swap(self, table: TableId, mirror: LakeTable, generation: int, through: int, position: str) -> None:
-        """Put a generation that was filled beside the mirror, with what has changed meanwhile, in its place."""
+    def _planned(
+        self, table: TableId, mirrored: TableVersion, generation: int, through: int, position: str
+    ) -> _Swap:
+        """The swap that brings a generation, by the two tables as they are now."""
         changelog = self._table(table, Tier.CHANGELOG).snapshot()
         filled = self._shadow(table, generation).snapshot()
         assert changelog is not None
@@ -230,9 +254,8 @@ class Lake:
         assert filled.schema is not None
         if self.views is not None:
             self.views.hold(table)
+            self._swapping.add(table)
         pin, of = pin_of(generation), columns(filled.schema, Tier.MIRROR)
-        partial = Property.PARTIAL in changelog.properties
-        rows = filled_sql(self._root, filled.schema, generation, through, partial=partial, pin=pin)
         told: dict[str, str] = {
             Property.SCHEMA: filled.properties[Property.SCHEMA],
             Property.SINCE: str(filled.since),
@@ -240,17 +263,36 @@ class Lake:
             Property.PIN: pin,
             Property.REBUILDING: "",
         }
-        self._make_anew(
-            mirror,
-            Tier.MIRROR,
-            of,
-            told,
-            ("generation", generation),
-            rows,
-            merged=through,
-            position=position,
-        )
-        self._sweep(table, mirror.snapshot())
+        reached = MirrorPosition(generation, partial=Property.PARTIAL in changelog.properties, pin=pin)
+        at = Versions(filled.version, changelog.version)
+        rows = filled_sql(self._root, filled.schema, reached, through, at)
+        said = {"merged": through, "position": position}
+        return _Swap(mirrored.mark("swap") + 1, of, told, rows, said, pin)
+
+    def _swap(self, table: TableId, mirror: LakeTable, swap: _Swap) -> None:
+        """Put a generation that was filled beside the mirror, with what has changed meanwhile, in its place."""
+        try:
+            number = ("swap", swap.number)
+            self._make_anew(mirror, Tier.MIRROR, swap.of, swap.told, number, swap.rows, **swap.said)
+        finally:
+            with self._changing(table):
+                self._swapping.discard(table)
+                if self.views is not None:
+                    self.views.follow(table)
+        swapped = mirror.snapshot()
+        if swapped is None or swapped.pin != swap.pin:
+            raise Conflict("the table's columns have changed while its mirror was written")
+        self._sweep(table, swapped)
+
+    def _give_up_swap(self, table: TableId) -> None:
+        """Have a swap that is being written come to nothing: it doesn't know what becomes of the columns now.
+
+        It carries the next number of its mark, which Delta doesn't let it have any more.
+        """
+        mirror = self._table(table, Tier.MIRROR)
+        mirrored = mirror.snapshot()
+        if mirrored is not None and mirrored.pin is not None and mirrored.rebuilding is not None:
+            mirror.tell(self._mark("swap"), mirrored.mark("swap") + 1)
 
     def _merge(
         self, mirror: LakeTable, mirrored: TableVersion, reached: MirrorPosition, through: int, **told: object
@@ -277,6 +319,7 @@ class Lake:
         }
         rebuilding = present.rebuilding
         with self._changing(table):
+            self._give_up_swap(table)
             if todo.generation is None:
                 self._take_on(table, Tier.CHANGELOG, todo, told)
             elif begun:
@@ -447,7 +490,7 @@ class Lake:
         """The lake table that has a generation of the mirror."""
         mirror = self._table(table, Tier.MIRROR)
         mirrored = mirror.snapshot()
-        shown = mirrored is not None and mirrored.mark("generation") == generation
+        shown = mirrored is not None and mirrored.generation == generation
         return mirror if shown else self._shadow(table, generation)
 
     def _shadow(self, table: TableId, generation: int) -> LakeTable:

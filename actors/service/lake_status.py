@@ -21,17 +21,16 @@ def lake_status(root: str) -> Table:
     read."""
     shown = Table(*_COLUMNS, box=None, padding=(0, 2, 0, 0))
     for name, tier, path, table in _tables(root):
-        marks = {mark.rpartition("/")[2]: version for mark, version in table.applications.items()}
         said: dict[str, Any] = json.loads(last_said(path) or "{}")
         newest = said.get("newest_commit_time_us")
         shown.add_row(
             Text(name),
             tier.value,
-            str(marks.get("changes" if tier is Tier.CHANGELOG else "rows", "")),
+            str(table.mark("changes") if tier is Tier.CHANGELOG else table.rows),
             ""
             if newest is None
             else f"{dt.datetime.fromtimestamp(newest / 1e6, dt.UTC):%Y-%m-%d %H:%M:%S} UTC",
-            str(marks.get("merged", "")),
+            str(table.merged) if tier is Tier.MIRROR else "",
             "" if table.files is None else f"{table.files:,}",
             "" if table.bytes is None else f"{table.bytes / 2**20:,.1f}",
             Text(str(said.get("position", ""))),

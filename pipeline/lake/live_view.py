@@ -99,7 +99,7 @@ class MirrorPosition:
     def told(mirror: Told, changelog: Told) -> "MirrorPosition":
         """Where a mirror is by what the two tables say."""
         return MirrorPosition(
-            mirror.mark("generation"),
+            mirror.generation,
             mirror.merged,
             Property.PARTIAL in changelog.properties,
             mirror.pin,
@@ -157,18 +157,23 @@ def live_view_sql(
 
 
 def filled_sql(
-    lake: str, schema: TableSchema, generation: int, through: int, *, partial: bool, pin: str
+    lake: str, schema: TableSchema, reached: MirrorPosition, through: int, at: Versions | None = None
 ) -> str:
-    """The query, in Spark's SQL, for the mirror of a generation that's filled: its rows as of the segment `through`."""
-    spark, filled = Dialect.SPARK, table_at(shadow(lake, schema.table, generation))
-    reached = MirrorPosition(generation, partial=partial)
+    """The query, in Spark's SQL, for the mirror of a generation that's filled: its rows as of the segment `through`.
+
+    `reached` is its position, with the pin that it gets. `at`: the versions to be read of the table in which it's
+    filled, and of the changelog.
+    """
+    spark, filled = Dialect.SPARK, table_at(shadow(lake, schema.table, reached.generation))
+    filled += "" if at is None else f" VERSION AS OF {at.mirror}"
+    assert reached.pin is not None
     rows = f"SELECT {_names(schema, spark)} FROM {filled}"
     if schema.key:
-        changelog = spark.table(lake, schema.table, Tier.CHANGELOG)
+        changelog = spark.table(lake, schema.table, Tier.CHANGELOG, at.changelog if at else None)
         where = f"{reached.condition()} AND {spark.name_of(SEGMENT)} <= {through}"
         changes = last_changes(schema, changelog, reached, where)
         rows = _laid_over(schema, filled, changes, reached, spark)
-    return f"SELECT *, CAST(NULL AS {PIN_TYPE}) AS {spark.name_of(pin)} FROM (\n{rows}\n)"
+    return f"SELECT *, CAST(NULL AS {PIN_TYPE}) AS {spark.name_of(reached.pin)} FROM (\n{rows}\n)"
 
 
 def _laid_over(

@@ -144,6 +144,11 @@ class Told:
         return self.pin is None and self.rebuilding is not None
 
     @property
+    def generation(self) -> int:
+        """A mirror's generation, which a complete one says by its pin."""
+        return self.mark("generation") if self.pin is None else int(self.pin.removeprefix(_PIN))
+
+    @property
     def merged(self) -> int:
         """The segment whose changes a mirror has all merged."""
         return max(self.mark("merged"), self._swapped)

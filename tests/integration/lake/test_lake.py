@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from actors.journal.store import JournalStore
 from actors.lake import lake
 from actors.lake.delta_log import logged
-from actors.lake.delta_table import DeltaTable, is_conflict
+from actors.lake.delta_table import Conflict, DeltaTable, is_conflict
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Running, Spark
@@ -55,6 +55,8 @@ from pipeline.types.column_types import (
     Year,
 )
 from tests.integration.history import FILLING, READY, History, Row, Table, random_step
+
+WITHIN_S = 120.0
 
 INT = Integer(8, unsigned=False)
 TEXT = Text("utf8mb4")
@@ -355,6 +357,54 @@ def test_added_columns_are_taken_on_and_older_segments_stay_readable(delivery: D
     assert delivery.tier(orders, Tier.CHANGELOG).columns[-5:] == [c.name for c in wanted.columns]
     assert delivery.view(orders) == expected(orders)
     delivery.merge(orders)
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
+
+
+def test_columns_change_while_a_mirror_is_written_and_the_swap_begins_again(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch doesn't wait for it: it has been delivered when the swap commits, which Delta refuses then."""
+    history = delivery.history
+    orders = history.table(ORDERS, READY)
+    history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    before = expected(orders)
+    history.restart(orders, ORDERS, Filling)
+    begun = Ready(history.scn)
+    history.chunk(orders, [(1,)])
+    delivery.deliver()
+    orders.mirror = begun
+    history.seal()
+    make_anew, views = Lake._make_anew, list[list[Row]]()
+
+    def wide() -> None:
+        """A segment with a column more, while the mirror is about to be written."""
+        monkeypatch.setattr(Lake, "_make_anew", make_anew)
+        orders.schema = replace(ORDERS, columns=(*ORDERS.columns, Column("n", INT, True)))
+        orders.rows = {key: (*row, None) for key, row in orders.rows.items()}
+        history.transaction((orders, "u", (2, "b", 22)))
+        history.seal()
+        batch = next_batch(history.store.entries(2, history.segment))
+        delivery.delivered[ORDERS.table] = delivery.lake.deliver(
+            ORDERS.table, delivery.delivered[ORDERS.table], batch
+        )
+        delivery.segment = batch.through
+        views.append(delivery.view(orders))
+
+    def swap(*arguments: Any, **more: Any) -> None:
+        other = ThreadPoolExecutor(1)
+        try:
+            other.submit(wide).result(WITHIN_S)
+        finally:
+            other.shutdown(wait=False)
+        make_anew(*arguments, **more)
+
+    monkeypatch.setattr(Lake, "_make_anew", swap)
+    with pytest.raises(Conflict, match="the table's columns have changed"):
+        delivery.lake.complete(ORDERS.table, begun.since, 2, "position")
+    assert [*views, delivery.view(orders)] == [before, before]
+    delivery.lake.complete(ORDERS.table, begun.since, delivery.segment, "position")
+    assert delivery.view(orders) == expected(orders) == [(1, "a", None), (2, "b", 22)]
     assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
 
 

@@ -85,9 +85,8 @@ class Lake:
         assert self.filling is not None
         pin = pin_of(self.filling)
         if self.reached.frozen:
-            rows = filled_sql(
-                "lake", SCHEMA, self.filling, self.segment, partial=self.schedule.partial, pin=pin
-            )
+            filled = MirrorPosition(self.filling, partial=self.schedule.partial, pin=pin)
+            rows = filled_sql("lake", SCHEMA, filled, self.segment)
             self.engine.execute(f"CREATE OR REPLACE TEMP TABLE filled AS {in_duckdb(rows)}")
             self._make(MIRROR, f"{OWN}, {pin} BOOLEAN")
             self.engine.execute(f'INSERT INTO delta."{MIRROR}" FROM filled')
