@@ -28,6 +28,7 @@ from actors.service.assembly import Assembly
 from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
 from pipeline.config.settings import Settings as PipelineSettings
 from pipeline.config.settings import SnapshotMode, SparkSettings
+from pipeline.coordinator.state import given_up
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import Entry
 from pipeline.messages.signals import SignalAccepted
@@ -51,7 +52,7 @@ _CAUGHT_UP_S: Final = 3.0
 _ENDED: Final = frozenset({"completed", "failed", "stopped"})
 _PAUSES: Final = {Act.SHORT: 0.005, Act.LONG: 0.08}
 _FEW_ROWS: Final = 4
-_READ_EVERY_S: Final = 0.1
+_READ_EVERY_S: Final = 0.3
 _DELIVERED_S: Final = 120.0
 # How many databases come and go at once, for the sake of their GTIDs.
 _AGAIN: Final = 10
@@ -65,7 +66,7 @@ _numbers = count(1)
 MAY_STOP: Final = re.compile(
     r"ENGINE=|engine is"
     r"|has the name of a column"
-    r"|zero or partial date|two codes in its character set|label"
+    r"|zero or partial date|two codes in its character set|whose label has a question mark|the label x"
     r"|foreign key|only the beginning"
 )
 
@@ -606,7 +607,7 @@ class Player:
 
 
 def _unread(checkpoint: Checkpoint) -> dict[TableId, str]:
-    """The tables whose last snapshot has failed, and why."""
+    """The tables whose mirrors lack rows since their last snapshot has failed, and why."""
     failed: dict[TableId, str] = {}
     for snapshot in checkpoint.snapshots:
         for table, state in snapshot.tables.items():
@@ -617,7 +618,7 @@ def _unread(checkpoint: Checkpoint) -> dict[TableId, str]:
                     failed.pop(table, None)
                 case _:
                     pass
-    return failed
+    return {table: why for table, why in failed.items() if given_up(checkpoint, table)}
 
 
 @asynccontextmanager
