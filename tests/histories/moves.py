@@ -699,13 +699,13 @@ def converted(world: World) -> Steps:
         f"conv{world.number()}", (Column("id", KINDS[0], nullable=False), Column("c", kind)), ("id",)
     )
     column = table.columns[1]
-    if not world.old and some.random() < 0.4:
+    if not world.old and some.random() < 0.5:
         table = replace(table, columns=(*table.columns, made(world, {"id", "c"}, [column])))
     world.tables[table.name] = table
     yield Sql(table.creation())
     yield insert_into(world, table, 8)
-    yield Act.CAUGHT_UP
-    mode = some.choice(("DEFAULT", "DEFAULT", *(f"'{mode}'" for mode in _MODES)))
+    yield some.choice((Act.CAUGHT_UP, Act.REST))
+    mode = "DEFAULT" if some.random() < 0.5 else f"'{some.choice(_MODES)}'"
     yield Sql(f"SET SESSION sql_mode = {mode}")
     new = replace(column, kind=replace(kind, text=to)) if to else _become(world, column)
     yield Sql(f"ALTER TABLE {table.quoted} MODIFY {new.definition}")

@@ -14,14 +14,13 @@ from typing import Any, Final
 import pytest
 
 from actors.watermark_coordinator import WatermarkCoordinator
-from pipeline.binlog import transaction_assembler
 from pipeline.binlog.events import query_event
 from pipeline.coordinator import handle_log, handle_signals
 from pipeline.errors import Definite
 from pipeline.gtid.witness import Witness
 from pipeline.lake import live_view, merge, tables
 from pipeline.lake.parquet_files import Day
-from pipeline.messages.changes import ChangesVerified
+from pipeline.messages.changes import ChangesVerified, TableStopped
 from pipeline.schema import compatibility
 from pipeline.schema.ddl import column_definitions, statement_kinds, unlogged_changes
 from pipeline.schema.ddl import effects as ddl
@@ -37,11 +36,12 @@ from pipeline.schema.table_schema import TableId
 from pipeline.schema.table_traits import Traits
 from pipeline.source import information_schema
 from pipeline.source.statement import Statement as Question
-from pipeline.verifier import column_names
+from pipeline.verifier import column_names, table_restarts
 from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.state import State
 from tests.histories import moves
 from tests.histories.moves import MOVES, Move
+from tests.histories.play import Finding
 from tests.histories.statements import Metadata, Version
 
 Patch = pytest.MonkeyPatch
@@ -173,7 +173,6 @@ def _memory(patch: Patch) -> None:
 
     patch.setattr(unlogged_changes, "read_statement", read)
     patch.setattr(ddl, "read_statement", read)
-    patch.setattr(transaction_assembler, "emptied_memory_table", lambda _: None)
 
 
 def _letters(patch: Patch) -> None:
@@ -195,12 +194,12 @@ def _labels(patch: Patch) -> None:
 
 
 def _stops_all(patch: Patch) -> None:
-    def stop(_table: TableId, reason: str) -> None:
-        raise Definite(reason)
+    class Stop(TableStopped):
+        def __init__(self, table: TableId, reason: str) -> None:
+            raise Definite(f"{table}: {reason}")
 
-    patch.setattr(schema_verifier, "TableStopped", stop)
-    patch.setattr(handle_log, "TableStopped", stop)
-    patch.setattr(column_names, "TableStopped", stop)
+    for module in (schema_verifier, table_restarts, column_names, handle_log):
+        patch.setattr(module, "TableStopped", Stop)
 
 
 def _referred(patch: Patch) -> None:
@@ -265,11 +264,14 @@ def _needless(patch: Patch) -> None:
 class Fault:
     """How it's planted, which of the review's histories it brings back, and where it shows.
 
-    `about`: the moves of which there are more. `lake`: whether it shows in a lake alone.
+    `kept`: a short history in the folder `found` that finds it, if any. `shows`: the kinds of findings that tell it
+    from trouble of another sort. `about`: the moves of which there are more. `lake`: whether it shows in a lake alone.
     """
 
     plant: Callable[[Patch], None]
     of: str
+    kept: str
+    shows: str = "unequal"
     about: tuple[Move, ...] = ()
     metadata: Metadata = Metadata.FULL
     version: Version = Version.NEW
@@ -279,34 +281,57 @@ class Fault:
 _OLD: Final = (Metadata.MINIMAL, Version.OLD)
 
 FAULTS: Final[Mapping[Planted, Fault]] = {
-    Planted.ROWS_STAY: Fault(_rows_stay, "R1", (moves.truncate, moves.drop)),
-    Planted.GONE_FOR_GOOD: Fault(_gone_for_good, "R1", (moves.rename, moves.swap)),
-    Planted.FORGOTTEN: Fault(_forgotten, "R1", (moves.rename, moves.swap)),
-    Planted.BY_CASE: Fault(_by_case, "R2", (moves.drop, moves.databases)),
-    Planted.GENERATED: Fault(_generated, "R3", (moves.converted,)),
-    Planted.CUT: Fault(_cut, "R4", (moves.converted,)),
-    Planted.PADDED: Fault(_padded, "R4", (moves.converted,)),
-    Planted.TWINS: Fault(_twins, "R5", (moves.alike,)),
-    Planted.HISTORIES: Fault(_histories, "R6"),
-    Planted.IGNORED: Fault(_ignored, "R7", (moves.alter,), *_OLD),
-    Planted.MEMORY: Fault(_memory, "R8", (moves.forgotten,), *_OLD),
-    Planted.LETTERS: Fault(_letters, "R10", (moves.create,), lake=True),
-    Planted.HIDDEN: Fault(_hidden, "R11", (moves.create,), lake=True),
-    Planted.YEAR_0: Fault(_year_0, "R12", (moves.alike,), lake=True),
-    Planted.LABELS: Fault(_labels, "R15", (moves.create,)),
-    Planted.STOPS_ALL: Fault(_stops_all, "R16", (moves.create,)),
-    Planted.REFERRED: Fault(_referred, "R17", (moves.widen, moves.around)),
-    Planted.VIEWS: Fault(_views, "R18", (moves.around,)),
-    Planted.ENGINES: Fault(_engines, "R19", (moves.create,)),
-    Planted.SYNONYMS: Fault(_synonyms, "R20", (moves.converted,)),
-    Planted.MEASURES: Fault(_measures, "U1"),
-    Planted.UNNAMED: Fault(_unnamed, "U3", (moves.alter,), Metadata.MINIMAL),
-    Planted.FOR_EVER: Fault(_for_ever, "U4", (moves.create,)),
-    Planted.NEVER_ALTERED: Fault(_never_altered, "", (moves.alter,), Metadata.MINIMAL),
-    Planted.NEEDLESS: Fault(_needless, ""),
+    Planted.ROWS_STAY: Fault(_rows_stay, "R1", "swap-by-drop-and-rename", about=(moves.truncate, moves.drop)),
+    Planted.GONE_FOR_GOOD: Fault(
+        _gone_for_good, "R1", "swap-by-drop-and-rename", about=(moves.rename, moves.swap)
+    ),
+    Planted.FORGOTTEN: Fault(_forgotten, "R1", "swap-by-two-renames", about=(moves.rename, moves.swap)),
+    Planted.BY_CASE: Fault(_by_case, "R2", "names-that-differ-by-case", about=(moves.drop, moves.databases)),
+    Planted.GENERATED: Fault(_generated, "R3", "generated-columns", about=(moves.converted,)),
+    Planted.CUT: Fault(_cut, "R4", "spaces-are-cut", about=(moves.converted,)),
+    Planted.PADDED: Fault(_padded, "R4", "spaces-are-padded", about=(moves.converted,)),
+    Planted.TWINS: Fault(_twins, "R5", "two-codes-of-a-character", about=(moves.alike,)),
+    Planted.HISTORIES: Fault(_histories, "R6", "the-same-gtids-again", "another history", (moves.again,)),
+    Planted.IGNORED: Fault(_ignored, "R7", "alter-ignore", "unequal", (moves.alter,), *_OLD),
+    Planted.MEMORY: Fault(
+        _memory, "R8", "memory-tables-after-a-restart", "unequal", (moves.forgotten,), *_OLD
+    ),
+    Planted.LETTERS: Fault(_letters, "R10", "columns-that-spark-knows", "lake", (moves.create,), lake=True),
+    Planted.HIDDEN: Fault(_hidden, "R11", "", "lake", (moves.create,), lake=True),
+    Planted.YEAR_0: Fault(_year_0, "R12", "", "lake", (moves.alike,), lake=True),
+    Planted.LABELS: Fault(_labels, "R15", "labels-beyond-u-ffff", "stopped", (moves.create,)),
+    Planted.STOPS_ALL: Fault(_stops_all, "R16", "a-column-of-ours", "the service ended", (moves.create,)),
+    Planted.REFERRED: Fault(_referred, "R17", "only-referred-to", "needless", (moves.widen, moves.around)),
+    Planted.VIEWS: Fault(_views, "R18", "", "view", (moves.around,)),
+    Planted.ENGINES: Fault(_engines, "R19", "blackhole-from-its-creation", about=(moves.create,)),
+    Planted.SYNONYMS: Fault(_synonyms, "R20", "synonyms-that-round", about=(moves.converted,)),
+    Planted.MEASURES: Fault(_measures, "U1", "three-new-tables", "the service ended"),
+    Planted.UNNAMED: Fault(
+        _unnamed, "U3", "minimal-one-after-another", "unequal", (moves.alter,), Metadata.MINIMAL
+    ),
+    Planted.FOR_EVER: Fault(
+        _for_ever, "U4", "stopped-and-recaptured", "recapture", (moves.create, moves.recaptured)
+    ),
+    Planted.NEVER_ALTERED: Fault(
+        _never_altered,
+        "",
+        "",
+        "unequal|unknown|stopped",
+        (moves.alter,),
+        Metadata.MINIMAL,
+    ),
+    Planted.NEEDLESS: Fault(_needless, "", "widenings-in-a-row", "needless"),
 }
+
+# How much more often a move comes that a fault is about.
+_MORE: Final = 20
 
 
 def weights(planted: Planted) -> dict[Move, int]:
     """How often each move comes while that's planted."""
-    return {move: weight * (5 if move in FAULTS[planted].about else 1) for move, weight in MOVES.items()}
+    return {move: weight * (_MORE if move in FAULTS[planted].about else 1) for move, weight in MOVES.items()}
+
+
+def shown(planted: Planted, findings: Sequence[Finding]) -> list[Finding]:
+    """What tells that fault among what was found."""
+    return [finding for finding in findings if re.fullmatch(FAULTS[planted].shows, finding.kind)]

@@ -25,7 +25,7 @@ from deploy.toolchain.parts import Parts, locate
 from pipeline.config.settings import SparkSettings
 from tests.histories.generate import history
 from tests.histories.moves import MOVES, Move
-from tests.histories.planted import FAULTS, Planted, weights
+from tests.histories.planted import FAULTS, Planted, shown, weights
 from tests.histories.play import Finding, Result, played
 from tests.histories.shrink import shrunk
 from tests.histories.statements import History, Metadata, Version, parsed
@@ -139,13 +139,12 @@ def main() -> int:
                     f"{lot[0].metadata} {seeds}: {len(result.findings)} findings, {result.judged} rests,"
                     f" {result.passed} statements passed, {result.refused} refused, {time.monotonic() - began:.1f} s"
                 )
-                if told.planted and result.findings:
-                    _say(
-                        f"{told.planted} is found among the {told.batch * (number + 1)} histories of seeds to {seeds}:"
-                    )
-                    for finding in result.findings:
-                        _say(f"   {finding}")
-                    return 0
+                if told.planted:
+                    if found := shown(Planted[told.planted], result.findings):
+                        _say(f"{told.planted} is found among {told.batch * (number + 1)} histories:")
+                        _say("\n".join(f"   {finding}" for finding in found))
+                        return 0
+                    continue
                 for each, found in alone(server, folder, lot, result, spark):
                     failed += 1
                     short = _told(server, folder, each, found, spark, shrink=told.shrink)

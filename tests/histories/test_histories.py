@@ -13,7 +13,7 @@ import pytest
 from deploy.toolchain.mysql_server import GTIDS, GTIDS_56, MysqlServer
 from pipeline.config.settings import SparkSettings
 from tests.histories.generate import history
-from tests.histories.planted import FAULTS, Planted, weights
+from tests.histories.planted import FAULTS, Planted, shown, weights
 from tests.histories.play import UNPROVEN, played
 from tests.histories.run import alone
 from tests.histories.shrink import shrunk
@@ -119,9 +119,27 @@ def test_what_is_planted_is_found(
     for seed in range(1, LOTS * SIZE, SIZE):
         seeds = map(str, range(seed, seed + SIZE))
         lot = [history(each, fault.version, fault.metadata, weights(planted)) for each in seeds]
-        if played(server, tmp_path / f"lot-{seed}", lot, spark).findings:
+        if shown(planted, played(server, tmp_path / f"lot-{seed}", lot, spark).findings):
             return
     pytest.fail(f"{LOTS * SIZE} histories didn't find it")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("planted", [each for each in Planted if FAULTS[each].kept])
+def test_what_was_kept_finds_what_is_planted(
+    started: Started,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    planted: Planted,
+) -> None:
+    fault = FAULTS[planted]
+    spark = request.getfixturevalue("spark_settings") if fault.lake else None
+    kept_one = FOUND[fault.kept]
+    server = started(kept_one.version)
+    fault.plant(monkeypatch)
+    found = played(server, tmp_path / "played", [kept_one], spark).findings
+    assert shown(planted, found), found
 
 
 @pytest.mark.parametrize("kind", sorted({(each.version, each.metadata) for each in FOUND.values()}))
