@@ -9,7 +9,7 @@ It needs the journal's reading side alone. Whatever fails here touches neither c
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, ParamSpec, TypeVar, assert_never
@@ -17,7 +17,7 @@ from typing import Any, Final, ParamSpec, TypeVar, assert_never
 import structlog
 
 from actors.journal.store import JournalReader
-from actors.kafka.batches import MessageBatches, PartitionBatch, single_batch
+from actors.kafka.batches import MessageBatches, Records, single_batch
 from actors.kafka.position import last_position, position_batch
 from actors.kafka.producer import KafkaProducer
 from actors.kafka.segment_rows import SegmentRows, TableRows
@@ -125,6 +125,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._waits_since: float | None = None
         self._heartbeat_at: float | None = None
         self._due_at: dict[str, float] = {}
+        # An outbox is set aside as a whole, by the topic of its table.
+        self._set_aside_as: dict[str, str] = {}
 
     async def begin(self) -> None:
         """Fence a predecessor, find the position, and send what the topics lack."""
@@ -252,10 +254,11 @@ class KafkaSink(Actor[ToKafkaSink]):
         except TopicRefusal as refusal:
             if self._connected is None or refusal.topic == self._connected.position_topic:
                 raise
-            if refusal.topic not in self._state.at.set_aside:
-                log.error("the topic was set aside", topic=refusal.topic, reason=refusal.reason)
-            self._later(refusal.topic)
-            return TopicRefused(refusal.topic, refusal.reason)
+            topic = self._set_aside_as.get(refusal.topic, refusal.topic)
+            if topic not in self._state.at.set_aside:
+                log.error("the topic was set aside", topic=topic, reason=refusal.reason)
+            self._later(topic)
+            return TopicRefused(topic, refusal.reason)
 
     @measuring
     def _count_set_aside(self) -> None:
@@ -311,12 +314,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         while part is not None:
             if one_scn and rows >= order.most:
                 return RunSent(rows, ended=False)
-            making = await self._made(connected, part, orders, order.topics)
-            batches, following = await self._in_thread(_next_after, making, parts)
-            for batch in batches:
-                await self._at_broker(connected.producer.send(batch))
-                self._sent.messages[str(part.schema.table)] += batch.records.record_count()
-                self._sent.bytes += batch.records.size()
+            await self._send_part(connected, part, orders, order.topics)
+            following = await self._in_thread(next, parts, None)
             rows += part.rows.num_rows
             part = following
         await self._mark(connected, changed, slice(1, None) if one_scn else slice(None), order.topics)
@@ -326,7 +325,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         """What the run's transactions have changed, where the messages say so."""
         if not self._settings.provide_transaction_metadata:
             return None
-        return await self._in_thread(self._rows.changed, entry, order.run, self._making.narrowed)
+        return await self._in_thread(self._rows.changed, entry, order.run, self._making)
 
     async def _mark(
         self, connected: _Connected, changed: ChangedRows | None, which: slice, topics: Topics
@@ -334,22 +333,31 @@ class KafkaSink(Actor[ToKafkaSink]):
         """Send these of the messages in which the transactions begin and end."""
         if changed is None or not includes(topics, self._making.transaction_topic):
             return
-        partitions = await self._at_broker(connected.topics.partitions(self._making.transaction_topic))
-        making = self._making.marks(changed, which, partitions, time.time_ns() // 1000)
-        for batch in await self._in_thread(list, making):
+        records = await self._in_thread(self._making.marks, changed, which)
+        await self._send_records(connected, records, time.time_ns() // 1000)
+
+    async def _send_part(
+        self, connected: _Connected, part: TableRows, orders: MessageOrders | None, topics: Topics
+    ) -> None:
+        """Send the messages of these rows, if their topic is one of these."""
+        own = self._making.topic(part)
+        if not self._making.wanted(part.schema.table) or not includes(topics, own):
+            return
+        now = time.time_ns() // 1000
+        for records in await self._in_thread(self._making.records, part, now, orders):
+            self._set_aside_as[records.topic] = own
+            await self._send_records(connected, records, now)
+            self._sent.messages[str(part.schema.table)] += len(records.keys)
+
+    async def _send_records(self, connected: _Connected, records: Records, now_us: int) -> None:
+        """Send the messages of a topic; a batch goes while the next one is made."""
+        if not len(records.keys):
+            return
+        partitions = await self._at_broker(connected.topics.partitions(records.topic))
+        making = self._making.batches_of(records, partitions, now_us // 1000)
+        while (batch := await self._in_thread(next, making, None)) is not None:
             await self._at_broker(connected.producer.send(batch))
             self._sent.bytes += batch.records.size()
-
-    async def _made(
-        self, connected: _Connected, part: TableRows, orders: MessageOrders | None, topics: Topics
-    ) -> Iterator[PartitionBatch]:
-        """The batches of these rows; nothing is made before they are asked for."""
-        topic = self._making.topic(part)
-        if not self._making.wanted(part.schema.table) or not includes(topics, topic):
-            return iter(())
-        partitions = await self._at_broker(connected.topics.partitions(topic))
-        now = time.time_ns() // 1000
-        return _made_later(self._making.batches, part, partitions, now, orders)
 
     async def _send_heartbeat(self, connected: _Connected) -> None:
         settings, now = self._settings, time.time_ns() // 1000
@@ -403,17 +411,3 @@ class KafkaSink(Actor[ToKafkaSink]):
         self.beat()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
-
-
-def _made_later(
-    make: Callable[Arguments, Iterator[Result]], *args: Arguments.args, **kwargs: Arguments.kwargs
-) -> Iterator[Result]:
-    """What is made, once it's asked for."""
-    yield from make(*args, **kwargs)
-
-
-def _next_after(
-    making: Iterator[PartitionBatch], parts: Iterator[TableRows]
-) -> tuple[list[PartitionBatch], TableRows | None]:
-    """Make the batches, and read the rows that come next."""
-    return list(making), next(parts, None)

@@ -6,26 +6,31 @@ Rows stay columns up to here, where a compiled loop makes them the bytes of reco
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
 
 from actors.kafka.record_batch import RecordBatch
 from actors.kafka.segment_rows import TableRows
+from pipeline.config.outbox import Outbox
 from pipeline.config.settings import Compression, KafkaSinkSettings
-from pipeline.kafka.envelope import Envelope, Messages, SourceBlock
-from pipeline.kafka.errors import TopicRefusal
-from pipeline.kafka.operations import without
+from pipeline.kafka.changed_rows import without
+from pipeline.kafka.envelope import Envelope, Messages
+from pipeline.kafka.errors import KafkaRefused, TopicRefusal
+from pipeline.kafka.outbox import Events, OutboxEvents
 from pipeline.kafka.partitioner import partitions
 from pipeline.kafka.records import encoded_headers, record_runs
-from pipeline.kafka.topics import topic_of
+from pipeline.kafka.shape import Shape, shape_of
+from pipeline.kafka.source_block import SourceBlock
+from pipeline.kafka.topics import Destination, destination_of
 from pipeline.kafka.transactions import ChangedRows, MessageOrders, transaction_messages
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.types.buffers import Longs
 
-NEW_KEY: Final = "__debezium.newkey"
-OLD_KEY: Final = "__debezium.oldkey"
+log = structlog.get_logger()
 
 
 def software_version() -> str:
@@ -47,12 +52,17 @@ class PartitionBatch:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Messages of one topic in their order. `headers`: texts by the header's name, null where it isn't there."""
+    """Messages of one topic in their order. `headers`: texts by the header's name, null where it isn't there.
+
+    `times` (ms since the epoch) and `partitions` are null, or None, where nothing is said of them.
+    """
 
     topic: str
     keys: pa.Array
     values: pa.Array
     headers: tuple[tuple[str, pa.Array], ...] = ()
+    times: pa.Array | None = None
+    partitions: pa.Array | None = None
 
 
 def single_batch(topic: str, key: bytes, value: bytes, at_ms: int) -> PartitionBatch:
@@ -70,7 +80,18 @@ class MessageBatches:
 
     def topic(self, rows: TableRows) -> str:
         """Where messages of these rows go."""
-        return topic_of(rows.schema.table, self._settings.topic_prefix, self._settings.topic_delimiter)
+        return self._destination(rows.schema.table).topic
+
+    def _destination(self, table: TableId) -> Destination:
+        settings = self._settings
+        return destination_of(table, settings.topic_prefix, settings.topic_delimiter, settings.topic_routes)
+
+    def _shape(self, schema: TableSchema) -> Shape:
+        return shape_of(schema, self._settings.message_columns, self._settings.unavailable_value_placeholder)
+
+    def needed(self, schema: TableSchema) -> tuple[str, ...]:
+        """The columns by which `narrowed` needs to know the rows of a table."""
+        return self._shape(schema).needed
 
     @property
     def transaction_topic(self) -> str:
@@ -79,72 +100,114 @@ class MessageBatches:
             (self._settings.topic_prefix, self._settings.topic_transaction)
         )
 
-    def marks(
-        self,
-        changed: ChangedRows,
-        which: slice,
-        count: int,
-        processed_us: int,
-    ) -> Iterator[PartitionBatch]:
-        """The batches of these of the messages in which transactions begin and end."""
+    def marks(self, changed: ChangedRows, which: slice) -> Records:
+        """These of the messages in which transactions begin and end."""
         made = transaction_messages(changed, schemas=self._settings.schemas_enable)
-        records = Records(self.transaction_topic, made.keys[which], made.values[which])
-        return self.batches_of(records, count, processed_us // 1000)
+        return Records(self.transaction_topic, made.keys[which], made.values[which])
 
     def wanted(self, table: TableId) -> bool:
         """Whether the table has a topic."""
         tables = self._settings.tables
         return tables is None or tables.match(table)
 
-    def narrowed(self, table: TableId, changes: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a table's changes file that become messages."""
-        return (
-            without(changes, self._settings.skipped_operations) if self.wanted(table) else changes.slice(0, 0)
-        )
+    def narrowed(self, schema: TableSchema, changes: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a table's changes file that become messages, their updates by the messages' key."""
+        if not self.wanted(schema.table):
+            return changes.slice(0, 0)
+        return without(self._shape(schema).with_keys(changes), self._settings.skipped_operations)
 
     def messages(self, part: TableRows, processed_us: int, orders: MessageOrders | None = None) -> Messages:
         """The messages of these rows, made at `processed_us` (µs since the epoch).
 
-        `orders`: of the run's transactions, where blocks are wanted. Raises TopicRefusal where rows lack columns.
+        `orders`: of the run's transactions, where blocks are wanted. Raises KafkaRefused where rows lack columns.
         """
-        settings = self._settings
-        if part.rows.column("__absent").null_count < part.rows.num_rows:
-            raise TopicRefusal(
-                self.topic(part),
-                f"{part.schema.table} has rows without all of their columns, and null would be a lie; set "
-                "binlog_row_image = FULL at the source, or leave the table out with kafka.tables",
-            )
+        settings, shape = self._settings, self._shape(part.schema)
         envelope = Envelope(
-            part.schema,
+            shape,
+            self._destination(part.schema.table),
             settings.topic_prefix,
             self._version,
             settings.handling,
             settings.schemas_enable,
             settings.tombstones_on_delete,
+            settings.unwrap,
         )
-        rows = without(part.rows, settings.skipped_operations)
+        rows = self.narrowed(part.schema, part.rows)
         blocks = None if orders is None else orders.blocks(part.schema.table, rows)
         return envelope.messages(rows, SourceBlock.of(rows, processed_us), processed_us, blocks)
 
-    def batches(
-        self, part: TableRows, count: int, processed_us: int, orders: MessageOrders | None = None
-    ) -> Iterator[PartitionBatch]:
-        """The batches for a topic of `count` partitions."""
-        messages = self.messages(part, processed_us, orders)
-        named = ((NEW_KEY, messages.new_keys), (OLD_KEY, messages.old_keys))
-        return self.batches_of(
-            Records(self.topic(part), messages.keys, messages.values, named), count, processed_us // 1000
-        )
+    def records(
+        self, part: TableRows, processed_us: int, orders: MessageOrders | None = None
+    ) -> list[Records]:
+        """The messages of these rows by their topics. Raises TopicRefusal where a row can't be one."""
+        table = part.schema.table
+        outbox = next((each for each in self._settings.outboxes if each.tables.match(table)), None)
+        try:
+            if outbox is not None:
+                return self._events(outbox, part)
+            messages = self.messages(part, processed_us, orders)
+        except KafkaRefused as error:
+            raise TopicRefusal(self.topic(part), str(error)) from error
+        return [Records(self.topic(part), messages.keys, messages.values, messages.headers)]
 
     def batches_of(self, records: Records, count: int, processed_ms: int) -> Iterator[PartitionBatch]:
         """The batches of these records for a topic of `count` partitions."""
         settings, headers = self._settings, _headers(records)
-        places = _partitions(records.keys, count)
+        places = _places(records, count)
         for partition in np.unique(places).tolist():
-            rows = np.flatnonzero(places == partition)
-            for run in record_runs(records.keys, records.values, headers, rows, settings.batch_bytes):
-                batch = RecordBatch(run, processed_ms, settings.compression_type)
-                yield PartitionBatch(records.topic, partition, batch)
+            for rows, at_ms in _at_once(records, np.flatnonzero(places == partition), processed_ms):
+                for run in record_runs(records.keys, records.values, headers, rows, settings.batch_bytes):
+                    batch = RecordBatch(run, at_ms, settings.compression_type)
+                    yield PartitionBatch(records.topic, partition, batch)
+
+    def _events(self, outbox: Outbox, part: TableRows) -> list[Records]:
+        settings = self._settings
+        shape, name = self._shape(part.schema), f"{settings.topic_prefix}.{part.schema.table.dotted}"
+        making = OutboxEvents(shape, outbox, settings.handling, name, schemas=settings.schemas_enable)
+        rows = self.narrowed(part.schema, part.rows)
+        if updates := making.updates(rows):
+            log.warning("an outbox was updated", table=str(part.schema.table), rows=updates)
+        return _by_topic(making.events(rows))
+
+
+def _by_topic(events: Events) -> list[Records]:
+    """The events of each topic, in their order."""
+    found = []
+    for topic in events.topics.unique().to_pylist():
+        at = pa.array(np.flatnonzero(np.asarray(pc.equal(events.topics, topic))))
+        headers = tuple((name, texts.take(at)) for name, texts in events.headers)
+        times, partitions_ = (
+            None if each is None else each.take(at) for each in (events.times, events.partitions)
+        )
+        found.append(
+            Records(topic, events.keys.take(at), events.values.take(at), headers, times, partitions_)
+        )
+    return found
+
+
+def _at_once(records: Records, rows: Longs, processed_ms: int) -> Iterator[tuple[Longs, int]]:
+    """The rows in runs of the same time (ms since the epoch): all messages of a batch have one."""
+    if records.times is None:
+        yield rows, processed_ms
+        return
+    times = np.asarray(pc.fill_null(records.times, processed_ms))[rows]
+    for run in np.split(rows, np.flatnonzero(np.diff(times)) + 1):
+        yield run, int(times[np.searchsorted(rows, run[0])])
+
+
+def _places(records: Records, count: int) -> Any:
+    """The partition of each message: the one that it says itself, or that of its key."""
+    places = _partitions(records.keys, count)
+    if records.partitions is None:
+        return places
+    said = np.asarray(pc.fill_null(records.partitions, pa.array(places, pa.int32())))
+    if np.any((said < 0) | (said >= count)):
+        raise TopicRefusal(
+            records.topic,
+            f"it has {count} partitions, and a message names another one; create it with more, or see to "
+            "kafka.outboxes.table_fields_additional_placement",
+        )
+    return said
 
 
 def _partitions(keys: pa.Array, count: int) -> Any:

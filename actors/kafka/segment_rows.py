@@ -7,7 +7,7 @@ table's changes.
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from pipeline.errors import InvariantBroken
 from pipeline.journal.change_rows import META, SOURCE
 from pipeline.journal.entry import Entry, File, FileKind, SealedChunk
 from pipeline.kafka import runs, transactions
-from pipeline.kafka.operations import whole_rows
+from pipeline.kafka.changed_rows import whole_rows
 from pipeline.kafka.runs import Run
 from pipeline.kafka.transactions import ChangedRows
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -30,7 +30,15 @@ TOGETHER_BYTES: Final = 16 << 20
 # How many rows are read at once of which only the journal's own columns are.
 _NARROW: Final = 1 << 20
 
-Narrowed = Callable[[TableId, pa.RecordBatch], pa.RecordBatch]
+
+class Narrowing(Protocol):
+    """Which rows become messages, and by which of the table's own columns that is known."""
+
+    def needed(self, schema: TableSchema) -> tuple[str, ...]:
+        """The columns."""
+
+    def narrowed(self, schema: TableSchema, changes: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +87,19 @@ class SegmentRows:
         reading.through = run.last_scn
         self._pass = reading
 
-    def changed(self, entry: Entry, run: Run, narrowed: Narrowed) -> ChangedRows:
-        """What the transactions of a run have changed, of the rows that `narrowed` leaves of a table's; not the rows
-        themselves.
-        """
+    def changed(self, entry: Entry, run: Run, narrowing: Narrowing) -> ChangedRows:
+        """What the transactions of a run have changed: the rows that become messages, without their values."""
         found: list[tuple[TableId, pa.RecordBatch]] = []
         for file in entry.files:
             if file.kind is not FileKind.CHANGES:
                 continue
             with self._opened(entry, file) as parquet:
-                for batch in parquet.iter_batches(_NARROW, columns=list(transactions.COLUMNS)):
+                schema = entry.schemas[file.version]
+                columns = [*transactions.COLUMNS, *narrowing.needed(schema)]
+                for batch in parquet.iter_batches(_NARROW, columns=columns):
                     begin, end = _within(batch, run)
-                    found.append((file.table, narrowed(file.table, batch.slice(begin, end - begin))))
+                    rows = narrowing.narrowed(schema, batch.slice(begin, end - begin))
+                    found.append((file.table, rows))
         return ChangedRows.of(found)
 
     def _scns(self, entry: Entry, file: File) -> NDArray[np.int64]:

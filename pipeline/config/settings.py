@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePath
 
+from pipeline.config.column_rules import ColumnRule, MessageColumns, MessageKey
 from pipeline.config.message_handling import (
     BinaryHandling,
     DecimalHandling,
@@ -17,25 +18,17 @@ from pipeline.config.message_handling import (
     TimePrecision,
     UnsignedBigintHandling,
 )
+from pipeline.config.message_routes import TopicRoute
+from pipeline.config.outbox import Outbox
+from pipeline.config.secret import NO_SECRET
+from pipeline.config.secret import Secret as Secret  # noqa: PLC0414 - it is imported from here
 from pipeline.config.table_rules import LakeRule
+from pipeline.config.unwrapping import Unwrap
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
 # How many chunks may be asked for or waiting to close at once.
 MOST_WINDOWS = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """Text that is never shown: printing it gives stars. `file`: where it was read, to be read again when it's used."""
-
-    value: str
-    file: PurePath | None = None
-
-    def __repr__(self) -> str:
-        return "********"
-
-    __str__ = __repr__
 
 
 class TlsMode(StrEnum):
@@ -116,7 +109,7 @@ class ServerSettings:
     host: str
     user: str
     port: int = field(default=3306, metadata={"least": 1, "most": 65535})
-    password: Secret = Secret("")
+    password: Secret = NO_SECRET
     tls: TlsSettings = TlsSettings()
     connect_timeout_s: float = field(default=10.0, metadata={"least": 0.1, "most": 3600})
     read_timeout_s: float = field(default=30.0, metadata={"least": 1, "most": 86400})
@@ -249,8 +242,8 @@ class HttpSettings:
 
     host: str = "127.0.0.1"
     port: int = field(default=0, metadata={"least": 0, "most": 65535})
-    token: Secret = Secret("")
-    read_token: Secret = Secret("")
+    token: Secret = NO_SECRET
+    read_token: Secret = NO_SECRET
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +258,7 @@ class BrokerSettings:
     ca: PurePath | None = field(kw_only=True, default=None)
     sasl_mechanism: SaslMechanism = field(kw_only=True, default=SaslMechanism.SCRAM_SHA_512)
     sasl_username: str | None = field(kw_only=True, default=None)
-    sasl_password: Secret = field(kw_only=True, default=Secret(""))
+    sasl_password: Secret = field(kw_only=True, default=NO_SECRET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +308,14 @@ class KafkaSinkSettings(BrokerSettings):
     schemas_enable: bool = False
     tombstones_on_delete: bool = True
     skipped_operations: tuple[str, ...] = ("t",)
+    column_include_list: tuple[str, ...] = ()
+    column_exclude_list: tuple[str, ...] = ()
+    columns: tuple[ColumnRule, ...] = ()
+    message_keys: tuple[MessageKey, ...] = ()
+    unavailable_value_placeholder: str = "__debezium_unavailable_value"
+    topic_routes: tuple[TopicRoute, ...] = ()
+    unwrap: Unwrap | None = None
+    outboxes: tuple[Outbox, ...] = ()
     provide_transaction_metadata: bool = False
     topic_transaction: str = field(default="transaction", metadata=_TOPIC_PART)
     heartbeat_interval_ms: int = field(default=0, metadata={"least": 0, "most": 86_400_000})
@@ -332,6 +333,13 @@ class KafkaSinkSettings(BrokerSettings):
             self.time_precision_mode,
             self.bigint_unsigned_handling_mode,
             self.binary_handling_mode,
+        )
+
+    @property
+    def message_columns(self) -> MessageColumns:
+        """Which columns become messages, and how."""
+        return MessageColumns(
+            self.column_include_list, self.column_exclude_list, self.columns, self.message_keys
         )
 
 

@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.config import http_access
+from pipeline.config.column_rules import ColumnRule, mistake_in
+from pipeline.config.message_routes import TopicRoute, mistake_in_rewriting
+from pipeline.config.outbox import Outbox
 from pipeline.config.settings import (
     BrokerSettings,
     HttpSettings,
@@ -22,6 +25,8 @@ from pipeline.config.settings import (
     Watermark,
 )
 from pipeline.config.table_rules import LakeRule, Tiers
+from pipeline.config.unwrapping import KNOWN as KNOWN_FIELDS
+from pipeline.config.unwrapping import Unwrap
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
 
 
@@ -68,6 +73,14 @@ def contradictions(section: object) -> Iterator[Mistake]:
             yield from _of_kafka_sink(section)
         case BrokerSettings():
             yield from _of_broker(section)
+        case ColumnRule():
+            yield from _of_columns(section)
+        case TopicRoute():
+            yield from _of_route(section)
+        case Outbox():
+            yield from _of_outbox(section)
+        case Unwrap():
+            yield from _of_unwrap(section)
         case HttpSettings(host, _, token, read_token):
             tokens = (None if secret == Secret("") else secret.value for secret in (token, read_token))
             yield from (Mistake(*told) for told in http_access.mistakes(host, *tokens))
@@ -154,8 +167,70 @@ def _of_kafka_sink(kafka: KafkaSinkSettings) -> Iterator[Mistake]:
         yield Mistake(
             "skipped_operations", f"{unknown!r} isn't an operation", f"choose from {', '.join(known)}"
         )
+    for key, patterns in (
+        ("column_include_list", kafka.column_include_list),
+        ("column_exclude_list", kafka.column_exclude_list),
+    ):
+        if wrong := mistake_in(patterns):
+            yield Mistake(key, wrong, r'match "database.table.column", as in ["shop\\.customers\\.phone"]')
+    if kafka.schemas_enable and any(outbox.table_expand_json_payload for outbox in kafka.outboxes):
+        yield Mistake(
+            "outboxes",
+            "an expanded payload has no schema here",
+            "set schemas_enable = false, or table_expand_json_payload = false",
+        )
+    if kafka.column_include_list and kafka.column_exclude_list:
+        yield Mistake("column_exclude_list", "column_include_list says it already", "keep one of the two")
     if "none" in kafka.skipped_operations and len(kafka.skipped_operations) > 1:
         yield Mistake("skipped_operations", "none excludes all others", 'write ["none"], or leave it out')
+
+
+def _of_columns(rule: ColumnRule) -> Iterator[Mistake]:
+    if wrong := mistake_in(rule.columns):
+        yield Mistake("columns", wrong, r'match "database.table.column", as in ["shop\\.customers\\.phone"]')
+    forms = ("mask_with_length", "truncate_to_length", "hash")
+    said = [name for name in forms if getattr(rule, name) is not None]
+    if len(said) != 1:
+        yield Mistake(
+            "columns",
+            f"{' and '.join(said) or 'nothing'} is to become of them",
+            "say one of " + ", ".join(forms),
+        )
+    if rule.hash is not None and not rule.salt.value:
+        yield Mistake("hash", "without a salt anybody can try values", "give one with salt_file")
+    if rule.hash is None and rule.salt.value:
+        yield Mistake("salt_file", "it has no use without hash", "remove it, or say hash")
+
+
+def _of_route(route: TopicRoute) -> Iterator[Mistake]:
+    if wrong := mistake_in_rewriting(route.topic_regex, route.topic_replacement):
+        yield Mistake("topic_regex", wrong, "see to topic_regex and topic_replacement")
+    if route.key_field_regex is not None and (
+        wrong := mistake_in_rewriting(route.key_field_regex, route.key_field_replacement)
+    ):
+        yield Mistake("key_field_regex", wrong, "see to key_field_regex and key_field_replacement")
+
+
+def _of_outbox(outbox: Outbox) -> Iterator[Mistake]:
+    if wrong := mistake_in_rewriting(outbox.route_topic_regex, outbox.route_topic_replacement):
+        yield Mistake("route_topic_regex", wrong, "see to route_topic_regex and route_topic_replacement")
+    try:
+        _ = outbox.placed
+    except ValueError as error:
+        yield Mistake(
+            "table_fields_additional_placement",
+            str(error),
+            'write "column:header", or "column:envelope:name"',
+        )
+
+
+def _of_unwrap(unwrap: Unwrap) -> Iterator[Mistake]:
+    for key, fields in (("add_fields", unwrap.fields), ("add_headers", unwrap.headers)):
+        for each in fields:
+            if each.told not in KNOWN_FIELDS:
+                yield Mistake(
+                    key, f"an envelope has no {each.told}", f"choose from {', '.join(KNOWN_FIELDS)}"
+                )
 
 
 def _of_all(settings: Settings) -> Iterator[Mistake]:

@@ -12,7 +12,7 @@ A schema is a JSON object of Connect's: `type`, `optional`, and where there are 
 Source: Debezium 3.6, "Data type mappings" and "Data change events"; Apache Kafka, `JsonConverter.asJsonSchema`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
 from pipeline.config.message_handling import (
@@ -92,9 +92,27 @@ def field(schema: Schema, name: str) -> Schema:
     return {**schema, "field": name}
 
 
-def rows_schema(columns: Iterable[Column], handling: Handling, name: str, *, optional: bool) -> Schema:
-    """The schema of rows of these columns."""
-    return struct((field(column_schema(c, handling), c.name) for c in columns), optional=optional, name=name)
+def rows_schema(
+    columns: Iterable[Column],
+    handling: Handling,
+    name: str,
+    parameters: Mapping[str, Mapping[str, str]],
+    added: Iterable[Schema] = (),
+    *,
+    optional: bool,
+) -> Schema:
+    """The schema of rows of these columns, and of the fields that are added to them.
+
+    `parameters`: those that columns' schemas have beside their own, by the columns' names.
+    """
+    fields = (field(_with(column_schema(c, handling), parameters.get(c.name, {})), c.name) for c in columns)
+    return struct((*fields, *added), optional=optional, name=name)
+
+
+def _with(schema: Schema, parameters: Mapping[str, str]) -> Schema:
+    if not parameters:
+        return schema
+    return {**schema, "parameters": {**schema.get("parameters", {}), **parameters}}
 
 
 def column_schema(column: Column, handling: Handling) -> Schema:

@@ -15,10 +15,13 @@ changed the key. Debezium makes two messages of it, a delete of the old key and 
 A table without a key has no keys and no tombstones. An update of it is `d` and `c`, of which `__source` tells that they
 belong together; in journals of earlier versions they are two messages.
 
-Source: Debezium 3.6, "Data change events"; envelope of schema version 2.
+With `unwrap` a message's value is the row alone, as ExtractNewRecordState makes it.
+
+Source: Debezium 3.6, "Data change events", envelope of schema version 2; "New Record State Extraction".
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -27,6 +30,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.config.message_handling import Handling
+from pipeline.config.unwrapping import AddedField, DeleteHandling, Unwrap
 from pipeline.errors import InvariantBroken
 from pipeline.kafka.changed_rows import (
     BEFORE,
@@ -38,66 +42,24 @@ from pipeline.kafka.changed_rows import (
     TRUNCATE,
     UPDATE,
     operations,
-    source_fields,
 )
 from pipeline.kafka.connect_schema import Schema, field, rows_schema, struct
-from pipeline.kafka.json_values import escaped, integers, json_objects, json_text, with_schema
-from pipeline.kafka.text_rows import Chosen, joined, or_null
+from pipeline.kafka.json_values import json_objects, json_text, object_of, with_schema
+from pipeline.kafka.shape import Shape
+from pipeline.kafka.source_block import TOLD_SCHEMAS, SourceBlock
+from pipeline.kafka.text_rows import Chosen, Piece, joined
+from pipeline.kafka.topics import Destination
 from pipeline.kafka.transactions import TransactionBlocks
-from pipeline.schema.table_schema import TableSchema
 
+NEW_KEY: Final = "__debezium.newkey"
+OLD_KEY: Final = "__debezium.oldkey"
 
-@dataclass(frozen=True, slots=True)
-class SourceBlock:
-    """What the `source` blocks say of each row.
+_NO_TEXT: Final = pa.scalar(None, pa.string())
+_OF_TRANSACTION: Final = ("id", "total_order", "data_collection_order")
+_TEXT: Final[Schema] = {"type": "string", "optional": False}
 
-    `snapshot`: "false", "incremental" and the like, for all rows or for each. `times`: when the transactions committed
-    (int64, µs since the epoch). `gtid`, `thread` and `query` may be null.
-    """
-
-    snapshot: str | pa.Array
-    times: pa.Array
-    server_id: pa.Array
-    gtid: pa.Array
-    file: pa.Array
-    pos: pa.Array
-    row: pa.Array
-    thread: pa.Array
-    query: pa.Array
-
-    @staticmethod
-    def of(changes: pa.RecordBatch, read_us: int) -> "SourceBlock":
-        """What the rows of a changes file say of themselves; a snapshot's have this moment (µs since the epoch).
-
-        A file of an earlier version says nothing of the log's files. Then their name is empty, and all numbers are 0.
-        """
-        ops = changes.column("__op")
-        said = source_fields(changes)
-        times = pc.coalesce(
-            said["time"], changes.column("__commit_time").view(pa.int64()), pa.scalar(read_us)
-        )
-        # Of a statement Debezium tells the millisecond only.
-        whole = pc.multiply(pc.divide(times, _MILLISECOND), _MILLISECOND)
-        return SourceBlock(
-            pc.if_else(pc.equal(ops, "r"), "incremental", "false"),
-            pc.if_else(pc.equal(ops, "t"), whole, times),
-            pc.fill_null(said["server_id"], 0),
-            changes.column("__gtid"),
-            pc.fill_null(said["file"].cast(pa.string()), ""),
-            pc.fill_null(said["pos"], 0),
-            pc.fill_null(said["row"], 0),
-            said["thread"],
-            said["query"].cast(pa.string()),
-        )
-
-    def taken(self, rows: pa.Array) -> "SourceBlock":
-        """The same of these rows alone."""
-        snapshot = self.snapshot if isinstance(self.snapshot, str) else self.snapshot.take(rows)
-        return SourceBlock(snapshot, *(getattr(self, name).take(rows) for name in _OF_ROWS))
-
-
-_MILLISECOND: Final = 1_000
-_OF_ROWS: Final = ("times", "server_id", "gtid", "file", "pos", "row", "thread", "query")
+Numbers = NDArray[np.int64] | NDArray[np.int32]
+BesideRows = Mapping[str, Piece]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +67,20 @@ class Messages:
     """The messages of one table's changes, in their order.
 
     `keys` are null where there's no key, `values` where it's a tombstone. `rows`: of which row of the changes each one
-    is. `new_keys` and `old_keys`: what the headers `__debezium.newkey` and `__debezium.oldkey` say, null where there
-    are none.
+    is. `headers`: their values by their names, null where a message hasn't got one.
     """
 
     keys: pa.Array
     values: pa.Array
-    rows: NDArray[np.int64]
-    new_keys: pa.Array
-    old_keys: pa.Array
+    rows: Numbers
+    headers: tuple[tuple[str, pa.Array], ...]
+
+    def taken(self, index: Numbers, emptied: NDArray[np.bool_]) -> "Messages":
+        """These messages, some of them `emptied`: without a value."""
+        rows = pa.array(index)
+        headers = tuple((name, texts.take(rows)) for name, texts in self.headers)
+        values = self.values.take(pa.array(index, mask=emptied))
+        return Messages(self.keys.take(rows), values, self.rows[index], headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +88,17 @@ class Envelope:
     """How a table's messages are made.
 
     `prefix` is the topics'; `version` that of the software, for `source`. `schemas`: whether each message has its
-    schema in it. `tombstones`: whether one follows each delete.
+    schema in it. `tombstones`: whether one follows each delete. `unwrap`: how messages are flat, if they are.
     """
 
-    schema: TableSchema
+    shape: Shape
+    destination: Destination
     prefix: str
     version: str
     handling: Handling
     schemas: bool = False
     tombstones: bool = True
+    unwrap: Unwrap | None = None
 
     def messages(
         self,
@@ -140,182 +109,168 @@ class Envelope:
     ) -> Messages:
         """The messages of these rows, of which `processed_us` says when they were made (µs since the epoch).
 
-        `transactions` are the rows' blocks, where these are wanted.
+        `transactions` are the rows' blocks, where these are wanted. The updates are by the messages' key
+        (`Shape.with_keys`).
 
         A row that belongs to the one before it is in the same batch. Raises InvariantBroken for an update without its
-        row before.
+        row before, and KafkaRefused for one that lacks what messages need.
         """
+        unmasked, changes = changes, self.shape.shaped(changes)
         ops = operations(changes)
         of = np.flatnonzero(ops != BEFORE)
         op, preceding = ops[of], np.where(of > 0, ops[of - 1], NONE)
         if np.any((op == UPDATE) & (preceding != BEFORE) & (preceding != DELETE)):
-            raise InvariantBroken(f"an update of {self.schema.table} has no row before it")
+            raise InvariantBroken(f"an update of {self.shape.schema.table} has no row before it")
         created = (op == UPDATE) & (preceding == DELETE)  # by an update that changed the key
         deleted = np.zeros(len(of), np.bool_)
         deleted[:-1] = created[1:]
-        values = self._values(changes, of, np.where(created, CREATE, op), source, processed_us, transactions)
-        keys = self._keys(changes).take(pa.array(of)) if self.schema.key else pa.nulls(len(of), pa.string())
-        keys = pc.if_else(pa.array(op == TRUNCATE), pa.scalar(None, pa.string()), keys)
-        following = np.roll(np.arange(len(of)), -1)
-        new = keys.take(pa.array(following, mask=~deleted))
-        old = keys.take(pa.array(np.arange(len(of)) - 1, mask=~created))
-        return self._with_tombstones(Messages(keys, values, of, new, old), op)
-
-    def _with_tombstones(self, messages: Messages, op: NDArray[np.int32]) -> Messages:
-        if not self.tombstones or not self.schema.key or DELETE not in op:
-            return messages
-        times = np.where(op == DELETE, 2, 1)
-        index = np.repeat(np.arange(len(op)), times)
-        again = np.zeros(len(index), np.bool_)
-        again[1:] = index[1:] == index[:-1]
-        taken = pa.array(index)
-        return Messages(
-            messages.keys.take(taken),
-            messages.values.take(pa.array(index, mask=again)),
-            messages.rows[index],
-            messages.new_keys.take(taken),
-            messages.old_keys.take(taken),
+        shown = np.where(created, CREATE, op)
+        told = self._told(shown, of, source, processed_us, transactions)
+        taken = pa.array(of, mask=op == TRUNCATE)
+        keys = self._keys(unmasked, self.destination).take(taken)
+        # The headers name the keys that messages have without a route, as with Debezium.
+        unrouted = Destination("", f"{self.prefix}.{self.shape.schema.table.dotted}")
+        named = (
+            self._keys(unmasked, unrouted).take(taken) if created.any() and self.destination.routed else keys
         )
+        following = np.roll(np.arange(len(of)), -1)
+        headers = (
+            (NEW_KEY, named.take(pa.array(following, mask=~deleted))),
+            (OLD_KEY, named.take(pa.array(np.arange(len(of)) - 1, mask=~created))),
+        )
+        if self.unwrap is not None:
+            values = self._flat(self.unwrap, changes, of, shown, told)
+            return self._unwrapped(self.unwrap, Messages(keys, values, of, headers), shown, told)
+        values = self._values(changes, of, shown, told)
+        return self._with_tombstones(Messages(keys, values, of, headers), op)
 
-    def _keys(self, changes: pa.RecordBatch) -> pa.Array:
-        columns = [self.schema.columns[i] for i in self.schema.key]
-        keys = json_objects(columns, changes, self.handling)
-        return with_schema(keys, self.key_schema) if self.schemas else keys
+    def _with_tombstones(self, messages: Messages, op: Numbers) -> Messages:
+        if not self.tombstones or not self.shape.key or DELETE not in op:
+            return messages
+        return messages.taken(*_repeated(op == DELETE))
 
-    def _values(
+    def _told(
         self,
-        changes: pa.RecordBatch,
-        of: NDArray[np.int64],
-        op: NDArray[np.int32],
+        op: Numbers,
+        of: Numbers,
         source: SourceBlock,
         processed_us: int,
-        transactions: TransactionBlocks | None,
-    ) -> pa.Array:
-        objects = json_objects(self.schema.columns, changes, self.handling)
-        no_before = (op == CREATE) | (op == READ) | (op == TRUNCATE)
-        before = np.where(no_before, -1, np.where(op == UPDATE, of - 1, of))
-        values = joined(
-            '{"before":',
-            Chosen(objects, before),
-            ',"after":',
-            Chosen(objects, np.where((op == DELETE) | (op == TRUNCATE), -1, of)),
-            ',"source":',
-            self._sources(source.taken(pa.array(of)), len(of)),
-            ',"transaction":',
-            "null" if transactions is None else transactions.taken(pa.array(of)).texts(len(of)),
-            ',"op":"',
-            Chosen(LETTERS, op.astype(np.int64)),
-            f'","ts_ms":{processed_us // 1000},"ts_us":{processed_us},"ts_ns":{processed_us * 1000}}}',
-            count=len(of),
-        )
+        blocks: TransactionBlocks | None,
+    ) -> BesideRows:
+        """What the messages say beside their rows, by the names of TOLD_SCHEMAS."""
+        count = len(of)
+        fields = source.taken(pa.array(of)).texts(self.prefix, self.version, self.shape.schema.table)
+        told: dict[str, Piece] = {f"source.{name}": texts for name, texts in fields.items()}
+        told["transaction"] = "null"
+        told |= dict.fromkeys((f"transaction.{name}" for name in _OF_TRANSACTION), "null")
+        if blocks is not None:
+            taken = blocks.taken(pa.array(of))
+            told["transaction"] = taken.texts(count)
+            told |= {f"transaction.{name}": texts for name, texts in taken.fields().items()}
+        told["op"] = joined('"', Chosen(LETTERS, op.astype(np.int64)), '"', count=count)
+        times = {"ts_ms": processed_us // 1000, "ts_us": processed_us, "ts_ns": processed_us * 1000}
+        return told | {name: str(time) for name, time in times.items()}
+
+    def _keys(self, changes: pa.RecordBatch, to: Destination) -> pa.Array:
+        if not self.shape.key:
+            return pa.nulls(len(changes), pa.string())
+        added = {} if to.key_field is None else {to.key_field[0]: json_text(to.key_field[1])}
+        keys = json_objects(self.shape.key, changes, self.handling, added)
+        return with_schema(keys, self.key_schema(to)) if self.schemas else keys
+
+    def _values(self, changes: pa.RecordBatch, of: Numbers, op: Numbers, told: BesideRows) -> pa.Array:
+        objects = json_objects(self.shape.values, changes, self.handling)
+        before = np.where(np.isin(op, (CREATE, READ, TRUNCATE)), -1, np.where(op == UPDATE, of - 1, of))
+        after = np.where(np.isin(op, (DELETE, TRUNCATE)), -1, of)
+        rows: dict[str, Piece] = {"before": Chosen(objects, before), "after": Chosen(objects, after)}
+        source = {
+            name.removeprefix("source."): texts for name, texts in told.items() if name.startswith("source.")
+        }
+        beside = {"source": object_of(source, len(of)), **{name: told[name] for name in _BESIDE[1:]}}
+        values = object_of(rows | beside, len(of))
         return with_schema(values, self.value_schema) if self.schemas else values
 
-    def _sources(self, source: SourceBlock, count: int) -> pa.Array:
-        table = self.schema.table
-        return joined(
-            f'{{"version":{json_text(self.version)},"connector":"mysql","name":{json_text(self.prefix)},"ts_ms":',
-            integers(pc.divide(source.times, 1000)),
-            ',"snapshot":"',
-            source.snapshot,
-            f'","db":{json_text(table.database)},"sequence":null,"ts_us":',
-            integers(source.times),
-            ',"ts_ns":',
-            integers(pc.multiply(source.times, 1000)),
-            f',"table":{json_text(table.name)},"server_id":',
-            integers(source.server_id),
-            ',"gtid":',
-            _escaped_once(source.gtid),
-            ',"file":',
-            _escaped_once(source.file),
-            ',"pos":',
-            integers(source.pos),
-            ',"row":',
-            integers(source.row),
-            ',"thread":',
-            or_null(integers(source.thread)),
-            ',"query":',
-            _escaped_once(source.query),
-            "}",
-            count=count,
+    def _flat(
+        self, unwrap: Unwrap, changes: pa.RecordBatch, of: Numbers, op: Numbers, told: BesideRows
+    ) -> pa.Array:
+        """The rows, deleted ones as they were, with what is added to them."""
+        added: dict[str, Piece] = {}
+        if unwrap.delete_tombstone_handling_mode.rewrites:
+            added[_DELETED] = pc.if_else(pa.array(op == DELETE), '"true"', '"false"')
+        added |= {each.name: told[each.told] for each in unwrap.fields}
+        rows = changes.take(pa.array(of))
+        values = json_objects(self.shape.values, rows, self.handling, added)
+        return with_schema(values, self.flat_schema(unwrap)) if self.schemas else values
+
+    def _unwrapped(self, unwrap: Unwrap, messages: Messages, op: Numbers, told: BesideRows) -> Messages:
+        """The messages with their headers, and with what becomes of the deletes among them."""
+        count, deletes = len(op), op == DELETE
+        headers = (*messages.headers, *self._headers(unwrap.headers, told, count))
+        messages = Messages(messages.keys, messages.values, messages.rows, headers)
+        mode = unwrap.delete_tombstone_handling_mode
+        index = np.flatnonzero(op != TRUNCATE)
+        if mode is DeleteHandling.DROP:
+            index = np.flatnonzero(~deletes & (op != TRUNCATE))
+        if mode is DeleteHandling.REWRITE_WITH_TOMBSTONE and self.tombstones and self.shape.key:
+            doubled, again = _repeated(deletes)
+            kept = op[doubled] != TRUNCATE
+            return self._with_deletes(messages.taken(doubled[kept], again[kept]), again[kept], unwrap)
+        emptied = deletes[index] & (not mode.rewrites)
+        return messages.taken(index, emptied)
+
+    def _with_deletes(self, messages: Messages, again: NDArray[np.bool_], unwrap: Unwrap) -> Messages:
+        """The messages; of what is added, tombstones tell the operation alone."""
+        texts = pa.array(['"d"'])
+        deleted = (with_schema(texts, _TEXT) if self.schemas else texts)[0]
+        told = {each.name: deleted if each.told == "op" else _NO_TEXT for each in unwrap.headers}
+        headers = tuple(
+            (name, pc.if_else(pa.array(again), told[name], texts) if name in told else texts)
+            for name, texts in messages.headers
         )
+        return replace(messages, headers=headers)
 
-    @property
-    def _name(self) -> str:
-        return f"{self.prefix}.{self.schema.table}"
+    def _headers(
+        self, added: Iterable[AddedField], told: BesideRows, count: int
+    ) -> Iterable[tuple[str, pa.Array]]:
+        for each in added:
+            texts = told[each.told]
+            texts = texts if isinstance(texts, pa.Array) else joined(texts, count=count)
+            schema = {**TOLD_SCHEMAS[each.told], "optional": True}
+            yield each.name, with_schema(texts, schema) if self.schemas else texts
 
-    @property
-    def key_schema(self) -> Schema:
-        """The schema of the keys."""
-        columns = [self.schema.columns[i] for i in self.schema.key]
-        return rows_schema(columns, self.handling, f"{self._name}.Key", optional=False)
+    def key_schema(self, to: Destination) -> Schema:
+        """The schema of the keys of messages that go there."""
+        added = [] if to.key_field is None else [field(_TEXT, to.key_field[0])]
+        return rows_schema(self.shape.key, self.handling, f"{to.schemas}.Key", {}, added, optional=False)
 
     @property
     def value_schema(self) -> Schema:
         """The schema of the values."""
-        row = rows_schema(self.schema.columns, self.handling, f"{self._name}.Value", optional=True)
-        fields = {"before": row, "after": row, "source": _SOURCE, "transaction": _TRANSACTION, "op": _TEXT}
-        times = dict.fromkeys(("ts_ms", "ts_us", "ts_ns"), _OPTIONAL_LONG)
-        named = (field(schema, name) for name, schema in (fields | times).items())
-        return struct(named, name=f"{self._name}.Envelope", version=2)
+        name = f"{self.destination.schemas}.Value"
+        row = rows_schema(self.shape.values, self.handling, name, self.shape.parameters, optional=True)
+        fields = {"before": row, "after": row, **{name: TOLD_SCHEMAS[name] for name in _BESIDE}}
+        named = (field(schema, name) for name, schema in fields.items())
+        return struct(named, name=f"{self.destination.schemas}.Envelope", version=2)
+
+    def flat_schema(self, unwrap: Unwrap) -> Schema:
+        """The schema of values that are rows alone."""
+        schema_name = f"{self.destination.schemas}.Value"
+        rewrites = unwrap.delete_tombstone_handling_mode.rewrites
+        added = {_DELETED: _TEXT} if rewrites else {}
+        added |= {each.name: TOLD_SCHEMAS[each.told] for each in unwrap.fields}
+        fields = (field({**schema, "optional": True}, name) for name, schema in added.items())
+        return rows_schema(
+            self.shape.values, self.handling, schema_name, self.shape.parameters, fields, optional=False
+        )
 
 
-def _escaped_once(texts: pa.Array) -> Chosen:
-    """Texts as JSON, each that comes again and again escaped once."""
-    found = texts if isinstance(texts, pa.DictionaryArray) else texts.dictionary_encode()
-    return Chosen(escaped(found.dictionary), np.asarray(pc.fill_null(found.indices, -1)).astype(np.int64))
+_BESIDE: Final = ("source", "transaction", "op", "ts_ms", "ts_us", "ts_ns")
+_DELETED: Final = "__deleted"
 
 
-# Schemas that are the same for all tables
-
-
-_TEXT: Final[Schema] = {"type": "string", "optional": False}
-_OPTIONAL_TEXT: Final[Schema] = {"type": "string", "optional": True}
-_LONG: Final[Schema] = {"type": "int64", "optional": False}
-_OPTIONAL_LONG: Final[Schema] = {"type": "int64", "optional": True}
-_INT: Final[Schema] = {"type": "int32", "optional": False}
-
-_SNAPSHOT: Final[Schema] = {
-    "type": "string",
-    "optional": True,
-    "name": "io.debezium.data.Enum",
-    "version": 1,
-    "parameters": {
-        "allowed": "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
-    },
-    "default": "false",
-}
-_SOURCE: Final = struct(
-    (
-        field(schema, name)
-        for name, schema in {
-            "version": _TEXT,
-            "connector": _TEXT,
-            "name": _TEXT,
-            "ts_ms": _LONG,
-            "snapshot": _SNAPSHOT,
-            "db": _TEXT,
-            "sequence": _OPTIONAL_TEXT,
-            "ts_us": _OPTIONAL_LONG,
-            "ts_ns": _OPTIONAL_LONG,
-            "table": _OPTIONAL_TEXT,
-            "server_id": _LONG,
-            "gtid": _OPTIONAL_TEXT,
-            "file": _TEXT,
-            "pos": _LONG,
-            "row": _INT,
-            "thread": _OPTIONAL_LONG,
-            "query": _OPTIONAL_TEXT,
-        }.items()
-    ),
-    name="io.debezium.connector.mysql.Source",
-    version=1,
-)
-_TRANSACTION: Final = struct(
-    (
-        field(schema, name)
-        for name, schema in {"id": _TEXT, "total_order": _LONG, "data_collection_order": _LONG}.items()
-    ),
-    optional=True,
-    name="event.block",
-    version=1,
-)
+def _repeated(twice: NDArray[np.bool_]) -> tuple[Numbers, NDArray[np.bool_]]:
+    """The numbers of all messages, some of them twice, and which ones are there again."""
+    index = np.repeat(np.arange(len(twice)), np.where(twice, 2, 1))
+    again = np.zeros(len(index), np.bool_)
+    again[1:] = index[1:] == index[:-1]
+    return index, again

@@ -14,7 +14,7 @@ Source: Debezium 3.6, "Data type mappings"; each mode was compared with the mess
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
 import numpy as np
@@ -31,7 +31,7 @@ from pipeline.config.message_handling import (
 )
 from pipeline.kafka import json_kernels as kernels
 from pipeline.kafka.connect_schema import Schema
-from pipeline.kafka.text_rows import joined, text_array
+from pipeline.kafka.text_rows import Piece, joined, text_array
 from pipeline.schema.table_schema import Column
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Bytes, Ends
@@ -67,22 +67,42 @@ _LONGEST: Final = 2**31 - 1
 _SECONDS: Final = 19
 
 
-def json_objects(columns: Sequence[Column], rows: pa.RecordBatch, handling: Handling) -> pa.Array:
-    """Each row as a JSON object of these columns, which the batch has by their names."""
-    pieces: list[pa.Array | pa.Scalar] = []
+def json_objects(
+    columns: Sequence[Column],
+    rows: pa.RecordBatch,
+    handling: Handling,
+    added: Mapping[str, Piece] | None = None,
+) -> pa.Array:
+    """Each row as a JSON object of these columns, which the batch has by their names, and of what is added to them."""
+    pieces: list[Piece] = []
     for column in columns:
         name = json_text(column.name)
         pieces.append(pa.scalar(f"{',' if pieces else '{'}{name}:"))
         pieces.append(json_values(column, rows.column(column.name), handling))
+    for told, texts in (added or {}).items():
+        pieces += [pa.scalar(f"{',' if pieces else '{'}{json_text(told)}:"), texts]
     return joined(*pieces, "}" if pieces else "{}", count=rows.num_rows)
+
+
+def object_of(fields: Mapping[str, Piece], count: int) -> pa.Array:
+    """JSON objects of these fields."""
+    pieces: list[Piece] = []
+    for name, texts in fields.items():
+        pieces += [f"{',' if pieces else '{'}{json_text(name)}:", texts]
+    return joined(*pieces, "}", count=count)
 
 
 def with_schema(payloads: pa.Array, schema: Schema) -> pa.Array:
     """The JSON of each payload with its Connect schema before it."""
+    return joined(before_payload(schema), payloads, "}", count=len(payloads))
+
+
+def before_payload(schema: Schema) -> str:
+    """What stands before a payload that has this Connect schema."""
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     # Jackson writes a character beyond U+FFFF as its two units of UTF-16.
     text = _SUPPLEMENTARY.sub(lambda found: json.dumps(found[0]).strip('"').upper().replace("U", "u"), text)
-    return joined(f'{{"schema":{text},"payload":', payloads, "}", count=len(payloads))
+    return f'{{"schema":{text},"payload":'
 
 
 def json_text(text: str) -> str:

@@ -5,7 +5,7 @@ rows at once, so that what they become stays in the processor's cache.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,10 @@ class Chosen:
     rows: Longs
 
 
+# What a row of text is made of.
+Piece: TypeAlias = pa.Array | pa.Scalar | str | Chosen
+
+
 def or_null(texts: pa.Array) -> Chosen:
     """A text for each row, and `null` where it's null."""
     return Chosen(texts, np.where(np.asarray(texts.is_valid()), np.arange(len(texts)), -1))
@@ -42,7 +46,7 @@ def text_array(data: Bytes, ends: Ends, exists: Flags | None = None) -> pa.Array
     return varying(pa.string(), offsets, data, np.ones(len(ends), np.bool_) if exists is None else exists)
 
 
-def joined(*pieces: pa.Array | pa.Scalar | str | Chosen, count: int) -> pa.Array:
+def joined(*pieces: Piece, count: int) -> pa.Array:
     """The texts of these pieces one after the other, in each of `count` rows; null where a piece is null."""
     columns, after = _columns(pieces, count)
     ends = np.full(count, len(after), np.int64)

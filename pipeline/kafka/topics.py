@@ -1,18 +1,58 @@
-"""The names of topics, as Debezium's default strategy makes them.
+"""The names of topics, as Debezium's default strategy makes them, and what ByLogicalTableRouter makes of these.
 
 A character that no topic's name may have becomes `_`. Two tables whose names differ in such characters alone share a
 topic, as with Debezium.
 
-Source: Debezium 3.6, `AbstractTopicNamingStrategy.sanitizedTopicName`; Apache Kafka, `Topic.validate`.
+Source: Debezium 3.6, `AbstractTopicNamingStrategy.sanitizedTopicName` and `ByLogicalTableRouter`; Apache Kafka,
+`Topic.validate` and `RegexRouter`.
 """
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 
+from pipeline.config.message_routes import TopicRoute, rewritten
 from pipeline.schema.table_schema import TableId
 
 _UNFIT = re.compile(r"[^a-zA-Z0-9._-]")
 
 
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a table's messages go. `schemas`: what the names of their schemas begin with.
+
+    `routed`: whether that's by a route. `key_field`: a field that each key has beside its own, by its name, and its
+    value.
+    """
+
+    topic: str
+    schemas: str
+    key_field: tuple[str, str] | None = None
+    routed: bool = False
+
+
 def topic_of(table: TableId, prefix: str, delimiter: str) -> str:
     """The topic of a table's messages."""
-    return _UNFIT.sub("_", delimiter.join((prefix, table.database, table.name)))
+    return fit_topic(delimiter.join((prefix, table.database, table.name)))
+
+
+def fit_topic(name: str) -> str:
+    """The name without what no topic's name may have."""
+    return _UNFIT.sub("_", name)
+
+
+def destination_of(
+    table: TableId, prefix: str, delimiter: str, routes: Iterable[TopicRoute] = ()
+) -> Destination:
+    """Where a table's messages go by the first route that matches its topic, if one does."""
+    topic = topic_of(table, prefix, delimiter)
+    for route in routes:
+        routed = rewritten(topic, route.topic_regex, route.topic_replacement)
+        if routed:
+            if not route.key_enforce_uniqueness:
+                return Destination(routed, routed, routed=True)
+            told = route.key_field_regex and rewritten(
+                topic, route.key_field_regex, route.key_field_replacement
+            )
+            return Destination(routed, routed, (route.key_field_name, told or topic), routed=True)
+    return Destination(topic, f"{prefix}.{table.dotted}")

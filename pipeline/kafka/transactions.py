@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from pipeline.kafka.changed_rows import CREATE, DELETE, UPDATE, committed_us, operations
 from pipeline.kafka.connect_schema import Schema, field, struct
-from pipeline.kafka.json_values import escaped, json_text, with_schema
+from pipeline.kafka.json_values import escaped, integers, json_text, object_of, with_schema
 from pipeline.kafka.text_rows import joined
 from pipeline.schema.table_schema import TableId
 from pipeline.types.buffers import Flags, Longs
@@ -95,17 +95,16 @@ class TransactionBlocks:
 
     def texts(self, count: int) -> pa.Array:
         """The blocks as JSON."""
-        blocks = joined(
-            '{"id":',
-            escaped(pc.fill_null(self.id, "")),
-            ',"total_order":',
-            pc.cast(self.total_order, pa.string()),
-            ',"data_collection_order":',
-            pc.cast(self.collection_order, pa.string()),
-            "}",
-            count=count,
-        )
-        return pc.if_else(self.id.is_valid(), blocks, "null")
+        return pc.if_else(self.id.is_valid(), object_of(self.fields(), count), "null")
+
+    def fields(self) -> dict[str, pa.Array]:
+        """The blocks' fields as JSON, by their names."""
+        texts = {
+            "id": escaped(pc.fill_null(self.id, "")),
+            "total_order": integers(self.total_order),
+            "data_collection_order": integers(self.collection_order),
+        }
+        return {name: pc.if_else(self.id.is_valid(), each, "null") for name, each in texts.items()}
 
 
 @dataclass(frozen=True, slots=True)

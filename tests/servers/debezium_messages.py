@@ -24,6 +24,7 @@ class Message:
     value: str | None
     headers: tuple[tuple[str | None, str | None], ...]
     partition: int | None = None
+    at_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,11 @@ def debezium_variants(
     assert ran.returncode == 0, ran.stderr[-5000:]
     lines = (line.split("\t") for line in ran.stdout.splitlines() if line.startswith("MESSAGE\t"))
     found: dict[str, list[Message]] = {name: [] for name in variants}
-    for _, variant, topic, partition, key, value, *rest in lines:
+    for _, variant, topic, partition, time, key, value, *rest in lines:
         headers = tuple(zip(map(_text, rest[::2]), map(_text, rest[1::2]), strict=True))
         place = None if partition == "-" else int(partition)
-        found[variant].append(Message(topic, _text(key), _text(value), headers, place))
+        at_ms = None if time == "-" else int(time)
+        found[variant].append(Message(topic, _text(key), _text(value), headers, place, at_ms))
     return found
 
 

@@ -1,12 +1,16 @@
 """The configuration: its settings, and that all errors in it are reported at once, by key."""
 
 from pathlib import Path, PurePath
+from unittest.mock import ANY
 
 import pytest
 
 from actors.service.config_file import InvalidConfiguration, load
+from pipeline.config.column_rules import ColumnRule, HashAlgorithm, MessageKey
+from pipeline.config.message_routes import TopicRoute
 from pipeline.config.settings import Secret, ServerSettings, Settings, SnapshotMode, TlsMode, Watermark
 from pipeline.config.table_rules import LakeRule, SchemaChanges, Tiers
+from pipeline.config.unwrapping import DeleteHandling, Unwrap
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
@@ -295,3 +299,50 @@ def test_a_variable_for_a_section_is_no_key(path: Path) -> None:
 def test_a_file_that_is_not_there(path: Path) -> None:
     with pytest.raises(InvalidConfiguration, match="the file: it can't be read"):
         load(path, {})
+
+
+MESSAGES = """
+[kafka]
+bootstrap_servers = ["kafka:9092"]
+topic_prefix = "p"
+column_exclude_list = ["shop\\\\.customers\\\\.phone"]
+
+[[kafka.columns]]
+columns = ["shop\\\\.customers\\\\.mail"]
+hash = "SHA-256"
+salt_file = "salt"
+
+[[kafka.message_keys]]
+tables = ["shop\\\\.heap"]
+columns = ["a", "b"]
+
+[[kafka.topic_routes]]
+topic_regex = "(.*)_\\\\d"
+topic_replacement = "$1"
+
+[kafka.unwrap]
+delete_tombstone_handling_mode = "rewrite"
+add_fields = ["op"]
+
+[[kafka.outboxes]]
+tables = ["shop\\\\.outbox"]
+table_fields_additional_placement = ["type:header:eventType"]
+"""
+
+
+def test_the_form_of_messages(path: Path) -> None:
+    (path.parent / "salt").write_text("pepper\n")
+    kafka = read(path, GOOD + MESSAGES).kafka
+    assert kafka is not None
+    assert kafka.columns == (ColumnRule((r"shop\.customers\.mail",), hash=HashAlgorithm.SHA_256, salt=ANY),)
+    assert kafka.columns[0].salt.value == "pepper"
+    assert kafka.message_keys == (MessageKey(TableFilter((r"shop\.heap",)), ("a", "b")),)
+    assert kafka.topic_routes == (TopicRoute(r"(.*)_\d", "$1"),)
+    assert kafka.unwrap == Unwrap(DeleteHandling.REWRITE, add_fields=("op",))
+    assert [outbox.tables.patterns for outbox in kafka.outboxes] == [(r"shop\.outbox",)]
+    wrong = MESSAGES.replace('"$1"', '"$2"').replace('"op"', '"oops"').replace("type:header", "type:footer")
+    assert [line.partition(":")[0] for line in mistakes(path, GOOD + wrong)] == [
+        "kafka.topic_routes[1].topic_regex",
+        "kafka.unwrap.add_fields",
+        "kafka.outboxes[1].table_fields_additional_placement",
+    ]

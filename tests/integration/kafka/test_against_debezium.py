@@ -7,41 +7,48 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import pyarrow as pa
 import pytest
 
+from actors.kafka.batches import MessageBatches, Records
+from actors.kafka.segment_rows import TableRows
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, Account, MysqlServer
 from deploy.toolchain.parts import Parts
+from pipeline.config.column_rules import ColumnRule, HashAlgorithm, MessageKey
 from pipeline.config.debezium_offsets import stopped_at
 from pipeline.config.message_handling import (
     BinaryHandling,
     DecimalHandling,
-    Handling,
     TimePrecision,
     UnsignedBigintHandling,
 )
+from pipeline.config.message_routes import TopicRoute
+from pipeline.config.outbox import Missing, NullsInPayload, Outbox
+from pipeline.config.secret import Secret
+from pipeline.config.settings import KafkaSinkSettings
+from pipeline.config.unwrapping import DeleteHandling, Unwrap
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import change_table
-from pipeline.kafka.envelope import Envelope, SourceBlock
 from pipeline.kafka.heartbeat import heartbeat
-from pipeline.kafka.transactions import (
-    ChangedRows,
-    MessageOrders,
-    TransactionBlocks,
-    transaction_messages,
-)
+from pipeline.kafka.transactions import ChangedRows, MessageOrders
 from pipeline.messages.changes import ChangesVerified
 from pipeline.messages.journal import ChangePart
-from pipeline.messages.row_images import TableChanges
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
-from tests.servers.debezium_messages import PREFIX, LogStart, Message, debezium_messages, log_end
+from tests.servers.debezium_messages import (
+    PREFIX,
+    LogStart,
+    Message,
+    debezium_messages,
+    debezium_variants,
+    log_end,
+)
 from tests.servers.log import read_log
 
 # What a message says of its own making.
 _TIMES: Final = re.compile(r'"op":"(.)","ts_ms":\d+,"ts_us":\d+,"ts_ns":\d+}')
+_THIS_TEST_MS: Final = 1_735_000_000_000
 _VERSION: Final = re.compile(r'"version":"[^"]*"')
 _OF_A_RUN: Final = "__debezium.context."
 
@@ -94,97 +101,119 @@ def account(server: MysqlServer) -> Iterator[Account]:
 
 
 def ours(
-    server: MysqlServer, account: Account, start: LogStart, transactions: bool = False, **form: object
-) -> dict[str, list[Message]]:
-    """Our messages of the log, by topic; with `transactions` those of transactions as well."""
+    server: MysqlServer, account: Account, start: LogStart, **form: Any
+) -> dict[str, list[Message]]:  # fmt: skip
+    """Our messages of the log, by topic."""
     position = GtidSet.parse(start.gtids)
     captured = TableFilter((r"shop\..*",))
     known = KnownSchemas({}, position)
     told = asyncio.run(read_log(server, account, captured, position, known, keeps_statements=True))
+    settings = KafkaSinkSettings(("kafka:1",), PREFIX, **form)
+    making = MessageBatches(settings)
     found: dict[str, list[Message]] = {}
     scn = 1
     for each in told:
         if not isinstance(each, ChangesVerified):
             continue
         parts = [ChangePart(changes, each.transactions, scn) for changes in each.tables]
-        rows = [change_table(1, part, before_images=True).combine_chunks().to_batches()[0] for part in parts]
-        blocks: Sequence[TransactionBlocks | None] = [None] * len(rows)
-        if transactions:
-            blocks = of_transactions(each.tables, rows, found, schemas=bool(form.get("schemas")))
-        for changes, of_table, block in zip(each.tables, rows, blocks, strict=True):
-            envelope = Envelope(changes.schema, PREFIX, "0", **{"handling": Handling(), **form})  # type: ignore[arg-type]
-            found.setdefault(f"{PREFIX}.{changes.schema.table}", []).extend(made(envelope, of_table, block))
+        tables = [
+            TableRows(
+                part.changes.schema,
+                change_table(1, part, before_images=True).combine_chunks().to_batches()[0],
+            )
+            for part in parts
+        ]
+        orders = None
+        if settings.provide_transaction_metadata:
+            narrowed = [(of.schema.table, making.narrowed(of.schema, of.rows)) for of in tables]
+            changed = ChangedRows.of(narrowed)
+            orders = MessageOrders(changed)
+            put(found, making.marks(changed, slice(None)))
+        for of in tables:
+            for records in making.records(of, 0, orders):
+                put(found, records)
         scn += len(each.transactions)
     return found
 
 
-def of_transactions(
-    tables: Sequence[TableChanges],
-    batches: Sequence[pa.RecordBatch],
-    found: dict[str, list[Message]],
-    *,
-    schemas: bool,
-) -> Sequence[TransactionBlocks]:
-    """The blocks of the rows of each table; what the transactions begin and end with is put into `found`."""
-    changed = ChangedRows.of([(each.schema.table, rows) for each, rows in zip(tables, batches, strict=True)])
-    messages = transaction_messages(changed, schemas=schemas)
-    found.setdefault(f"{PREFIX}.transaction", []).extend(
-        Message(f"{PREFIX}.transaction", key, value, ())
-        for key, value in zip(messages.keys.to_pylist(), messages.values.to_pylist(), strict=True)
-    )
-    orders = MessageOrders(changed)
-    return [orders.blocks(each.schema.table, rows) for each, rows in zip(tables, batches, strict=True)]
-
-
-def made(
-    envelope: Envelope, rows: pa.RecordBatch, transactions: TransactionBlocks | None = None
-) -> list[Message]:
-    """The messages of these rows."""
-    messages = envelope.messages(rows, SourceBlock.of(rows, 0), 0, transactions)
-    headers = zip(messages.new_keys.to_pylist(), messages.old_keys.to_pylist(), strict=True)
-    names = ("__debezium.newkey", "__debezium.oldkey")
-    return [
-        Message(
-            f"{envelope.prefix}.{envelope.schema.table}", key, value,
-            tuple((name, text) for name, text in zip(names, texts, strict=True) if text is not None),
+def put(found: dict[str, list[Message]], records: Records) -> None:
+    """Put messages to those of their topic."""
+    headers = [(name, texts.to_pylist()) for name, texts in records.headers]
+    places = [None] * len(records.keys) if records.partitions is None else records.partitions.to_pylist()
+    times = [None] * len(records.keys) if records.times is None else records.times.to_pylist()
+    for at, (key, value) in enumerate(zip(records.keys.to_pylist(), records.values.to_pylist(), strict=True)):
+        named = tuple((name, texts[at]) for name, texts in headers if texts[at] is not None)
+        found.setdefault(records.topic, []).append(
+            Message(records.topic, key, value, named, places[at], times[at])
         )
-        for key, value, texts in zip(messages.keys.to_pylist(), messages.values.to_pylist(), headers, strict=True)
-    ]  # fmt: skip
+
+
+def _at(message: Message) -> int | None:
+    """The message's time, if it isn't that of its making."""
+    return message.at_ms if message.at_ms is not None and message.at_ms < _THIS_TEST_MS else None
 
 
 def comparable(message: Message) -> Message:
     """The message without what differs in each run."""
     headers = tuple(header for header in message.headers if not str(header[0]).startswith(_OF_A_RUN))
     value = message.value and _VERSION.sub("", _TIMES.sub(r"\1", message.value))
-    return replace(message, value=value, headers=headers)
+    return replace(message, value=value, headers=headers, at_ms=_at(message))
 
 
-def parted(one: Message, other: Message) -> tuple[object, object]:
+def parted(one: Message, other: Message) -> object:
     """Where two messages differ first: that and what follows of each."""
     for found, expected in ((one.key, other.key), (one.value, other.value)):
         if found and expected and found != expected:
             at = next(i for i, pair in enumerate(zip_longest(found, expected)) if pair[0] != pair[1])
             return found[max(0, at - 20) : at + 60], expected[max(0, at - 20) : at + 60]
-    return one, other
+    return (one.key, one.value and one.value[:40], one.headers, one.partition), other
 
 
 def compare(
     parts: Parts, server: MysqlServer, account: Account, start: LogStart, folder: Path, options: Mapping[str, str],
-    *, transactions: bool = False, **form: object,
+    **form: Any,
 ) -> list[Message]:  # fmt: skip
     """Hold our messages against Debezium's, and return Debezium's."""
+    variants: dict[str, tuple[dict[str, str], dict[str, Any]]] = {"plain": ({}, form)}
+    return compare_variants(parts, server, account, start, folder, options, variants)["plain"]
+
+
+def compare_variants(
+    parts: Parts, server: MysqlServer, account: Account, start: LogStart, folder: Path, options: Mapping[str, str],
+    variants: Mapping[str, tuple[Mapping[str, str], Mapping[str, Any]]], empty: re.Pattern[str] | None = None,
+) -> dict[str, list[Message]]:  # fmt: skip
+    """Hold our messages against Debezium's in each variant: its transformations, and our settings for them.
+
+    `empty`: which values of Debezium's are tombstones with us.
+    """
     server.sql("INSERT INTO marker.end VALUES (1)")
-    theirs = debezium_messages(parts, server, account, start, "marker.end", folder, options)[:-1]
-    if transactions:  # the last one is that of the marker
-        assert theirs.pop().topic == f"{PREFIX}.transaction"
-    of_ours = ours(server, account, start, transactions, **form)
-    for topic in {message.topic for message in theirs}:
+    said = {name: transformations for name, (transformations, _) in variants.items()}
+    found = debezium_variants(parts, server, account, start, "marker.end", folder, options, said)
+    differing = {}
+    for name, (_, form) in variants.items():
+        found[name] = [message for message in found[name] if message.topic != f"{PREFIX}.marker.end"]
+        if empty is not None:
+            found[name] = [
+                replace(each, value=None) if each.value and empty.fullmatch(each.value) else each
+                for each in found[name]
+            ]
+        if form.get("provide_transaction_metadata"):  # the last one is that of the marker
+            assert found[name].pop().topic == f"{PREFIX}.transaction"
+        differing[name] = difference(ours(server, account, start, **form), found[name])
+    faults = "\n".join(f"{name}: {told}" for name, told in differing.items() if told)
+    assert not faults, faults
+    return found
+
+
+def difference(of_ours: dict[str, list[Message]], theirs: Sequence[Message]) -> object:
+    """Where our messages differ first from Debezium's, None where they don't."""
+    for topic in {message.topic for message in theirs} | of_ours.keys():
         expected = [comparable(message) for message in theirs if message.topic == topic]
-        found = [comparable(message) for message in of_ours.pop(topic)]
-        differing = ((one, other) for one, other in zip(found, expected, strict=True) if one != other)
-        assert next((parted(one, other) for one, other in differing), None) is None
-    assert of_ours == {}
-    return theirs
+        found = [comparable(message) for message in of_ours.get(topic, [])]
+        for one, other in zip_longest(found, expected):
+            if one is None or other is None or one != other:
+                return (one and other and parted(one, other)) or (topic, one, other)
+    return None
 
 
 def changes_of_all_kinds(server: MysqlServer) -> LogStart:
@@ -219,18 +248,18 @@ def test_messages_are_debeziums(parts: Parts, server: MysqlServer, account: Acco
 
 
 @pytest.mark.parametrize(
-    ("options", "handling"),
+    ("options", "form"),
     [
         ({"time.precision.mode": "connect", "decimal.handling.mode": "string"},
-         Handling(time=TimePrecision.CONNECT, decimal=DecimalHandling.STRING)),
+         {"time_precision_mode": TimePrecision.CONNECT, "decimal_handling_mode": DecimalHandling.STRING}),
         ({"time.precision.mode": "isostring", "decimal.handling.mode": "double"},
-         Handling(time=TimePrecision.ISOSTRING, decimal=DecimalHandling.DOUBLE)),
+         {"time_precision_mode": TimePrecision.ISOSTRING, "decimal_handling_mode": DecimalHandling.DOUBLE}),
         ({"time.precision.mode": "microseconds", "bigint.unsigned.handling.mode": "precise",
           "binary.handling.mode": "hex"},
-         Handling(time=TimePrecision.MICROSECONDS, unsigned_bigint=UnsignedBigintHandling.PRECISE,
-                  binary=BinaryHandling.HEX)),
+         {"time_precision_mode": TimePrecision.MICROSECONDS, "binary_handling_mode": BinaryHandling.HEX,
+          "bigint_unsigned_handling_mode": UnsignedBigintHandling.PRECISE}),
         ({"binary.handling.mode": "base64-url-safe", "tombstones.on.delete": "false"},
-         Handling(binary=BinaryHandling.BASE64_URL_SAFE)),
+         {"binary_handling_mode": BinaryHandling.BASE64_URL_SAFE, "tombstones_on_delete": False}),
     ],
 )  # fmt: skip
 def test_messages_are_debeziums_in_each_mode(
@@ -239,11 +268,10 @@ def test_messages_are_debeziums_in_each_mode(
     account: Account,
     tmp_path: Path,
     options: dict[str, str],
-    handling: Handling,
+    form: dict[str, Any],
 ) -> None:
     start = changes_of_all_kinds(server)
-    tombstones = options.get("tombstones.on.delete") != "false"
-    compare(parts, server, account, start, tmp_path, options, handling=handling, tombstones=tombstones)
+    compare(parts, server, account, start, tmp_path, options, **form)
 
 
 @pytest.mark.parametrize("compressed", ["OFF", "ON"])
@@ -275,7 +303,7 @@ def test_statements_and_places_are_debeziums(
         "SET SESSION binlog_rows_query_log_events=ON",
     )
     options = {"include.query": "true", "provide.transaction.metadata": "true"}
-    theirs = compare(parts, server, account, start, tmp_path, options, transactions=True)
+    theirs = compare(parts, server, account, start, tmp_path, options, provide_transaction_metadata=True)
     values = [json.loads(message.value) for message in theirs if message.value]
     sources = [value["source"] for value in values if "source" in value]
     assert len({source["file"] for source in sources}) == 2
@@ -285,7 +313,16 @@ def test_statements_and_places_are_debeziums(
 def test_schemas_are_debeziums(parts: Parts, server: MysqlServer, account: Account, tmp_path: Path) -> None:
     start = changes_of_all_kinds(server)
     options = {"converter.schemas.enable": "true", "provide.transaction.metadata": "true"}
-    compare(parts, server, account, start, tmp_path, options, transactions=True, schemas=True)
+    compare(
+        parts,
+        server,
+        account,
+        start,
+        tmp_path,
+        options,
+        provide_transaction_metadata=True,
+        schemas_enable=True,
+    )
 
 
 def test_what_a_halted_debezium_has_not_sent_comes_behind_its_offset(
@@ -322,3 +359,210 @@ def test_heartbeats_are_debeziums(
     for message in found:
         [moment] = re.findall(r'"ts_ms":(\d+)', message.value or "")
         assert heartbeat(PREFIX, int(moment) * 1000, schemas=schemas) == (message.key, message.value)
+
+
+UNWRAPPED: Final = {
+    "transforms": "unwrap",
+    "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
+}
+
+
+def flat(mode: DeleteHandling, **more: Any) -> tuple[dict[str, str], dict[str, Any]]:
+    """Debezium's options of the flat form, and ours."""
+    unwrap = Unwrap(mode, **more)
+    said = {"delete.tombstone.handling.mode": mode.value, "add.fields.prefix": unwrap.add_fields_prefix}
+    said |= {"add.fields": ",".join(unwrap.add_fields), "add.headers": ",".join(unwrap.add_headers)}
+    options = {f"transforms.unwrap.{name}": value for name, value in said.items()}
+    return {**UNWRAPPED, **options}, {"unwrap": unwrap}
+
+
+@pytest.mark.parametrize("schemas", [False, True])
+def test_flat_messages_are_debeziums(
+    parts: Parts, server: MysqlServer, account: Account, tmp_path: Path, schemas: bool
+) -> None:
+    start = changes_of_all_kinds(server)
+    server.sql("TRUNCATE shop.pairs")
+    added = {
+        "add_fields": ("op", "table", "source.ts_ms:at", "transaction.id"),
+        "add_fields_prefix": "_",
+    }
+    variants = {mode.value: flat(mode) for mode in DeleteHandling}
+    variants |= {
+        f"{mode}-added": flat(mode, **added, add_headers=("op", "db", "source.gtid"))
+        for mode in DeleteHandling
+    }
+    form = {"schemas_enable": schemas, "skipped_operations": ("none",)}
+    options = {"converter.schemas.enable": str(schemas).lower(), "skipped.operations": "none"}
+    whole = {name: (said, {**more, **form}) for name, (said, more) in variants.items()}
+    compare_variants(parts, server, account, start, tmp_path, options, whole, empty=_EMPTY)
+
+
+# What Debezium sends instead of a tombstone in the mode `tombstone`; compaction wouldn't remove it.
+_EMPTY: Final = re.compile(r'null|\{"schema":.*,"payload":null\}')
+
+
+@pytest.mark.parametrize("schemas", [False, True])
+def test_columns_keys_and_routes_are_debeziums(
+    parts: Parts, server: MysqlServer, account: Account, tmp_path: Path, schemas: bool
+) -> None:
+    server.sql(
+        "CREATE TABLE shop.people (id INT PRIMARY KEY, name VARCHAR(20), mail VARCHAR(100), note TEXT,"
+        " bin VARBINARY(9), born DATE, kind ENUM('a','bcd'), secret VARCHAR(9) NOT NULL)",
+        "CREATE TABLE shop.heap (a INT NOT NULL, b VARCHAR(200), c INT)",
+    )
+    start = log_end(server)
+    server.sql(
+        "INSERT INTO shop.people VALUES (1, 'äöü€', 'a@b', 'long note', x'0102030405', '2000-01-02', 'bcd', 's'),"
+        " (2, NULL, NULL, NULL, NULL, NULL, NULL, 't')",
+        "UPDATE shop.people SET name = 'B' WHERE id = 2",
+        "UPDATE shop.people SET note = 'n' WHERE id = 2",
+        "UPDATE shop.people SET id = 7 WHERE id = 2",
+        "INSERT INTO shop.heap VALUES (1, 'x', 1), (2, NULL, 2)",
+        "BEGIN",
+        "DELETE FROM shop.people",
+        "UPDATE shop.heap SET c = 9",
+        "UPDATE shop.heap SET a = a + 1",
+        "DELETE FROM shop.heap",
+        "COMMIT",
+    )
+    hashed = "column.mask.hash.v2.SHA-256.with.salt.pepper"
+    options = {
+        "converter.schemas.enable": str(schemas).lower(),
+        "provide.transaction.metadata": "true",
+        "message.key.columns": "shop.people:name,id;shop.heap:b,a",
+        "column.exclude.list": "shop.people.(secret|id)",
+        "column.mask.with.3.chars": "shop.people.(kind|born)",
+        hashed: "shop.people.mail",
+        "column.mask.hash.SHA-512.with.salt.salt": "shop.heap.b",
+        "column.truncate.to.2.chars": "shop.people.(name|note|bin)",
+        "skipped.operations": "d",
+    }
+    columns = (
+        ColumnRule((r"shop\.people\.(kind|born)",), mask_with_length=3),
+        ColumnRule((r"shop\.people\.mail",), hash=HashAlgorithm.SHA_256, salt=Secret("pepper")),
+        ColumnRule((r"shop\.heap\.b",), hash=HashAlgorithm.SHA_512, salt=Secret("salt"), hash_version=1),
+        ColumnRule((r"shop\.people\.(name|note|bin)",), truncate_to_length=2),
+    )
+    keys = (
+        MessageKey(TableFilter((r"shop\.people",)), ("name", "id")),
+        MessageKey(TableFilter((r"shop\.heap",)), ("b", "a")),
+    )
+    form = {
+        "schemas_enable": schemas,
+        "provide_transaction_metadata": True,
+        "columns": columns,
+        "message_keys": keys,
+        "column_exclude_list": (r"shop\.people\.(secret|id)",),
+        "skipped_operations": ("d",),
+    }
+    routed = {
+        "transforms": "route",
+        "transforms.route.type": "io.debezium.transforms.ByLogicalTableRouter",
+        "transforms.route.topic.regex": "(.*)[.](people|heap)",
+        "transforms.route.topic.replacement": "$1.all",
+    }
+    renamed = {
+        **routed,
+        "transforms.route.key.field.name": "of",
+        "transforms.route.key.field.regex": ".*[.](?<table>.*)",
+        "transforms.route.key.field.replacement": "T${table}",
+    }
+    alone = {**routed, "transforms.route.key.enforce.uniqueness": "false"}
+    route = TopicRoute("(.*)[.](people|heap)", "$1.all")
+    named = replace(
+        route, key_field_name="of", key_field_regex=".*[.](?<table>.*)", key_field_replacement="T${table}"
+    )
+    variants: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+        "plain": ({}, form),
+        "routed": (routed, {**form, "topic_routes": (route,)}),
+        "renamed": (renamed, {**form, "topic_routes": (named,)}),
+        "alone": (alone, {**form, "topic_routes": (replace(route, key_enforce_uniqueness=False),)}),
+    }
+    compare_variants(parts, server, account, start, tmp_path, options, variants)
+
+
+EVENTS: Final = (
+    (
+        "1",
+        "Order",
+        "7",
+        "Created",
+        '{"a": 1, "b": [1.5, 2.5], "c": {"d": null, "é": "x"}, "e": 1e20, "f": true}',
+        0,
+    ),
+    ("2", "Order", "7", "Changed", "plain text", 1),
+    ("3", "Customer", None, "Created", "", 1),
+    ("4", "Order", "8", "Gone", None, 0),
+    ("5", "Customer", "9", "Listed", '{"l": [{"x": 1}, {"x": 2}]}', 1),
+    ("6", "Customer", "9", "Listed", '{"empty": {}, "no": [], "text": "q\\"\\n", "big": 12345678901234}', 0),
+)
+
+
+def routed(**options: str) -> dict[str, str]:
+    """Debezium's options of an outbox; `__` stands for a dot."""
+    said = {f"transforms.box.{name.replace('__', '.')}": value for name, value in options.items()}
+    return {"transforms": "box", "transforms.box.type": "io.debezium.transforms.outbox.EventRouter", **said}
+
+
+@pytest.mark.parametrize("schemas", [False, True])
+def test_events_of_an_outbox_are_debeziums(
+    parts: Parts, server: MysqlServer, account: Account, tmp_path: Path, schemas: bool
+) -> None:
+    server.sql(
+        "CREATE TABLE shop.outbox (id CHAR(9) PRIMARY KEY, aggregatetype VARCHAR(20) NOT NULL, aggregateid VARCHAR(20),"
+        " type VARCHAR(20), payload TEXT, part INT NOT NULL, at DATETIME(3))"
+    )
+    start = log_end(server)
+    quoted = (
+        "NULL" if value is None else "'" + str(value).replace("\\", "\\\\") + "'"
+        for row in EVENTS
+        for value in row
+    )
+    rows = zip(*[iter(quoted)] * 6, strict=True)
+    server.sql(
+        *(f"INSERT INTO shop.outbox VALUES ({', '.join(row)}, '2024-05-06 07:08:09.123')" for row in rows),
+        "UPDATE shop.outbox SET part = 0 WHERE id = '2'",
+        "DELETE FROM shop.outbox",
+    )
+    tables = TableFilter((r"shop\.outbox",))
+    # An envelope's schema has the name of the first event's route with Debezium, and of its own route with us.
+    enveloped = () if schemas else ("part:envelope:where", "at:envelope")
+    placed = ("type:header:eventType", *enveloped, "aggregatetype:header")
+    variants = {
+        "plain": (routed(), Outbox(tables)),
+        "placed": (
+            routed(table__fields__additional__placement=",".join(placed)),
+            Outbox(tables, table_fields_additional_placement=placed),
+        ),
+        "tombstones": (
+            routed(
+                route__tombstone__on__empty__payload="true", table__field__event__key="type",
+                table__fields__additional__placement="part:partition,none:header",
+                table__field__additional__missing="ignore", table__field__event__timestamp="at",
+                route__topic__regex="(Or)(.*)", route__topic__replacement="$2.$1",
+            ),
+            Outbox(
+                tables, route_tombstone_on_empty_payload=True, table_field_event_key="type",
+                table_fields_additional_placement=("part:partition", "none:header"),
+                table_field_additional_missing=Missing.IGNORE, table_field_event_timestamp="at",
+                route_topic_regex="(Or)(.*)", route_topic_replacement="$2.$1",
+            ),
+        ),
+    }  # fmt: skip
+    if not schemas:
+        nulls = NullsInPayload.OPTIONAL_BYTES
+        expanding = Outbox(tables, table_expand_json_payload=True)
+        variants |= {
+            "expanded": (routed(table__expand__json__payload="true"), expanding),
+            "nulls": (
+                routed(table__expand__json__payload="true", table__json__payload__null__behavior=nulls.value),
+                replace(expanding, table_json_payload_null_behavior=nulls),
+            ),
+        }
+    options = {"converter.schemas.enable": str(schemas).lower()}
+    whole = {
+        name: (said, {"schemas_enable": schemas, "outboxes": (box,)})
+        for name, (said, box) in variants.items()
+    }
+    theirs = compare_variants(parts, server, account, start, tmp_path, options, whole)
+    assert {message.partition for message in theirs["tombstones"]} == {0, 1}

@@ -17,8 +17,13 @@ from actors import kafka_sink
 from actors.service.assembly import Assembly
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
+from pipeline.config.column_rules import ColumnRule
+from pipeline.config.message_routes import TopicRoute
+from pipeline.config.outbox import Outbox
 from pipeline.config.settings import KafkaSinkSettings, Settings
+from pipeline.config.unwrapping import Unwrap
 from pipeline.messages.topology import ActorName as Name
+from pipeline.schema.table_filter import TableFilter
 from tests.servers.kafka_messages import Judge, committed_messages, topics
 from tests.servers.service import Running, pipeline, running
 from tests.servers.shop import TABLES, writing
@@ -209,3 +214,60 @@ async def test_a_topic_that_refuses_holds_up_no_other_and_catches_up_once_it_tak
     assert judge.faults == []
     assert sorted(row["id"] for row in judge.rows.values() if row is not None) == [2, 3]
     assert (judge.changes, judge.read) == (7, 3)
+
+
+async def test_events_and_routed_rows_reach_their_topics(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    prefix = f"p{uuid.uuid4().hex[:8]}"
+    placed = ("part:partition", "kind:header")
+    box = Outbox(
+        TableFilter((r"shop\.outbox",)),
+        table_fields_additional_placement=placed,
+        table_field_event_timestamp="at",
+        table_expand_json_payload=True,
+        route_topic_replacement=f"{prefix}.event.${{routedByValue}}",
+    )
+    settings = to_topics(
+        kafka, open_shop, tmp_path, topic_prefix=prefix, partitions=2, outboxes=(box,),
+        topic_routes=(TopicRoute(r"(.*)\.part_\d", "$1.parts"),), unwrap=Unwrap(add_fields=("op",)),
+        columns=(ColumnRule((r".*\.secret",), mask_with_length=3),),
+    )  # fmt: skip
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        open_shop.sql(
+            "CREATE TABLE shop.outbox (id INT PRIMARY KEY, aggregatetype VARCHAR(9), aggregateid INT, kind VARCHAR(9),"
+            " payload JSON, part INT, at DATETIME(3))",
+            "CREATE TABLE shop.part_1 (id INT PRIMARY KEY, secret VARCHAR(9))",
+            "CREATE TABLE shop.part_2 LIKE shop.part_1",
+        )
+        open_shop.sql(
+            "BEGIN",
+            "INSERT INTO shop.part_1 VALUES (1, 'geheim')",
+            "INSERT INTO shop.part_2 VALUES (1, 'secret')",
+            "INSERT INTO shop.outbox VALUES (1, 'Order', 7, 'made', '{\"a\": 1}', 1, '2024-05-06 07:08:09.123'),"
+            " (2, 'Bill', 7, 'made', '{\"a\": [2]}', 0, NULL), (3, 'Order', 8, NULL, NULL, 1, NULL)",
+            "DELETE FROM shop.outbox",
+            "COMMIT",
+        )
+        await service.caught_up(open_shop)
+        await sent(service)
+        await service.stop()
+    assert await topics(kafka, prefix) == [
+        f"{prefix}.{name}" for name in ("event.Bill", "event.Order", "shop.parts")
+    ]
+    orders = await committed_messages(kafka, f"{prefix}.event.Order")
+    assert [(each.partition, each.key, each.value) for each in orders] == [
+        (1, b"7", b'{"a":1}'),
+        (1, b"8", b"null"),
+    ]
+    assert orders[0].timestamp == 1_714_979_289_123
+    assert dict(orders[0].headers) == {"id": b"1", "kind": b'"made"'}
+    [bill] = await committed_messages(kafka, f"{prefix}.event.Bill")
+    assert (bill.partition, bill.value) == (0, b'{"a":[2]}')
+    rows = await committed_messages(kafka, f"{prefix}.shop.parts")
+    assert {each.key for each in rows} == {
+        b'{"id":1,"__dbz__physicalTableIdentifier":"%s.shop.part_%d"}' % (prefix.encode(), number)
+        for number in (1, 2)
+    }
+    assert {each.value for each in rows} == {b'{"id":1,"secret":"***","__op":"c"}'}

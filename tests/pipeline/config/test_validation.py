@@ -5,11 +5,15 @@ from pathlib import PurePath
 
 import pytest
 
+from pipeline.config.column_rules import ColumnRule, HashAlgorithm
+from pipeline.config.message_routes import TopicRoute
+from pipeline.config.outbox import Outbox
 from pipeline.config.settings import (
     HttpSettings,
     JournalSettings,
     KafkaSecurity,
     KafkaSettings,
+    KafkaSinkSettings,
     LakeSettings,
     Secret,
     ServerAddress,
@@ -25,6 +29,7 @@ from pipeline.config.settings import (
     Watermark,
 )
 from pipeline.config.table_rules import LakeRule, Tiers
+from pipeline.config.unwrapping import Unwrap
 from pipeline.config.validation import Mistake, contradictions
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
@@ -44,6 +49,8 @@ SECURED = KafkaSettings(
     sasl_username="tidemark",
     sasl_password=Secret("geheim"),
 )
+EXPANDING = Outbox(TableFilter((".*",)), table_expand_json_payload=True)
+TOPICS = KafkaSinkSettings(("kafka:9092",), "p")
 BY_TABLE = SnapshotSettings(watermark=Watermark.SIGNAL_TABLE)
 
 
@@ -70,6 +77,26 @@ BY_TABLE = SnapshotSettings(watermark=Watermark.SIGNAL_TABLE)
         (dataclasses.replace(SECURED, sasl_username=None), "security_protocol"),
         (dataclasses.replace(SECURED, sasl_password=Secret("")), "security_protocol"),
         (dataclasses.replace(SECURED, security_protocol=KafkaSecurity.SSL), "sasl_username"),
+        (dataclasses.replace(TOPICS, column_include_list=("(",)), "column_include_list"),
+        (
+            dataclasses.replace(TOPICS, column_include_list=("a",), column_exclude_list=("b",)),
+            "column_exclude_list",
+        ),
+        (dataclasses.replace(TOPICS, schemas_enable=True, outboxes=(EXPANDING,)), "outboxes"),
+        (ColumnRule((r"a\.b\.c",)), "columns"),
+        (ColumnRule((r"a\.b\.c",), mask_with_length=1, truncate_to_length=1), "columns"),
+        (ColumnRule(("(",), mask_with_length=1), "columns"),
+        (ColumnRule((r"a\.b\.c",), hash=HashAlgorithm.MD5), "hash"),
+        (ColumnRule((r"a\.b\.c",), mask_with_length=1, salt=Secret("s")), "salt_file"),
+        (TopicRoute("(a)", "$2"), "topic_regex"),
+        (TopicRoute("(a)", "$1", key_field_regex="("), "key_field_regex"),
+        (Unwrap(add_fields=("source.nothing",)), "add_fields"),
+        (Unwrap(add_headers=("nothing",)), "add_headers"),
+        (Outbox(TableFilter((".*",)), route_topic_replacement="$x${y}"), "route_topic_regex"),
+        (
+            Outbox(TableFilter((".*",)), table_fields_additional_placement=("a:b",)),
+            "table_fields_additional_placement",
+        ),
     ],
 )
 def test_contradictions_name_the_key(section: object, key: str) -> None:
@@ -95,6 +122,10 @@ def test_contradictions_name_the_key(section: object, key: str) -> None:
         dataclasses.replace(SECURED, security_protocol=KafkaSecurity.SASL_PLAINTEXT),
         KafkaSettings(("kafka:9092",), "signals", ca=PurePath("ca.pem"), security_protocol=KafkaSecurity.SSL),
         LakeRule(TableFilter((".*",)), Tiers.CHANGELOG, before_images=True),
+        dataclasses.replace(TOPICS, outboxes=(EXPANDING,)),
+        ColumnRule((r"a\.b\.c",), hash=HashAlgorithm.MD5, salt=Secret("s")),
+        TopicRoute("(?<n>a)", "${n}"),
+        Unwrap(add_fields=("op", "source.ts_ms", "table:t"), add_headers=("total_order",)),
         dataclasses.replace(
             SETTINGS, snapshot=BY_TABLE, signals=SignalSettings(table=TableId("tidemark", "signals"))
         ),

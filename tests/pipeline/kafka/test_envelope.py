@@ -7,9 +7,13 @@ import pyarrow as pa
 import pytest
 
 from pipeline.config.message_handling import Handling
+from pipeline.config.unwrapping import DeleteHandling, Unwrap
 from pipeline.errors import InvariantBroken
 from pipeline.journal.change_rows import META
-from pipeline.kafka.envelope import Envelope, Messages, SourceBlock
+from pipeline.kafka.envelope import NEW_KEY, OLD_KEY, Envelope, Messages
+from pipeline.kafka.shape import Shape
+from pipeline.kafka.source_block import SourceBlock
+from pipeline.kafka.topics import Destination
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer, Text
 
@@ -23,7 +27,13 @@ KEYLESS = TableSchema(TableId("shop", "t"), COLUMNS, ())
 Row = tuple[str, int | None, str | None]
 
 
-def made(*rows: Row, schema: TableSchema = KEYED, schemas: bool = False, tombstones: bool = True) -> Messages:
+def made(
+    *rows: Row,
+    schema: TableSchema = KEYED,
+    schemas: bool = False,
+    tombstones: bool = True,
+    unwrap: Unwrap | None = None,
+) -> Messages:
     """The messages of these rows: letter, id and v."""
     letters, ids, values = (list(column) for column in zip(*rows, strict=True))
     count = len(rows)
@@ -38,7 +48,10 @@ def made(*rows: Row, schema: TableSchema = KEYED, schemas: bool = False, tombsto
     source = SourceBlock(
         "false", numbers, numbers, none, pa.array(["binlog.000001"] * count), numbers, numbers, numbers, none
     )
-    envelope = Envelope(schema, "p", "1", Handling(), schemas=schemas, tombstones=tombstones)
+    to = Destination("p.shop.t", "p.shop.t")
+    envelope = Envelope(
+        Shape(schema), to, "p", "1", Handling(), schemas=schemas, tombstones=tombstones, unwrap=unwrap
+    )
     return envelope.messages(changes, source, 1_234_567)
 
 
@@ -69,15 +82,16 @@ def test_each_kind_of_change() -> None:
         (None, "t", None, None),
     ]
     assert messages.rows.tolist() == [0, 2, 3, 3, 4, 5]
-    assert messages.new_keys.null_count == messages.old_keys.null_count == 6
+    assert [texts.null_count for _, texts in messages.headers] == [6, 6]
 
 
 def test_a_key_that_changed_is_a_delete_and_a_create_that_name_each_other() -> None:
     messages = made(("d", 1, "a"), ("u", 2, "b"), ("d", 3, "c"), ("c", 4, "d"))
     assert told(messages) == [(1, "d", [1, "a"], None), 1, (2, "c", None, [2, "b"]), (3, "d", [3, "c"], None), 3,
                               (4, "c", None, [4, "d"])]  # fmt: skip
-    assert messages.new_keys.to_pylist() == ['{"id":2}', '{"id":2}', None, None, None, None]
-    assert messages.old_keys.to_pylist() == [None, None, '{"id":1}', None, None, None]
+    headers = dict(messages.headers)
+    assert headers[NEW_KEY].to_pylist() == ['{"id":2}', '{"id":2}', None, None, None, None]
+    assert headers[OLD_KEY].to_pylist() == [None, None, '{"id":1}', None, None, None]
 
 
 def test_without_tombstones_and_without_a_key() -> None:
@@ -113,3 +127,28 @@ def test_times_are_in_three_units() -> None:
         0,
         None,
     )
+
+
+@pytest.mark.parametrize(
+    ("mode", "values"),
+    [
+        (DeleteHandling.DROP, [1]),
+        (DeleteHandling.TOMBSTONE, [1, None]),
+        (DeleteHandling.DELETE_TO_TOMBSTONE, [1, None]),
+        (DeleteHandling.REWRITE, [1, 2]),
+        (DeleteHandling.REWRITE_WITH_TOMBSTONE, [1, 2, None]),
+    ],
+)
+def test_flat_messages_are_rows_and_a_delete_is_what_the_mode_says(
+    mode: DeleteHandling, values: list[int | None]
+) -> None:
+    unwrap = Unwrap(mode, add_fields=("op", "source.file"), add_headers=("op", "table"))
+    messages = made(("c", 1, "a"), ("d", 2, "b"), ("t", None, None), unwrap=unwrap)
+    rows = [value and json.loads(value) for value in messages.values.to_pylist()]
+    assert [row and row["id"] for row in rows] == values
+    deleted = {"__deleted": "false"} if mode.rewrites else {}
+    assert rows[0] == {"id": 1, "v😀": "a", **deleted, "__op": "c", "__source_file": "binlog.000001"}
+    headers = dict(messages.headers)
+    assert headers["__op"].to_pylist() == ['"c"', *['"d"'] * (len(values) - 1)]
+    last = None if mode is DeleteHandling.REWRITE_WITH_TOMBSTONE else '"t"'
+    assert headers["__table"].to_pylist()[-1] == last

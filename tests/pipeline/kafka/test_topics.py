@@ -2,7 +2,8 @@
 
 import pytest
 
-from pipeline.kafka.topics import topic_of
+from pipeline.config.message_routes import TopicRoute
+from pipeline.kafka.topics import Destination, destination_of, topic_of
 from pipeline.schema.table_schema import TableId
 
 
@@ -16,3 +17,13 @@ from pipeline.schema.table_schema import TableId
 )
 def test_a_topic_is_named_by_its_table(table: TableId, delimiter: str, topic: str) -> None:
     assert topic_of(table, "p", delimiter) == topic
+
+
+def test_the_first_route_that_matches_leads_to_another_topic() -> None:
+    table = TableId("shop", "orders_7")
+    routes = (TopicRoute("x", "y"), TopicRoute(r"(.*)\.orders_\d", "$1.orders"), TopicRoute(".*", "all"))
+    to = destination_of(table, "p", ".", routes)
+    assert to == Destination(
+        "p.shop.orders", "p.shop.orders", ("__dbz__physicalTableIdentifier", "p.shop.orders_7"), routed=True
+    )
+    assert destination_of(table, "p", "-", ()) == Destination("p-shop-orders_7", "p.shop.orders_7")

@@ -22,13 +22,13 @@ import org.apache.kafka.connect.transforms.Transformation;
 /**
  * Debezium's embedded engine prints the messages that it would send to Kafka: `java Messages.java PROPERTIES`.
  *
- * <p>A line is a message: variant, topic, partition (or -), key, value, and then the headers' names and values, with tabs
- * between. All but variant, topic and partition are base64, and `-` stands for null. The program ends after the message
+ * <p>A line is a message: variant, topic, partition (or -), time (or -), key, value, and then the headers' names and values, with tabs
+ * between. All but variant, topic, partition and time are base64, and `-` stands for null. The program ends after the message
  * whose topic is the property `messages.last`.
  *
  * <p>The property `messages.variants` names what is made of each of the connector's records: variant v by the
  * transformations that the properties `v.transforms` and `v.transforms.*` say, as Kafka Connect does it, and then by
- * JsonConverter.
+ * JsonConverter. The last message is not transformed.
  */
 final class Messages {
     private final PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -73,9 +73,13 @@ final class Messages {
         }
 
         /** The line of a record, null where it is dropped. */
-        String line(SourceRecord record) {
+        String line(SourceRecord whole, boolean plain) {
+            // Transformations add to a record's headers, and all variants begin with the same record.
+            SourceRecord record = whole.newRecord(
+                    whole.topic(), whole.kafkaPartition(), whole.keySchema(), whole.key(), whole.valueSchema(),
+                    whole.value(), whole.timestamp(), whole.headers().duplicate());
             for (Transformation<SourceRecord> each : transformations) {
-                record = record == null ? null : each.apply(record);
+                record = record == null || plain ? record : each.apply(record);
             }
             if (record == null) {
                 return null;
@@ -83,6 +87,7 @@ final class Messages {
             String topic = record.topic();
             StringBuilder line = new StringBuilder("MESSAGE\t").append(name).append('\t').append(topic);
             line.append('\t').append(record.kafkaPartition() == null ? "-" : record.kafkaPartition().toString());
+            line.append('\t').append(record.timestamp() == null ? "-" : record.timestamp().toString());
             line.append('\t').append(text(keys.fromConnectData(topic, record.keySchema(), record.key())));
             line.append('\t').append(text(values.fromConnectData(topic, record.valueSchema(), record.value())));
             for (Header header : record.headers()) {
@@ -138,7 +143,7 @@ final class Messages {
             throws InterruptedException {
         for (RecordChangeEvent<SourceRecord> event : batch) {
             for (Variant variant : variants) {
-                String line = variant.line(event.record());
+                String line = variant.line(event.record(), event.record().topic().equals(last));
                 if (line != null) {
                     out.append(line).append('\n');
                 }

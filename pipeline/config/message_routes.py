@@ -1,0 +1,65 @@
+"""Where messages go instead of their tables' topics: the options of Debezium's ByLogicalTableRouter.
+
+Regular expressions are Python's here. Replacements are Java's: `$1` and `${name}` stand for what a group matched.
+
+Source: Debezium 3.6, "Topic Routing".
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+_JAVA_NAMED = re.compile(r"\(\?<(?=[A-Za-z])")
+_REFERENCE = re.compile(r"\$(?:(\d)|\{(\w+)\})|\\(.)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """Messages of the topics that `topic_regex` matches as a whole go to the topic `topic_replacement`.
+
+    With `key_enforce_uniqueness` their keys have the field `key_field_name` with the topic that they would have gone
+    to, or what `key_field_regex` and `key_field_replacement` make of its name.
+    """
+
+    topic_regex: str
+    topic_replacement: str
+    key_enforce_uniqueness: bool = True
+    key_field_name: str = "__dbz__physicalTableIdentifier"
+    key_field_regex: str | None = None
+    key_field_replacement: str = ""
+
+
+def rewritten(text: str, regex: str, replacement: str) -> str | None:
+    """What the replacement makes of a text that the expression matches as a whole, None where it doesn't."""
+    matched = _compiled(regex).fullmatch(text)
+    return None if matched is None else matched.expand(_template(replacement))
+
+
+def mistake_in_rewriting(regex: str, replacement: str) -> str | None:
+    """What is wrong with the two, None if nothing is."""
+    try:
+        compiled = _compiled(regex)
+    except re.error as error:
+        return f"{regex!r} isn't a regular expression: {error}"
+    for number, name, _ in _REFERENCE.findall(replacement):
+        group = number or name
+        known = int(group) <= compiled.groups if group.isdigit() else group in compiled.groupindex
+        if group and not known:
+            return f"{replacement!r} names the group {group}, which {regex!r} hasn't"
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(regex: str) -> re.Pattern[str]:
+    return re.compile(_JAVA_NAMED.sub("(?P<", regex))
+
+
+def _template(replacement: str) -> str:
+    """The replacement in Python's words."""
+    found, at = [], 0
+    for reference in _REFERENCE.finditer(replacement):
+        found.append(replacement[at : reference.start()].replace("\\", r"\\"))
+        group = reference[1] or reference[2]
+        found.append(rf"\g<{group}>" if group else reference[3].replace("\\", r"\\"))
+        at = reference.end()
+    return "".join((*found, replacement[at:].replace("\\", r"\\")))

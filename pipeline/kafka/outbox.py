@@ -1,0 +1,227 @@
+"""The messages of an outbox: each row that is inserted into it is an event, as Debezium's EventRouter makes it.
+
+Deletes go nowhere, and neither do updates and rows of snapshots. A snapshot's row may be one whose insert the log tells
+too, so that its event would come twice.
+
+A payload is expanded once for each text that differs, and not in columns: its fields are known only then.
+
+Source: Debezium 3.6, "Outbox Event Router".
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.config.message_handling import Handling
+from pipeline.config.message_routes import rewritten
+from pipeline.config.outbox import InvalidOperation, Missing, NullsInPayload, Outbox, Placement
+from pipeline.kafka.changed_rows import CREATE, UPDATE, operations
+from pipeline.kafka.connect_schema import Schema, column_schema, field, struct
+from pipeline.kafka.errors import KafkaRefused
+from pipeline.kafka.json_values import before_payload, json_text, json_values, object_of, with_schema
+from pipeline.kafka.shape import Shape
+from pipeline.kafka.text_rows import joined
+from pipeline.kafka.topics import fit_topic
+from pipeline.schema.table_schema import Column
+from pipeline.types.column_types import DateTime, Double, Integer, Json, Text, Timestamp
+
+EVENT_ID: Final = "id"
+_PAYLOAD: Final = "payload"
+_DOUBLE: Final = Column("", Double(), nullable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The events of a batch, in their order: of each its topic, key and value (null: a tombstone).
+
+    `headers`: values by names. `times`: ms since the epoch, and `partitions`; null, or None, where nothing is said.
+    """
+
+    topics: pa.Array
+    keys: pa.Array
+    values: pa.Array
+    headers: tuple[tuple[str, pa.Array], ...]
+    times: pa.Array | None
+    partitions: pa.Array | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEvents:
+    """How a table's rows become events.
+
+    `name`: what the names of the table's schemas begin with; `schemas`: whether each message has its schema in it.
+    """
+
+    shape: Shape
+    outbox: Outbox
+    handling: Handling
+    name: str
+    schemas: bool = False
+
+    def updates(self, changes: pa.RecordBatch) -> int:
+        """How many of these rows are updates, which no outbox should have. Raises KafkaRefused if they are fatal."""
+        found = int(np.count_nonzero(operations(changes) == UPDATE))
+        if found and self.outbox.table_op_invalid_behavior is InvalidOperation.FATAL:
+            raise KafkaRefused(
+                f"a row of the outbox {self._table} was updated; see to who updates it, or set "
+                'table_op_invalid_behavior = "warn"'
+            )
+        return found
+
+    def events(self, changes: pa.RecordBatch) -> Events:
+        """The events among these rows. Raises KafkaRefused where the table isn't as the outbox says."""
+        rows = self.shape.shaped(changes.take(pa.array(np.flatnonzero(operations(changes) == CREATE))))
+        key = self._column(self.outbox.table_field_event_key, "table_field_event_key")
+        id_ = self._column(self.outbox.table_field_event_id, "table_field_event_id")
+        headers = [(EVENT_ID, self._texts(id_, rows))]
+        partitions = None
+        for placed in self.outbox.placed:
+            column = self._additional(placed.column)
+            if column is None:
+                continue
+            if placed.placement is Placement.HEADER:
+                headers.append((placed.name, self._texts(column, rows)))
+            elif placed.placement is Placement.PARTITION:
+                partitions = self._partitions(column, rows)
+        values = self._values(rows)
+        return Events(
+            self._topics(rows), self._texts(key, rows), values, tuple(headers), self._times(rows), partitions
+        )
+
+    @property
+    def _table(self) -> str:
+        return str(self.shape.schema.table)
+
+    def _column(self, name: str, key: str) -> Column:
+        found = next((column for column in self.shape.values if column.name == name), None)
+        if found is None:
+            raise KafkaRefused(f"the outbox {self._table} has no column {name}; see to kafka.outboxes.{key}")
+        return found
+
+    def _additional(self, name: str) -> Column | None:
+        if self.outbox.table_field_additional_missing is Missing.ERROR:
+            return self._column(name, "table_fields_additional_placement")
+        return next((column for column in self.shape.values if column.name == name), None)
+
+    def _texts(self, column: Column, rows: pa.RecordBatch) -> pa.Array:
+        """The column's values as JSON, with their schema where that's wanted."""
+        texts = json_values(column, rows.column(column.name), self.handling)
+        return with_schema(texts, column_schema(column, self.handling)) if self.schemas else texts
+
+    def _topics(self, rows: pa.RecordBatch) -> pa.Array:
+        outbox = self.outbox
+        column = self._column(outbox.route_by_field, "route_by_field")
+        routed = rows.column(column.name)
+        if routed.null_count:
+            raise KafkaRefused(
+                f"the outbox {self._table} has a row without {column.name}, which says where it goes; "
+                "see to kafka.outboxes.route_by_field"
+            )
+        distinct = routed.cast(pa.string()).dictionary_encode()
+        names = distinct.dictionary.to_pylist()
+        topics = [rewritten(name, outbox.route_topic_regex, outbox.route_topic_replacement) for name in names]
+        fit = [fit_topic(topic or name) for topic, name in zip(topics, names, strict=True)]
+        return pa.array(fit, pa.string()).take(distinct.indices)
+
+    def _values(self, rows: pa.RecordBatch) -> pa.Array:
+        column = self._column(self.outbox.table_field_event_payload, "table_field_event_payload")
+        payloads = rows.column(column.name)
+        texts = json_values(column, payloads, self.handling)
+        if self.outbox.table_expand_json_payload and isinstance(column.type, Text | Json):
+            texts = self._expanded(payloads, texts)
+        fields: dict[str, tuple[pa.Array, Schema]] = {_PAYLOAD: (texts, column_schema(column, self.handling))}
+        for placed in self.outbox.placed:
+            added = self._additional(placed.column)
+            if added is not None and placed.placement is Placement.ENVELOPE:
+                told = json_values(added, rows.column(added.name), self.handling)
+                fields[placed.name] = (told, column_schema(added, self.handling))
+        enveloped = len(fields) > 1
+        if enveloped:
+            texts = object_of({name: told for name, (told, _) in fields.items()}, len(rows))
+        schemas = {name: of for name, (_, of) in fields.items()}
+        values = self._with_schemas(texts, schemas, rows, enveloped=enveloped) if self.schemas else texts
+        if not self.outbox.route_tombstone_on_empty_payload:
+            return values
+        return pc.if_else(_empty(payloads), pa.scalar(None, pa.string()), values)
+
+    def _with_schemas(
+        self, texts: pa.Array, schemas: Mapping[str, Schema], rows: pa.RecordBatch, *, enveloped: bool
+    ) -> pa.Array:
+        """The values with their schemas, whose names say where an event goes."""
+        if not enveloped:
+            return with_schema(texts, schemas[_PAYLOAD])
+        routed = rows.column(self.outbox.route_by_field).cast(pa.string()).dictionary_encode()
+        before = [
+            before_payload(
+                struct((field(of, name) for name, of in schemas.items()), name=f"{self.name}.{route}.Value")
+            )
+            for route in routed.dictionary.to_pylist()
+        ]
+        return joined(pa.array(before, pa.string()).take(routed.indices), texts, "}", count=len(texts))
+
+    def _expanded(self, payloads: pa.Array, texts: pa.Array) -> pa.Array:
+        distinct = payloads.dictionary_encode()
+        nulls = self.outbox.table_json_payload_null_behavior is NullsInPayload.OPTIONAL_BYTES
+        found = [_expanded(text, nulls=nulls) for text in distinct.dictionary.to_pylist()]
+        return pc.coalesce(pa.array(found, pa.string()).take(distinct.indices), texts)
+
+    def _times(self, rows: pa.RecordBatch) -> pa.Array | None:
+        if (name := self.outbox.table_field_event_timestamp) is None:
+            return None
+        column = self._column(name, "table_field_event_timestamp")
+        if not isinstance(column.type, DateTime | Timestamp):
+            raise KafkaRefused(
+                f"{name} of the outbox {self._table} is no moment; see to kafka.outboxes.table_field_event_timestamp"
+            )
+        return pc.cast(rows.column(name).cast(pa.timestamp("ms"), safe=False), pa.int64())
+
+    def _partitions(self, column: Column, rows: pa.RecordBatch) -> pa.Array:
+        if not isinstance(column.type, Integer):
+            raise KafkaRefused(
+                f"{column.name} of the outbox {self._table} is no number of a partition; "
+                "see to kafka.outboxes.table_fields_additional_placement"
+            )
+        return rows.column(column.name).cast(pa.int32())
+
+
+def _empty(payloads: pa.Array) -> pa.Array:
+    if not (pa.types.is_string(payloads.type) or pa.types.is_large_string(payloads.type)):
+        return payloads.is_null()
+    return pc.fill_null(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(payloads)), 0), True)
+
+
+def _expanded(text: str | None, *, nulls: bool) -> str | None:
+    """The JSON document as JsonConverter writes it, None where it isn't one or Debezium leaves it as it is."""
+    if text is None or not text.startswith(("{", "[")):
+        return None
+    try:
+        return _written(json.loads(text), nulls=nulls)
+    except ValueError:
+        return None
+
+
+def _written(value: Any, *, nulls: bool) -> str:
+    match value:
+        case dict():
+            shown = _shown(value, nulls=nulls)
+            return (
+                "{" + ",".join(f"{json_text(k)}:{_written(v, nulls=nulls)}" for k, v in shown.items()) + "}"
+            )
+        case list():
+            return "[" + ",".join(_written(each, nulls=nulls) for each in value) + "]"
+        case str():
+            return json_text(value)
+        case float():
+            return str(json_values(_DOUBLE, pa.array([value]), Handling())[0])
+        case _:
+            return json.dumps(value)
+
+
+def _shown(fields: Mapping[str, Any], *, nulls: bool) -> Mapping[str, Any]:
+    """The fields without empty lists, of whose items Connect has no schema, and maybe without nulls."""
+    return {name: value for name, value in fields.items() if value != [] and (nulls or value is not None)}

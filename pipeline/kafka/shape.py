@@ -1,0 +1,179 @@
+"""The form in which a table's rows become messages: which columns, with which values, under which key.
+
+Everything here is done once for a batch, in columns. A hash is made once for each value that differs.
+
+A value that the log left out is never null: text, bytes, JSON, ENUM and SET have the placeholder instead. A number or a
+time has no such value. Then the row is refused.
+
+Source: Debezium 3.6, `io.debezium.relational.mapping` and `unavailable.value.placeholder`.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.config.column_rules import ColumnRule, MessageColumns
+from pipeline.config.message_handling import Handling
+from pipeline.journal.change_rows import SOURCE
+from pipeline.kafka.changed_rows import BEFORE, DELETE, LETTERS, NONE, UPDATE, operations
+from pipeline.kafka.errors import KafkaRefused
+from pipeline.kafka.json_values import json_objects
+from pipeline.schema.table_schema import Column, TableSchema
+from pipeline.types.column_types import Binary, Enum, FixedBinary, Json, Set, Text
+
+PLACEHOLDER = "__debezium_unavailable_value"
+
+# A text as ObjectOutputStream writes it, without its length: the stream's header, and that it's a short text.
+_SERIALIZED = b"\xac\xed\x00\x05t"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The form of one table's messages."""
+
+    schema: TableSchema
+    columns: MessageColumns = field(default_factory=MessageColumns)
+    placeholder: str = PLACEHOLDER
+
+    @cached_property
+    def values(self) -> tuple[Column, ...]:
+        """The columns of the rows."""
+        return self.columns.values_of(self.schema)
+
+    @cached_property
+    def key(self) -> tuple[Column, ...]:
+        """The columns of the keys."""
+        return self.columns.key_of(self.schema)
+
+    @cached_property
+    def rules(self) -> Mapping[str, ColumnRule]:
+        """What becomes of columns' values, by the columns' names."""
+        return self.columns.rules_of(self.schema)
+
+    @cached_property
+    def parameters(self) -> Mapping[str, Mapping[str, str]]:
+        """What the schemas say of that, by the columns' names."""
+        return {
+            name: {"masked": "true"}
+            if rule.truncate_to_length is None
+            else {"truncateLength": str(rule.truncate_to_length)}
+            for name, rule in self.rules.items()
+        }
+
+    @property
+    def rekeyed(self) -> bool:
+        """Whether the key isn't the primary key."""
+        return self.key != tuple(self.schema.columns[i] for i in self.schema.key)
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns without which `with_keys` can't say what a row is."""
+        return tuple(column.name for column in self.key) if self.rekeyed else ()
+
+    def with_keys(self, changes: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with their updates by the messages' key: `b` where it kept the key, `d` where it changed it."""
+        if not self.rekeyed:
+            return changes
+        ops = operations(changes).copy()
+        preceding = np.append(NONE, ops[:-1])[: len(ops)]
+        after = np.flatnonzero((ops == UPDATE) & ((preceding == BEFORE) | (preceding == DELETE)))
+        keys = json_objects(self.key, changes, Handling())
+        same = pc.equal(keys.take(pa.array(after - 1)), keys.take(pa.array(after)))
+        ops[after - 1] = np.where(np.asarray(same), BEFORE, DELETE)
+        return _with_operations(changes, LETTERS.take(pa.array(ops)))
+
+    def shaped(self, changes: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with the values that messages have; keys keep the source's, as with Debezium.
+
+        Raises KafkaRefused where one is told by nobody.
+        """
+        for column in self.key:
+            if _lacking(changes, column.name) is not None:
+                raise self._refusal(column)
+        for column in self.values:
+            values = changes.column(column.name)
+            lacking = _lacking(changes, column.name)
+            if lacking is not None:
+                values = self._unavailable(column, values, lacking)
+            rule = self.rules.get(column.name)
+            if rule is not None and isinstance(column.type, Text | Enum | Set | Binary | FixedBinary):
+                values = _ruled(column, values, rule)
+            if values is not changes.column(column.name):
+                at = changes.schema.get_field_index(column.name)
+                changes = changes.set_column(at, column.name, values)
+        return changes
+
+    def _unavailable(self, column: Column, values: pa.Array, lacking: pa.Array) -> pa.Array:
+        if not isinstance(column.type, Text | Json | Enum | Set | Binary | FixedBinary):
+            raise self._refusal(column)
+        return pc.if_else(lacking, pa.scalar(self.placeholder).cast(values.type), values)
+
+    def _refusal(self, column: Column) -> KafkaRefused:
+        return KafkaRefused(
+            f"{self.schema.table} has rows without {column.name}, and null would be a lie; set "
+            "binlog_row_image = FULL at the source, or leave the column out with kafka.column_exclude_list"
+        )
+
+
+@lru_cache(maxsize=4096)
+def shape_of(schema: TableSchema, columns: MessageColumns, placeholder: str) -> Shape:
+    """The form of a table's messages."""
+    return Shape(schema, columns, placeholder)
+
+
+def _with_operations(changes: pa.RecordBatch, ops: pa.Array) -> pa.RecordBatch:
+    """The rows with these letters, which say by themselves which rows are an update."""
+    changes = changes.set_column(changes.schema.get_field_index("__op"), "__op", ops)
+    at = changes.schema.get_field_index(SOURCE.name)
+    if at < 0:
+        return changes
+    source = changes.column(at)
+    fields = dict(zip((each.name for each in source.type), source.flatten(), strict=True))
+    fields["update"] = pa.nulls(len(source), pa.bool_())
+    told = pa.StructArray.from_arrays(list(fields.values()), fields=list(source.type), mask=source.is_null())
+    return changes.set_column(at, SOURCE.name, told)
+
+
+def _lacking(changes: pa.RecordBatch, name: str) -> pa.Array | None:
+    """Which rows lack the column's value, None where all have it."""
+    absent = changes.column("__absent")
+    if absent.null_count == len(absent):
+        return None
+    rows = pc.list_parent_indices(absent).filter(pc.equal(pc.list_flatten(absent), name))
+    if not len(rows):
+        return None
+    lacking = np.zeros(len(absent), np.bool_)
+    lacking[np.asarray(rows)] = True
+    return pa.array(lacking)
+
+
+def _ruled(column: Column, values: pa.Array, rule: ColumnRule) -> pa.Array:
+    """The values as a rule wants them. A mask and a hash leave bytes as they are, as with Debezium."""
+    if rule.truncate_to_length is not None:
+        if isinstance(column.type, Binary | FixedBinary):
+            return pc.binary_slice(values, 0, rule.truncate_to_length)
+        return pc.utf8_slice_codeunits(values, 0, rule.truncate_to_length)
+    if isinstance(column.type, Binary | FixedBinary):
+        return values
+    if rule.mask_with_length is not None:
+        return pa.repeat(pa.scalar("*" * rule.mask_with_length, values.type), len(values))
+    return _hashed(values, rule) if rule.hash is not None else values
+
+
+def _hashed(values: pa.Array, rule: ColumnRule) -> pa.Array:
+    distinct = values.dictionary_encode()
+    digests = [_digest(text, rule) for text in distinct.dictionary.cast(pa.binary()).to_pylist()]
+    return pa.array(digests, values.type).take(distinct.indices)
+
+
+def _digest(text: bytes, rule: ColumnRule) -> str:
+    assert rule.hash is not None
+    if rule.hash_version == 1:
+        text = _SERIALIZED + len(text).to_bytes(2, "big") + text
+    name = rule.hash.value.replace("-", "").lower()
+    return hashlib.new(name, rule.salt.value.encode() + text, usedforsecurity=False).hexdigest()

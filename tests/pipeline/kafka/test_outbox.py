@@ -1,0 +1,90 @@
+"""Events of an outbox; `test_against_debezium` compares them with those of Debezium's EventRouter."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from pipeline.config.message_handling import Handling
+from pipeline.config.outbox import InvalidOperation, Missing, NullsInPayload, Outbox
+from pipeline.journal.change_rows import META
+from pipeline.kafka.errors import KafkaRefused
+from pipeline.kafka.outbox import OutboxEvents
+from pipeline.kafka.shape import Shape
+from pipeline.schema.table_filter import TableFilter
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import DateTime, Integer, Text
+
+NAMES = ("id", "aggregatetype", "aggregateid", "payload")
+TEXTS = tuple(Column(name, Text("utf8mb4"), nullable=name != "id") for name in NAMES)
+PART, AT = Column("part", Integer(4, unsigned=False), nullable=True), Column("at", DateTime(6), nullable=True)
+SCHEMA = TableSchema(TableId("shop", "outbox"), (*TEXTS, PART, AT), (0,))
+BOX = Outbox(TableFilter((".*",)))
+
+
+def rows(letters: str, payloads: list[str | None], types: list[str | None] | None = None) -> pa.RecordBatch:
+    count = len(letters)
+    numbers = [str(number) for number in range(count)]
+    return pa.record_batch(
+        {
+            "__op": list(letters),
+            "__absent": pa.nulls(count, META.field("__absent").type),
+            "id": numbers,
+            "aggregatetype": pa.array(types or ["Order"] * count, pa.string()),
+            "aggregateid": numbers,
+            "payload": pa.array(payloads, pa.string()),
+            "part": pa.array(range(count), pa.int32()),
+            "at": pa.array([1_500] * count, pa.timestamp("us")),
+        }
+    )
+
+
+def making(outbox: Outbox = BOX) -> OutboxEvents:
+    return OutboxEvents(Shape(SCHEMA), outbox, Handling(), "p.shop.outbox")
+
+
+def test_only_inserts_are_events() -> None:
+    events = making().events(rows("cdbucrt", ["a"] * 7))
+    assert events.keys.to_pylist() == ['"0"', '"4"'] and events.values.to_pylist() == ['"a"', '"a"']
+    assert dict(events.headers)["id"].to_pylist() == ['"0"', '"4"']
+    assert events.topics.to_pylist() == ["outbox.event.Order"] * 2
+    assert making().updates(rows("cbu", ["a"] * 3)) == 1
+    with pytest.raises(KafkaRefused, match="was updated"):
+        making(replace(BOX, table_op_invalid_behavior=InvalidOperation.FATAL)).updates(rows("bu", ["a"] * 2))
+
+
+def test_a_route_makes_a_topic() -> None:
+    box = replace(BOX, route_topic_regex="(O)(.*)", route_topic_replacement="$2/$1")
+    events = making(box).events(rows("ccc", ["a"] * 3, ["Order", "Bill", "Order"]))
+    assert events.topics.to_pylist() == ["rder_O", "Bill", "rder_O"]
+    with pytest.raises(KafkaRefused, match="without aggregatetype"):
+        making().events(rows("c", ["a"], [None]))
+
+
+def test_additional_columns_go_where_it_is_said() -> None:
+    placement = ("part:partition", "part:header:p", "at:envelope", "x:header")
+    box = replace(BOX, table_fields_additional_placement=placement, table_field_event_timestamp="at")
+    with pytest.raises(KafkaRefused, match=r"has no column x; see to kafka\.outboxes"):
+        making(box).events(rows("c", ["a"]))
+    box = replace(box, table_field_additional_missing=Missing.IGNORE)
+    events = making(box).events(rows("cc", ["a", "b"]))
+    assert events.partitions is not None and events.partitions.to_pylist() == [0, 1]
+    assert events.times is not None and events.times.to_pylist() == [1, 1]
+    assert dict(events.headers)["p"].to_pylist() == ["0", "1"]
+    assert events.values.to_pylist()[0] == '{"payload":"a","at":1500}'
+
+
+def test_an_empty_payload_may_be_a_tombstone() -> None:
+    payloads = ["a", "", " ", None]
+    assert making().events(rows("cccc", payloads)).values.to_pylist() == ['"a"', '""', '" "', "null"]
+    tombstones = making(replace(BOX, route_tombstone_on_empty_payload=True))
+    assert tombstones.events(rows("cccc", payloads)).values.to_pylist() == ['"a"', None, None, None]
+
+
+def test_a_payload_may_be_expanded() -> None:
+    box = replace(BOX, table_expand_json_payload=True)
+    payloads = ['{"a": 1e20, "n": null, "l": ["x", 1.50], "e": []}', "text", "{broken", None]
+    found = making(box).events(rows("cccc", payloads)).values.to_pylist()
+    assert found == ['{"a":1.0E20,"l":["x",1.5]}', '"text"', '"{broken"', "null"]
+    box = replace(box, table_json_payload_null_behavior=NullsInPayload.OPTIONAL_BYTES)
+    assert making(box).events(rows("c", payloads[:1])).values[0].as_py().count("null") == 1
