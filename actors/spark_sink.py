@@ -1,9 +1,7 @@
 """The SparkSink: brings the journal's segments into the lake, batch by batch, and sees to its tables meanwhile.
 
-What comes next is decided by `pipeline.lake.step`; here that's carried out, in Spark and at the journal.
-
-One MERGE at a time, or one piece of maintenance, runs beside the batches (`actors.lake.background_work`). It takes
-seconds that no reader waits for, since the live view is right with it and without it.
+`pipeline.lake.step` decides what comes next; this actor carries it out, in Spark and at the journal. The orders of a
+step are one work of the actor's loop, and what runs beside the batches is another (`actors.lake.background_work`).
 
 Spark's calls block and can't be interrupted, so they're made in threads of this actor's own. A clean end waits for
 them. Any other end kills the JVM, which lets go of the threads, and of all that Spark was doing: what it had
@@ -12,7 +10,7 @@ committed counts, and the rest never happened.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +22,7 @@ from pyspark.errors import PySparkException
 
 from actors.journal.store import JournalReader
 from actors.lake import spark_session
-from actors.lake.background_work import Background
+from actors.lake.background_work import do_work
 from actors.lake.delta_table import Conflict, is_conflict
 from actors.lake.file_placement import LakeFull
 from actors.lake.lake import Lake
@@ -41,31 +39,40 @@ from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.coordinator import recapture
 from pipeline.errors import Definite, Transient
 from pipeline.lake import step as spark_sink
+from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror
 from pipeline.lake.batch import Batch, Pieces
-from pipeline.lake.state import LakeProgress, State
+from pipeline.lake.maintenance import Chore
+from pipeline.lake.state import Idle, LakeProgress, SinkEnded, State
 from pipeline.lake.step import (
     AskForMirrors,
     BatchRead,
     BeginningFound,
     DeliverTable,
     Fact,
+    FindEnd,
     FindPlace,
     FindTable,
     GapFound,
     JournalFound,
     JournalFoundEmpty,
     JournalTold,
+    MomentCame,
     Order,
     Place,
     PlaceFound,
     ReadBatch,
-    RetryDue,
+    SealingEnded,
+    SparkStopped,
+    StopSpark,
     TableDelivered,
     TableFailed,
     TableFound,
     TellJournal,
     TellOfBareTables,
     TellOfGap,
+    WorkDone,
+    WorkFailed,
+    WorkGivenUp,
 )
 from pipeline.lake.tables import Tier
 from pipeline.messages import topology
@@ -91,7 +98,6 @@ class Up:
 
     spark: Running
     lake: Lake
-    background: Background
 
 
 class SparkSink(Actor[ToSparkSink]):
@@ -115,39 +121,54 @@ class SparkSink(Actor[ToSparkSink]):
         self._coordinator = coordinator
         self._threads = ThreadPoolExecutor(TABLES_AT_ONCE + 1, "spark")
         self._pulse = Pulse()
-        self._state = State(lake.rules)
+        self._state = State(lake)
         self._up: Up | None = None
         self._freshness: float | None = None
 
-    async def run(self) -> None:
-        """Deliver what is sealed, and what will be, until the mailbox is closed and the last segment delivered."""
-        try:
-            self.beat()
-            up = await self._begin()
-            self.rest()
-            self.listen()
-            while self._taking is not None or up.background.work is not None:
-                await self._next(up.background)
-                await self._try_again()
-                self._see_to_tables(up.background)
-            await self._pulse.end()
-            await self._in_thread(up.spark.stop)
-        finally:
-            self.rest()
-            await self.release()
+    async def begin(self) -> None:
+        """Start Spark, find out where the lake is, and begin to deliver what it lacks."""
+        self.beat()
+        for kind in ("complete", "merge", *Chore):
+            self.metrics.count(catalogue.CONFLICTS, 0, kind=kind)
+            self.metrics.count(catalogue.WORK_FAILED, 0, kind=kind)
+        await self._in_thread(self._join)
+        up = await self._in_thread(self._start)
+        self._pulse.begin(partial(self._asked, up.spark.progress))
+        self.begin_work(self._pulse.followed(), self._take_in)
+        self.metrics.set(catalogue.SPARK_UP, 1)
+        await self._take_in([await self._find_end()])
+
+    def takes(self) -> bool:
+        """What is sealed meanwhile comes when all before it is delivered."""
+        return isinstance(self._state.doing, Idle)
+
+    def next_at(self) -> float | None:
+        """When a table is tried again, or something is due beside the batches."""
+        return spark_sink.wakes_at(self._state)
+
+    async def time_came(self) -> None:
+        """Do what is due."""
+        await self._take_in([MomentCame()])
+
+    async def mailbox_closed(self) -> None:
+        """Begin nothing more beside the batches, and stop Spark when that is over."""
+        await self._take_in([SealingEnded()])
+
+    def ended(self) -> bool:
+        """Once Spark has stopped, and so everything is delivered."""
+        return isinstance(self._state.doing, SinkEnded)
 
     async def handle(self, message: SegmentSealed) -> None:
         """Deliver everything through the segment."""
-        await self._take_in(message)
+        await self._take_in([message])
 
     async def release(self) -> None:
         """Kill the JVM, so that its threads end, and wait for these."""
-        self.stop_listening()
         await asyncio.to_thread(self._end)
         await self._pulse.end()
         self.metrics.set(catalogue.SPARK_UP, 0)
-        if self._up is not None and (work := self._up.background.work) is not None:
-            await broken_off(work.task)
+        for work in self._works:
+            await broken_off(work)
 
     def hung(self) -> str | None:
         """It is while Spark is, too; a call of Spark's may take long as long as it gets on."""
@@ -159,8 +180,8 @@ class SparkSink(Actor[ToSparkSink]):
         `late`: the tables that wait for their mirrors to begin anew. `freshness_seconds`: the age of the oldest change
         of the last batch when it could be read in the lake. `beside`: what runs beside the batches.
         """
-        so_far, background = self._state.so_far, None if self._up is None else self._up.background
-        work = None if background is None else background.work
+        so_far, under_way = self._state.so_far, self._state.background.under_way
+        work = None if under_way is None else under_way.work
         views = None if self._up is None else self._up.lake.views
         return {
             "lake": self._settings.path,
@@ -168,11 +189,11 @@ class SparkSink(Actor[ToSparkSink]):
             "position": (so_far.ahead or so_far).position,
             "freshness_seconds": self._freshness,
             "late": sorted(map(str, so_far.late.tables)),
-            "beside": None if work is None else {"work": work.name, "table": str(work.table)},
+            "beside": None if work is None else {"work": work.kind, "table": str(work.table)},
             "tables": {
                 str(table): {
                     "mirror": so_far.mirrors[table].wire if table in so_far.mirrors else None,
-                    **(background.status(table) if background is not None else {}),
+                    **_mirror_status(self._state, table),
                     "stopped": _told(table, so_far),
                     "no_view": None if views is None else views.refused.get(table),
                 }
@@ -184,21 +205,12 @@ class SparkSink(Actor[ToSparkSink]):
         """Not before Spark is up."""
         return None if self._up is not None else "Spark isn't up yet"
 
-    async def _begin(self) -> Up:
-        """Start Spark, find out where the lake is, and deliver what it lacks."""
-        await self._in_thread(self._join)
-        up = await self._in_thread(self._start)
-        self._pulse.begin(partial(self._asked, up.spark.progress))
-        self.metrics.set(catalogue.SPARK_UP, 1)
+    async def _find_end(self) -> JournalFoundEmpty | JournalFound:
         last = await self._in_thread(self._journal.last_segment)
         if last == 0:
-            await self._take_in(JournalFoundEmpty())
-            return up
+            return JournalFoundEmpty()
         entry = await self._in_thread(self._journal.entry, last)
-        await self._take_in(JournalFound(entry.checkpoint))
-        self.metrics.set(catalogue.DELIVERED_SEGMENT, self._state.so_far.segment)
-        await self._take_in(SegmentSealed(last))
-        return up
+        return JournalFound(entry.checkpoint, last)
 
     def _join(self) -> None:
         """Be known as a consumer, so that nothing goes while Spark starts, however long that takes."""
@@ -206,22 +218,35 @@ class SparkSink(Actor[ToSparkSink]):
         if CONSUMER not in consumers.all():
             consumers.tell(CONSUMER, consumers.first() - 1)
 
-    async def _take_in(self, fact: Fact) -> None:
-        """Carry out what follows from a fact, and from the facts that this brings, until nothing more does."""
-        facts = [fact]
-        while facts:
-            self._state, orders = spark_sink.step(self._state, facts.pop(0), time.monotonic())
-            brought = await all_end(self._perform, orders)
-            facts += [each for each in brought if each is not None]
+    async def _take_in(self, facts: Iterable[Fact | None]) -> None:
+        """Begin what follows from facts that come together: what it brings comes in its turn."""
+        orders: list[Order] = []
+        for fact in facts:
+            if fact is not None:
+                work = self._state.background.under_way
+                self._state, following = spark_sink.step(self._state, fact, time.monotonic())
+                self._measure_fact(fact, None if work is None else work.work)
+                orders += following
+        beside: list[list[Order]] = [[order] for order in orders if isinstance(order, BackgroundWork)]
+        of_batches: list[Order] = [order for order in orders if not isinstance(order, BackgroundWork)]
+        for together in (*beside, of_batches):
+            if together:
+                self.begin_work(all_end(self._perform, together), self._take_in)
+        if isinstance(self._state.doing, Idle):
+            self._count_stopped()
+            self.rest()
+        else:
+            self.beat()
 
     async def _perform(self, order: Order) -> Fact | None:
-        """The fact that comes of an order, None where none does."""
+        """The fact that an order brings, None where it brings none."""
         assert self._up is not None
         match order:
+            case FindEnd():
+                return await self._find_end()
             case FindTable(table):
                 return await self._find(self._up, table)
             case FindPlace(said):
-                self._count_stopped()
                 return await self._in_thread(self._place, said)
             case ReadBatch(after, through):
                 return await self._in_thread(self._read_batch, after, through)
@@ -230,11 +255,15 @@ class SparkSink(Actor[ToSparkSink]):
             case TellJournal(batch, said, seconds):
                 self._tell(batch, seconds)
                 await self._in_thread(self._journal.consumers.tell, CONSUMER, batch.through, said)
-                self.beat()
-                self._see_to_tables(self._up.background)
                 return JournalTold()
+            case CompleteMirror() | MergeMirror() | MaintainTable():
+                return await self._do_work(self._up, order)
+            case StopSpark():
+                await self._pulse.end()
+                await self._in_thread(self._up.spark.stop)
+                return SparkStopped()
             case AskForMirrors(generations):
-                await self.send(self._coordinator, MirrorDataExpired(generations))
+                await self._coordinator.put(MirrorDataExpired(generations))
             case TellOfGap() | TellOfBareTables():
                 _tell_of(order)
             case _:
@@ -245,14 +274,17 @@ class SparkSink(Actor[ToSparkSink]):
         try:
             found = await self._in_thread(up.lake.find, table)
             of = Tier if found.schema is not None else ()
-            sizes = {tier: await self._in_thread(up.lake.upkeep.size, table, tier) for tier in of}
+            sizes = {
+                tier: size
+                for tier in of
+                if (size := await self._in_thread(up.lake.upkeep.size, table, tier)) is not None
+            }
         except Definite:
             raise  # the whole lake is another journal's
         except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
             return await self._failed(up, table, error)
-        up.background.found(table, found, sizes)
         self.metrics.set(catalogue.TABLE_STOPPED, found.stopped is not None, table=str(table), part="lake")
-        return TableFound(table, found)
+        return TableFound(table, found, sizes)
 
     def _place(self, said: int) -> Place:
         """Tell the journal where we are, and find out where that leads."""
@@ -301,8 +333,60 @@ class SparkSink(Actor[ToSparkSink]):
             log.error("the table was stopped", table=str(table), part="lake", reason=reason)
             return TableDelivered(table, after)
         self._measure_delivered(str(table), pieces)
-        up.background.delivered(table, after, pieces)
-        return TableDelivered(table, after)
+        return TableDelivered(table, after, pieces)
+
+    async def _do_work(self, up: Up, work: BackgroundWork) -> WorkDone | WorkGivenUp | WorkFailed:
+        """Do what runs beside the batches; raises where Spark has gone."""
+        began, table = time.monotonic(), str(work.table)
+        try:
+            size = await self._call(Pool.BESIDE, do_work, up.lake, work)
+        except Conflict as error:
+            log.warning(
+                "another writer committed first; retrying", work=work.kind, table=table, reason=str(error)
+            )
+            self.metrics.count(catalogue.CONFLICTS, kind=work.kind)
+            return WorkGivenUp()
+        except SparkLost:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
+            times = self._state.background.failed.get(work.due, 0) + 1
+            reason = safe_message(error)
+            log.error("work on a lake table failed", work=work.kind, table=table, times=times, reason=reason)
+            self.metrics.count(catalogue.WORK_FAILED, kind=work.kind)
+            return WorkFailed()
+        self._measure_work(work, time.monotonic() - began)
+        return WorkDone(size)
+
+    @measuring
+    def _measure_work(self, work: BackgroundWork, seconds: float) -> None:
+        if isinstance(work, MergeMirror):
+            self.metrics.observe(catalogue.MERGE, seconds)
+        else:
+            self.metrics.observe(catalogue.MAINTENANCE, seconds, kind=work.kind)
+
+    @measuring
+    def _measure_fact(self, fact: Fact, work: BackgroundWork | None) -> None:
+        """What the state has after a fact; `work` is what was under way before it."""
+        match fact:
+            case TableFound(table) | TableDelivered(table):
+                self._measure_mirror(table)
+            case WorkDone() if work is not None:
+                self._measure_mirror(work.table)
+            case PlaceFound() | GapFound() | BeginningFound() if self._state.so_far.ahead is None:
+                self.metrics.set(catalogue.DELIVERED_SEGMENT, self._state.so_far.segment)
+            case _:
+                pass
+
+    @measuring
+    def _measure_mirror(self, table: TableId) -> None:
+        background, name = self._state.background, str(table)
+        self.metrics.set(catalogue.MIRROR_REBUILDING, background.rebuilding.get(table, 0.0), table=name)
+        if (mirrored := background.mirrored.get(table)) is not None:
+            self.metrics.set(catalogue.MIRROR_PENDING, mirrored.pending, table=name)
+        for tier in Tier:
+            if (kept := background.kept.get((table, tier))) is not None:
+                self.metrics.set(catalogue.FILES_COME, kept.come, table=name, tier=tier.value)
+                self.metrics.set(catalogue.LAKE_FILES, kept.size.files, table=name, tier=tier.value)
 
     @measuring
     def _measure_delivered(self, table: str, pieces: Pieces) -> None:
@@ -332,45 +416,6 @@ class SparkSink(Actor[ToSparkSink]):
             self.metrics.observe(catalogue.FRESHNESS, max(0.0, now - committed / 1e6))
         self.metrics.observe(catalogue.SPARK_BATCH, seconds)
         self.metrics.set(catalogue.DELIVERED_SEGMENT, batch.through)
-
-    async def _next(self, background: Background) -> None:
-        """Wait for a message, for what runs beside the batches, or for the moment at which something is due."""
-        work = background.work
-        awaited: set[asyncio.Task[Any]] = {work.task} if work is not None else set()
-        if self._taking is not None:
-            awaited.add(self._taking)
-        if self._pulse.task is not None:
-            awaited.add(self._pulse.task)
-        left = [] if work is not None else [background.time_left(self._state.so_far.mergeable)]
-        if (again := spark_sink.again_at(self._state)) is not None and self._taking is not None:
-            left.append(max(0.0, again - time.monotonic()))
-        timeout = min((each for each in left if each is not None), default=None)
-        done, _ = await asyncio.wait(awaited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if self._pulse.task in done:
-            self._pulse.task.result()  # raises what it found
-        if work is not None and work is background.work and work.task in done:
-            background.ended()
-        if self._taking is not None and self._taking in done:
-            await self.taken(self._taking)
-
-    def _see_to_tables(self, background: Background) -> None:
-        """Begin what is due beside the batches; nothing at the end."""
-        if self._taking is not None:
-            so_far = self._state.so_far
-            background.begin_if_due(so_far.mergeable, so_far.segment, so_far.position)
-
-    async def _try_again(self) -> None:
-        """Try the tables again that were set aside and are due."""
-        again = spark_sink.again_at(self._state)
-        if again is None or again > time.monotonic() or self._taking is None:
-            return
-        self.beat()
-        last = await self._in_thread(self._journal.last_segment)
-        entry = await self._in_thread(self._journal.entry, last)
-        await self._take_in(RetryDue(entry.checkpoint))
-        await self._take_in(SegmentSealed(last))
-        self._count_stopped()
-        self.rest()
 
     async def _in_thread(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
@@ -415,11 +460,10 @@ class SparkSink(Actor[ToSparkSink]):
         )
         try:
             tables = Lake(spark.session, lake.path, self._journal, lake.rules, lake.catalog)
-            background = Background(lake, self.metrics, tables, partial(self._call, Pool.BESIDE))
         except BaseException:
             spark.kill()
             raise
-        self._up = up = Up(spark, tables, background)
+        self._up = up = Up(spark, tables)
         return up
 
     def _end(self) -> None:
@@ -436,6 +480,18 @@ def _told(table: TableId, so_far: LakeProgress) -> str | None:
     """Why a table gets no more, and how it's begun again where it isn't tried again by itself."""
     reason = so_far.stopped(table)
     return recapture.stop_reason(table, reason) if reason is not None and so_far.of(table).stopped else reason
+
+
+def _mirror_status(state: State, table: TableId) -> dict[str, Any]:
+    """How far a table's mirror is, and the files that wait for compaction."""
+    background = state.background
+    mirrored, kept = background.mirrored.get(table), background.kept
+    return {
+        "merged": None if mirrored is None else mirrored.reached.merged,
+        "pending": 0 if mirrored is None else mirrored.pending,
+        "rebuilding_since": background.rebuilding.get(table),
+        "uncompacted": {tier.value: kept[table, tier].come for tier in Tier if (table, tier) in kept},
+    }
 
 
 @measuring

@@ -73,6 +73,14 @@ class Pulse:
             await asyncio.gather(self.task, return_exceptions=True)
         await asyncio.to_thread(self._thread.shutdown)
 
+    async def followed(self) -> tuple[()]:
+        """Until no more is asked; raises what Spark's answer raised."""
+        if (task := self.task) is not None:
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.result()
+        return ()
+
     def stuck(self) -> str | None:
         """What's wrong, None if it's well."""
         now, asked = time.monotonic(), self._asked

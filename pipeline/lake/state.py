@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import LakeRule
+from pipeline.lake.background import Background, LakeTables
 from pipeline.lake.batch import Batch, LakeTableState
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
@@ -104,9 +106,13 @@ class Starting:
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """What the lake has of the tables at the journal's `end` is looked for: of those that are `left`."""
+    """What the lake has of the tables at the journal's `end` is looked for: of those that are `left`.
+
+    `sealed`: the journal's last segment.
+    """
 
     end: Checkpoint
+    sealed: int
     left: frozenset[TableId]
 
 
@@ -115,11 +121,17 @@ class Joining:
     """The journal is told where the lake is, and asked for what's there, before anything is delivered."""
 
     end: Checkpoint
+    sealed: int
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
     """All that's known to be sealed is delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """The journal's end is looked for, since tables that failed are due again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +172,50 @@ class Confirming:
     sealed: int
 
 
-Doing = Starting | Searching | Joining | Idle | ReadingBatch | LoadingTables | Delivering | Confirming
+@dataclass(frozen=True, slots=True)
+class StoppingSpark:
+    """Everything is delivered, nothing more comes, and Spark is stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkEnded:
+    """Spark has stopped."""
+
+
+Doing = (
+    Starting
+    | Searching
+    | Joining
+    | Idle
+    | Retrying
+    | ReadingBatch
+    | LoadingTables
+    | Delivering
+    | Confirming
+    | StoppingSpark
+    | SinkEnded
+)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What's known, and what's being done; `rules` are the lake's."""
+    """What is known, what the batches do (`doing`), and what runs beside them (`background`).
 
-    rules: tuple[LakeRule, ...]
+    `ending`: whether no segment comes any more. Then nothing begins beside the batches.
+    """
+
+    settings: LakeSettings
     so_far: LakeProgress = field(default_factory=LakeProgress)
     doing: Doing = field(default_factory=Starting)
+    background: Background = field(default_factory=Background)
+    ending: bool = False
+
+    @property
+    def rules(self) -> tuple[LakeRule, ...]:
+        """What is kept of each table."""
+        return self.settings.rules
+
+    @property
+    def lake_tables(self) -> LakeTables:
+        """What the background work goes by."""
+        return LakeTables(self.settings, self.so_far.tables, self.so_far.mergeable)

@@ -19,20 +19,25 @@ everything through where the first one failed, so that a restart begins there. I
 pause that doubles each time: then batches begin there again. The other tables have what these bring, and where the
 table fails once more the next batch is the one that the others lack.
 
+**Beside the batches** one piece of work runs at a time (`pipeline.lake.background`). It begins between two batches, or
+where there is none.
+
 **Facts** say what has happened, and `step` gives the orders that follow from one. The orders of a step don't depend on
-each other. Whoever carries out the first five kinds of them has a fact to tell; the others bring none.
+each other. Whoever carries one out has a fact to tell, but for the last three kinds, which bring none.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 from typing import TypeVar, assert_never
 
 from pipeline.config.table_rules import rule_of
 from pipeline.errors import InvariantBroken
 from pipeline.journal.entry import Entry
-from pipeline.lake import mirror_rules
+from pipeline.lake import background, mirror_rules
+from pipeline.lake.background import BackgroundWork
 from pipeline.lake.batch import MOST_BYTES, Batch, LakeTableState, Pieces, missing, next_batch, said_by
+from pipeline.lake.maintenance import TableSize
 from pipeline.lake.missing_generations import incomplete
 from pipeline.lake.state import (
     Ahead,
@@ -46,10 +51,14 @@ from pipeline.lake.state import (
     LakeProgress,
     LoadingTables,
     ReadingBatch,
+    Retrying,
     Searching,
+    SinkEnded,
     Starting,
     State,
+    StoppingSpark,
 )
+from pipeline.lake.tables import Tier
 from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -62,17 +71,19 @@ class JournalFoundEmpty:
 
 @dataclass(frozen=True, slots=True)
 class JournalFound:
-    """Spark is up, and this is what's true at the journal's `end`."""
+    """Spark is up, and this is what's true at the journal's `end`, behind the segment `sealed`."""
 
     end: Checkpoint
+    sealed: int
 
 
 @dataclass(frozen=True, slots=True)
 class TableFound:
-    """The lake has this of a table."""
+    """The lake has this of a table, and its lake tables have these sizes."""
 
     table: TableId
     found: LakeTableState
+    sizes: Mapping[Tier, TableSize] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +119,11 @@ class BatchRead:
 
 @dataclass(frozen=True, slots=True)
 class TableDelivered:
-    """The lake has this of a table now."""
+    """The lake has this of a table now, by these pieces."""
 
     table: TableId
     after: LakeTableState
+    pieces: Pieces = field(default_factory=Pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +135,40 @@ class TableFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryDue:
-    """Tables that were set aside are due again (`again_at`), and this is what's true at the journal's `end`."""
-
-    end: Checkpoint
+class JournalTold:
+    """The journal knows how far the lake is."""
 
 
 @dataclass(frozen=True, slots=True)
-class JournalTold:
-    """The journal knows how far the lake is."""
+class MomentCame:
+    """The moment of `wakes_at` has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkDone:
+    """The work beside the batches has succeeded; its lake table has this size."""
+
+    size: TableSize
+
+
+@dataclass(frozen=True, slots=True)
+class WorkGivenUp:
+    """Delta gave up the work beside the batches, since another writer had committed first."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFailed:
+    """The work beside the batches has failed, for a reason of its table's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealingEnded:
+    """No segment comes any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkStopped:
+    """Spark has stopped, as it was ordered to."""
 
 
 Place = PlaceFound | GapFound | BeginningFound
@@ -144,9 +181,19 @@ Fact = (
     | BatchRead
     | TableDelivered
     | TableFailed
-    | RetryDue
     | JournalTold
+    | MomentCame
+    | WorkDone
+    | WorkGivenUp
+    | WorkFailed
+    | SealingEnded
+    | SparkStopped
 )
+
+
+@dataclass(frozen=True, slots=True)
+class FindEnd:
+    """Find out what's true at the journal's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +240,11 @@ class TellJournal:
 
 
 @dataclass(frozen=True, slots=True)
+class StopSpark:
+    """Stop Spark."""
+
+
+@dataclass(frozen=True, slots=True)
 class AskForMirrors:
     """Ask that these generations of mirrors, by their `since`, begin anew."""
 
@@ -215,11 +267,14 @@ class TellOfBareTables:
 
 
 Order = (
-    FindTable
+    FindEnd
+    | FindTable
     | FindPlace
     | ReadBatch
     | DeliverTable
     | TellJournal
+    | BackgroundWork
+    | StopSpark
     | AskForMirrors
     | TellOfGap
     | TellOfBareTables
@@ -240,37 +295,91 @@ def step(state: State, fact: Fact, now: float) -> _Next:
 
     Raises Definite where a rule isn't kept to, and InvariantBroken for a fact that nothing was under way for.
     """
+    state, orders = _batches(state, fact, now)
+    between = isinstance(state.doing, Idle) or isinstance(fact, JournalTold)
+    return _beside(state, orders, now) if between else (state, orders)
+
+
+def _batches(state: State, fact: Fact, now: float) -> _Next:
     match fact:
         case JournalFoundEmpty():
             _doing(Starting, state, fact)
             return replace(state, doing=Idle()), ()
-        case JournalFound(end):
+        case JournalFound(end, sealed) if isinstance(state.doing, Retrying):
+            return _again(state, end, sealed, now)
+        case JournalFound(end, sealed):
             _doing(Starting, state, fact)
             tables = frozenset(end.schemas)
-            state, orders = _searching(state, Searching(end, tables))
+            state, orders = _searching(state, Searching(end, sealed, tables))
             return state, (*map(FindTable, sorted(tables)), *orders)
         case TableFound():
             return _found(state, fact, now)
         case PlaceFound() | GapFound() | BeginningFound():
-            return _placed(state, fact, _doing(Joining, state, fact).end)
+            return _placed(state, fact, _doing(Joining, state, fact))
         case SegmentSealed(segment):
             _doing(Idle, state, fact)
             return _going_on(state, segment)
         case BatchRead(batch, late):
             return _read(state, _doing(ReadingBatch, state, fact).sealed, batch, late, now)
-        case TableDelivered(table, after):
-            landing = _doing(Delivering, state, fact)
-            landing = replace(landing, left=landing.left - {table})
-            return _landing(replace(state, so_far=state.so_far.having(table, after)), landing, now)
+        case TableDelivered():
+            return _delivered(state, fact, now)
         case TableFailed():
             return _failed(state, fact, now)
-        case RetryDue(end):
-            _doing(Idle, state, fact)
-            return _again(state, end, now)
         case JournalTold():
             return _going_on(state, _doing(Confirming, state, fact).sealed)
+        case MomentCame():
+            return _moment(state, now)
+        case WorkDone(size):
+            return replace(state, background=background.work_done(state.background, size, now)), ()
+        case WorkGivenUp():
+            return replace(state, background=background.work_given_up(state.background, now)), ()
+        case WorkFailed():
+            return replace(state, background=background.work_failed(state.background, now)), ()
+        case SealingEnded():
+            return replace(state, ending=True), ()
+        case SparkStopped():
+            _doing(StoppingSpark, state, fact)
+            return replace(state, doing=SinkEnded()), ()
         case _:
             assert_never(fact)
+
+
+def _beside(state: State, orders: tuple[Order, ...], now: float) -> _Next:
+    """Begin what is due beside the batches; at the end nothing begins, and Spark is stopped when all has ended."""
+    if state.ending:
+        if state.background.under_way is not None or not isinstance(state.doing, Idle):
+            return state, orders
+        return replace(state, doing=StoppingSpark()), (*orders, StopSpark())
+    so_far = state.so_far
+    through, position = so_far.segment, so_far.position
+    after, work = background.next_work(state.background, state.lake_tables, through, position, now)
+    return replace(state, background=after), (*orders, work) if work is not None else orders
+
+
+def _moment(state: State, now: float) -> _Next:
+    """Look for the journal's end where tables that failed are due again."""
+    again = again_at(state)
+    if again is None or again > now:
+        return state, ()
+    return replace(state, doing=Retrying()), (FindEnd(),)
+
+
+def wakes_at(state: State) -> float | None:
+    """When (s) something is due by time alone; None where nothing is, or where a fact comes first."""
+    if state.ending or not isinstance(state.doing, Idle):
+        return None
+    due = background.background_due_at(state.background, state.lake_tables)
+    return min((at for at in (again_at(state), due) if at is not None), default=None)
+
+
+def _delivered(state: State, fact: TableDelivered, now: float) -> _Next:
+    landing, so_far = _doing(Delivering, state, fact), state.so_far
+    table, before = fact.table, so_far.tables[fact.table]
+    if fact.after.stopped is None:
+        after = background.files_delivered(state.background, table, before, fact.after, fact.pieces, now)
+        state = replace(state, background=after)
+    landing = replace(landing, left=landing.left - {table})
+    return _landing(replace(state, so_far=so_far.having(table, fact.after)), landing, now)
 
 
 def _doing(kind: type[_D], state: State, fact: Fact) -> _D:
@@ -322,8 +431,9 @@ def _failed(state: State, fact: TableFailed, now: float) -> _Next:
     failed = Failed(fact.reason, times, now + pause)
     so_far = replace(so_far, aside=so_far.aside | {table}, failed={**so_far.failed, table: failed})
     match state.doing:
-        case Searching(end, left):
-            return _searching(replace(state, so_far=so_far), Searching(end, left - {table}))
+        case Searching() as searching:
+            state = replace(state, so_far=so_far)
+            return _searching(state, replace(searching, left=searching.left - {table}))
         case LoadingTables() as meeting:
             state = replace(state, so_far=replace(so_far, whole=meeting.batch.after))
             return _meeting(state, replace(meeting, left=meeting.left - {table}), now)
@@ -334,28 +444,27 @@ def _failed(state: State, fact: TableFailed, now: float) -> _Next:
             raise InvariantBroken(f"{table} failed while {doing}")
 
 
-def _again(state: State, end: Checkpoint, now: float) -> _Next:
+def _again(state: State, end: Checkpoint, sealed: int, now: float) -> _Next:
     """Look for the tables that are due, and go back to where they failed."""
     so_far = state.so_far
     due = frozenset(table for table in so_far.aside if so_far.failed[table].again <= now)
-    if not due:
-        return state, ()
     so_far = replace(
         so_far,
         aside=so_far.aside - due,
         ahead=so_far.ahead or Ahead(so_far.segment, so_far.position, so_far.mirrors),
     )
-    state, orders = _searching(replace(state, so_far=so_far), Searching(end, due))
+    state, orders = _searching(replace(state, so_far=so_far), Searching(end, sealed, due))
     return state, (*map(FindTable, sorted(due)), *orders)
 
 
 def _found(state: State, fact: TableFound, now: float) -> _Next:
     table = fact.table
     mirror_rules.check_mirrors(fact.found, table, rule_of(state.rules, table))
-    state = replace(state, so_far=state.so_far.having(table, fact.found))
+    met = background.table_met(state.background, table, fact.found, fact.sizes, now)
+    state = replace(state, so_far=state.so_far.having(table, fact.found), background=met)
     match state.doing:
-        case Searching(end, left):
-            return _searching(state, Searching(end, left - {table}))
+        case Searching() as searching:
+            return _searching(state, replace(searching, left=searching.left - {table}))
         case LoadingTables() as meeting:
             return _meeting(state, replace(meeting, left=meeting.left - {table}), now)
         case doing:
@@ -366,13 +475,15 @@ def _searching(state: State, searching: Searching) -> _Next:
     if searching.left:
         return replace(state, doing=searching), ()
     if state.so_far.ahead is not None and not state.so_far.catching_up:
-        return replace(state, so_far=_caught_up(state.so_far), doing=Idle()), ()
+        return _going_on(replace(state, so_far=_caught_up(state.so_far)), searching.sealed)
     said = said_by(state.so_far.tables.values())
-    state = replace(state, so_far=replace(state.so_far, said=said), doing=Joining(searching.end))
+    state = replace(
+        state, so_far=replace(state.so_far, said=said), doing=Joining(searching.end, searching.sealed)
+    )
     return state, (FindPlace(said if state.so_far.ahead is None else max(said, state.so_far.whole)),)
 
 
-def _placed(state: State, place: Place, end: Checkpoint) -> _Next:
+def _placed(state: State, place: Place, joining: Joining) -> _Next:
     so_far, tell = state.so_far, tuple[Order, ...]()
     match place:
         case PlaceFound(through, then):
@@ -397,7 +508,8 @@ def _placed(state: State, place: Place, end: Checkpoint) -> _Next:
             so_far = replace(so_far, segment=through, whole=through)
         case _:
             assert_never(place)
-    return replace(state, so_far=so_far, doing=Idle()), (*tell, *_asking(so_far, end))
+    state, orders = _going_on(replace(state, so_far=so_far), joining.sealed)
+    return state, (*tell, *_asking(so_far, joining.end), *orders)
 
 
 def _asking(so_far: LakeProgress, at: Checkpoint) -> tuple[AskForMirrors, ...]:

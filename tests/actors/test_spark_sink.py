@@ -1,20 +1,36 @@
 """What of the sink needs no Spark; the rest is in tests/integration/lake/test_spark_sink.py."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from actors.lake.delta_table import Conflict
+from actors.lake.spark_session import SparkLost
 from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from actors.spark_sink import SparkSink
+from actors.spark_sink import SparkSink, Up
+from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings, SparkSettings
+from pipeline.lake import maintenance
+from pipeline.lake.background import MaintainTable
+from pipeline.lake.maintenance import Chore, TableSize
+from pipeline.lake.step import Fact, WorkFailed, WorkGivenUp
+from pipeline.lake.tables import Tier
 from pipeline.messages.topology import EDGES, ActorName, inbox
+from pipeline.metrics import Counter
+from pipeline.schema.table_schema import TableId
 from tests.integration.history import History
 
 
-async def test_each_call_that_ends_is_progress_of_a_batch(tmp_path: Path) -> None:
+@pytest.fixture
+async def sink(tmp_path: Path) -> AsyncIterator[SparkSink]:
     history = History(tmp_path / "journal")
     (edge,) = (edge for edge in EDGES if edge.sender is ActorName.SPARK_SINK)
-    sink = SparkSink(
+    made = SparkSink(
         Mailbox(inbox(ActorName.SPARK_SINK)),
         Metrics(),
         LakeSettings(str(tmp_path / "lake")),
@@ -22,7 +38,46 @@ async def test_each_call_that_ends_is_progress_of_a_batch(tmp_path: Path) -> Non
         history.store,
         Sender(edge, Mailbox(inbox(edge.receiver))),
     )
+    yield made
+    await made.release()
+    history.store.close()
 
+
+@pytest.mark.parametrize(
+    ("error", "fact", "counted"),
+    [
+        (Conflict("somebody else"), WorkGivenUp(), catalogue.CONFLICTS),
+        (OSError("its folder can't be read"), WorkFailed(), catalogue.WORK_FAILED),
+    ],
+)
+async def test_work_beside_the_batches_that_fails_is_counted_and_is_its_tables_alone(
+    sink: SparkSink, error: Exception, fact: Fact, counted: Counter
+) -> None:
+    class FailingUpkeep:
+        def trim(self, *_: object) -> None:
+            raise error
+
+    lake: Any = SimpleNamespace(upkeep=FailingUpkeep())
+    spark: Any = None
+    kept = maintenance.found(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
+    trim = MaintainTable(Chore.TRIM, kept, None, 1.0)
+    assert await sink._do_work(Up(spark, lake), trim) == fact
+    assert sink.metrics.value(counted, kind="trim") == 1
+
+
+async def test_work_ends_the_sink_where_spark_has_gone(sink: SparkSink) -> None:
+    class GoneUpkeep:
+        def trim(self, *_: object) -> None:
+            raise SparkLost("gone")
+
+    lake: Any = SimpleNamespace(upkeep=GoneUpkeep())
+    spark: Any = None
+    kept = maintenance.found(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
+    with pytest.raises(SparkLost):
+        await sink._do_work(Up(spark, lake), MaintainTable(Chore.TRIM, kept, None, 1.0))
+
+
+async def test_each_call_that_ends_is_progress_of_a_batch(sink: SparkSink) -> None:
     def busy_since() -> float | None:
         return sink._busy_since
 
@@ -35,5 +90,3 @@ async def test_each_call_that_ends_is_progress_of_a_batch(tmp_path: Path) -> Non
     sink.rest()
     await sink._in_thread(lambda: None)  # beside the batches
     assert busy_since() is None
-    await sink.release()
-    history.store.close()

@@ -25,7 +25,7 @@ SECTIONS = (
     "not_ready",
 )
 # Those whose order of work isn't a machine's decision, or doesn't fit the loop; CONTRIBUTING says why.
-OWN_LOOP = {"binlog_reader", "chunk_selector", "signal_listener", "spark_sink"}
+OWN_LOOP = {"binlog_reader", "chunk_selector", "signal_listener"}
 
 
 def methods(source: str) -> list[str]:

@@ -40,6 +40,7 @@ TESTED_BY = {
     "actors/kafka/client.py": "actors/kafka/test_producer.py",
     "actors/kafka/position.py": "actors/kafka/test_producer.py",
     "actors/kafka/topics.py": "actors/kafka/test_producer.py",
+    "actors/lake/background_work.py": "integration/lake/test_maintenance.py",
     "actors/lake/delta_table.py": "integration/lake/test_lake.py",
     "actors/lake/delta_tables.py": _CONNECT,
     "actors/lake/spark_connect.py": _CONNECT,

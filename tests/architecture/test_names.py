@@ -15,9 +15,6 @@ MACHINE_FILES = frozenset({"state.py", "step.py"})
 # Each of these means one thing in every module, and is called with its module's name: `checkpoint.to_json`.
 CODEC = frozenset({"to_json", "from_json"})
 
-# Background work is to become a machine; until then these stand beside a machine's.
-FOR_NOW = frozenset({"Merge", "Work"})
-
 
 def public_names(source: str) -> Iterator[str]:
     """The classes, aliases of types and functions that a module defines for others."""
@@ -47,7 +44,7 @@ def allowed(name: str, paths: list[str]) -> bool:
     if name in MACHINE:
         folders = Counter(Path(path).parent for path in paths)
         return all(Path(path).name in MACHINE_FILES for path in paths) and max(folders.values()) == 1
-    return name in CODEC | FOR_NOW
+    return name in CODEC
 
 
 def test_a_public_name_has_one_meaning() -> None:

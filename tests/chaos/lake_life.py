@@ -34,6 +34,7 @@ from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Transient
 from pipeline.lake import batch
+from pipeline.lake.background import completable_tables, mergeable_tables
 from pipeline.lake.maintenance import Trim
 from pipeline.messages.inboxes import ToSparkSink
 from pipeline.messages.topology import EDGES, ActorName, inbox
@@ -179,8 +180,9 @@ def merged(sink: SparkSink) -> bool:
     """Whether nothing is left to be completed or merged."""
     if sink._up is None:
         return False
-    background, mirrors = sink._up.background, sink._state.so_far.mirrors
-    return not background._completable(mirrors) and not background._mergeable(mirrors)
+    state = sink._state
+    lake = replace(state.lake_tables, mirrors=state.so_far.mirrors)
+    return not completable_tables(state.background, lake) and not mergeable_tables(state.background, lake)
 
 
 def plant(fault: Planted) -> None:

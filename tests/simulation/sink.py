@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from pipeline.config.settings import LakeSettings
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.journal.segment import SegmentTable
@@ -183,13 +184,13 @@ class Sink:
         return self._state.so_far.segment
 
     def _start(self) -> None:
-        self._state = State(())
+        self._state = State(LakeSettings("lake"))
         self._landed: list[TableId] = []
         self._work = self._works()
 
     def _works(self) -> Iterator[None]:
         entries = self._segments.entries
-        yield from self._take_in(JournalFound(entries[-1].checkpoint) if entries else JournalFoundEmpty())
+        yield from self._take_in(JournalFound(entries[-1].checkpoint, 0) if entries else JournalFoundEmpty())
         while True:
             if self._segment < len(entries):
                 yield from self._take_in(SegmentSealed(len(entries)))

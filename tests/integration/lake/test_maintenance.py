@@ -1,23 +1,29 @@
 """Maintenance on a real Spark: tables stay small, and whoever reads sees nothing of it."""
 
-import asyncio
 import threading
-from collections.abc import Callable
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
 
-from actors.lake.background_work import Arguments, Background, Result
-from actors.lake.delta_table import Conflict
+from actors.lake.background_work import do_work
 from actors.lake.live_view import live_view
 from actors.lake.maintenance import Upkeep
 from actors.lake.spark_session import Spark
-from actors.runtime.metrics import Metrics
-from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings
 from pipeline.lake import maintenance
+from pipeline.lake.background import (
+    Background,
+    LakeTables,
+    background_due_at,
+    files_delivered,
+    next_work,
+    table_met,
+    work_done,
+    work_given_up,
+)
 from pipeline.lake.batch import Pieces
 from pipeline.lake.live_view import MirrorPosition, live_view_sql
 from pipeline.lake.maintenance import TableSize, Trim
@@ -201,49 +207,34 @@ def test_a_users_own_optimize_is_in_nobodys_way(delivery: Delivery) -> None:
     assert {count for *_, count in found} == {1}
 
 
-async def test_work_that_delta_gave_up_is_tried_again(
-    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_that_delta_gave_up_is_tried_again(delivery: Delivery, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "REST_S", 0.0)
     table = filled(delivery)
-    conflicts = iter(["merge", "compact"])
-    done: list[str] = []
-
-    async def run(
-        function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
-    ) -> Result:
-        name = function.__name__
-        if name != "size":
-            done.append(name)
-            if name == next(conflicts, None):
-                raise Conflict("somebody else")
-        return await asyncio.to_thread(function, *args, **kwargs)
-
-    metrics = Metrics()
     settings = LakeSettings(delivery.root, merge_rows=1, compact_files=SEGMENTS, keep_changelog_hours=1.0)
-    background = Background(settings, metrics, delivery.lake, run)
-    sizes = {tier: delivery.lake.upkeep.size(ID, tier) for tier in Tier}
-    background.found(ID, delivery.lake.find(ID), sizes)
-
-    async def next_work() -> str | None:
-        assert background.time_left({ID: Ready(0)}) == 0
-        background.begin_if_due({ID: Ready(0)}, delivery.segment, "position")
-        if background.work is None:
-            return None
-        await asyncio.wait({background.work.task})
-        name = background.work.name
-        background.ended()
-        return name
-
+    found = delivery.lake.find(ID)
+    lake = LakeTables(settings, {ID: found}, {ID: Ready(0)})
+    sizes = {tier: has for tier in Tier if (has := delivery.lake.upkeep.size(ID, tier)) is not None}
+    background = table_met(Background(), ID, found, sizes, time.monotonic())
+    done: list[str] = []
     # What was given up is due again at once, and yet what had been due before comes first.
-    assert [await next_work() for _ in range(4)] == ["merge", "compact", "merge", "compact"]
+    for gives_up in (True, True, False, False):
+        now = time.monotonic()
+        due_at = background_due_at(background, lake)
+        assert due_at is not None and due_at <= now
+        background, work = next_work(background, lake, delivery.segment, "position", now)
+        assert work is not None
+        done.append(work.kind)
+        if gives_up:
+            background = work_given_up(background, now)
+        else:
+            background = work_done(background, do_work(delivery.lake, work), now)
     assert done == ["merge", "compact", "merge", "compact"]
-    for work in ("merge", "compact"):
-        assert metrics.value(catalogue.CONFLICTS, kind=work) == 1
-    told = background.status(ID)
-    assert (told["pending"], told["merged"]) == (0, delivery.segment)
-    assert told["uncompacted"]["changelog"] == 0
+    mirrored = background.mirrored[ID]
+    assert (mirrored.pending, mirrored.reached.merged) == (0, delivery.segment)
+    assert background.kept[ID, Tier.CHANGELOG].come == 0
     assert size(delivery, Tier.CHANGELOG).files == 1
     assert delivery.view(table) == expected(table)
-    background.delivered(ID, delivery.lake.find(ID), Pieces())
-    assert background.time_left({ID: Ready(0)}) != 0
+    after = delivery.lake.find(ID)
+    background = files_delivered(background, ID, found, after, Pieces(), time.monotonic())
+    due_at = background_due_at(background, lake)
+    assert due_at is None or due_at > time.monotonic()

@@ -9,14 +9,13 @@ from typing import Final
 import duckdb
 import pytest
 
-from actors.lake.background_work import Background
 from actors.lake.delta_log import logged
 from actors.service.assembly import Assembly
 from actors.service.live_view_text import live_view_text
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import LakeSettings, SnapshotMode, SparkSettings
 from pipeline.errors import Definite
-from pipeline.lake import live_view
+from pipeline.lake import background, live_view
 from pipeline.lake.batch import Batch
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, location
@@ -88,7 +87,7 @@ def in_place(patched: pytest.MonkeyPatch) -> None:
 
 def in_part(patched: pytest.MonkeyPatch) -> None:
     """The next generation is swapped in before all of its rows have come."""
-    patched.setattr(Background, "_completable", lambda self, _: list(self._rebuilding))
+    patched.setattr(background, "completable_tables", lambda known, _: list(known.rebuilding))
 
 
 def unbound(patched: pytest.MonkeyPatch) -> None:

@@ -6,38 +6,48 @@ from typing import TypeVar
 
 import pytest
 
+from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.lake import step as spark_sink
+from pipeline.lake.background import MergeMirror
 from pipeline.lake.batch import LakeTableState
-from pipeline.lake.state import Idle, State
+from pipeline.lake.maintenance import REST_S, TableSize
+from pipeline.lake.state import Idle, SinkEnded, State
 from pipeline.lake.step import (
     AskForMirrors,
     BeginningFound,
     DeliverTable,
     Fact,
+    FindEnd,
     FindPlace,
     FindTable,
     GapFound,
     JournalFound,
     JournalFoundEmpty,
     JournalTold,
+    MomentCame,
     Order,
     PlaceFound,
     ReadBatch,
-    RetryDue,
+    SealingEnded,
+    SparkStopped,
+    StopSpark,
     TableDelivered,
     TableFailed,
     TableFound,
     TellJournal,
     TellOfBareTables,
     TellOfGap,
+    WorkDone,
+    WorkFailed,
+    WorkGivenUp,
 )
 from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.checkpoint import Filling, Mirror, Ready
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
 
 ORDERS = V1.table
@@ -49,7 +59,7 @@ class Story:
     """A sink's state, and the orders after its last fact; a second passes with each fact."""
 
     def __init__(self, *rules: LakeRule) -> None:
-        self.state = State(rules)
+        self.state = State(LakeSettings("lake", rules=rules))
         self.orders: list[Order] = []
         self.now = 0.0
 
@@ -65,6 +75,11 @@ class Story:
     def read(self, *entries: Entry) -> "Story":
         """The batch comes that's made of these."""
         return self.after(spark_sink.next_batch_of(self.state, iter(entries)))
+
+    def retried(self, end: Checkpoint) -> "Story":
+        """The tables that failed are due again, and this is what's true at the journal's end."""
+        assert self.after(MomentCame()).only(FindEnd) == FindEnd()
+        return self.after(JournalFound(end, 0))
 
     def only(self, kind: type[Kind]) -> Kind:
         """The one order that was brought, which is of this kind."""
@@ -90,7 +105,7 @@ def had(
 
 def begun(found: dict[TableId, LakeTableState], place: Fact, end: Entry, *rules: LakeRule) -> Story:
     """A sink that has found its place in a lake that has this."""
-    story = Story(*rules).after(JournalFound(end.checkpoint))
+    story = Story(*rules).after(JournalFound(end.checkpoint, 0))
     return story.after(*(TableFound(t, found.get(t, NOTHING)) for t in end.checkpoint.schemas)).after(place)
 
 
@@ -151,14 +166,14 @@ def test_the_journal_is_believed_where_it_was_told_of_the_same_tables(
 
 def test_at_the_start_the_tables_say_where_the_lake_is() -> None:
     end = entry(9, V1, ITEMS)
-    story = Story().after(JournalFound(end.checkpoint))
+    story = Story().after(JournalFound(end.checkpoint, 0))
     assert story.orders == [FindTable(ITEMS.table), FindTable(ORDERS)]
     assert story.after(TableFound(ITEMS.table, had(7, 6))).orders == []
     assert story.after(TableFound(ORDERS, had(5, 4))).only(FindPlace).said == 6
     assert story.after(PlaceFound(7, entry(7, V1).checkpoint)).orders == []
     assert story.state.so_far.segment == 7
     assert story.after(SegmentSealed(9)).orders == [ReadBatch(7, 9)]
-    assert Story().after(JournalFound(replace(end.checkpoint, schemas={}))).only(FindPlace).said == -1
+    assert Story().after(JournalFound(replace(end.checkpoint, schemas={}), 0)).only(FindPlace).said == -1
 
 
 def test_a_table_that_has_stopped_gets_nothing_and_one_that_has_it_already_nothing_again() -> None:
@@ -226,7 +241,7 @@ def test_a_table_whose_rule_is_not_kept_to_stops_it_wherever_it_is_met() -> None
     rule = LakeRule(TableFilter((r"shop\.orders",)), Tiers.CHANGELOG)
     mirrored = TableFound(ORDERS, had(3, 2, generation=0))
     for story in (
-        Story(rule).after(JournalFound(entry(3, V1).checkpoint)),
+        Story(rule).after(JournalFound(entry(3, V1).checkpoint, 0)),
         Story(rule).after(JournalFoundEmpty(), SegmentSealed(1)).read(entry(1, V1)),
     ):
         with pytest.raises(Definite, match=r"shop\.orders has a mirror in the lake"):
@@ -274,7 +289,7 @@ def test_a_table_catches_up_from_where_it_failed_while_the_others_have_it_all() 
     story = failing(ITEMS.table).after(JournalTold(), SegmentSealed(5)).read(entry(5, V1, ITEMS))
     story.after(TableDelivered(ORDERS, had(5, 3)), JournalTold())
     end = entry(5, V1, ITEMS).checkpoint
-    assert story.after(RetryDue(end)).only(FindTable).table == ITEMS.table
+    assert story.retried(end).only(FindTable).table == ITEMS.table
     assert story.after(TableFound(ITEMS.table, had(3, 2))).only(FindPlace).said == 3
     story.after(PlaceFound(3, entry(3).checkpoint))
     assert story.state.so_far.mergeable == {}, "batches are behind what the others have"
@@ -295,7 +310,7 @@ def test_a_table_that_fails_again_rests_longer_and_the_others_are_where_they_wer
     for finds in (False, True):
         story = failing(ITEMS.table).after(JournalTold(), SegmentSealed(6))
         story.read(entry(5, V1), entry(6, V1)).after(TableDelivered(ORDERS, had(6, 3)), JournalTold())
-        story.after(RetryDue(entry(6).checkpoint))
+        story.retried(entry(6).checkpoint)
         if finds:
             story.after(TableFound(ITEMS.table, had(3, 2)), PlaceFound(3, entry(3).checkpoint))
             story.after(SegmentSealed(6)).read(entry(4, V1, ITEMS)).after(TableDelivered(ORDERS, had(6, 3)))
@@ -311,7 +326,7 @@ def test_a_table_that_fails_again_rests_longer_and_the_others_are_where_they_wer
 
 def test_a_table_that_cannot_be_found_at_the_start_is_left_out() -> None:
     end = entry(4, V1, ITEMS)
-    story = Story().after(JournalFound(end.checkpoint), TableFound(ORDERS, had(3, 2)))
+    story = Story().after(JournalFound(end.checkpoint, 0), TableFound(ORDERS, had(3, 2)))
     assert story.after(TableFailed(ITEMS.table, "so")).only(FindPlace).said == 2
     story.after(PlaceFound(2, entry(2).checkpoint), SegmentSealed(4)).read(entry(3, V1, ITEMS), end)
     order = story.only(DeliverTable)
@@ -320,7 +335,67 @@ def test_a_table_that_cannot_be_found_at_the_start_is_left_out() -> None:
 
 def test_what_a_failed_table_lacks_may_have_gone_and_no_other_table_begins_anew() -> None:
     story = failing(ITEMS.table).after(JournalTold())
-    story.after(RetryDue(entry(9, V1, ITEMS).checkpoint), TableFound(ITEMS.table, had(3, 2)))
+    story.retried(entry(9, V1, ITEMS).checkpoint).after(TableFound(ITEMS.table, had(3, 2)))
     gap, *_ = story.after(GapFound(3, entry(8, V1, ITEMS))).orders
     assert isinstance(gap, TellOfGap)
     assert gap.tables == {ITEMS.table}
+
+
+def test_what_was_sealed_at_the_start_is_read_as_soon_as_the_place_is_found() -> None:
+    story = Story().after(JournalFound(entry(5, V1).checkpoint, 5), TableFound(ORDERS, had(3, 2)))
+    assert story.after(PlaceFound(3, entry(3).checkpoint)).only(ReadBatch) == ReadBatch(3, 5)
+
+
+def merging() -> Story:
+    """A sink whose one table has a change that its mirror hasn't merged; each change is merged at once."""
+    story = Story()
+    story.state = replace(story.state, settings=LakeSettings("lake", merge_rows=1))
+    found = replace(had(3, 2, generation=0), pending=1)
+    story.after(JournalFound(of(ORDERS, 3).checkpoint, 0), TableFound(ORDERS, found))
+    return story.after(PlaceFound(3, of(ORDERS, 3, {ORDERS: Ready(0)}).checkpoint))
+
+
+def test_a_mirror_is_merged_beside_the_batches_one_thing_at_a_time() -> None:
+    story = merging()
+    merge = story.only(MergeMirror)
+    assert (merge.table, merge.through, merge.changes) == (ORDERS, 3, 1)
+    end = of(ORDERS, 4, {ORDERS: Ready(0)})
+    story.after(SegmentSealed(4)).read(end)
+    pieces = story.only(DeliverTable).pieces
+    story.after(TableDelivered(ORDERS, had(4, 3, generation=0), pieces))
+    assert story.after(JournalTold()).orders == [], "a merge is under way"
+    assert spark_sink.wakes_at(story.state) is None
+    following = story.after(WorkDone(TableSize(files=1))).only(MergeMirror)
+    assert (following.through, following.reached.merged) == (4, 3)
+
+
+def test_between_two_batches_begins_what_is_due() -> None:
+    story = Story()
+    story.state = replace(story.state, settings=LakeSettings("lake", merge_rows=1))
+    story.after(JournalFound(of(ORDERS, 3).checkpoint, 0), TableFound(ORDERS, had(3, 2, generation=0)))
+    story.after(PlaceFound(3, of(ORDERS, 3, {ORDERS: Ready(0)}).checkpoint), SegmentSealed(5))
+    story.read(of(ORDERS, 4, {ORDERS: Ready(0)}))
+    pieces = story.only(DeliverTable).pieces
+    story.after(TableDelivered(ORDERS, had(4, 3, generation=0), pieces))
+    read, merge = story.after(JournalTold()).orders
+    assert read == ReadBatch(4, 5)
+    assert isinstance(merge, MergeMirror)
+
+
+def test_work_that_is_given_up_rests_and_begins_again_at_its_moment() -> None:
+    story = merging().after(WorkGivenUp())
+    assert story.orders == []
+    again = spark_sink.wakes_at(story.state)
+    assert again == story.now + REST_S
+    assert story.after(MomentCame()).orders == []
+    story.now = again
+    assert story.after(MomentCame()).only(MergeMirror).table == ORDERS
+
+
+def test_at_the_end_nothing_begins_and_spark_is_stopped_after_the_work_under_way() -> None:
+    story = merging().after(SealingEnded())
+    assert story.orders == []
+    assert story.after(WorkFailed()).only(StopSpark) == StopSpark()
+    assert spark_sink.wakes_at(story.state) is None
+    assert story.after(SparkStopped()).state.doing == SinkEnded()
+    assert Story().after(JournalFoundEmpty(), SealingEnded()).only(StopSpark) == StopSpark()

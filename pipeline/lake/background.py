@@ -1,0 +1,408 @@
+"""What Spark does beside the batches: it completes or merges a mirror, or maintains a lake table, one at a time.
+
+No reader waits for it: the live view is right with it and without it. A generation of a mirror whose rows are all there
+is shown to readers as soon as possible. A mirror is merged when it has enough changes pending, or old ones;
+`pipeline.lake.maintenance` says when the rest is due. What has been due for the longest comes first, whatever it is:
+where there is more to do than time, all of it gets late and none of it starves. A table is never maintained beside a
+MERGE into it. Work that Delta gave up, since another writer had committed meanwhile, is tried again after a rest. Work
+that failed rests longer each time.
+
+Only `pipeline.lake.step` calls these functions. Times are in seconds.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, assert_never
+
+from pipeline.config.settings import LakeSettings
+from pipeline.config.table_rules import rule_of
+from pipeline.lake import maintenance
+from pipeline.lake.batch import LakeTableState, Pieces
+from pipeline.lake.live_view import MirrorPosition
+from pipeline.lake.maintenance import Chore, Policy, TableSize, TableUpkeep, Trim
+from pipeline.lake.tables import Tier
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Mirror, Ready
+
+# How long (s) work rests at most that has failed again and again.
+_LONGEST_REST_S: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrored:
+    """A mirror: where it is, the changes that it hasn't merged, and when (s) the first of these came."""
+
+    reached: MirrorPosition
+    pending: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class MergeDue:
+    """A table whose mirror is to be merged."""
+
+    table: TableId
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionDue:
+    """A table of whose mirror a generation is all there, and isn't shown yet."""
+
+    table: TableId
+
+
+@dataclass(frozen=True, slots=True)
+class ChoreDue:
+    """A chore, and the lake table that needs it."""
+
+    chore: Chore
+    table: TableId
+    tier: Tier
+
+
+Due = CompletionDue | MergeDue | ChoreDue
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteMirror:
+    """Show a generation of a table's mirror, with these `changes` of the table, `through` a segment."""
+
+    table: TableId
+    generation: int
+    through: int
+    position: str
+    changes: int
+
+    @property
+    def due(self) -> Due:
+        """What it was due as."""
+        return CompletionDue(self.table)
+
+    @property
+    def kind(self) -> str:
+        """As metrics and the log call it."""
+        return "complete"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeMirror:
+    """Merge these `changes` of a table into its mirror, which has `reached` a place, `through` a segment."""
+
+    table: TableId
+    reached: MirrorPosition
+    through: int
+    position: str
+    changes: int
+
+    @property
+    def due(self) -> Due:
+        """What it was due as."""
+        return MergeDue(self.table)
+
+    @property
+    def kind(self) -> str:
+        """As metrics and the log call it."""
+        return "merge"
+
+
+@dataclass(frozen=True, slots=True)
+class MaintainTable:
+    """Do a chore at a lake table, which was so when it began.
+
+    `trim`: what a TRIM deletes, None for nothing. `versions_h`: how many hours a VACUUM keeps files.
+    """
+
+    chore: Chore
+    kept: TableUpkeep
+    trim: Trim | None
+    versions_h: float
+
+    @property
+    def table(self) -> TableId:
+        """Whose lake table it is."""
+        return self.kept.table
+
+    @property
+    def due(self) -> Due:
+        """What it was due as."""
+        return ChoreDue(self.chore, self.kept.table, self.kept.tier)
+
+    @property
+    def kind(self) -> str:
+        """As metrics and the log call it."""
+        return self.chore.value
+
+
+BackgroundWork = CompleteMirror | MergeMirror | MaintainTable
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """Work that began at a moment (s)."""
+
+    work: BackgroundWork
+    began: float
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What is known of the lake tables for this work, and what is under way; None where nothing is.
+
+    `rebuilding`: the tables whose mirror's newest generation is filled, and since when (s since the epoch). `due`: what
+    is due, and since when. `resting`: what was given up or has failed, and until when. `failed`: how often in a row.
+    """
+
+    mirrored: Mapping[TableId, Mirrored] = field(default_factory=dict)
+    rebuilding: Mapping[TableId, float] = field(default_factory=dict)
+    kept: Mapping[tuple[TableId, Tier], TableUpkeep] = field(default_factory=dict)
+    due: Mapping[Due, float] = field(default_factory=dict)
+    resting: Mapping[Due, float] = field(default_factory=dict)
+    failed: Mapping[Due, int] = field(default_factory=dict)
+    under_way: UnderWay | None = None
+
+    def keeping(self, kept: TableUpkeep) -> "Background":
+        """With this of a lake table."""
+        return replace(self, kept={**self.kept, (kept.table, kept.tier): kept})
+
+    def mirroring(self, table: TableId, mirrored: Mirrored) -> "Background":
+        """With this of a mirror."""
+        return replace(self, mirrored={**self.mirrored, table: mirrored})
+
+    def rebuilt(self, table: TableId, since: float | None) -> "Background":
+        """With the table's mirror in filling `since` then, or complete."""
+        others = {each: at for each, at in self.rebuilding.items() if each != table}
+        return replace(self, rebuilding=others if since is None else {**others, table: since})
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTables:
+    """What the batches know: the lake's settings, what it has of each table, and which mirrors may be merged."""
+
+    settings: LakeSettings
+    tables: Mapping[TableId, LakeTableState]
+    mirrors: Mapping[TableId, Mirror]
+
+    def stopped(self, table: TableId) -> bool:
+        """Whether the table gets no more."""
+        return self.tables[table].stopped is not None
+
+
+def table_met(
+    background: Background,
+    table: TableId,
+    found: LakeTableState,
+    sizes: Mapping[Tier, TableSize],
+    now: float,
+) -> Background:
+    """A table is met at the start, or for the first time, with the lake tables that it has."""
+    reached = MirrorPosition(found.generation or 0, found.merged, found.partial)
+    background = background.mirroring(table, Mirrored(reached, found.pending, now))
+    background = background.rebuilt(table, found.rebuilding)
+    for tier, size in sizes.items():
+        background = background.keeping(maintenance.found(table, tier, size, now, found.merged))
+    return background
+
+
+def files_delivered(
+    background: Background,
+    table: TableId,
+    before: LakeTableState,
+    after: LakeTableState,
+    pieces: Pieces,
+    now: float,
+) -> Background:
+    """A batch has brought these files to a table."""
+    mirrored = background.mirrored[table]
+    if (after.generation, after.rebuilding) != (before.generation, before.rebuilding):
+        background = background.rebuilt(table, after.rebuilding)
+        if after.rebuilding is None:
+            others = {key: kept for key, kept in background.kept.items() if key != (table, Tier.MIRROR)}
+            background = replace(background, kept=others)
+    reached = replace(mirrored.reached, generation=after.generation or 0, partial=after.partial)
+    pending = mirrored.pending + sum(piece.rows for piece in pieces.changes)
+    since = mirrored.since if mirrored.pending else now
+    background = background.mirroring(table, Mirrored(reached, pending, since))
+    for tier, files in ((Tier.CHANGELOG, pieces.changes), (Tier.MIRROR, pieces.rows)):
+        if tier is Tier.MIRROR and (after.generation is None or table in background.rebuilding):
+            continue
+        kept = background.kept.get((table, tier))
+        if kept is None:
+            kept = maintenance.found(table, tier, TableSize(), now, reached.merged)
+        came = replace(kept.size, files=kept.size.files + len(files), commits=kept.size.commits + bool(files))
+        background = background.keeping(replace(kept, size=came))
+    return background
+
+
+def work_done(background: Background, size: TableSize, now: float) -> Background:
+    """What was under way has succeeded, and its lake table has this size."""
+    under_way, background = _ended(background)
+    work = under_way.work
+    background = replace(
+        background,
+        resting={due: until for due, until in background.resting.items() if due != work.due},
+        failed={due: times for due, times in background.failed.items() if due != work.due},
+    )
+    match work:
+        case CompleteMirror(table):
+            return _merged(background.rebuilt(table, None), work, under_way.began, size, now)
+        case MergeMirror():
+            return _merged(background, work, under_way.began, size, now)
+        case MaintainTable(chore, before):
+            return _maintained(background, chore, before, now, size)
+        case _:
+            assert_never(work)
+
+
+def work_given_up(background: Background, now: float) -> Background:
+    """Delta gave up what was under way, since another writer had committed first: it rests for a while."""
+    under_way, background = _ended(background)
+    until = now + maintenance.REST_S
+    return replace(background, resting={**background.resting, under_way.work.due: until})
+
+
+def work_failed(background: Background, now: float) -> Background:
+    """What was under way has failed: it rests longer each time."""
+    under_way, background = _ended(background)
+    due = under_way.work.due
+    times = background.failed.get(due, 0) + 1
+    pause = min(_LONGEST_REST_S, maintenance.REST_S * 2 ** (times - 1))
+    return replace(
+        background,
+        failed={**background.failed, due: times},
+        resting={**background.resting, due: now + pause},
+    )
+
+
+def next_work(
+    background: Background, lake: LakeTables, through: int, position: str, now: float
+) -> tuple[Background, BackgroundWork | None]:
+    """Begin what has been due for the longest, if nothing is under way; None where nothing begins.
+
+    Batches have come `through` a segment, whose end has this position.
+    """
+    due = [each for each, at in _due_at(background, lake).items() if at <= now]
+    background = replace(background, due={each: background.due.get(each, now) for each in due})
+    rested = [each for each in background.due if background.resting.get(each, now) <= now]
+    if background.under_way is not None or not rested:
+        return background, None
+    longest = min(rested, key=background.due.__getitem__)
+    # What comes while it's under way isn't due for as long.
+    left = {each: since for each, since in background.due.items() if each != longest}
+    work = _work(background, lake, longest, through, position)
+    return replace(background, due=left, under_way=UnderWay(work, now)), work
+
+
+def background_due_at(background: Background, lake: LakeTables) -> float | None:
+    """When (s) something is due, None where nothing will be by time alone, or something is under way."""
+    if background.under_way is not None:
+        return None
+    due_at = _due_at(background, lake).items()
+    return min((max(at, background.resting.get(due, at)) for due, at in due_at), default=None)
+
+
+def completable_tables(background: Background, lake: LakeTables) -> list[TableId]:
+    """The tables of whose mirrors a generation is all there, and isn't shown yet."""
+    return [
+        table
+        for table in background.rebuilding
+        if lake.mirrors.get(table) == Ready(background.mirrored[table].reached.generation)
+        and not lake.stopped(table)
+    ]
+
+
+def mergeable_tables(background: Background, lake: LakeTables) -> list[tuple[TableId, Mirrored]]:
+    """The tables whose mirrors have changes to merge."""
+    return [
+        (table, mirrored)
+        for table, mirrored in background.mirrored.items()
+        if mirrored.pending
+        and table not in background.rebuilding
+        and isinstance(lake.mirrors.get(table), Ready)
+        and not lake.stopped(table)
+        and (had := lake.tables[table]).generation is not None
+        and had.schema is not None
+        and had.schema.key
+    ]
+
+
+def _due_at(background: Background, lake: LakeTables) -> dict[Due, float]:
+    """When (s) what is or will be due."""
+    settings = lake.settings
+    at: dict[Due, float] = {CompletionDue(table): -math.inf for table in completable_tables(background, lake)}
+    for table, mirrored in mergeable_tables(background, lake):
+        full = mirrored.pending >= settings.merge_rows
+        at[MergeDue(table)] = -math.inf if full else mirrored.since + settings.merge_after_s
+    policy = Policy(settings.compact_files, settings.merge_rows)
+    for kept in background.kept.values():
+        if not lake.stopped(kept.table):
+            for chore, when in maintenance.due_at(kept, policy).items():
+                at[ChoreDue(chore, kept.table, kept.tier)] = when
+    return at
+
+
+def _work(background: Background, lake: LakeTables, due: Due, through: int, position: str) -> BackgroundWork:
+    match due:
+        case CompletionDue(table):
+            mirrored = background.mirrored[table]
+            return CompleteMirror(table, mirrored.reached.generation, through, position, mirrored.pending)
+        case MergeDue(table):
+            mirrored = background.mirrored[table]
+            # After a table has failed batches may begin before what others have merged.
+            through = max(through, mirrored.reached.merged)
+            return MergeMirror(table, mirrored.reached, through, position, mirrored.pending)
+        case ChoreDue(chore, table, tier):
+            kept = background.kept[table, tier]
+            hours = maintenance.versions_h(tier, lake.settings.vacuum_hours)
+            return MaintainTable(chore, kept, _trim(lake, kept), hours)
+        case _:
+            assert_never(due)
+
+
+def _trim(lake: LakeTables, kept: TableUpkeep) -> Trim | None:
+    schema = lake.tables[kept.table].schema
+    rule = rule_of(lake.settings.rules, kept.table)
+    keyed = schema is not None and bool(schema.key)
+    return maintenance.trim_of(kept, rule, keyed, lake.settings.keep_changelog_hours)
+
+
+def _ended(background: Background) -> tuple[UnderWay, Background]:
+    assert background.under_way is not None, "nothing was under way"
+    return background.under_way, replace(background, under_way=None)
+
+
+def _merged(
+    background: Background, work: CompleteMirror | MergeMirror, began: float, size: TableSize, now: float
+) -> Background:
+    mirrored = background.mirrored[work.table]
+    reached = replace(mirrored.reached, merged=work.through)
+    background = background.mirroring(work.table, Mirrored(reached, mirrored.pending - work.changes, began))
+    kept = background.kept.get((work.table, Tier.MIRROR))
+    if kept is None:
+        kept = maintenance.found(work.table, Tier.MIRROR, size, now, reached.merged)
+    return background.keeping(replace(kept, size=size))
+
+
+def _maintained(
+    background: Background, chore: Chore, before: TableUpkeep, now: float, size: TableSize
+) -> Background:
+    kept = background.kept.get((before.table, before.tier))
+    if kept is None:
+        return background
+    match chore:
+        case Chore.CHECKPOINT:
+            kept = replace(kept, size=replace(kept.size, commits=size.commits))
+        case Chore.COMPACT:
+            # What came meanwhile may not have been taken.
+            left = replace(size, files=max(0, size.files - (kept.size.files - before.size.files)))
+            kept = replace(kept, size=size, left=left)
+        case Chore.TRIM:
+            merged = background.mirrored[kept.table].reached.merged
+            removed = max(0, kept.size.files - size.files)
+            left = replace(kept.left, files=max(0, kept.left.files - removed))
+            kept = replace(kept, size=size, left=left, trimmed=now, merged=merged)
+        case Chore.VACUUM:
+            kept = replace(kept, vacuumed=now)
+        case _:
+            assert_never(chore)
+    return background.keeping(kept)

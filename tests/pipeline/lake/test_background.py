@@ -1,0 +1,137 @@
+"""What is begun beside the batches, and what rests."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.config.settings import LakeSettings
+from pipeline.lake import maintenance
+from pipeline.lake.background import (
+    Background,
+    CompletionDue,
+    LakeTables,
+    MaintainTable,
+    MergeDue,
+    background_due_at,
+    completable_tables,
+    files_delivered,
+    mergeable_tables,
+    next_work,
+    table_met,
+    work_done,
+    work_failed,
+    work_given_up,
+)
+from pipeline.lake.batch import LakeTableState, Pieces
+from pipeline.lake.maintenance import Chore, TableSize
+from pipeline.lake.tables import Tier
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Filling, Mirror, Ready
+from pipeline.types.column_types import Integer
+
+ORDERS = TableSchema(TableId("shop", "orders"), (Column("id", Integer(4, unsigned=False), False),), (0,))
+ID = ORDERS.table
+
+
+def lake_of(
+    had: LakeTableState, mirror: Mirror | None = None, settings: LakeSettings | None = None
+) -> LakeTables:
+    """A lake with one table."""
+    return LakeTables(settings or LakeSettings("lake"), {ID: had}, {ID: mirror} if mirror else {})
+
+
+@pytest.mark.parametrize(
+    ("had", "due"),
+    [
+        (LakeTableState(ORDERS, generation=0, pending=5), True),
+        (LakeTableState(ORDERS, generation=0), False),
+        # By its rule it has a changelog alone, or its mirror waits.
+        (LakeTableState(ORDERS, pending=5), False),
+        (LakeTableState(ORDERS, generation=0, pending=5, stopped="so"), False),
+    ],
+)
+def test_a_mirror_is_merged_if_there_is_one(had: LakeTableState, *, due: bool) -> None:
+    lake = lake_of(had, Ready(0), LakeSettings("lake", merge_rows=1))
+    background = table_met(Background(), ID, had, {}, 0.0)
+    assert (background_due_at(background, lake) is not None) is due
+    assert bool(mergeable_tables(background, lake)) is due
+
+
+def test_few_changes_are_merged_when_the_oldest_is_old() -> None:
+    had = LakeTableState(ORDERS, generation=0, pending=5)
+    lake = lake_of(had, Ready(0), LakeSettings("lake", merge_after_s=60.0))
+    background = table_met(Background(), ID, had, {}, 7.0)
+    assert background_due_at(background, lake) == 67.0
+    background, work = next_work(background, lake, 3, "position", 66.0)
+    assert work is None
+    background, work = next_work(background, lake, 3, "position", 67.0)
+    assert work is not None
+    assert work.due == MergeDue(ID)
+    assert background_due_at(background, lake) is None, "it's under way"
+
+
+def test_a_first_mirror_is_shown_when_its_rows_are_there() -> None:
+    """Its generation begins behind the SCN 0, as if there were none."""
+    after = LakeTableState(ORDERS, generation=0, rebuilding=7.0)
+    background = table_met(Background(), ID, LakeTableState(), {}, 0.0)
+    background = files_delivered(background, ID, LakeTableState(), after, Pieces(), 0.0)
+    assert background.rebuilding[ID] == 7.0
+    assert completable_tables(background, lake_of(after, Filling(0))) == []
+    lake = lake_of(after, Ready(0))
+    background, work = next_work(background, lake, 3, "position", 1.0)
+    assert work is not None
+    assert (work.due, work.kind) == (CompletionDue(ID), "complete")
+    background = work_done(background, TableSize(files=2), 2.0)
+    assert background.rebuilding == {}
+    assert background.mirrored[ID].reached.merged == 3
+    assert background.kept[ID, Tier.MIRROR].size.files == 2
+
+
+def chores(monkeypatch: pytest.MonkeyPatch) -> tuple[Background, LakeTables]:
+    """A changelog that is always due for trimming and vacuuming."""
+    for every in ("TRIM_EVERY_S", "VACUUM_EVERY_S", "VACUUM_FIRST_S"):
+        monkeypatch.setattr(maintenance, every, -1.0)
+    had = LakeTableState(ORDERS, generation=0)
+    return table_met(Background(), ID, had, {Tier.CHANGELOG: TableSize()}, 0.0), lake_of(had)
+
+
+def test_what_was_given_up_rests_and_the_rest_keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what's given up again and again would have all else of its table wait for ever."""
+    background, lake = chores(monkeypatch)
+    done: list[Chore] = []
+    for now in range(1, 5):
+        background, work = next_work(background, lake, 1, "", float(now))
+        assert isinstance(work, MaintainTable)
+        done.append(work.chore)
+        if work.chore is Chore.TRIM:
+            background = work_given_up(background, float(now))
+        else:
+            background = work_done(background, TableSize(), float(now))
+    assert done == [Chore.TRIM, Chore.VACUUM, Chore.VACUUM, Chore.VACUUM]
+    monkeypatch.setattr(maintenance, "VACUUM_EVERY_S", 600.0)
+    assert background_due_at(background, lake) == 1.0 + maintenance.REST_S
+
+
+def test_work_that_fails_rests_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It's one table's trouble: what else there is to do is done."""
+    background, lake = chores(monkeypatch)
+    done: list[Chore] = []
+    now = 1.0
+    for _ in range(3):
+        background, work = next_work(background, lake, 1, "", now)
+        assert isinstance(work, MaintainTable)
+        done.append(work.chore)
+        if work.chore is Chore.TRIM:
+            background = work_failed(background, now)
+        else:
+            background = work_done(background, TableSize(), now)
+    assert done == [Chore.TRIM, Chore.VACUUM, Chore.VACUUM]
+    (due,) = background.failed
+    assert background.resting[due] == now + maintenance.REST_S
+    now += maintenance.REST_S
+    resting = replace(background, due={due: 0.0})
+    background, work = next_work(resting, lake, 1, "", now)
+    assert work is not None and work.due == due
+    background = work_failed(background, now)
+    assert background.failed[due] == 2
+    assert background.resting[due] == now + 2 * maintenance.REST_S
