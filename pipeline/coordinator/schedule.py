@@ -45,6 +45,7 @@ from pipeline.coordinator.state import (
     Pausing,
     Planned,
     Planning,
+    PlanningOutdated,
     State,
     Strained,
     Unsettled,
@@ -181,7 +182,7 @@ def _stands(state: State) -> bool:
 
 
 def _planning(state: State) -> int:
-    return sum(isinstance(run, Planning) for run in state.runs.values())
+    return sum(isinstance(run, Planning | PlanningOutdated) for run in state.runs.values())
 
 
 # Whose turn it is
@@ -205,7 +206,7 @@ def _turns(state: State) -> Iterator[_Plan | _Chunk]:
                 yield _Plan(snapshot, table)
             case Planned() as run:
                 yield from _chunks(state, snapshot, run)
-            case None | Planning() | Unsettled() | FoundEmpty():
+            case None | Planning() | PlanningOutdated() | Unsettled() | FoundEmpty():
                 pass
 
 

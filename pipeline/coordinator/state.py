@@ -52,15 +52,18 @@ WindowMode = Overlapping | Pausing
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """The coordinator has ordered the table's plan for this snapshot.
-
-    `stale`: it can't use the answer, because a statement passed.
-    """
+    """The coordinator has ordered the table's plan for this snapshot."""
 
     wire: ClassVar[str] = "planning"
 
     snapshot: str
-    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningOutdated:
+    """The coordinator has ordered the table's plan, and can't use the answer, because a statement passed."""
+
+    wire: ClassVar[str] = "planning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class FoundEmpty:
     high: High
 
 
-TableRun = Planning | Planned | Unsettled | FoundEmpty
+TableRun = Planning | PlanningOutdated | Planned | Unsettled | FoundEmpty
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +283,7 @@ def begun_anew(state: State, snapshot: Snapshot, table: TableId) -> State:
 
 
 def dropped(state: State, tables: Iterable[TableId]) -> State:
-    """Removes the open windows and plans of these tables. A plan that is under way is stale when it comes.
+    """Removes the open windows and plans of these tables. A plan that is under way is outdated when it comes.
 
     Rows that were being read again have to be ordered once more.
     """
@@ -289,9 +292,9 @@ def dropped(state: State, tables: Iterable[TableId]) -> State:
         if isinstance(window.order, ReselectRows) and (table := window_table(window)) in gone:
             unread[table] = (UnknownRows(window.order.since, window.order.keys), *unread.get(table, ()))
     runs: dict[TableId, TableRun] = {
-        table: replace(run, stale=True) if table in gone and isinstance(run, Planning) else run
+        table: run if table not in gone else PlanningOutdated()
         for table, run in state.runs.items()
-        if table not in gone or isinstance(run, Planning)
+        if table not in gone or isinstance(run, Planning | PlanningOutdated)
     }
     still_open = tuple(w for w in state.open if window_table(w) not in gone)
     return replace(state, runs=runs, open=still_open, unread=unread)

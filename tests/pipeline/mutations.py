@@ -32,6 +32,7 @@ from pipeline.coordinator.state import (
     Paused,
     Planned,
     Planning,
+    PlanningOutdated,
     State,
 )
 from pipeline.errors import InvariantBroken
@@ -436,9 +437,9 @@ def a_statement_drops_every_window(patch: Patch) -> None:
 def stale_plans_are_taken(patch: Patch) -> None:
     original = coordinator_state.dropped
 
-    def dropped(state: State, tables: frozenset[TableId]) -> State:
-        state = original(state, tables)
-        runs = {t: replace(r, stale=False) if isinstance(r, Planning) else r for t, r in state.runs.items()}
+    def dropped(before: State, tables: frozenset[TableId]) -> State:
+        state = original(before, tables)
+        runs = {t: before.runs[t] if isinstance(r, PlanningOutdated) else r for t, r in state.runs.items()}
         return replace(state, runs=runs)
 
     patch.setattr(handle_log, "dropped", dropped)
@@ -538,7 +539,7 @@ def plans_are_not_counted(patch: Patch) -> None:
     original = schedule._overlapping
 
     def overlapping(state: State, most: int) -> object:
-        planning = sum(isinstance(run, Planning) for run in state.runs.values())
+        planning = sum(isinstance(run, Planning | PlanningOutdated) for run in state.runs.values())
         return original(state, most + planning)
 
     patch.setattr(schedule, "_overlapping", overlapping)

@@ -4,7 +4,15 @@ import re
 from collections.abc import Iterator
 from typing import assert_never
 
-from pipeline.coordinator.state import Flowing, Order, Paused, PauseOrdered, Planning, State, Unsettled
+from pipeline.coordinator.state import (
+    Flowing,
+    Order,
+    Paused,
+    PauseOrdered,
+    PlanningOutdated,
+    State,
+    Unsettled,
+)
 from pipeline.coordinator.window import Reconciling
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import PauseReading, ResumeReading
@@ -225,7 +233,7 @@ def _held(state: State) -> Iterator[tuple[str, str]]:
 
 def _run(run: object) -> str:
     match run:
-        case Planning(stale=True):
+        case PlanningOutdated():
             return " (stale)"
         case Unsettled(reason):
             return f" ({reason})"
