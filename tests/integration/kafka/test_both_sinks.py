@@ -1,0 +1,55 @@
+"""One service with a lake and with topics: the broker goes, the lake goes on, and the topics catch up."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from actors.service.assembly import Assembly
+from deploy.toolchain.kafka_broker import KafkaBroker
+from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.parts import Parts
+from pipeline.config.settings import LakeSettings, SnapshotMode, SparkSettings
+from pipeline.messages.topology import ActorName as Name
+from tests.integration.kafka.test_kafka_sink import judged, sent, to_topics
+from tests.servers.service import Running, running
+from tests.servers.shop import TABLES
+
+
+def filled(service: Running) -> bool:
+    """Whether the tables' first snapshots are complete."""
+    tables = [table for snapshot in service.status().get("snapshots", []) for table in snapshot["tables"]]
+    return len(tables) == len(TABLES) and all(table["state"] == "completed" for table in tables)
+
+
+async def delivered(service: Running) -> None:
+    """Until the lake has what's sealed now."""
+    last = service.status(Name.JOURNAL_WRITER)["segment"]
+    await service.until(lambda: service.status(Name.SPARK_SINK).get("segment", -1) >= last, "the lake has it")
+
+
+async def test_a_broker_that_is_gone_does_not_hold_up_the_lake(
+    parts: Parts, open_shop: MysqlServer, tmp_path: Path, spark_settings: SparkSettings
+) -> None:
+    assert parts.kafka is not None
+    with KafkaBroker(parts.kafka, tmp_path / "kafka") as broker:
+        settings = to_topics(broker, open_shop, tmp_path)
+        lake = LakeSettings(str(tmp_path / "lake"), merge_rows=3, merge_after_s=1e6)
+        snapshot = replace(settings.snapshot, mode=SnapshotMode.INITIAL)
+        settings = replace(settings, lake=lake, snapshot=snapshot, spark=spark_settings)
+        async with running(settings, Assembly) as service:
+            await service.until(lambda: filled(service), "all are filled")
+            await service.caught_up(open_shop)
+            await sent(service)
+            await delivered(service)
+            await asyncio.to_thread(broker.kill)
+            before = service.status(Name.SPARK_SINK)["segment"]
+            open_shop.sql("UPDATE shop.orders SET total = total + 1 WHERE id < 50")
+            await service.until(
+                lambda: service.status(Name.SPARK_SINK).get("segment", -1) > before, "the lake goes on"
+            )
+            assert service.status(Name.KAFKA_SINK).get("segment", -1) <= before
+            await asyncio.to_thread(broker.start)
+            await sent(service)
+            await delivered(service)
+            await service.stop()
+        await judged(broker, settings, open_shop)
