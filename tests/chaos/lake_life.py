@@ -33,7 +33,7 @@ from deploy.toolchain.parts import locate
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Transient
-from pipeline.lake import batch
+from pipeline.lake import batch, maintenance
 from pipeline.lake.background import completable_tables, mergeable_tables
 from pipeline.lake.maintenance import Trim
 from pipeline.messages.inboxes import ToSparkSink
@@ -49,6 +49,8 @@ LOOK_EVERY_S: Final = 0.02
 COME_TO_WITHIN_S: Final = 40.0
 # What's due all the time would take it all.
 DUE_AGAIN_S: Final = 3.0
+# How long (s) a swap rests that met a change of its table's columns.
+RESTS_S: Final = 1.0
 # Of this table the changelog is only the mirror's inbox, where tables are maintained.
 TRIMMED: Final = "customers"
 (ASKING,) = (edge for edge in EDGES if edge.sender is ActorName.SPARK_SINK)
@@ -221,9 +223,11 @@ def plant(fault: Planted) -> None:
 
 
 def main() -> None:
-    """Live as often as there's a line."""
+    """Live as often as there's a line. Answers are all that standard output has: the log goes to standard error."""
+    answers, sys.stdout = sys.stdout, sys.stderr
     told = json.loads(sys.argv[1])
     batch.MOST_SEGMENTS = 2  # so that there's more than one batch
+    maintenance.REST_S = RESTS_S  # type: ignore[misc]
     if told["planted"] is not None:
         plant(Planted(told["planted"]))
     lake = LakeSettings(told["lake"], merge_rows=1, merge_after_s=0, compact_files=0, catalog="spark_catalog")
@@ -239,8 +243,8 @@ def main() -> None:
         house.workers = tuple(life["workers"])
         asyncio.run(house.live(life["kills"]))
         answer = {"left": house.kills, "programs": house.programs, "views": house.views}
-        sys.stdout.write(f"{json.dumps(answer)}\n")
-        sys.stdout.flush()
+        answers.write(f"{json.dumps(answer)}\n")
+        answers.flush()
 
 
 if __name__ == "__main__":

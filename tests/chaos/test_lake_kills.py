@@ -377,7 +377,7 @@ def test_killed_at_a_step_of_a_batch(
 @pytest.mark.parametrize(
     "killed",
     [
-        pytest.param(QUICK_MAINTENANCE, id="some"),
+        pytest.param(QUICK_MAINTENANCE, id="some", marks=pytest.mark.full),
         pytest.param(at_each(MAINTENANCE), id="each", marks=pytest.mark.full),
     ],
 )

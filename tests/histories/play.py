@@ -529,8 +529,10 @@ class Player:
     def _wrong(self, part: Part, checkpoint: Checkpoint) -> Iterator[Finding]:
         there = self._tables(part)
         stopped = {table: why for table, why in checkpoint.stopped.items() if table.database == part.database}
-        # What a first snapshot couldn't read is a table that has stopped, too, for who wants all of it.
-        unread = {t: why for t, why in _unread(checkpoint).items() if t in there - stopped.keys()}
+        # What a first snapshot couldn't read is a table that has stopped, too, for who wants all of it. A table
+        # without a key has no snapshot: it is judged no more.
+        keyless = {t for t, schema in checkpoint.schemas.items() if not schema.key}
+        unread = {t: why for t, why in _unread(checkpoint).items() if t in there - stopped.keys() - keyless}
         for table, why in (*stopped.items(), *unread.items()):
             self.result.stops.append(
                 why.replace(part.database, "{db}").replace(f"{{db}}.{table.name}", "{t}")

@@ -376,7 +376,7 @@ def flat(mode: DeleteHandling, **more: Any) -> tuple[dict[str, str], dict[str, A
     return {**UNWRAPPED, **options}, {"unwrap": unwrap}
 
 
-@pytest.mark.parametrize("schemas", [False, True])
+@pytest.mark.parametrize("schemas", [pytest.param(False, marks=pytest.mark.full), True])
 def test_flat_messages_are_debeziums(
     parts: Parts, server: MysqlServer, account: Account, tmp_path: Path, schemas: bool
 ) -> None:
@@ -401,7 +401,7 @@ def test_flat_messages_are_debeziums(
 _EMPTY: Final = re.compile(r'null|\{"schema":.*,"payload":null\}')
 
 
-@pytest.mark.parametrize("schemas", [False, True])
+@pytest.mark.parametrize("schemas", [pytest.param(False, marks=pytest.mark.full), True])
 def test_columns_keys_and_routes_are_debeziums(
     parts: Parts, server: MysqlServer, account: Account, tmp_path: Path, schemas: bool
 ) -> None:
@@ -504,7 +504,7 @@ def routed(**options: str) -> dict[str, str]:
     return {"transforms": "box", "transforms.box.type": "io.debezium.transforms.outbox.EventRouter", **said}
 
 
-@pytest.mark.parametrize("schemas", [False, True])
+@pytest.mark.parametrize("schemas", [pytest.param(False, marks=pytest.mark.full), True])
 def test_events_of_an_outbox_are_debeziums(
     parts: Parts, server: MysqlServer, account: Account, tmp_path: Path, schemas: bool
 ) -> None:

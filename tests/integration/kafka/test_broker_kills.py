@@ -44,6 +44,7 @@ async def killed_and_judged(parts: Parts, server: MysqlServer, folder: Path, kil
         assert all(judge.read and judge.changes for judge in judges.values())
 
 
+@pytest.mark.full
 async def test_two_kills_of_the_broker(parts: Parts, open_shop: MysqlServer, tmp_path: Path) -> None:
     await killed_and_judged(parts, open_shop, tmp_path, 2)
 
