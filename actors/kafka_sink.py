@@ -30,8 +30,9 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.journal.entry import Entry
 from pipeline.kafka import step as kafka_sink
+from pipeline.kafka.debezium.heartbeat import heartbeat
+from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
 from pipeline.kafka.errors import TopicRefusal
-from pipeline.kafka.heartbeat import heartbeat
 from pipeline.kafka.state import Committing, JournalBounds, OneTopic, SinkPosition, State, Topics, includes
 from pipeline.kafka.step import (
     BeginAgain,
@@ -51,7 +52,6 @@ from pipeline.kafka.step import (
     TopicRefused,
     TransactionCommitted,
 )
-from pipeline.kafka.transactions import ChangedRows, MessageOrders
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToKafkaSink
 from pipeline.messages.journal import SegmentSealed

@@ -17,16 +17,16 @@ from actors.kafka.record_batch import RecordBatch
 from actors.kafka.segment_rows import TableRows
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import Compression, KafkaSinkSettings
-from pipeline.kafka.changed_rows import without
-from pipeline.kafka.envelope import Envelope, Messages
+from pipeline.kafka.debezium.changed_rows import without
+from pipeline.kafka.debezium.envelope import Envelope, Messages
+from pipeline.kafka.debezium.outbox import Events, OutboxEvents
+from pipeline.kafka.debezium.shape import Shape, shape_of
+from pipeline.kafka.debezium.source_block import SourceBlock
+from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders, transaction_messages
 from pipeline.kafka.errors import KafkaRefused, TopicRefusal
-from pipeline.kafka.outbox import Events, OutboxEvents
 from pipeline.kafka.partitioner import partitions
 from pipeline.kafka.records import encoded_headers, record_runs
-from pipeline.kafka.shape import Shape, shape_of
-from pipeline.kafka.source_block import SourceBlock
 from pipeline.kafka.topics import Destination, destination_of
-from pipeline.kafka.transactions import ChangedRows, MessageOrders, transaction_messages
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.buffers import Longs
 

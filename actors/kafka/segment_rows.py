@@ -18,10 +18,11 @@ from actors.journal.store import JournalReader
 from pipeline.errors import InvariantBroken
 from pipeline.journal.change_rows import META, SOURCE
 from pipeline.journal.entry import Entry, File, FileKind, SealedChunk
-from pipeline.kafka import runs, transactions
-from pipeline.kafka.changed_rows import whole_rows
+from pipeline.kafka import runs
+from pipeline.kafka.debezium import transactions
+from pipeline.kafka.debezium.changed_rows import whole_rows
+from pipeline.kafka.debezium.transactions import ChangedRows
 from pipeline.kafka.runs import Run
-from pipeline.kafka.transactions import ChangedRows
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # How many rows become messages at once, at most, and about how many bytes of them.

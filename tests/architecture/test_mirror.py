@@ -26,7 +26,7 @@ TESTED_BY = {
     "pipeline/binlog/rows/json/opaque_values.py": _JSON,
     "pipeline/binlog/rows/json/text_kernels.py": _JSON,
     "pipeline/config/secret.py": "pipeline/config/test_effective_settings.py",
-    "pipeline/kafka/source_block.py": "pipeline/kafka/test_envelope.py",
+    "pipeline/kafka/debezium/source_block.py": "pipeline/kafka/debezium/test_envelope.py",
     "pipeline/coordinator/consistent_state.py": "pipeline/coordinator/test_consistent_schedule.py",
     "pipeline/coordinator/window_close.py": "pipeline/coordinator/test_window.py",
     "pipeline/journal/change_rows.py": "pipeline/journal/test_segment.py",

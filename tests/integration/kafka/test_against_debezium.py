@@ -30,8 +30,8 @@ from pipeline.config.settings import KafkaSinkSettings
 from pipeline.config.unwrapping import DeleteHandling, Unwrap
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import change_table
-from pipeline.kafka.heartbeat import heartbeat
-from pipeline.kafka.transactions import ChangedRows, MessageOrders
+from pipeline.kafka.debezium.heartbeat import heartbeat
+from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
 from pipeline.messages.changes import ChangesVerified
 from pipeline.messages.journal import ChangePart
 from pipeline.schema.known_schemas import KnownSchemas

@@ -9,7 +9,7 @@ from pipeline.config.message_handling import (
     TimePrecision,
     UnsignedBigintHandling,
 )
-from pipeline.kafka.connect_schema import column_schema
+from pipeline.kafka.debezium.connect_schema import column_schema
 from pipeline.schema.table_schema import Column
 from pipeline.types.column_types import Binary, ColumnType, Date, DateTime, Decimal, Enum, Integer, Time
 

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.kafka.changed_rows import source_fields
-from pipeline.kafka.connect_schema import Schema, field, struct
-from pipeline.kafka.json_values import escaped, integers, json_text
-from pipeline.kafka.text_rows import Chosen, Piece, joined, or_null
+from pipeline.kafka.debezium.changed_rows import source_fields
+from pipeline.kafka.debezium.connect_schema import Schema, field, struct
+from pipeline.kafka.debezium.json_values import escaped, integers, json_text
+from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined, or_null
 from pipeline.schema.table_schema import TableId
 
 _MILLISECOND: Final = 1_000

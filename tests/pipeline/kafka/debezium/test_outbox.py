@@ -8,9 +8,9 @@ import pytest
 from pipeline.config.message_handling import Handling
 from pipeline.config.outbox import InvalidOperation, Missing, NullsInPayload, Outbox
 from pipeline.journal.change_rows import META
+from pipeline.kafka.debezium.outbox import OutboxEvents
+from pipeline.kafka.debezium.shape import Shape
 from pipeline.kafka.errors import KafkaRefused
-from pipeline.kafka.outbox import OutboxEvents
-from pipeline.kafka.shape import Shape
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import DateTime, Integer, Text

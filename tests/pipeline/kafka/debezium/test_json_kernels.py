@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pipeline.kafka import json_kernels as kernels
+from pipeline.kafka.debezium import json_kernels as kernels
 
 GUARD = 0xA5
 

@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pipeline.kafka.changed_rows import CREATE, DELETE, UPDATE, committed_us, operations
-from pipeline.kafka.connect_schema import Schema, field, struct
-from pipeline.kafka.json_values import escaped, integers, json_text, object_of, with_schema
-from pipeline.kafka.text_rows import joined
+from pipeline.kafka.debezium.changed_rows import CREATE, DELETE, UPDATE, committed_us, operations
+from pipeline.kafka.debezium.connect_schema import Schema, field, struct
+from pipeline.kafka.debezium.json_values import escaped, integers, json_text, object_of, with_schema
+from pipeline.kafka.debezium.text_rows import joined
 from pipeline.schema.table_schema import TableId
 from pipeline.types.buffers import Flags, Longs
 

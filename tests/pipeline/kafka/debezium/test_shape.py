@@ -8,8 +8,8 @@ import pytest
 from pipeline.config.column_rules import ColumnRule, HashAlgorithm, MessageColumns, MessageKey
 from pipeline.config.secret import Secret
 from pipeline.journal.change_rows import META
+from pipeline.kafka.debezium.shape import PLACEHOLDER, Shape, shape_of
 from pipeline.kafka.errors import KafkaRefused
-from pipeline.kafka.shape import PLACEHOLDER, Shape, shape_of
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Binary, Integer, Text

@@ -7,8 +7,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.kafka.connect_schema import field, struct
-from pipeline.kafka.json_values import json_text, with_schema
+from pipeline.kafka.debezium.connect_schema import field, struct
+from pipeline.kafka.debezium.json_values import json_text, with_schema
 
 _KEY_SCHEMA: Final = struct(
     [field({"type": "string", "optional": False}, "serverName")],

@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 from pipeline.config.message_handling import Handling
 from pipeline.config.message_routes import rewritten
 from pipeline.config.outbox import InvalidOperation, Missing, NullsInPayload, Outbox, Placement
-from pipeline.kafka.changed_rows import CREATE, UPDATE, operations
-from pipeline.kafka.connect_schema import Schema, column_schema, field, struct
+from pipeline.kafka.debezium.changed_rows import CREATE, UPDATE, operations
+from pipeline.kafka.debezium.connect_schema import Schema, column_schema, field, struct
+from pipeline.kafka.debezium.json_values import before_payload, json_text, json_values, object_of, with_schema
+from pipeline.kafka.debezium.shape import Shape
+from pipeline.kafka.debezium.text_rows import joined
 from pipeline.kafka.errors import KafkaRefused
-from pipeline.kafka.json_values import before_payload, json_text, json_values, object_of, with_schema
-from pipeline.kafka.shape import Shape
-from pipeline.kafka.text_rows import joined
 from pipeline.kafka.topics import fit_topic
 from pipeline.schema.table_schema import Column
 from pipeline.types.column_types import DateTime, Double, Integer, Json, Text, Timestamp

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.journal.change_rows import META, SOURCE
-from pipeline.kafka.changed_rows import (
+from pipeline.kafka.debezium.changed_rows import (
     BEFORE,
     CREATE,
     DELETE,

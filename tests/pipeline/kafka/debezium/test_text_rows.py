@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.kafka.text_rows import Chosen, joined, or_null
+from pipeline.kafka.debezium.text_rows import Chosen, joined, or_null
 
 TEXTS = st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"])), max_size=20)
 

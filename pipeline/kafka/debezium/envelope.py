@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from pipeline.config.message_handling import Handling
 from pipeline.config.unwrapping import AddedField, DeleteHandling, Unwrap
 from pipeline.errors import InvariantBroken
-from pipeline.kafka.changed_rows import (
+from pipeline.kafka.debezium.changed_rows import (
     BEFORE,
     CREATE,
     DELETE,
@@ -43,13 +43,13 @@ from pipeline.kafka.changed_rows import (
     UPDATE,
     operations,
 )
-from pipeline.kafka.connect_schema import Schema, field, rows_schema, struct
-from pipeline.kafka.json_values import json_objects, json_text, object_of, with_schema
-from pipeline.kafka.shape import Shape
-from pipeline.kafka.source_block import TOLD_SCHEMAS, SourceBlock
-from pipeline.kafka.text_rows import Chosen, Piece, joined
+from pipeline.kafka.debezium.connect_schema import Schema, field, rows_schema, struct
+from pipeline.kafka.debezium.json_values import json_objects, json_text, object_of, with_schema
+from pipeline.kafka.debezium.shape import Shape
+from pipeline.kafka.debezium.source_block import TOLD_SCHEMAS, SourceBlock
+from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined
+from pipeline.kafka.debezium.transactions import TransactionBlocks
 from pipeline.kafka.topics import Destination
-from pipeline.kafka.transactions import TransactionBlocks
 
 NEW_KEY: Final = "__debezium.newkey"
 OLD_KEY: Final = "__debezium.oldkey"

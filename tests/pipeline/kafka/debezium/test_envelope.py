@@ -10,9 +10,9 @@ from pipeline.config.message_handling import Handling
 from pipeline.config.unwrapping import DeleteHandling, Unwrap
 from pipeline.errors import InvariantBroken
 from pipeline.journal.change_rows import META
-from pipeline.kafka.envelope import NEW_KEY, OLD_KEY, Envelope, Messages
-from pipeline.kafka.shape import Shape
-from pipeline.kafka.source_block import SourceBlock
+from pipeline.kafka.debezium.envelope import NEW_KEY, OLD_KEY, Envelope, Messages
+from pipeline.kafka.debezium.shape import Shape
+from pipeline.kafka.debezium.source_block import SourceBlock
 from pipeline.kafka.topics import Destination
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer, Text

@@ -29,9 +29,9 @@ from pipeline.config.message_handling import (
     TimePrecision,
     UnsignedBigintHandling,
 )
-from pipeline.kafka import json_kernels as kernels
-from pipeline.kafka.connect_schema import Schema
-from pipeline.kafka.text_rows import Piece, joined, text_array
+from pipeline.kafka.debezium import json_kernels as kernels
+from pipeline.kafka.debezium.connect_schema import Schema
+from pipeline.kafka.debezium.text_rows import Piece, joined, text_array
 from pipeline.schema.table_schema import Column
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Bytes, Ends

@@ -2,7 +2,7 @@
 
 import json
 
-from pipeline.kafka.heartbeat import heartbeat
+from pipeline.kafka.debezium.heartbeat import heartbeat
 
 
 def test_it_names_the_server_and_the_millisecond() -> None:

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from pipeline.config.column_rules import ColumnRule, MessageColumns
 from pipeline.config.message_handling import Handling
 from pipeline.journal.change_rows import SOURCE
-from pipeline.kafka.changed_rows import BEFORE, DELETE, LETTERS, NONE, UPDATE, operations
+from pipeline.kafka.debezium.changed_rows import BEFORE, DELETE, LETTERS, NONE, UPDATE, operations
+from pipeline.kafka.debezium.json_values import json_objects
 from pipeline.kafka.errors import KafkaRefused
-from pipeline.kafka.json_values import json_objects
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.types.column_types import Binary, Enum, FixedBinary, Json, Set, Text
 

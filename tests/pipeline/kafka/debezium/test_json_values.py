@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.config.message_handling import BinaryHandling, DecimalHandling, Handling, TimePrecision
-from pipeline.kafka.json_values import json_objects, json_text, json_values
+from pipeline.kafka.debezium.json_values import json_objects, json_text, json_values
 from pipeline.schema.table_schema import Column
 from pipeline.types.column_types import (
     Binary,

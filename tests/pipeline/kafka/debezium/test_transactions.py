@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pyarrow as pa
 
-from pipeline.kafka.transactions import ChangedRows, MessageOrders, transaction_messages
+from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders, transaction_messages
 from pipeline.schema.table_schema import TableId
 
 TABLES = tuple(TableId("shop", name) for name in "abk")
