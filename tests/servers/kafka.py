@@ -1,7 +1,8 @@
 """A real Kafka broker, and topics of a test's own on it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -22,14 +23,23 @@ def kafka(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ka
         yield broker
 
 
-async def create_topic(broker: KafkaBroker, name: str, partitions: int = 1) -> None:
-    """Create a topic."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
+@asynccontextmanager
+async def administrating(address: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    """A client for the broker's topics and rights."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=address)
     await admin.start()
     try:
-        await admin.create_topics([NewTopic(name, partitions, 1)])
+        yield admin
     finally:
         await admin.close()
+
+
+async def create_topic(
+    broker: KafkaBroker, name: str, partitions: int = 1, config: dict[str, str] | None = None
+) -> None:
+    """Create a topic."""
+    async with administrating(broker.address) as admin:
+        await admin.create_topics([NewTopic(name, partitions, 1, topic_configs=config or {})])
 
 
 async def send(broker: KafkaBroker, topic: str, *records: tuple[str | None, str | None]) -> None:

@@ -6,19 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
 
 from deploy.toolchain.kafka_broker import KafkaBroker
+from tests.servers.kafka import administrating
 
 
 async def topics(broker: KafkaBroker, prefix: str) -> list[str]:
     """The topics with this prefix."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
-    await admin.start()
-    try:
+    async with administrating(broker.address) as admin:
         return sorted(topic for topic in await admin.list_topics() if topic.startswith(prefix))
-    finally:
-        await admin.close()
 
 
 async def committed_messages(broker: KafkaBroker, topic: str) -> list[ConsumerRecord]:

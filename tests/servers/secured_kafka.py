@@ -4,13 +4,13 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.admin import CreateAclsRequest
 
 from deploy.toolchain.kafka import KafkaParts
 from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker, free_ports
 from pipeline.config.settings import KafkaSecurity, SaslMechanism, Secret
 from tests.servers.certificates import certificate
+from tests.servers.kafka import administrating
 
 ACCOUNT: Final = "tidemark"
 PASSWORD: Final = "right"
@@ -67,16 +67,12 @@ class SecuredBroker(KafkaBroker):
 
     async def allow(self, resource: Resource, name: str, named: Named, *rights: Right) -> None:
         """Let the account do this."""
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.plain)
-        await admin.start()
-        try:
+        async with administrating(self.plain) as admin:
             for right in rights:
                 answer = await admin._send_to_controller(
                     CreateAclsRequest(resource, name, named, f"User:{ACCOUNT}", "*", right, _ALLOW)
                 )
                 assert [code for code, _ in answer.creation_responses] == [0], answer
-        finally:
-            await admin.close()
 
 
 def _properties(folder: Path, protocol: KafkaSecurity, plain: int) -> str:

@@ -4,13 +4,12 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-
 from actors.kafka.broker_check import check_topics
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import KafkaSecurity, KafkaSinkSettings, Secret
 from pipeline.source.prerequisites import Severity
+from tests.servers.kafka import administrating, create_topic
 from tests.servers.kafka_messages import topics
 from tests.servers.secured_kafka import Named, Resource, Right, SecuredBroker
 
@@ -20,14 +19,10 @@ def settings(broker: KafkaBroker, **more: Any) -> KafkaSinkSettings:
 
 
 async def created(broker: KafkaBroker, topic: str, partitions: int, **config: str) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
-    await admin.start()
-    try:
-        await admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=config)])
+    await create_topic(broker, topic, partitions, config)
+    async with administrating(broker.address) as admin:
         while topic not in await admin.list_topics():
             pass
-    finally:
-        await admin.close()
 
 
 async def wrongs(of: KafkaSinkSettings) -> list[str]:

@@ -10,7 +10,8 @@ from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.messages.topology import ActorName as Name
-from tests.integration.kafka.test_kafka_sink import administrating, judged, sent, to_topics
+from tests.integration.kafka.test_kafka_sink import judged, sent, to_topics
+from tests.servers.kafka import administrating
 from tests.servers.kafka_messages import committed_messages
 from tests.servers.service import Running, running
 from tests.servers.shop import writing
@@ -66,7 +67,7 @@ async def test_a_topic_that_was_removed_is_created_again(
         await service.caught_up(open_shop)
         await sent(service)
         assert len(await committed_messages(kafka, topic)) == 1
-        async with administrating(kafka) as admin:
+        async with administrating(kafka.address) as admin:
             await admin.delete_topics([topic])
         before = segment(service)
         open_shop.sql("UPDATE shop.orders SET total = 18 WHERE id = 1")

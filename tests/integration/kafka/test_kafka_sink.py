@@ -3,14 +3,11 @@
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from actors import kafka_sink
@@ -24,6 +21,7 @@ from pipeline.config.settings import KafkaSinkSettings, Settings
 from pipeline.config.unwrapping import Unwrap
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
+from tests.servers.kafka import administrating, create_topic
 from tests.servers.kafka_messages import Judge, committed_messages, topics
 from tests.servers.service import Running, pipeline, running
 from tests.servers.shop import TABLES, writing
@@ -151,16 +149,6 @@ async def test_transactions_are_told_in_their_topic_and_in_each_change(
     assert beats and {record.key for record in beats} == {b'{"serverName":"%s"}' % prefix.encode()}
 
 
-@asynccontextmanager
-async def administrating(broker: KafkaBroker) -> AsyncIterator[AIOKafkaAdminClient]:
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
-    await admin.start()
-    try:
-        yield admin
-    finally:
-        await admin.close()
-
-
 async def test_a_topic_that_refuses_holds_up_no_other_and_catches_up_once_it_takes_them(
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,8 +165,7 @@ async def test_a_topic_that_refuses_holds_up_no_other_and_catches_up_once_it_tak
         assert asides is not None and [*asides] == [topic]
         return str(asides[topic])
 
-    async with administrating(kafka) as admin:
-        await admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"max.message.bytes": "4000"})])
+    await create_topic(kafka, topic, config={"max.message.bytes": "4000"})
     async with running(settings, Assembly) as service:
         await service.begun()
         open_shop.sql("INSERT INTO shop.texts VALUES (1, 'small')")
@@ -199,7 +186,7 @@ async def test_a_topic_that_refuses_holds_up_no_other_and_catches_up_once_it_tak
     # What was set aside is in the topics' position: another start knows it.
     async with running(settings, Assembly) as service:
         await refused(service)
-        async with administrating(kafka) as admin:
+        async with administrating(kafka.address) as admin:
             larger = {"max.message.bytes": "1000000"}
             await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, larger)])
         await service.until(
