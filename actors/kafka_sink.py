@@ -1,7 +1,7 @@
 """The KafkaSink: brings the journal's segments into topics as Debezium's messages, each change exactly once.
 
-What comes next is decided by `pipeline.kafka.step`; here that's carried out, at Kafka and at the journal. Rows become
-messages in a thread, while those before are on their way.
+`pipeline.kafka.step` decides what comes next; here that's carried out, at Kafka and at the journal. Rows become
+messages in a thread, while the batches before are on their way.
 
 It needs the journal's reading side alone. Whatever fails here touches neither capture nor the lake.
 """
@@ -302,7 +302,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         return self._entry
 
     async def _send(self, connected: _Connected, order: SendRun) -> RunSent:
-        """Send the rows of a run; the broker takes batches while the next rows become messages."""
+        """Send the rows of a run."""
         entry = await self._entry_of(order.segment)
         parts = self._rows.rows(entry, order.run, order.skip)
         rows, one_scn = 0, order.run.first_scn == order.run.last_scn
@@ -315,9 +315,8 @@ class KafkaSink(Actor[ToKafkaSink]):
             if one_scn and rows >= order.most:
                 return RunSent(rows, ended=False)
             await self._send_part(connected, part, orders, order.topics)
-            following = await self._in_thread(next, parts, None)
             rows += part.rows.num_rows
-            part = following
+            part = await self._in_thread(next, parts, None)
         await self._mark(connected, changed, slice(1, None) if one_scn else slice(None), order.topics)
         return RunSent(rows, ended=True)
 

@@ -6,13 +6,13 @@ Nothing is created or written, and no transactional id gets a new epoch: a servi
 import asyncio
 from typing import Final
 
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError
 
 from actors.kafka.client import administrating
-from actors.kafka.producer import failure
-from actors.kafka.topics import POSITION_CONFIG, partitions_of, position_topic_of
+from actors.kafka.producer import failure, transactional_id
+from actors.kafka.topics import POSITION_CONFIG, create_topic, partitions_of, position_topic_of
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable
 from pipeline.source.prerequisites import Finding, Severity
@@ -84,7 +84,7 @@ async def _topics_of_tables(admin: AIOKafkaAdminClient, settings: KafkaSinkSetti
 async def _transactional_id(admin: AIOKafkaAdminClient, pipeline: str) -> list[Finding]:
     """Whether we may use it; a broker that has had no transaction yet says that it doesn't know."""
     try:
-        await admin._client.coordinator_lookup(_TRANSACTION, f"tidemark-{pipeline}")  # noqa: SLF001 - no other way
+        await admin._client.coordinator_lookup(_TRANSACTION, transactional_id(pipeline))  # noqa: SLF001 - no other way
     except KafkaError as error:
         if isinstance(refused := failure(error), KafkaRefused):
             raise refused from error
@@ -108,13 +108,10 @@ async def _creatable(
     """Whether the brokers would create the topic."""
     if not settings.create_topics:
         return []
-    new = NewTopic(topic, partitions, 1, topic_configs=config)
-    new.replication_factor = settings.replication or -1  # which the constructor doesn't take
-    answer = await admin.create_topics([new], validate_only=True)
-    for _, code, *told in answer.topic_errors:
-        error = for_code(code)
-        if code and error is not TopicAlreadyExistsError:
-            raise failure(error(*told), topic)
+    try:
+        await create_topic(admin, settings, topic, partitions, config, dry=True)
+    except KafkaError as error:
+        raise failure(error, topic) from error
     return []
 
 

@@ -34,6 +34,11 @@ def failure(error: BaseException, topic: str | None = None) -> KafkaUnavailable 
     return classed(type(error).__name__, safe_message(error), topic)
 
 
+def transactional_id(pipeline: str) -> str:
+    """The id by which a pipeline's producer fences the one before it."""
+    return f"tidemark-{pipeline}"
+
+
 class KafkaProducer:
     """Sends batches in Kafka transactions. Raises KafkaUnavailable and KafkaRefused."""
 
@@ -43,7 +48,7 @@ class KafkaProducer:
         self._sent: list[tuple[str, asyncio.Future[Any]]] = []
         self._producer = AIOKafkaProducer(
             **client_options(settings, pipeline),
-            transactional_id=f"tidemark-{pipeline}",
+            transactional_id=transactional_id(pipeline),
             transaction_timeout_ms=int(1000 * settings.transaction_timeout_s),
             acks="all",
             enable_idempotence=True,

@@ -115,7 +115,7 @@ class SegmentRows:
     def _of_table(self, entry: Entry, table: TableId) -> Iterator[TableRows]:
         """The changes of a table, with its chunks between them."""
         chunks = deque((_scn(entry, chunk), chunk) for chunk in self._first_chunks(entry, table))
-        read = _Chunks(self._rows_batches(entry, table), self._first_chunks(entry, table)) if chunks else None
+        read = _Chunks(self._rows_batches(entry, table))
         for part in self._changes(entry, table):
             rest = part.rows
             scns = np.asarray(rest.column("__scn"))
@@ -125,11 +125,9 @@ class SegmentRows:
                 if before:
                     yield TableRows(part.schema, rest.slice(0, before))
                 rest, scns = rest.slice(before), scns[before:]
-                assert read is not None
                 yield from read.rows(chunk, scn)
             yield TableRows(part.schema, rest)
         for scn, chunk in chunks:
-            assert read is not None
             yield from read.rows(chunk, scn)
 
     def _changes(self, entry: Entry, table: TableId) -> Iterator[TableRows]:
@@ -139,14 +137,12 @@ class SegmentRows:
             schema, held = entry.schemas[file.version], None
             with self._opened(entry, file) as parquet:
                 for batch in parquet.iter_batches(_together(parquet)):
-                    rows = batch
-                    if held is not None and held.num_rows:
-                        rows = pa.concat_batches([held, rows])
+                    rows = pa.concat_batches([held, batch]) if held else batch
                     kept = whole_rows(rows)
                     if kept:
                         yield TableRows(schema, rows.slice(0, kept))
                     held = rows.slice(kept)
-            if held is not None and held.num_rows:
+            if held:
                 yield TableRows(schema, held)
 
     def _rows_batches(self, entry: Entry, table: TableId) -> Iterator[TableRows]:
@@ -215,27 +211,20 @@ class _Pass:
 class _Chunks:
     """Takes chunks one after the other out of the batches of their files."""
 
-    def __init__(self, batches: Iterator[TableRows], chunks: list[SealedChunk]) -> None:
+    def __init__(self, batches: Iterator[TableRows]) -> None:
         self._batches = batches
-        self._left = deque(chunks)
         self._rest: TableRows | None = None
 
-    def rows(self, wanted: SealedChunk, scn: int) -> Iterator[TableRows]:
-        """The rows of a chunk, which comes behind those that were taken."""
-        while (chunk := self._left.popleft()) is not wanted:
-            for _ in self._taken(chunk.rows):
-                pass
-        for part in self._taken(wanted.rows):
-            yield TableRows(part.schema, _as_changes(part.rows, wanted, scn))
-
-    def _taken(self, count: int) -> Iterator[TableRows]:
+    def rows(self, chunk: SealedChunk, scn: int) -> Iterator[TableRows]:
+        """The rows of the chunk that comes next."""
+        count = chunk.rows
         while count:
             part = self._rest or next(self._batches)
             taken = part.rows.slice(0, count)
             rest = part.rows.slice(taken.num_rows)
             self._rest = TableRows(part.schema, rest) if rest.num_rows else None
             count -= taken.num_rows
-            yield TableRows(part.schema, taken)
+            yield TableRows(part.schema, _as_changes(taken, chunk, scn))
 
 
 def _within(changes: pa.RecordBatch, run: Run) -> tuple[int, int]:

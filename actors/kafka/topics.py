@@ -50,7 +50,7 @@ class KafkaTopics:
                     raise TopicRefusal(
                         topic, "there's no such topic; create it, or set kafka.create_topics = true"
                     )
-                await self._create(admin, topic, partitions, config)
+                await create_topic(admin, self._settings, topic, partitions, config)
                 # The broker that's asked may not have heard of it yet.
                 while (there := await partitions_of(admin, topic)) is None:  # noqa: ASYNC110 - nobody tells us
                     await asyncio.sleep(_LOOK_EVERY_S)
@@ -58,21 +58,29 @@ class KafkaTopics:
         except (KafkaError, OSError, TimeoutError) as error:
             raise failure(error, topic) from error
 
-    async def _create(
-        self, admin: AIOKafkaAdminClient, topic: str, partitions: int, config: dict[str, str]
-    ) -> None:
-        new = NewTopic(topic, partitions, 1, topic_configs=config)
-        new.replication_factor = self._settings.replication or -1  # which the constructor doesn't take
-        answer = await admin.create_topics([new])
-        for _, code, *_ in answer.topic_errors:
-            error = for_code(code)
-            if code and error is not TopicAlreadyExistsError:
-                raise error(topic)
-
 
 def position_topic_of(settings: KafkaSinkSettings, pipeline: str) -> str:
     """The name of the topic of a pipeline's position."""
     return settings.position_topic or f"tidemark-position-{pipeline}"
+
+
+async def create_topic(
+    admin: AIOKafkaAdminClient,
+    settings: KafkaSinkSettings,
+    topic: str,
+    partitions: int,
+    config: dict[str, str],
+    *,
+    dry: bool = False,
+) -> None:
+    """Create a topic, unless it's there; `dry`: find out only whether the brokers would. Raises KafkaError."""
+    new = NewTopic(topic, partitions, 1, topic_configs=config)
+    new.replication_factor = settings.replication or -1  # which the constructor doesn't take
+    answer = await admin.create_topics([new], validate_only=dry)
+    for _, code, *words in answer.topic_errors:
+        error = for_code(code)
+        if code and error is not TopicAlreadyExistsError:
+            raise error(*filter(None, words))
 
 
 async def partitions_of(admin: AIOKafkaAdminClient, topic: str) -> int | None:

@@ -13,7 +13,7 @@ Source: Debezium 3.6, "Data type mappings" and "Data change events"; Apache Kafk
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from pipeline.config.message_handling import (
     BinaryHandling,
@@ -45,6 +45,13 @@ from pipeline.types.column_types import (
 )
 
 Schema = dict[str, Any]
+
+# What stands beside the rows is of these.
+TEXT: Final[Schema] = {"type": "string", "optional": False}
+OPTIONAL_TEXT: Final[Schema] = {"type": "string", "optional": True}
+INT: Final[Schema] = {"type": "int32", "optional": False}
+LONG: Final[Schema] = {"type": "int64", "optional": False}
+OPTIONAL_LONG: Final[Schema] = {"type": "int64", "optional": True}
 
 _INTEGERS = {
     (1, False): "int16",

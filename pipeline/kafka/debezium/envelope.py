@@ -43,7 +43,7 @@ from pipeline.kafka.debezium.changed_rows import (
     UPDATE,
     operations,
 )
-from pipeline.kafka.debezium.connect_schema import Schema, field, rows_schema, struct
+from pipeline.kafka.debezium.connect_schema import TEXT, Schema, field, rows_schema, struct
 from pipeline.kafka.debezium.json_values import json_objects, json_text, object_of, with_schema
 from pipeline.kafka.debezium.shape import Shape
 from pipeline.kafka.debezium.source_block import TOLD_SCHEMAS, SourceBlock
@@ -56,7 +56,6 @@ OLD_KEY: Final = "__debezium.oldkey"
 
 _NO_TEXT: Final = pa.scalar(None, pa.string())
 _OF_TRANSACTION: Final = ("id", "total_order", "data_collection_order")
-_TEXT: Final[Schema] = {"type": "string", "optional": False}
 
 Numbers = NDArray[np.int64] | NDArray[np.int32]
 BesideRows = Mapping[str, Piece]
@@ -221,7 +220,7 @@ class Envelope:
     def _with_deletes(self, messages: Messages, again: NDArray[np.bool_], unwrap: Unwrap) -> Messages:
         """The messages; of what is added, tombstones tell the operation alone."""
         texts = pa.array(['"d"'])
-        deleted = (with_schema(texts, _TEXT) if self.schemas else texts)[0]
+        deleted = (with_schema(texts, TEXT) if self.schemas else texts)[0]
         told = {each.name: deleted if each.told == "op" else _NO_TEXT for each in unwrap.headers}
         headers = tuple(
             (name, pc.if_else(pa.array(again), told[name], texts) if name in told else texts)
@@ -240,7 +239,7 @@ class Envelope:
 
     def key_schema(self, to: Destination) -> Schema:
         """The schema of the keys of messages that go there."""
-        added = [] if to.key_field is None else [field(_TEXT, to.key_field[0])]
+        added = [] if to.key_field is None else [field(TEXT, to.key_field[0])]
         return rows_schema(self.shape.key, self.handling, f"{to.schemas}.Key", {}, added, optional=False)
 
     @property
@@ -256,7 +255,7 @@ class Envelope:
         """The schema of values that are rows alone."""
         schema_name = f"{self.destination.schemas}.Value"
         rewrites = unwrap.delete_tombstone_handling_mode.rewrites
-        added = {_DELETED: _TEXT} if rewrites else {}
+        added = {_DELETED: TEXT} if rewrites else {}
         added |= {each.name: TOLD_SCHEMAS[each.told] for each in unwrap.fields}
         fields = (field({**schema, "optional": True}, name) for name, schema in added.items())
         return rows_schema(

@@ -7,16 +7,16 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.kafka.debezium.connect_schema import field, struct
+from pipeline.kafka.debezium.connect_schema import LONG, TEXT, field, struct
 from pipeline.kafka.debezium.json_values import json_text, with_schema
 
 _KEY_SCHEMA: Final = struct(
-    [field({"type": "string", "optional": False}, "serverName")],
+    [field(TEXT, "serverName")],
     name="io.debezium.connector.common.ServerNameKey",
     version=1,
 )
 _VALUE_SCHEMA: Final = struct(
-    [field({"type": "int64", "optional": False}, "ts_ms")],
+    [field(LONG, "ts_ms")],
     name="io.debezium.connector.common.Heartbeat",
     version=1,
 )

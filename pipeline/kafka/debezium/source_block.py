@@ -11,8 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.kafka.debezium.changed_rows import source_fields
-from pipeline.kafka.debezium.connect_schema import Schema, field, struct
+from pipeline.kafka.debezium.changed_rows import committed_us, source_fields
+from pipeline.kafka.debezium.connect_schema import (
+    INT,
+    LONG,
+    OPTIONAL_LONG,
+    OPTIONAL_TEXT,
+    TEXT,
+    Schema,
+    field,
+    struct,
+)
 from pipeline.kafka.debezium.json_values import escaped, integers, json_text
 from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined, or_null
 from pipeline.schema.table_schema import TableId
@@ -47,9 +56,7 @@ class SourceBlock:
         """
         ops = changes.column("__op")
         said = source_fields(changes)
-        times = pc.coalesce(
-            said["time"], changes.column("__commit_time").view(pa.int64()), pa.scalar(read_us)
-        )
+        times = pc.fill_null(committed_us(changes), read_us)
         # Of a statement Debezium tells the millisecond only.
         whole = pc.multiply(pc.divide(times, _MILLISECOND), _MILLISECOND)
         return SourceBlock(
@@ -103,12 +110,6 @@ def _escaped_once(texts: pa.Array) -> Chosen:
 # Schemas that are the same for all tables
 
 
-_TEXT: Final[Schema] = {"type": "string", "optional": False}
-_OPTIONAL_TEXT: Final[Schema] = {"type": "string", "optional": True}
-_LONG: Final[Schema] = {"type": "int64", "optional": False}
-_OPTIONAL_LONG: Final[Schema] = {"type": "int64", "optional": True}
-_INT: Final[Schema] = {"type": "int32", "optional": False}
-
 _SNAPSHOT: Final[Schema] = {
     "type": "string",
     "optional": True,
@@ -119,25 +120,25 @@ _SNAPSHOT: Final[Schema] = {
     },
     "default": "false",
 }
-_TRANSACTION_FIELDS: Final = {"id": _TEXT, "total_order": _LONG, "data_collection_order": _LONG}
+_TRANSACTION_FIELDS: Final = {"id": TEXT, "total_order": LONG, "data_collection_order": LONG}
 _SOURCE_FIELDS: Final = {
-    "version": _TEXT,
-    "connector": _TEXT,
-    "name": _TEXT,
-    "ts_ms": _LONG,
+    "version": TEXT,
+    "connector": TEXT,
+    "name": TEXT,
+    "ts_ms": LONG,
     "snapshot": _SNAPSHOT,
-    "db": _TEXT,
-    "sequence": _OPTIONAL_TEXT,
-    "ts_us": _OPTIONAL_LONG,
-    "ts_ns": _OPTIONAL_LONG,
-    "table": _OPTIONAL_TEXT,
-    "server_id": _LONG,
-    "gtid": _OPTIONAL_TEXT,
-    "file": _TEXT,
-    "pos": _LONG,
-    "row": _INT,
-    "thread": _OPTIONAL_LONG,
-    "query": _OPTIONAL_TEXT,
+    "db": TEXT,
+    "sequence": OPTIONAL_TEXT,
+    "ts_us": OPTIONAL_LONG,
+    "ts_ns": OPTIONAL_LONG,
+    "table": OPTIONAL_TEXT,
+    "server_id": LONG,
+    "gtid": OPTIONAL_TEXT,
+    "file": TEXT,
+    "pos": LONG,
+    "row": INT,
+    "thread": OPTIONAL_LONG,
+    "query": OPTIONAL_TEXT,
 }
 # The schemas of what stands beside the rows, by its names in an envelope.
 TOLD_SCHEMAS: Final[Mapping[str, Schema]] = {
@@ -152,8 +153,8 @@ TOLD_SCHEMAS: Final[Mapping[str, Schema]] = {
         name="event.block",
         version=1,
     ),
-    "op": _TEXT,
-    **dict.fromkeys(("ts_ms", "ts_us", "ts_ns"), _OPTIONAL_LONG),
+    "op": TEXT,
+    **dict.fromkeys(("ts_ms", "ts_us", "ts_ns"), OPTIONAL_LONG),
     **{f"source.{name}": schema for name, schema in _SOURCE_FIELDS.items()},
     **{f"transaction.{name}": schema for name, schema in _TRANSACTION_FIELDS.items()},
 }

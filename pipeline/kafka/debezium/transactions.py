@@ -15,6 +15,7 @@ Source: Debezium 3.6, "Transaction metadata".
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.kafka.debezium.changed_rows import CREATE, DELETE, UPDATE, committed_us, operations
-from pipeline.kafka.debezium.connect_schema import Schema, field, struct
+from pipeline.kafka.debezium.connect_schema import LONG, OPTIONAL_LONG, TEXT, field, struct
 from pipeline.kafka.debezium.json_values import escaped, integers, json_text, object_of, with_schema
 from pipeline.kafka.debezium.text_rows import joined
 from pipeline.schema.table_schema import TableId
@@ -43,7 +44,7 @@ _NO_TIMES: Final = pa.nulls(0, pa.int64())
 COLUMNS: Final = ("__op", "__scn", "__ordinal", "__gtid", "__commit_time", "__source.time", "__source.update")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChangedRows:
     """Rows of all tables of whole transactions, table by table; all columns are equally long.
 
@@ -58,6 +59,12 @@ class ChangedRows:
     counted: Flags
     ids: pa.Array
     times: pa.Array
+
+    @cached_property
+    def in_order(self) -> Longs:
+        """The numbers of the rows that are counted, in the order of the stream."""
+        counted = np.flatnonzero(self.counted)
+        return counted[np.lexsort((self.ordinal[counted], self.scn[counted]))]
 
     @staticmethod
     def of(parts: Sequence[tuple[TableId, pa.RecordBatch]]) -> "ChangedRows":
@@ -151,8 +158,7 @@ class MessageOrders:
 def _orders(rows: ChangedRows) -> tuple[Longs, Longs]:
     """Of each row its number in its transaction and among its table's rows there, from 1; 0 where it isn't counted."""
     total, of_table = np.zeros(len(rows.scn), np.int64), np.zeros(len(rows.scn), np.int64)
-    counted = np.flatnonzero(rows.counted)
-    by_place = counted[np.lexsort((rows.ordinal[counted], rows.scn[counted]))]
+    by_place = rows.in_order
     total[by_place] = _numbered(rows.scn[by_place])
     by_table = by_place[np.lexsort((rows.table[by_place], rows.scn[by_place]))]
     pairs = rows.scn[by_table] * len(rows.tables) + rows.table[by_table]
@@ -162,8 +168,7 @@ def _orders(rows: ChangedRows) -> tuple[Longs, Longs]:
 
 def transaction_messages(rows: ChangedRows, *, schemas: bool = False) -> TransactionMessages:
     """BEGIN and END of the transactions of these rows, by SCN; `schemas`: each with its schema in it."""
-    counted = np.flatnonzero(rows.counted)
-    by_place = counted[np.lexsort((rows.ordinal[counted], rows.scn[counted]))]
+    by_place = rows.in_order
     scns, first, which, events = np.unique(
         rows.scn[by_place], return_index=True, return_inverse=True, return_counts=True
     )
@@ -238,24 +243,22 @@ def _buckets(entries: NDArray[np.int64]) -> NDArray[np.int64]:
     return buckets
 
 
-_TEXT: Final[Schema] = {"type": "string", "optional": False}
-_LONG: Final[Schema] = {"type": "int64", "optional": False}
 _KEY_SCHEMA: Final = struct(
-    [field(_TEXT, "id")], name="io.debezium.connector.common.TransactionMetadataKey", version=1
+    [field(TEXT, "id")], name="io.debezium.connector.common.TransactionMetadataKey", version=1
 )
 _COLLECTION: Final = struct(
-    [field(_TEXT, "data_collection"), field(_LONG, "event_count")],
+    [field(TEXT, "data_collection"), field(LONG, "event_count")],
     optional=True,
     name="event.collection",
     version=1,
 )
 _VALUE_SCHEMA: Final = struct(
     [
-        field(_TEXT, "status"),
-        field(_TEXT, "id"),
-        field({"type": "int64", "optional": True}, "event_count"),
+        field(TEXT, "status"),
+        field(TEXT, "id"),
+        field(OPTIONAL_LONG, "event_count"),
         field({"type": "array", "items": _COLLECTION, "optional": True}, "data_collections"),
-        field(_LONG, "ts_ms"),
+        field(LONG, "ts_ms"),
     ],
     name="io.debezium.connector.common.TransactionMetadataValue",
     version=1,
