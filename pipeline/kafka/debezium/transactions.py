@@ -199,11 +199,11 @@ def _collections(rows: ChangedRows, by_place: Longs, which: Longs, count: int) -
     )
     transaction, table = np.divmod(pairs, len(rows.tables))
     tables = np.bincount(transaction, minlength=count)
-    hashes = np.array([_hash(str(each)) for each in rows.tables], np.int64)
+    hashes = np.array([_hash(each.dotted) for each in rows.tables], np.int64)
     bucket = hashes[table] & (_buckets(tables)[transaction] - 1)
     order = np.lexsort((first, bucket, transaction))
     heads = pa.array(
-        [f'{{"data_collection":{json_text(str(each))},"event_count":' for each in rows.tables], pa.string()
+        [f'{{"data_collection":{json_text(each.dotted)},"event_count":' for each in rows.tables], pa.string()
     )
     texts = joined(
         heads.take(pa.array(table[order])),

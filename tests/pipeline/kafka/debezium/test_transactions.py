@@ -1,6 +1,7 @@
 """Transactions' blocks and messages; `test_against_debezium` compares them with Debezium's own."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -70,3 +71,9 @@ def test_a_transaction_begins_and_ends_once_with_its_tables_in_the_order_of_a_ha
 
 def test_rows_without_a_transaction_have_none() -> None:
     assert len(transaction_messages(changed(((0, 2, 0, False),))).keys) == 0
+
+
+def test_a_table_has_the_name_that_debezium_gives_it() -> None:
+    rows = replace(changed(), tables=(TableId("shop", "a.b"), *TABLES[1:]))
+    end = json.loads(transaction_messages(rows).values[1].as_py())
+    assert "shop.a.b" in {each["data_collection"] for each in end["data_collections"]}
