@@ -61,7 +61,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         await self._perform(self._first_orders)
 
     def ended(self) -> bool:
-        """Nobody waits for an answer once no message is left."""
+        """No sender waits for an answer once no message is left."""
         return self._drained
 
     async def handle(self, message: ToSchemaVerifier) -> None:

@@ -65,7 +65,7 @@ def topics(address: str, prefix: str) -> KafkaSinkSettings:
 
 
 def capture(log: Log, through: str, folder: Path) -> None:
-    """Bring a log into a journal, up to a GTID set, with nobody who reads it."""
+    """Bring a log into a journal, up to a GTID set, without a reader."""
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         process.submit(_capture, log, through, folder).result()
 

@@ -4,7 +4,7 @@ For each scenario a server writes a log, and Tidemark captures it into a journal
 at work: the KafkaSink as the service runs it brings the journal into topics of four partitions, JSON without schemas,
 exactly once. The peer is Debezium, which reads the same log and writes to the same broker with the producer
 that Kafka Connect gives it, at least once; its first fifth isn't counted, since the JVM compiles meanwhile. Both take
-turns. No figure is told before the topic has all messages.
+turns. A figure counts only once the topic has all messages.
 
 At last the whole service follows a thousand transactions a second. A consumer that reads what is committed compares
 the moment of each message with the moment of its commit at the source.

@@ -1,4 +1,4 @@
-"""What each client of Kafka is told: where the brokers are, and how they are spoken to.
+"""The options of every client of Kafka: where the brokers are, and how to speak to them.
 
 The sink and the signals' channel have this in common, and with it TLS and SASL.
 """
@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaConnectionError
 from actors.runtime.secret_files import current
 from pipeline.config.settings import BrokerSettings
 
-# It tells each attempt of each of its parts, ten lines a second; what's the matter is told by us, once a pause.
+# aiokafka logs each attempt of each of its parts, ten lines a second. Our own log has the reason once a pause.
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 # A broker that hasn't answered for so long is asked again.

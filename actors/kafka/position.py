@@ -1,6 +1,6 @@
 """The position in the journal, as the position topic has it: one message for each Kafka transaction.
 
-It's in a topic, and not among a consumer group's offsets. The broker forgets the offsets of a group that nobody is in
+It's in a topic, and not among a consumer group's offsets. The broker forgets the offsets of a group without members
 after seven days (`offsets.retention.minutes`), and with them what was sent. The topic is compacted: the last message of
 a key stays for good. Its key is the journal's id.
 """

@@ -3,7 +3,7 @@
 Its transactional id is the pipeline's. `start` gives that a new epoch: the broker ends what a predecessor had under
 way, and takes nothing more from it. A batch counts once the broker has acknowledged it: `commit` waits for all of them.
 
-Whatever fails, nobody uses the producer any more: it is closed, and another one begins.
+After any failure the sink closes the producer and begins another one.
 """
 
 import asyncio

@@ -62,7 +62,7 @@ class SegmentRows:
         self._pass: _Pass | None = None
 
     def plan(self, entry: Entry, after_scn: int, most: int, *, split: bool) -> tuple[Run, ...]:
-        """The runs of a segment's rows behind an SCN; see `pipeline.kafka.runs.divided`."""
+        """The runs of a segment's rows after an SCN; see `pipeline.kafka.runs.divided`."""
         whole = runs.whole(entry, entry.files)
         if not whole.rows:
             return ()
@@ -73,7 +73,7 @@ class SegmentRows:
         return runs.divided(scns[scns > after_scn], most, split=split)
 
     def rows(self, entry: Entry, run: Run, skip: int = 0) -> Iterator[TableRows]:
-        """The rows of a run behind the first `skip` ones.
+        """The rows of a run after the first `skip` ones.
 
         Runs that are asked for in their order, each to its end, read the segment's files once.
         """

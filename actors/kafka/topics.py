@@ -32,7 +32,7 @@ class KafkaTopics:
         return self._known[topic]
 
     async def position_topic(self) -> str:
-        """The topic of our position, which is there behind this call."""
+        """The topic of our position; creates it if it isn't there."""
         topic = position_topic_of(self._settings, self._pipeline)
         if await self._found(topic, 1, POSITION_CONFIG) != 1:
             raise KafkaRefused(f"{topic} has several partitions; name one with a single partition")
@@ -52,7 +52,7 @@ class KafkaTopics:
                     )
                 await create_topic(admin, self._settings, topic, partitions, config)
                 # The broker that's asked may not have heard of it yet.
-                while (there := await partitions_of(admin, topic)) is None:  # noqa: ASYNC110 - nobody tells us
+                while (there := await partitions_of(admin, topic)) is None:  # noqa: ASYNC110 - Kafka has no event
                     await asyncio.sleep(_LOOK_EVERY_S)
                 return there
         except (KafkaError, OSError, TimeoutError) as error:

@@ -63,7 +63,7 @@ from pipeline.schema.table_schema import TableId, TableSchema
 # In a mirror of fewer files there's too little to be left out of a merge for what it takes to find that out.
 FILES_TO_LEAVE_OUT = 16
 
-# A generation that's filled gets a commit with each batch, and nobody sees to its log.
+# A generation that's filled gets a commit with each batch, and no maintenance sees to its log.
 _SHADOWS: Final = {"delta.checkpointInterval": "100"}
 
 
@@ -209,8 +209,8 @@ class Lake:
     def complete(self, table: TableId, generation: int, through: int, position: str) -> None:
         """Show readers a generation of a table's mirror whose rows are all there, as it is at a segment.
 
-        It blocks for as long as it takes to write the mirror. Batches go on meanwhile. Nothing is done where that isn't
-        the newest generation, or has been shown. Raises Conflict where a batch has changed the table's columns
+        It blocks for as long as it takes to write the mirror. Batches continue meanwhile. It does nothing where that
+        isn't the newest generation, or has been shown. Raises Conflict where a batch has changed the table's columns
         meanwhile.
         """
         with self._changing(table):
@@ -311,7 +311,7 @@ class Lake:
         mirrored = todo.since if todo.generation is not None else present.mirror_since
         if not begun and (present.since, present.mirror_since) == (todo.since, mirrored):
             return present
-        if present.since > batch.through:  # a crash came between the two tables: that segment's batch goes on
+        if present.since > batch.through:  # a crash came between the two tables: its batch continues
             return present
         told: dict[str, str] = {
             Property.SCHEMA: json.dumps(table_schema.to_json(wanted)),

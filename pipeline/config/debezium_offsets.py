@@ -17,7 +17,7 @@ from typing import Any, Final
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
 
-_REMEDY: Final = "let the connector go on until it streams with GTIDs, and stop it then"
+_REMEDY: Final = "let the connector run until it streams with GTIDs, and stop it then"
 
 
 class NoOffset(Definite):
@@ -73,7 +73,7 @@ def _records(text: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any] |
 
 
 def _next(text: str, at: int, value: bool) -> int:
-    """Where the next key begins, or, behind a key, the next value as well; -1 where none does."""
+    """Where the next key begins, or, after a key, the next value as well; -1 where none does."""
     wanted = ('["', "{", "null") if value else ('["',)
     places = [place for each in wanted if (place := text.find(each, at)) >= 0]
     return min(places, default=-1)

@@ -239,7 +239,7 @@ def _found(state: State, found: PlacesFound, finding: FindingPosition) -> Next:
 
 
 def _beginning(found: PlacesFound) -> KafkaPosition:
-    """Where to go on."""
+    """The position to continue from."""
     journal, position = found.journal, None if found.at is None else found.at.position
     if position is None and journal.confirmed:
         raise PositionLost(

@@ -71,7 +71,7 @@ class JournalFoundEmpty:
 
 @dataclass(frozen=True, slots=True)
 class JournalFound:
-    """Spark is up, and this is what's true at the journal's `end`, behind the segment `sealed`."""
+    """Spark is up, and this is what's true at the journal's `end`, after the segment `sealed`."""
 
     end: Checkpoint
     sealed: int

@@ -202,7 +202,7 @@ class Envelope:
         return with_schema(values, self.flat_schema(unwrap)) if self.schemas else values
 
     def _unwrapped(self, unwrap: Unwrap, messages: Messages, op: Numbers, told: BesideRows) -> Messages:
-        """The messages with their headers, and with what becomes of the deletes among them."""
+        """The messages with their headers, and with the deletes as `unwrap` wants them."""
         count, deletes = len(op), op == DELETE
         headers = (*messages.headers, *self._headers(unwrap.headers, told, count))
         messages = Messages(messages.keys, messages.values, messages.rows, headers)

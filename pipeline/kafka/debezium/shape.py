@@ -52,7 +52,7 @@ class Shape:
 
     @cached_property
     def rules(self) -> Mapping[str, ColumnRule]:
-        """What becomes of columns' values, by the columns' names."""
+        """The rules that change columns' values, by the columns' names."""
         return self.columns.rules_of(self.schema)
 
     @cached_property
@@ -90,7 +90,7 @@ class Shape:
     def shaped(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         """The rows with the values that messages have; keys keep the source's, as with Debezium.
 
-        Raises KafkaRefused where one is told by nobody.
+        Raises KafkaRefused where the log left out a value that has no placeholder.
         """
         for column in self.key:
             if _lacking(changes, column.name) is not None:

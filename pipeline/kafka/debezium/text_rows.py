@@ -116,7 +116,7 @@ _ENDS: Final = types.Array(types.int32, 1, "C", readonly=True)
     types.void(_READ_ONLY, _READ_ONLY, _ENDS, types.int64[::1], _READ_ONLY, types.int64[::1], uint8[::1])
 )
 def _lay(before: Bytes, data: Bytes, ends: Ends, rows: Longs, null: Bytes, at: Longs, out: Bytes) -> None:
-    """Write `before` and a value at each place of `at`, and move the place behind it."""
+    """Write `before` and a value at each place of `at`, and move the place after it."""
     for i in range(len(rows)):
         to: Int = at[i]
         copy_bytes(out, to, before, 0, len(before))
