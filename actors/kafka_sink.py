@@ -76,7 +76,6 @@ class _Connected:
     """What there is while there's a broker."""
 
     producer: KafkaProducer
-    topics: KafkaTopics
     position_topic: str
 
 
@@ -116,6 +115,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._threads = ThreadPoolExecutor(1, "kafka")
         self._rows = SegmentRows(journal)
         self._making = MessageBatches(settings)
+        self._topics = KafkaTopics(settings, pipeline)
         self._state = State(settings.transaction_rows)
         self._connected: _Connected | None = None
         self._producer: KafkaProducer | None = None
@@ -185,14 +185,13 @@ class KafkaSink(Actor[ToKafkaSink]):
     async def _places(self) -> PlacesFound:
         """Connect, and find the position, with a new epoch."""
         self.beat()
-        topics = KafkaTopics(self._settings, self._pipeline)
-        position_topic = await self._at_broker(topics.position_topic())
+        position_topic = await self._at_broker(self._topics.position_topic())
         producer = self._producer = KafkaProducer(self._settings, self._pipeline)
         await self._at_broker(producer.start())
         found = await self._at_broker(last_position(self._settings, self._pipeline, position_topic))
         bounds = await self._in_thread(self._bounds)
         of, at = found if found is not None else (None, None)
-        self._connected = _Connected(producer, topics, position_topic)
+        self._connected = _Connected(producer, position_topic)
         self.metrics.set(catalogue.KAFKA_UP, 1)
         segment = bounds.joined if at is None else at.position.segment
         log.info("the topics are written from here on", segment=segment)
@@ -352,7 +351,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         """Send the messages of a topic; a batch goes while the next one is made."""
         if not len(records.keys):
             return
-        partitions = await self._at_broker(connected.topics.partitions(records.topic))
+        partitions = await self._at_broker(self._topics.partitions(records.topic))
         making = self._making.batches_of(records, partitions, now_us // 1000)
         while (batch := await self._in_thread(next, making, None)) is not None:
             await self._at_broker(connected.producer.send(batch))
@@ -363,7 +362,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         topic = f"{settings.topic_heartbeat_prefix}.{settings.topic_prefix}"
         if topic in self._state.at.set_aside:
             return
-        await self._at_broker(connected.topics.partitions(topic))
+        await self._at_broker(self._topics.partitions(topic))
         key, value = heartbeat(settings.topic_prefix, now, schemas=settings.schemas_enable)
         batch = single_batch(topic, key.encode(), value.encode(), now // 1000)
         await self._at_broker(connected.producer.send(batch))
