@@ -24,7 +24,7 @@ Nothing is dropped silently: an event that can't be followed is an error. The fo
 compiled walk over the usual events (`stream_state`), and alone knows the others.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -90,6 +90,7 @@ _INCIDENT: Final = (
     "the server says that its log lacks changes ({why}); raise max_binlog_stmt_cache_size on the source if a statement "
     "was too large for it, and read the server's error log"
 )
+_EMPTIED: Final = "a restart of the server has emptied it"
 _UNKNOWN: Final = (
     "the XA transaction {xid} may have changed its rows: it was committed here, and prepared before the log's part "
     "that is read"
@@ -125,12 +126,13 @@ class TransactionAssembler:
         self.advance = self._reached.advance
         self._told: Coordinates | None = None  # the end of the last message
         self._passed_before = False  # whether the open transaction has, or, between two, the last one
-        # Of the open transaction: its XA identifier, the statement of a CREATE TABLE … SELECT, and the one by which a
-        # server says that its restart has emptied a MEMORY table (`bare`: without BEGIN and COMMIT).
+        # Of the open transaction: its XA identifier, the statement of a CREATE TABLE … SELECT, and the ones by which a
+        # server says that its restart has emptied MEMORY tables (`bare`: where the first of them begins, if no BEGIN is
+        # there).
         self._xid = ""
         self._creation: CreateTableSelectRead | None = None
-        self._emptied: Query | None = None
-        self._bare = False
+        self._emptied: tuple[Query, ...] = ()
+        self._bare: Coordinates | None = None
         self._prepared = PreparedTransactions(bound.held, prepared)
         self._let_go = False  # whether there was no room for its rows, of an XA transaction
         # What changed rows and isn't in the slice's own: of the open transaction, and of those that have passed in it.
@@ -156,7 +158,7 @@ class TransactionAssembler:
     def take_in(self, event: Event) -> None:
         """Takes an event, with `state` at its end. Raises Definite if it can't be followed."""
         self._refuse_within(event)
-        if self._bare and not isinstance(event, TableMapped | RowsChanged | RowsStatement | Skipped):
+        if self._bare and not self._in_bare_group(event):
             self._pass_emptied(self._reached.at(self._reached.begins))
         self._take_in(event)
         if self.slice.full:
@@ -168,6 +170,15 @@ class TransactionAssembler:
             event, TransactionBegins | Rotate | Heartbeat | FormatDescription | Stop
         ):
             raise UndecodableError("an event that is no part of a transaction came in a compressed one")
+
+    def _in_bare_group(self, event: Event) -> bool:
+        """Whether the event belongs to the group in which MEMORY tables were emptied.
+
+        MySQL 5.6 logs all that one statement found empty, and a CREATE of that statement, after one GTID.
+        """
+        if isinstance(event, Query):
+            return not self._names.by_places
+        return isinstance(event, TableMapped | RowsChanged | RowsStatement | Skipped)
 
     def _take_in(self, event: Event) -> None:
         match event:
@@ -303,6 +314,9 @@ class TransactionAssembler:
             raise UndecodableError(f"{what} came without a GTID before it; set gtid_mode=ON on the source")
 
     def _query(self, event: Query) -> None:
+        if self._bare:
+            self._bare_query(event)
+            return
         if self.state.phase == BETWEEN:  # before MySQL 5.7 nothing comes before it where there are no GTIDs
             self._begin(TransactionBegins(None, self._reached.time))
         if self.state.phase != BEGUN:
@@ -318,9 +332,21 @@ class TransactionAssembler:
             case ["XA", "ROLLBACK", xid]:
                 self._roll_back_prepared(xid)
             case _ if emptied_memory_table(event.statement) is not None:
-                self.state.phase, self._emptied, self._bare = SPECIAL, event, True
+                self.state.phase, self._emptied, self._bare = (
+                    SPECIAL,
+                    (event,),
+                    self._reached.at(self._reached.begins),
+                )
             case _:
                 self._statement(event, self._reached.at())
+
+    def _bare_query(self, event: Query) -> None:
+        """Takes one more statement of the group in which MEMORY tables were emptied."""
+        if emptied_memory_table(event.statement) is not None:
+            self._emptied = (*self._emptied, event)
+            return
+        self._tell_emptied(self._emptied, self._hold_changed())
+        self._statement(event, self._reached.at())
 
     def _framed_query(self, event: Query) -> None:
         match event.statement.split(" ", 2):
@@ -337,8 +363,8 @@ class TransactionAssembler:
                 self.state.phase = SPECIAL
                 self._creation = CreateTableSelectRead(event.database, event.statement)
             case _ if event.updated is None or any(self._captures_in(name) for name in event.updated):
-                if self._emptied is None and emptied_memory_table(event.statement) is not None:
-                    self.state.phase, self._emptied = SPECIAL, event
+                if not self._emptied and emptied_memory_table(event.statement) is not None:
+                    self.state.phase, self._emptied = SPECIAL, (event,)
                 else:
                     self._changed_by_statement("a change", event.updated)
             case _:
@@ -365,7 +391,7 @@ class TransactionAssembler:
             self._not_in_rows(RowsUnread(_ROLLED_BACK, self._tables()))
 
     def _commit(self) -> None:
-        if self._emptied is not None:
+        if self._emptied:
             self._pass_emptied(self._reached.at())
             return
         self._tell_creation()
@@ -433,22 +459,43 @@ class TransactionAssembler:
         self.state.end = self._reached.at().offset
 
     def _pass_emptied(self, end: Coordinates) -> None:
-        """End the group in which a MEMORY table was emptied, and which may hold rows that came into it since.
+        """End the group in which MEMORY tables were emptied, and which may hold rows that came into them since.
 
-        The table is read again as a whole, and these with it. Before MySQL 5.7 such a group has no end of its own.
+        Such a table is read again as a whole, and these with it. Before MySQL 5.7 such a group has no end of its own.
         """
-        assert self._emptied is not None
-        rows = self.slice.hold()
-        tables = {self.maps.captured(int(number)).table for number in rows.events[MAP]}
-        if not self._open_unread and tables <= {emptied_memory_table(self._emptied.statement)}:
-            self._statement(self._emptied, end)
+        *others, last = self._emptied
+        emptied = {emptied_memory_table(each.statement) for each in self._emptied}
+        changed = self._hold_changed()
+        if not self._open_unread and changed <= emptied:
+            self._tell_emptied(others)
+            self._statement(last, end)
             return
-        databases = self._emptied.updated or (self._emptied.database,)
+        databases = {name for each in self._emptied for name in each.updated or (each.database,)}
         of_rows = RowsUnread(_STATEMENT.format(what="a change"), self._tables(), frozenset(databases))
         self._not_in_rows(of_rows)
         self._pass(self._transaction())
         self.state.end = end.offset
         self._leave()
+
+    def _hold_changed(self) -> set[TableId]:
+        """Takes the open transaction's rows out of the slice. Returns their tables."""
+        rows = self.slice.hold()
+        return {self.maps.captured(int(number)).table for number in rows.events[MAP]}
+
+    def _tell_emptied(self, statements: Sequence[Query], changed: Collection[TableId] = ()) -> None:
+        """Tell which tables the group's earlier statements emptied, before its last one lets its GTID pass.
+
+        If that doesn't come any more, the server sends the group again, and they are read again twice.
+        """
+        emptied = {emptied_memory_table(each.statement) for each in statements}
+        tables = frozenset(table for table in (*emptied, *changed) if table is not None)
+        if self._bare is None or not tables or self._passed_before:
+            return
+        self.cut()
+        lost = RowsUnread(_EMPTIED, tables, lost=True)
+        self._tell(
+            LogAdvanced(self._bare, self._covered(self._bare), self._prepared.noted, (lost,)), self._bare
+        )
 
     def _statement(self, event: Query, end: Coordinates) -> None:
         self.cut()
@@ -472,7 +519,7 @@ class TransactionAssembler:
     def _leave(self) -> None:
         self.state.phase = BETWEEN
         self.state.tables = 0
-        self._xid, self._creation, self._emptied, self._bare = "", None, None, False
+        self._xid, self._creation, self._emptied, self._bare = "", None, (), None
         self._let_go = False
 
     # Messages

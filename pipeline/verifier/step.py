@@ -149,7 +149,7 @@ def start(
     )
     given = {stop.table: stop.reason for stop in cascading}
     left = {table: LEFT_OUT for table in schemas if not captured.match(table)}
-    proven = _refused(schema for table, schema in schemas.items() if table not in unproven)
+    proven = _refused(known.schema for known in tables.values() if isinstance(known, SchemaKnown))
     stops = _stops(ended, {**proven, **known.refused, **given, **left})
     tables |= ended | {stop.table: Stopped() for stop in stops}
     doubtful = frozenset(

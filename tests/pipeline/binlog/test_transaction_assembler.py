@@ -423,6 +423,26 @@ def test_a_memory_table_that_a_restart_has_emptied_is_told_by_a_statement() -> N
         assert {name for each in slice_.unread for name in each.databases or ()} == {"shop"}
 
 
+def test_memory_tables_that_one_statement_found_empty_have_one_gtid() -> None:
+    """MySQL 5.6 logs no second GTID, neither for the second table nor for a CREATE that opened the first one."""
+    emptied = [query(f"DELETE FROM `shop`.`{name}`", updated="shop") for name in ("items", "orders")]
+    log = stream("items", "orders")
+    assert read(log, [rotate(), begin(1), *emptied]) == []
+    advanced, statement, rows = read(log, transaction(2, MAP, ROW))
+    assert isinstance(advanced, LogAdvanced) and isinstance(statement, DdlRead)
+    assert [(each.tables, each.lost) for each in advanced.unread] == [
+        (frozenset({TableId("shop", "items")}), True)
+    ]
+    assert (statement.gtid.number, statement.statement) == (1, "DELETE FROM `shop`.`orders`")
+    assert numbers(rows) == ["2"]
+
+    created = [rotate(), begin(1), emptied[0], query("CREATE TABLE t LIKE items")]
+    advanced, statement = read(stream("items", "t"), created)
+    assert isinstance(advanced, LogAdvanced) and isinstance(statement, DdlRead)
+    assert [each.tables for each in advanced.unread] == [frozenset({TableId("shop", "items")})]
+    assert (statement.gtid.number, statement.statement) == (1, "CREATE TABLE t LIKE items")
+
+
 def test_partial_updates_are_rows_like_any_other() -> None:
     *_, slice_ = read(stream("docs"), story("partial_json"))
     assert [kind for _, _, (_, kind, _) in images(slice_)] == ["INSERT", "UPDATE_BEFORE", "UPDATE_AFTER"]
