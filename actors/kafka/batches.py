@@ -19,7 +19,7 @@ from pipeline.config.outbox import Outbox
 from pipeline.config.settings import Compression, KafkaSinkSettings
 from pipeline.kafka.debezium.changed_rows import without
 from pipeline.kafka.debezium.envelope import Envelope, Messages
-from pipeline.kafka.debezium.outbox import Events, OutboxEvents
+from pipeline.kafka.debezium.outbox import OutboxEvents
 from pipeline.kafka.debezium.shape import Shape, shape_of
 from pipeline.kafka.debezium.source_block import SourceBlock
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders, transaction_messages
@@ -148,7 +148,8 @@ class MessageBatches:
             messages = self.messages(part, processed_us, orders)
         except KafkaRefused as error:
             raise TopicRefusal(self.topic(part), str(error)) from error
-        return [Records(self.topic(part), messages.keys, messages.values, messages.headers)]
+        records = Records(self.topic(part), messages.keys, messages.values, messages.headers)
+        return [records] if messages.topics is None else list(_by_topic(records, messages.topics))
 
     def batches_of(self, records: Records, count: int, processed_ms: int) -> Iterator[PartitionBatch]:
         """The batches of these records for a topic of `count` partitions."""
@@ -167,22 +168,22 @@ class MessageBatches:
         rows = self.narrowed(part.schema, part.rows)
         if updates := making.updates(rows):
             log.warning("an outbox was updated", table=str(part.schema.table), rows=updates)
-        return _by_topic(making.events(rows))
+        events = making.events(rows)
+        records = Records(
+            self.topic(part), events.keys, events.values, events.headers, events.times, events.partitions
+        )
+        return list(_by_topic(records, events.topics))
 
 
-def _by_topic(events: Events) -> list[Records]:
-    """The events of each topic, in their order."""
-    found = []
-    for topic in events.topics.unique().to_pylist():
-        at = pa.array(np.flatnonzero(np.asarray(pc.equal(events.topics, topic))))
-        headers = tuple((name, texts.take(at)) for name, texts in events.headers)
+def _by_topic(records: Records, topics: pa.Array) -> Iterator[Records]:
+    """The messages of each topic, in their order; `topics` says where each one goes."""
+    for topic in topics.unique().to_pylist():
+        at = pa.array(np.flatnonzero(np.asarray(pc.equal(topics, topic))))
+        headers = tuple((name, texts.take(at)) for name, texts in records.headers)
         times, partitions_ = (
-            None if each is None else each.take(at) for each in (events.times, events.partitions)
+            None if each is None else each.take(at) for each in (records.times, records.partitions)
         )
-        found.append(
-            Records(topic, events.keys.take(at), events.values.take(at), headers, times, partitions_)
-        )
-    return found
+        yield Records(topic, records.keys.take(at), records.values.take(at), headers, times, partitions_)
 
 
 def _at_once(records: Records, rows: Longs, processed_ms: int) -> Iterator[tuple[Longs, int]]:

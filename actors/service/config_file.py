@@ -105,6 +105,8 @@ class _Reader:
             path = _join(key, name)
             if hints[name] is Secret:
                 arguments[name] = self._secret(values, name, path)
+            elif values.get(name) == "" and field.metadata.get("may_be_empty"):
+                arguments[name] = ""
             elif name in values:
                 arguments[name] = self._value(hints[name], values[name], path)
                 if field.metadata.get("location"):

@@ -6,8 +6,10 @@ Source: Debezium 3.6, "Topic Routing".
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+
+from pipeline.config.unwrapping import MAY_BE_EMPTY
 
 _JAVA_NAMED = re.compile(r"\(\?<(?=[A-Za-z])")
 _REFERENCE = re.compile(r"\$(?:(\d)|\{(\w+)\})|\\(.)", re.DOTALL)
@@ -26,7 +28,7 @@ class TopicRoute:
     key_enforce_uniqueness: bool = True
     key_field_name: str = "__dbz__physicalTableIdentifier"
     key_field_regex: str | None = None
-    key_field_replacement: str = ""
+    key_field_replacement: str = field(default="", metadata=MAY_BE_EMPTY)
 
 
 def rewritten(text: str, regex: str, replacement: str) -> str | None:

@@ -1,7 +1,9 @@
 """What the configuration file says, as values. Units are in the names; a field's name is the key in the file.
 
-A field's `metadata` says more of its value: `least` and `most` (both allowed), or a `pattern` with the words that
-describe it. What's wrong with a whole section is told by `pipeline.config.validation`. Reading the file is the business
+A field's `metadata` says more of its value: `least` and `most` (both allowed), a `pattern` with the words that
+describe it, or that a text `may_be_empty`.
+
+What's wrong with a whole section is told by `pipeline.config.validation`. Reading the file is the business
 of `actors.service.config_file`.
 """
 
@@ -23,7 +25,7 @@ from pipeline.config.outbox import Outbox
 from pipeline.config.secret import NO_SECRET
 from pipeline.config.secret import Secret as Secret  # noqa: PLC0414 - it is imported from here
 from pipeline.config.table_rules import LakeRule
-from pipeline.config.unwrapping import Unwrap
+from pipeline.config.unwrapping import MAY_BE_EMPTY, Unwrap
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
@@ -312,7 +314,7 @@ class KafkaSinkSettings(BrokerSettings):
     column_exclude_list: tuple[str, ...] = ()
     columns: tuple[ColumnRule, ...] = ()
     message_keys: tuple[MessageKey, ...] = ()
-    unavailable_value_placeholder: str = "__debezium_unavailable_value"
+    unavailable_value_placeholder: str = field(default="__debezium_unavailable_value", metadata=MAY_BE_EMPTY)
     topic_routes: tuple[TopicRoute, ...] = ()
     unwrap: Unwrap | None = None
     outboxes: tuple[Outbox, ...] = ()

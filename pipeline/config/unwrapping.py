@@ -3,9 +3,13 @@
 Source: Debezium 3.6, "New Record State Extraction".
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+# Of a text that Debezium's users set to nothing.
+MAY_BE_EMPTY: Final[Mapping[str, bool]] = {"may_be_empty": True}
 
 
 class DeleteHandling(StrEnum):
@@ -35,13 +39,17 @@ class AddedField:
 
 @dataclass(frozen=True, slots=True)
 class Unwrap:
-    """How messages are made flat. A field is added as `field`, `source.field`, or `field:name`."""
+    """How messages are made flat. A field is added as `field`, `source.field`, or `field:name`.
+
+    `route_by_field`: the column that names each message's topic, if one does.
+    """
 
     delete_tombstone_handling_mode: DeleteHandling = DeleteHandling.TOMBSTONE
     add_fields: tuple[str, ...] = ()
-    add_fields_prefix: str = "__"
+    add_fields_prefix: str = field(default="__", metadata=MAY_BE_EMPTY)
     add_headers: tuple[str, ...] = ()
-    add_headers_prefix: str = "__"
+    add_headers_prefix: str = field(default="__", metadata=MAY_BE_EMPTY)
+    route_by_field: str | None = None
 
     @property
     def fields(self) -> tuple[AddedField, ...]:

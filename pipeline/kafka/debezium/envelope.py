@@ -49,7 +49,9 @@ from pipeline.kafka.debezium.shape import Shape
 from pipeline.kafka.debezium.source_block import TOLD_SCHEMAS, SourceBlock
 from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined
 from pipeline.kafka.debezium.transactions import TransactionBlocks
-from pipeline.kafka.topics import Destination
+from pipeline.kafka.errors import KafkaRefused
+from pipeline.kafka.topics import Destination, fit_topic
+from pipeline.types.column_types import Text
 
 NEW_KEY: Final = "__debezium.newkey"
 OLD_KEY: Final = "__debezium.oldkey"
@@ -66,20 +68,23 @@ class Messages:
     """The messages of one table's changes, in their order.
 
     `keys` are null where there's no key, `values` where it's a tombstone. `rows`: of which row of the changes each one
-    is. `headers`: their values by their names, null where a message hasn't got one.
+    is. `headers`: their values by their names, null where a message hasn't got one. `topics`: where each one goes, None
+    where all go to their table's topic.
     """
 
     keys: pa.Array
     values: pa.Array
     rows: Numbers
     headers: tuple[tuple[str, pa.Array], ...]
+    topics: pa.Array | None = None
 
     def taken(self, index: Numbers, emptied: NDArray[np.bool_]) -> "Messages":
         """These messages, some of them `emptied`: without a value."""
         rows = pa.array(index)
         headers = tuple((name, texts.take(rows)) for name, texts in self.headers)
         values = self.values.take(pa.array(index, mask=emptied))
-        return Messages(self.keys.take(rows), values, self.rows[index], headers)
+        topics = None if self.topics is None else self.topics.take(rows)
+        return Messages(self.keys.take(rows), values, self.rows[index], headers, topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +144,8 @@ class Envelope:
         )
         if self.unwrap is not None:
             values = self._flat(self.unwrap, changes, of, shown, told)
-            return self._unwrapped(self.unwrap, Messages(keys, values, of, headers), shown, told)
+            topics = self._topics(self.unwrap, changes, of, shown)
+            return self._unwrapped(self.unwrap, Messages(keys, values, of, headers, topics), shown, told)
         values = self._values(changes, of, shown, told)
         return self._with_tombstones(Messages(keys, values, of, headers), op)
 
@@ -201,11 +207,30 @@ class Envelope:
         values = json_objects(self.shape.values, rows, self.handling, added)
         return with_schema(values, self.flat_schema(unwrap)) if self.schemas else values
 
+    def _topics(self, unwrap: Unwrap, changes: pa.RecordBatch, of: Numbers, op: Numbers) -> pa.Array | None:
+        """Where each message goes by a column of its row. Raises KafkaRefused where that says nothing."""
+        if (name := unwrap.route_by_field) is None:
+            return None
+        column = next((column for column in self.shape.values if column.name == name), None)
+        if column is None or not isinstance(column.type, Text):
+            raise KafkaRefused(
+                f"{self.shape.schema.table} has no text {name}; see to kafka.unwrap.route_by_field"
+            )
+        named = changes.column(name).take(pa.array(of))
+        distinct = pc.if_else(pa.array(op == TRUNCATE), _NO_TEXT, named.cast(pa.string())).dictionary_encode()
+        if distinct.null_count > np.count_nonzero(op == TRUNCATE) or "" in distinct.dictionary.to_pylist():
+            raise KafkaRefused(
+                f"{self.shape.schema.table} has a row without {name}, which says where it goes; "
+                "see to kafka.unwrap.route_by_field"
+            )
+        topics = pa.array([fit_topic(topic) for topic in distinct.dictionary.to_pylist()], pa.string())
+        return topics.take(distinct.indices)
+
     def _unwrapped(self, unwrap: Unwrap, messages: Messages, op: Numbers, told: BesideRows) -> Messages:
         """The messages with their headers, and with the deletes as `unwrap` wants them."""
         count, deletes = len(op), op == DELETE
         headers = (*messages.headers, *self._headers(unwrap.headers, told, count))
-        messages = Messages(messages.keys, messages.values, messages.rows, headers)
+        messages = replace(messages, headers=headers)
         mode = unwrap.delete_tombstone_handling_mode
         index = np.flatnonzero(op != TRUNCATE)
         if mode is DeleteHandling.DROP:

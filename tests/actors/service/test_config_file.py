@@ -321,6 +321,7 @@ topic_regex = "(.*)_\\\\d"
 topic_replacement = "$1"
 
 [kafka.unwrap]
+add_fields_prefix = ""
 delete_tombstone_handling_mode = "rewrite"
 add_fields = ["op"]
 
@@ -338,7 +339,7 @@ def test_the_form_of_messages(path: Path) -> None:
     assert kafka.columns[0].salt.value == "pepper"
     assert kafka.message_keys == (MessageKey(TableFilter((r"shop\.heap",)), ("a", "b")),)
     assert kafka.topic_routes == (TopicRoute(r"(.*)_\d", "$1"),)
-    assert kafka.unwrap == Unwrap(DeleteHandling.REWRITE, add_fields=("op",))
+    assert kafka.unwrap == Unwrap(DeleteHandling.REWRITE, add_fields=("op",), add_fields_prefix="")
     assert [outbox.tables.patterns for outbox in kafka.outboxes] == [(r"shop\.outbox",)]
     wrong = MESSAGES.replace('"$1"', '"$2"').replace('"op"', '"oops"').replace("type:header", "type:footer")
     assert [line.partition(":")[0] for line in mistakes(path, GOOD + wrong)] == [

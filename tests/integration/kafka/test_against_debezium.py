@@ -372,6 +372,7 @@ def flat(mode: DeleteHandling, **more: Any) -> tuple[dict[str, str], dict[str, A
     unwrap = Unwrap(mode, **more)
     said = {"delete.tombstone.handling.mode": mode.value, "add.fields.prefix": unwrap.add_fields_prefix}
     said |= {"add.fields": ",".join(unwrap.add_fields), "add.headers": ",".join(unwrap.add_headers)}
+    said |= {"route.by.field": unwrap.route_by_field} if unwrap.route_by_field is not None else {}
     options = {f"transforms.unwrap.{name}": value for name, value in said.items()}
     return {**UNWRAPPED, **options}, {"unwrap": unwrap}
 
@@ -407,17 +408,18 @@ def test_columns_keys_and_routes_are_debeziums(
 ) -> None:
     server.sql(
         "CREATE TABLE shop.people (id INT PRIMARY KEY, name VARCHAR(20), mail VARCHAR(100), note TEXT,"
-        " bin VARBINARY(9), born DATE, kind ENUM('a','bcd'), secret VARCHAR(9) NOT NULL)",
-        "CREATE TABLE shop.heap (a INT NOT NULL, b VARCHAR(200), c INT)",
+        " bin VARBINARY(9), born DATE, kind ENUM('a','bcd'), secret VARCHAR(9) NOT NULL,"
+        " goes VARCHAR(9) NOT NULL)",
+        "CREATE TABLE shop.heap (a INT NOT NULL, b VARCHAR(200), c INT, goes VARCHAR(9) NOT NULL)",
     )
     start = log_end(server)
     server.sql(
-        "INSERT INTO shop.people VALUES (1, 'äöü€', 'a@b', 'long note', x'0102030405', '2000-01-02', 'bcd', 's'),"
-        " (2, NULL, NULL, NULL, NULL, NULL, NULL, 't')",
+        "INSERT INTO shop.people VALUES (1, 'äöü€', 'a@b', 'long note', x'0102030405', '2000-01-02', 'bcd',"
+        " 's', 'some.p'), (2, NULL, NULL, NULL, NULL, NULL, NULL, 't', 'some.p')",
         "UPDATE shop.people SET name = 'B' WHERE id = 2",
-        "UPDATE shop.people SET note = 'n' WHERE id = 2",
+        "UPDATE shop.people SET note = 'n', goes = 'other' WHERE id = 2",
         "UPDATE shop.people SET id = 7 WHERE id = 2",
-        "INSERT INTO shop.heap VALUES (1, 'x', 1), (2, NULL, 2)",
+        "INSERT INTO shop.heap VALUES (1, 'x', 1, 'some.h'), (2, NULL, 2, 'some.h')",
         "BEGIN",
         "DELETE FROM shop.people",
         "UPDATE shop.heap SET c = 9",
@@ -478,6 +480,9 @@ def test_columns_keys_and_routes_are_debeziums(
         "renamed": (renamed, {**form, "topic_routes": (named,)}),
         "alone": (alone, {**form, "topic_routes": (replace(route, key_enforce_uniqueness=False),)}),
     }
+    for mode in (DeleteHandling.REWRITE, DeleteHandling.DELETE_TO_TOMBSTONE):
+        said, unwrap = flat(mode, route_by_field="goes", add_fields=("op",), add_fields_prefix="")
+        variants[f"by-field-{mode}"] = (said, {**form, **unwrap})
     compare_variants(parts, server, account, start, tmp_path, options, variants)
 
 

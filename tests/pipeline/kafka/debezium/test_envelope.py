@@ -13,6 +13,7 @@ from pipeline.journal.change_rows import META
 from pipeline.kafka.debezium.envelope import NEW_KEY, OLD_KEY, Envelope, Messages
 from pipeline.kafka.debezium.shape import Shape
 from pipeline.kafka.debezium.source_block import SourceBlock
+from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.topics import Destination
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer, Text
@@ -152,3 +153,19 @@ def test_flat_messages_are_rows_and_a_delete_is_what_the_mode_says(
     assert headers["__op"].to_pylist() == ['"c"', *['"d"'] * (len(values) - 1)]
     last = None if mode is DeleteHandling.REWRITE_WITH_TOMBSTONE else '"t"'
     assert headers["__table"].to_pylist()[-1] == last
+
+
+def test_a_column_names_the_topic_of_each_flat_message() -> None:
+    rewriting = Unwrap(DeleteHandling.REWRITE_WITH_TOMBSTONE, route_by_field="v😀")
+    messages = made(("c", 1, "a b"), ("d", 2, "b"), ("t", None, None), unwrap=rewriting)
+    assert messages.topics is not None
+    assert messages.topics.to_pylist() == ["a_b", "b", "b"]
+    assert [value is None for value in messages.values.to_pylist()] == [False, False, True]
+
+
+@pytest.mark.parametrize("named", [None, ""])
+def test_a_row_that_names_no_topic_is_refused(named: str | None) -> None:
+    with pytest.raises(KafkaRefused, match="says where it goes"):
+        made(("c", 1, named), unwrap=Unwrap(route_by_field="v😀"))
+    with pytest.raises(KafkaRefused, match="has no text id"):
+        made(("c", 1, "a"), unwrap=Unwrap(route_by_field="id"))
