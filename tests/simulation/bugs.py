@@ -19,6 +19,11 @@ from pipeline.coordinator.window import Reading
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.witness import Witness
+from pipeline.kafka import state as kafka_state
+from pipeline.kafka import step as kafka_sink
+from pipeline.kafka.runs import Run
+from pipeline.kafka.state import AllTopicsBut, KafkaPosition, OpenTransaction, SendingRun, SinkPosition
+from pipeline.kafka.state import State as Sending
 from pipeline.lake import batch as batch_
 from pipeline.lake import delivery
 from pipeline.lake import step as spark_sink
@@ -48,7 +53,8 @@ from tests.pipeline import mutations
 from tests.simulation.replica import Replica
 from tests.simulation.selector import Chunk, Selector
 from tests.simulation.server import Server, gtid_set
-from tests.simulation.sink import Sink
+from tests.simulation.sink import Message, Sink
+from tests.simulation.topics import Broker, Commit, Topics
 from tests.simulation.views import Views
 from tests.simulation.world import Reads
 
@@ -321,6 +327,88 @@ def a_batch_leaves_out_its_first_segment(patch: Patch) -> None:
     patch.setattr(delivery, "missing", missing)
 
 
+# Topics
+
+
+def a_position_is_outside_of_its_transaction(patch: Patch) -> None:
+    def commits(_: Topics, at: SinkPosition) -> list[Commit]:
+        return [Commit(None, last=False), Commit(kafka_state.position_to_json(at), last=True)]
+
+    patch.setattr(Topics, "commits", commits)
+
+
+def a_predecessor_is_not_fenced(patch: Patch) -> None:
+    patch.setattr(Broker, "fence", lambda _: None)
+
+
+def messages_are_visible_before_their_position(patch: Patch) -> None:
+    original = Broker.take
+
+    def take(self: Broker, epoch: int, messages: list[Message]) -> None:
+        original(self, epoch, messages)
+        self.commit(epoch, None)
+
+    patch.setattr(Broker, "take", take)
+
+
+def a_source_transaction_is_divided(patch: Patch) -> None:
+    original = kafka_sink._going_on
+
+    def going_on(state: Sending, sealed: int, opened: OpenTransaction, runs: tuple[Run, ...]) -> object:
+        after, orders = original(state, sealed, opened, runs)
+        return after, tuple(
+            replace(each, most=1) if isinstance(each, kafka_sink.SendRun) else each for each in orders
+        )
+
+    patch.setattr(kafka_sink, "_going_on", going_on)
+
+
+def what_was_sent_of_a_large_transaction_is_sent_again(patch: Patch) -> None:
+    original = kafka_sink._going_on
+
+    def going_on(state: Sending, sealed: int, opened: OpenTransaction, runs: tuple[Run, ...]) -> object:
+        after, orders = original(state, sealed, opened, runs)
+        return after, tuple(
+            replace(each, skip=0) if isinstance(each, kafka_sink.SendRun) else each for each in orders
+        )
+
+    patch.setattr(kafka_sink, "_going_on", going_on)
+
+
+def the_rest_of_a_large_transaction_is_left_out(patch: Patch) -> None:
+    original = kafka_sink._sent
+
+    def sent(state: Sending, fact: kafka_sink.RunSent, sending: SendingRun) -> object:
+        return original(state, replace(fact, ended=True), sending)
+
+    patch.setattr(kafka_sink, "_sent", sent)
+
+
+def the_topics_begin_where_the_journal_was_told(patch: Patch) -> None:
+    patch.setattr(kafka_sink, "_beginning", lambda found: KafkaPosition(found.journal.joined))
+
+
+def a_topic_that_is_set_aside_is_sent_to(patch: Patch) -> None:
+    patch.setattr(kafka_sink, "_others", lambda _: AllTopicsBut(frozenset()))
+
+
+def what_is_set_aside_is_forgotten_by_a_kill(patch: Patch) -> None:
+    original = kafka_state.position_to_json
+    patch.setattr(kafka_state, "position_to_json", lambda at: original(replace(at, set_aside={})))
+
+
+def what_a_set_aside_topic_lacks_is_left_out(patch: Patch) -> None:
+    def retried(state: Sending, due: kafka_sink.TopicDue) -> object:
+        left = {name: each for name, each in state.at.set_aside.items() if name != due.topic}
+        return replace(state, at=replace(state.at, set_aside=left)), ()
+
+    patch.setattr(kafka_sink, "_retried", retried)
+
+
+def the_journal_forgets_what_a_set_aside_topic_lacks(patch: Patch) -> None:
+    patch.setattr(kafka_sink, "_needless", lambda at: at.position.segment)
+
+
 def a_table_that_is_gone_is_forgotten(patch: Patch) -> None:
     original = schema_verifier._statement_read
 
@@ -460,6 +548,17 @@ BUGS: tuple[Bug, ...] = (
     a_batch_ends_with_its_first_table,
     a_mirror_in_the_lake_has_one_generation,
     a_batch_leaves_out_its_first_segment,
+    a_position_is_outside_of_its_transaction,
+    a_predecessor_is_not_fenced,
+    messages_are_visible_before_their_position,
+    a_source_transaction_is_divided,
+    what_was_sent_of_a_large_transaction_is_sent_again,
+    the_rest_of_a_large_transaction_is_left_out,
+    the_topics_begin_where_the_journal_was_told,
+    a_topic_that_is_set_aside_is_sent_to,
+    what_is_set_aside_is_forgotten_by_a_kill,
+    what_a_set_aside_topic_lacks_is_left_out,
+    the_journal_forgets_what_a_set_aside_topic_lacks,
     two_beginnings_are_one_generation,
     a_table_that_is_gone_is_forgotten,
     what_comes_back_is_what_went,

@@ -60,6 +60,7 @@ from tests.simulation.selector import Selector
 from tests.simulation.server import Server, gtid_set, schema
 from tests.simulation.sink import Segments, Sink
 from tests.simulation.story import Story
+from tests.simulation.topics import Topics
 from tests.simulation.views import Lost
 from tests.simulation.world import Does, Reads, World, drawn
 
@@ -108,6 +109,7 @@ class Simulation:
         self.sealed = self.judge.record.copy()
         self.segments = Segments()
         self.sink = Sink(self.segments, self.random, self.story, self.reached)
+        self.topics = Topics(self.segments, Random(f"topics {seed}"), self.story, self.reached)
         self._boot()
 
     def run(self) -> None:
@@ -136,7 +138,7 @@ class Simulation:
             Does.STRAY: self.server.stray,
             Does.REPLICATE: self._replicate,
             Does.LEAD_ELSEWHERE: self.lead_elsewhere,
-            Does.DELIVER: self.sink.go_on,
+            Does.DELIVER: self.deliver,
             Does.SWAP: self.swap,
             Does.RECAPTURE: self.recapture,
         }
@@ -278,6 +280,11 @@ class Simulation:
         self.story.tell("sealed up to", self.judge.record.checkpoint.position)
         self.sealed = self.judge.record.copy()
         self.segments.seal(self.sealed.lake)
+
+    def deliver(self) -> None:
+        """The journal's two readers go on."""
+        self.sink.go_on()
+        self.topics.go_on()
 
     def crash(self) -> None:
         """Lose all but what's sealed, and start again from there."""
@@ -454,6 +461,7 @@ class Simulation:
         self.judge.judge_end()
         self.seal()
         self.sink.finish()
+        self.topics.finish()
 
     def _writes_without_end(self) -> bool:
         """A row whose key itself rises with each write, within a range, may be met by each of its chunks."""

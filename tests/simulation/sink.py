@@ -40,10 +40,10 @@ from pipeline.lake.step import (
     TableFound,
     TellJournal,
 )
-from pipeline.messages.journal import Append, SegmentSealed
+from pipeline.messages.journal import Append, ChunkPart, SegmentSealed
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Ready
-from tests.simulation.lake import Lake, Violation
+from tests.simulation.lake import Lake, Violation, chunk_rows
 from tests.simulation.server import Row, Rows
 from tests.simulation.story import Story
 
@@ -55,6 +55,17 @@ class Logged(NamedTuple):
     ordinal: int
     op: str
     segment: int
+    key: int | None
+    value: int | None
+
+
+class Message(NamedTuple):
+    """What a topic gets for a row of a segment: `place` tells the rows of one SCN apart."""
+
+    scn: int
+    topic: str
+    place: int
+    op: str
     key: int | None
     value: int | None
 
@@ -99,6 +110,8 @@ class Segments:
         self._logged: dict[tuple[int, str], list[Logged]] = {}
         self._rows: dict[tuple[int, str], list[Row]] = {}
         self.views: dict[int, dict[TableId, Rows]] = {}
+        # What the topics get of each segment: table by table, each in the stream's order.
+        self.streams: list[tuple[Message, ...]] = []
         self._appends: list[Append] = []
 
     def append(self, append: Append) -> None:
@@ -118,6 +131,7 @@ class Segments:
         files = tuple(self._file(number, place, each) for place, each in enumerate(tables))
         before = self.entries[-1].checkpoint if self.entries else None
         self.entries.append(journal.seal(number, self._appends, files, before, 0))
+        self.streams.append(tuple(self._messages(number, files)))
         checkpoint = self._appends[-1].checkpoint
         self.views[number] = {
             table: lake.live_view(checkpoint.schemas[table])
@@ -139,6 +153,24 @@ class Segments:
         files = ((entry.segment, file) for entry in self.entries[:through] for file in entry.files)
         mine = ((n, f) for n, f in files if f.table == table and f.kind is FileKind.CHANGES)
         return [row for number, file in mine for row in self._logged[number, file.path]]
+
+    def _messages(self, number: int, files: tuple[File, ...]) -> Iterator[Message]:
+        for table in dict.fromkeys(file.table for file in files):
+            of_table = [*self._changed(number, files, table), *self._read(table)]
+            yield from sorted(of_table, key=lambda message: message.scn)
+
+    def _changed(self, number: int, files: tuple[File, ...], table: TableId) -> Iterator[Message]:
+        for file in files:
+            if file.table == table and file.kind is FileKind.CHANGES:
+                for row in self._logged[number, file.path]:
+                    yield Message(row.scn, str(table), row.ordinal, row.op, row.key, row.value)
+
+    def _read(self, table: TableId) -> Iterator[Message]:
+        """The rows of first snapshots: their chunks say where they are in the stream."""
+        for part in journal.parts_of(self._appends):
+            if isinstance(part, ChunkPart) and part.first and part.schema.table == table:
+                for place, row in enumerate(chunk_rows(part)):
+                    yield Message(part.scn, str(table), place, "r", *row)
 
     def _file(self, number: int, place: int, of: SegmentTable) -> File:
         path, table, rows = f"{place}", of.schema.table, of.rows

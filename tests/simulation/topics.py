@@ -1,0 +1,295 @@
+"""A model of Kafka: a broker with transactions, and the KafkaSink, which brings what's sealed into topics.
+
+`pipeline.kafka.step` decides what's done next, `pipeline.kafka.runs` how a segment is divided, and
+`pipeline.kafka.state` how the position is written. What's modelled is the broker: it takes messages into the
+transaction of a producer, makes them visible by one commit with the position, and ends what predecessors have open. A
+kill may come between any two things that the sink does. Its predecessor may then continue beside it. Now and then a
+topic refuses its messages for a while. Held to at each commit: a topic has the first of its messages, each once and in
+the stream's order. Only a source transaction that is too large is split. The journal still has what a topic lacks.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from pipeline.kafka import state as kafka_state
+from pipeline.kafka import step as kafka_sink
+from pipeline.kafka.runs import divided
+from pipeline.kafka.state import (
+    AllSent,
+    Committing,
+    JournalBounds,
+    PlanningSegment,
+    SendingRun,
+    SinkPosition,
+    State,
+    includes,
+)
+from pipeline.kafka.step import (
+    BeginAgain,
+    BeginTransaction,
+    CommitTransaction,
+    ConfirmSegment,
+    Fact,
+    HeartbeatDue,
+    Order,
+    PlacesFound,
+    PlanSegment,
+    RunSent,
+    SegmentPlanned,
+    SendHeartbeat,
+    SendRun,
+    TopicDue,
+    TopicRefused,
+    TransactionCommitted,
+)
+from pipeline.messages.journal import SegmentSealed
+from tests.simulation.lake import Violation
+from tests.simulation.sink import Message, Segments
+from tests.simulation.story import Story
+
+
+class Fenced(Exception):
+    """A later producer has begun."""
+
+
+@dataclass
+class Broker:
+    """What's committed by topic, the position's bytes, what each producer has open, and the topics that refuse."""
+
+    committed: dict[str, list[Message]] = field(default_factory=dict)
+    position: bytes | None = None
+    open: dict[int, list[Message]] = field(default_factory=dict)
+    epoch: int = 0
+    refusing: set[str] = field(default_factory=set)
+
+    def begin(self) -> int:
+        """A new epoch."""
+        self.epoch += 1
+        self.fence()
+        self.open[self.epoch] = []
+        return self.epoch
+
+    def fence(self) -> None:
+        """End what predecessors have open, and take nothing from them any more."""
+        self.open = {}
+
+    def take(self, epoch: int, messages: list[Message]) -> None:
+        """Add messages to a producer's transaction."""
+        self._open(epoch).extend(messages)
+
+    def commit(self, epoch: int, position: bytes | None) -> list[Message]:
+        """Make visible what a producer has open, and the position; returns the messages."""
+        messages = list(self._open(epoch))
+        self.open[epoch] = []
+        self.position = position or self.position
+        for message in messages:
+            self.committed.setdefault(message.topic, []).append(message)
+        return messages
+
+    def _open(self, epoch: int) -> list[Message]:
+        if epoch not in self.open:
+            raise Fenced
+        return self.open[epoch]
+
+
+class Commit(NamedTuple):
+    """One commit at the broker; `last`: the sink is told of it."""
+
+    position: bytes | None
+    last: bool
+
+
+@dataclass
+class Life:
+    """What the sink is and does from a start to a kill."""
+
+    state: State
+    epoch: int = 0
+    facts: list[Fact] = field(default_factory=list)
+    orders: list[Order | Commit] = field(default_factory=list)
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for something to come."""
+        return not self.facts and not self.orders
+
+
+class Topics:
+    """Sends what's sealed. A kill leaves the broker as it is, and what the journal was told."""
+
+    def __init__(self, segments: Segments, random: Random, story: Story, reached: Counter[str]) -> None:
+        self._segments, self._random, self._story, self._reached = segments, random, story, reached
+        self._broker = Broker()
+        self._most = random.choice((1, 2, 3, 8))
+        self._confirmed: int | None = None
+        self._needed = 1  # the first segment that the journal still has
+        self._predecessors: list[Life] = []
+        self._life = self._started()
+
+    def go_on(self) -> None:
+        """Do the next things; or be killed, perhaps beside a predecessor that continues."""
+        for _ in range(self._random.choice((2, 4, 8))):
+            self._something_comes()
+            self._move(self._life)
+            if self._predecessors and self._random.random() < 0.3:
+                self._moved_beside(self._random.choice(self._predecessors))
+        if self._random.random() < 0.1:
+            topics = sorted({message.topic for stream in self._segments.streams for message in stream})
+            self._broker.refusing ^= {self._random.choice(topics)} if topics else set()
+        if self._random.random() < 0.15:
+            self._kill()
+
+    def finish(self) -> None:
+        """Send all that's sealed: a topic that refuses holds up no other one, and lacks nothing in the end."""
+        for predecessor in list(self._predecessors):
+            while predecessor in self._predecessors and not predecessor.idle:
+                self._moved_beside(predecessor)
+        self._come_to_rest()
+        self._judge_end(self._broker.refusing)
+        self._broker.refusing = set()
+        self._come_to_rest()
+        self._judge_end(set())
+        if self._life.state.at.set_aside:
+            raise Violation(f"topics stay set aside: {self._life.state.at.set_aside}")
+
+    def _come_to_rest(self) -> None:
+        for _ in range(100_000):
+            waiting = set(self._life.state.at.set_aside) - self._broker.refusing
+            if self._life.idle and self._sealed > self._life.state.at.position.segment:
+                self._life.facts.append(SegmentSealed(self._sealed))
+            elif self._life.idle and waiting:
+                self._life.facts.append(TopicDue(min(waiting), self._needed))
+            elif self._life.idle:
+                return
+            self._move(self._life)
+        raise Violation(f"the topics never have all: {self._life.state}")
+
+    @property
+    def _sealed(self) -> int:
+        return len(self._segments.entries)
+
+    def _started(self) -> Life:
+        life = Life(State(self._most))
+        life.facts.append(self._places(life))
+        return life
+
+    def _kill(self) -> None:
+        within = isinstance(self._life.state.doing, PlanningSegment | SendingRun | Committing)
+        self._reached["the topics' sink was killed within a Kafka transaction"] += within
+        if self._random.random() < 0.5:
+            self._predecessors = [*self._predecessors[-1:], self._life]
+        self._story.tell("the topics' sink is killed")
+        self._life = self._started()
+
+    def _places(self, life: Life) -> PlacesFound:
+        life.epoch = self._broker.begin()
+        position, told = self._broker.position, self._confirmed
+        at = None if position is None else kafka_state.position_from_json(position)
+        bounds = JournalBounds("j", self._needed, self._sealed, told or 0, told is not None)
+        return PlacesFound(at, None if at is None else "j", bounds)
+
+    def _something_comes(self) -> None:
+        """News of a segment, an old one too; the time for a heartbeat, or for a topic that was set aside."""
+        life, set_aside = self._life, sorted(self._life.state.at.set_aside)
+        if not life.idle or not isinstance(life.state.doing, AllSent):
+            return
+        choice = self._random.random()
+        if choice < 0.1:
+            life.facts.append(HeartbeatDue())
+        elif choice < 0.3 and set_aside:
+            life.facts.append(TopicDue(self._random.choice(set_aside), self._needed))
+        elif self._sealed:
+            life.facts.append(SegmentSealed(self._random.choice((self._sealed, self._sealed, 1))))
+
+    def _moved_beside(self, predecessor: Life) -> None:
+        """A predecessor does its next thing; it ends when it's fenced, or misses what the journal no longer has."""
+        try:
+            self._move(predecessor)
+        except Fenced:
+            self._reached["a predecessor of the topics' sink was fenced"] += 1
+            self._predecessors.remove(predecessor)
+
+    def _move(self, life: Life) -> None:
+        if life.orders:
+            self._carry_out(life, life.orders.pop(0))
+        elif life.facts:
+            life.state, orders = kafka_sink.step(life.state, life.facts.pop(0))
+            life.orders += orders
+
+    def _carry_out(self, life: Life, order: Order | Commit) -> None:
+        match order:
+            case BeginTransaction() | SendHeartbeat():
+                pass
+            case PlanSegment(segment, after, split):
+                runs = divided(self._scns(life, segment, after), self._most, split=split)
+                life.facts.append(SegmentPlanned(runs))
+            case SendRun():
+                life.facts.append(self._sent(life, order))
+            case CommitTransaction(at):
+                life.orders[:0] = self.commits(at)
+            case Commit(position, last):
+                self._committed(self._broker.commit(life.epoch, position))
+                life.facts += [TransactionCommitted()] if last else []
+            case BeginAgain():
+                if life is not self._life:
+                    raise Fenced  # it's as good as another predecessor
+                life.facts.append(self._places(life))
+            case ConfirmSegment(segment):
+                self._confirmed = segment
+                self._needed = max(self._needed, segment + 1)
+
+    def commits(self, at: SinkPosition) -> list[Commit]:
+        """One commit, of the messages and of the position."""
+        return [Commit(kafka_state.position_to_json(at), last=True)]
+
+    def _scns(self, life: Life, segment: int, after: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        if segment < self._needed:
+            if life is not self._life:
+                raise Fenced
+            raise Violation(f"the topics need segment {segment}, and the journal begins with {self._needed}")
+        scns = [message.scn for message in self._segments.streams[segment - 1] if message.scn > after]
+        return np.array(scns, np.int64)
+
+    def _sent(self, life: Life, order: SendRun) -> RunSent | TopicRefused:
+        run = order.run
+        stream = self._segments.streams[order.segment - 1]
+        left = [each for each in stream if run.first_scn <= each.scn <= run.last_scn][order.skip :]
+        some = left[: order.most] if run.first_scn == run.last_scn else left
+        wanted = [message for message in some if includes(order.topics, message.topic)]
+        if refused := self._broker.refusing & {message.topic for message in wanted}:
+            self._reached["a topic refused its messages"] += 1
+            return TopicRefused(min(refused), "refused")
+        self._broker.take(life.epoch, wanted)
+        self._reached["a source transaction was too large for a Kafka transaction"] += len(some) < len(left)
+        return RunSent(len(some), ended=len(some) == len(left))
+
+    def _of_topic(self, topic: str) -> Iterator[Message]:
+        return (message for stream in self._segments.streams for message in stream if message.topic == topic)
+
+    def _committed(self, messages: list[Message]) -> None:
+        """Judge what became visible together."""
+        self._story.tell("committed in the topics", *messages)
+        for topic in {message.topic for message in messages}:
+            visible, wanted = self._broker.committed[topic], list(self._of_topic(topic))
+            if visible != wanted[: len(visible)]:
+                raise Violation(f"{topic} has {visible}, the stream {wanted}")
+            own = Counter(message.scn for message in messages if message.topic == topic)
+            whole = Counter(message.scn for message in wanted)
+            torn = [scn for scn in own if own[scn] != whole[scn] and self._rows_of(scn) <= self._most]
+            if torn:
+                raise Violation(f"{topic}: source transactions {torn} were split, and aren't too large")
+
+    def _rows_of(self, scn: int) -> int:
+        return sum(message.scn == scn for stream in self._segments.streams for message in stream)
+
+    def _judge_end(self, refusing: set[str]) -> None:
+        every = {message.topic for stream in self._segments.streams for message in stream}
+        for topic in every - refusing:
+            visible, wanted = self._broker.committed.get(topic, []), list(self._of_topic(topic))
+            if visible != wanted:
+                raise Violation(f"{topic} ends with {visible}, the stream has {wanted}")
