@@ -271,10 +271,9 @@ class KafkaSink(Actor[ToKafkaSink]):
             case BeginTransaction():
                 self._sent = _Sent(time.monotonic())
                 await self._at_broker(connected.producer.begin())
-            case PlanSegment(segment, after_scn, split):
+            case PlanSegment(segment, after_scn, split, capacity):
                 entry = await self._entry_of(segment)
-                most = self._settings.transaction_rows
-                runs = await self._in_thread(self._rows.plan, entry, after_scn, most, split=split)
+                runs = await self._in_thread(self._rows.plan, entry, after_scn, capacity, split=split)
                 if entry.commit_times is not None:
                     self._sent.committed += entry.commit_times.samples
                 return SegmentPlanned(runs)

@@ -22,7 +22,7 @@ from pipeline.kafka import runs
 from pipeline.kafka.debezium import transactions
 from pipeline.kafka.debezium.changed_rows import whole_rows
 from pipeline.kafka.debezium.transactions import ChangedRows
-from pipeline.kafka.runs import Run
+from pipeline.kafka.runs import Capacity, Run
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # How many rows become messages at once, at most, and about how many bytes of them.
@@ -61,16 +61,16 @@ class SegmentRows:
         self._journal = journal
         self._pass: _Pass | None = None
 
-    def plan(self, entry: Entry, after_scn: int, most: int, *, split: bool) -> tuple[Run, ...]:
+    def plan(self, entry: Entry, after_scn: int, capacity: Capacity, *, split: bool) -> tuple[Run, ...]:
         """The runs of a segment's rows after an SCN; see `pipeline.kafka.runs.divided`."""
         whole = runs.whole(entry, entry.files)
         if not whole.rows:
             return ()
-        most = runs.most_rows(entry.files, most)
-        if whole.rows <= most and not after_scn and not split:
+        if capacity.fits(whole) and not after_scn and not split:
             return (whole,)
         scns = np.concatenate([self._scns(entry, file) for file in entry.files])
-        return runs.divided(scns[scns > after_scn], most, split=split)
+        divided = runs.divided(scns[scns > after_scn], capacity.rows_of(whole), split=split)
+        return runs.weighed(divided, whole)
 
     def rows(self, entry: Entry, run: Run, skip: int = 0) -> Iterator[TableRows]:
         """The rows of a run after the first `skip` ones.

@@ -7,37 +7,74 @@ It alone is split within.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.journal.entry import Entry, File
 
-# How many bytes of the journal's files a Kafka transaction holds, at most, unless a source transaction has more.
+# How many bytes of the journal's files a Kafka transaction holds, at most.
 MOST_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The rows of a segment with these SCNs, both included; `rows` counts them."""
+    """The rows of a segment with these SCNs, both included.
+
+    `rows` counts them. `bytes` is about what they take in the journal's files.
+    """
 
     first_scn: int
     last_scn: int
     rows: int
+    bytes: int = 0
 
 
-def most_rows(files: Iterable[File], most: int) -> int:
-    """How many of these files' rows a Kafka transaction holds: fewer than `most` where they are large."""
-    rows, size = 0, 0
-    for file in files:
-        rows, size = rows + file.rows, size + file.bytes
-    return most if size <= MOST_BYTES else max(1, min(most, rows * MOST_BYTES // size))
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """How many rows, and how many bytes of the journal's files."""
+
+    rows: int
+    bytes: int = MOST_BYTES
+
+    def fits(self, run: Run) -> bool:
+        """Whether there's room for the run."""
+        return run.rows <= self.rows and run.bytes <= self.bytes
+
+    def rows_of(self, of: Run) -> int:
+        """For how many rows there's capacity, if all are as large as those of this run."""
+        if of.bytes <= self.bytes:
+            return self.rows
+        return max(1, min(self.rows, of.rows * self.bytes // of.bytes))
+
+    def without(self, rows: int, size: int) -> "Capacity":
+        """What's left of it."""
+        return Capacity(self.rows - rows, self.bytes - size)
 
 
 def whole(entry: Entry, files: Iterable[File]) -> Run:
     """All rows of these files of a segment."""
-    return Run(entry.first_scn, entry.last_scn, sum(file.rows for file in files))
+    rows, size = 0, 0
+    for file in files:
+        rows, size = rows + file.rows, size + file.bytes
+    return Run(entry.first_scn, entry.last_scn, rows, size)
+
+
+def weighed(runs: Iterable[Run], of: Run) -> tuple[Run, ...]:
+    """With their bytes: their rows' share of those of a whole segment."""
+    return tuple(replace(run, bytes=run.rows * of.bytes // of.rows) for run in runs)
+
+
+def merged_runs(runs: tuple[Run, ...], capacity: Capacity) -> tuple[Run, ...]:
+    """With the first ones as one, as many as there's room for; the first one whatever there is."""
+    first, taken = runs[0], 1
+    for run in runs[1:]:
+        both = Run(first.first_scn, run.last_scn, first.rows + run.rows, first.bytes + run.bytes)
+        if not capacity.fits(both):
+            break
+        first, taken = both, taken + 1
+    return (first, *runs[taken:])
 
 
 def divided(scns: NDArray[np.int64], most: int, *, split: bool = False) -> tuple[Run, ...]:

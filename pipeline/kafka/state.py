@@ -3,10 +3,13 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from pipeline.errors import Definite
-from pipeline.kafka.runs import Run
+from pipeline.kafka.runs import MOST_BYTES, Capacity, Run
+
+# How many rows the first Kafka transaction of a start takes. Each one that's committed doubles it.
+FIRST_ROWS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -117,11 +120,12 @@ def includes(topics: Topics, topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A Kafka transaction is open: it holds so many rows, and brings these topics to `reached`."""
+    """A Kafka transaction is open: it has room for so much more, and brings these topics to `reached`."""
 
     topics: Topics
-    rows: int
+    capacity: Capacity
     reached: KafkaPosition
+    empty: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +174,17 @@ SinkDoing = FindingPosition | AllSent | PlanningSegment | SendingRun | Committin
 class State:
     """What's known, and what's being done; a Kafka transaction holds at most `most_rows`.
 
-    `at`: what the topics have, by a Kafka transaction that's committed, and which of them are set aside.
+    `at`: what the topics have, by a Kafka transaction that's committed, and which of them are set aside. `next_rows`:
+    how many rows the next Kafka transaction takes; a start begins with few.
     """
 
     most_rows: int
     at: SinkPosition = SinkPosition(KafkaPosition(0))
     doing: SinkDoing = field(default_factory=FindingPosition)
+    next_rows: int = FIRST_ROWS
+
+    @property
+    def capacity(self) -> Capacity:
+        """For what the next Kafka transaction has capacity."""
+        rows = min(self.next_rows, self.most_rows)
+        return Capacity(rows, max(1, MOST_BYTES * rows // self.most_rows))

@@ -8,8 +8,11 @@ which messages there are: no more and no fewer.
 ended what a predecessor had under way, and takes nothing from it any more. So nothing can be added after the position
 was read.
 
-**A Kafka transaction** takes all that waits, up to a bound (`State.most_rows`). It ends between two source
-transactions. Only a source transaction that alone exceeds the bound is split.
+**A Kafka transaction** takes all that waits, up to a bound (`State.most_rows`, `runs.MOST_BYTES`). It ends between two
+source transactions. Only a source transaction that alone exceeds the bound is split.
+
+**The first Kafka transaction** of a start takes little, and each further one twice as much. So a life that is short,
+or a broker that is slow, still brings the topics forward: the next life begins where this one's last commit was.
 
 **What fails** ends the Kafka transaction: it is aborted, and the next start continues from the last one that was
 committed. That isn't a fact here, since a start knows nothing but the position.
@@ -27,7 +30,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
 from pipeline.errors import Definite, InvariantBroken
-from pipeline.kafka.runs import Run
+from pipeline.kafka.runs import Capacity, Run, merged_runs
 from pipeline.kafka.state import (
     AllSent,
     AllTopicsBut,
@@ -117,7 +120,7 @@ class BeginTransaction:
 
 @dataclass(frozen=True, slots=True)
 class PlanSegment:
-    """Divide the rows of a segment after an SCN into runs.
+    """Divide the rows of a segment after an SCN into runs for which there's capacity.
 
     `split`: rows of the first SCN were sent before, so that it is a run of its own.
     """
@@ -125,6 +128,7 @@ class PlanSegment:
     segment: int
     after_scn: int
     split: bool
+    capacity: Capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,20 +285,20 @@ def _begun(state: State, sealed: int, topics: Topics, runs: tuple[Run, ...]) -> 
     """With a Kafka transaction begun, where these topics are."""
     at = state.at
     reached = at.set_aside[topics.topic].position if isinstance(topics, OneTopic) else at.position
-    state, orders = _going_on(state, sealed, OpenTransaction(topics, 0, reached), runs)
+    state, orders = _going_on(state, sealed, OpenTransaction(topics, state.capacity, reached), runs)
     return state, (BeginTransaction(), *orders)
 
 
 def _going_on(state: State, sealed: int, opened: OpenTransaction, runs: tuple[Run, ...]) -> Next:
     """Send the next run, plan the next segment, or commit."""
-    full = opened.rows >= state.most_rows
-    if runs and (not opened.rows or opened.rows + runs[0].rows <= state.most_rows):
-        reached = opened.reached
-        order = SendRun(opened.topics, reached.segment + 1, runs[0], reached.rows, state.most_rows)
+    reached, capacity = opened.reached, opened.capacity
+    if runs and (opened.empty or capacity.fits(runs[0])):
+        runs = runs if reached.rows else merged_runs(runs, capacity)
+        most = Capacity(state.most_rows).rows_of(runs[0])
+        order = SendRun(opened.topics, reached.segment + 1, runs[0], reached.rows, most)
         return replace(state, doing=SendingRun(sealed, opened, runs)), (order,)
-    if not runs and not full and opened.reached.segment < sealed:
-        reached = opened.reached
-        plan = PlanSegment(reached.segment + 1, reached.scn, reached.rows > 0)
+    if not runs and capacity.rows > 0 and capacity.bytes > 0 and reached.segment < sealed:
+        plan = PlanSegment(reached.segment + 1, reached.scn, reached.rows > 0, state.capacity)
         return replace(state, doing=PlanningSegment(sealed, opened)), (plan,)
     return _ending(state, sealed, opened, runs)
 
@@ -317,20 +321,22 @@ def _ending(state: State, sealed: int, opened: OpenTransaction, runs: tuple[Run,
 
 def _sent(state: State, fact: RunSent, sending: SendingRun) -> Next:
     run, rest = sending.runs[0], sending.runs[1:]
-    reached, rows = sending.open.reached, sending.open.rows + fact.rows
+    reached = sending.open.reached
+    opened = replace(sending.open, capacity=sending.open.capacity.without(fact.rows, run.bytes), empty=False)
     if not fact.ended:
         if run.first_scn != run.last_scn:
             raise InvariantBroken(f"a run of several source transactions was split: {run}")
         # A start plans what's left of the segment again, from here on.
         split = replace(reached, rows=reached.rows + fact.rows)
-        return _ending(state, sending.sealed, replace(sending.open, rows=rows, reached=split), sending.runs)
+        return _ending(state, sending.sealed, replace(opened, reached=split), sending.runs)
     reached = KafkaPosition(reached.segment, run.last_scn) if rest else KafkaPosition(reached.segment + 1)
-    return _going_on(state, sending.sealed, replace(sending.open, rows=rows, reached=reached), rest)
+    return _going_on(state, sending.sealed, replace(opened, reached=reached), rest)
 
 
 def _committed(state: State, done: Committing) -> Next:
     """Begin the next Kafka transaction, unless these topics have all; one that catches up waits for its turn."""
-    state = replace(state, at=done.at, doing=AllSent())
+    more = 1 if state.next_rows >= state.most_rows else 2
+    state = replace(state, at=done.at, doing=AllSent(), next_rows=more * state.next_rows)
     confirm = (ConfirmSegment(_needless(done.at)),)
     if isinstance(done.topics, OneTopic) or done.at.position.segment >= done.sealed:
         return state, confirm

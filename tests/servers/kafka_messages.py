@@ -89,3 +89,30 @@ class Judge:
             self.faults.append(
                 f"{what}: {message.topic}-{message.partition}@{message.offset} {message.key!r}"
             )
+
+
+@dataclass
+class Transactions:
+    """The events of each source transaction, by its id, against what the transaction topic says of them."""
+
+    orders: dict[str, list[int]] = field(default_factory=dict)
+
+    def take(self, messages: Iterable[ConsumerRecord]) -> None:
+        """Add a topic's messages."""
+        for message in messages:
+            of = json.loads(message.value)["transaction"] if message.value is not None else None
+            if of is not None:
+                self.orders.setdefault(of["id"], []).append(of["total_order"])
+
+    def faults(self, marks: Iterable[ConsumerRecord]) -> list[str]:
+        """What isn't once: each event of a transaction, its BEGIN, and its END, which counts the events."""
+        found: dict[str, list[tuple[str, int | None]]] = {}
+        for mark in marks:
+            value = json.loads(mark.value)
+            found.setdefault(value["id"], []).append((value["status"], value["event_count"]))
+        return [
+            f"{id_}: {found.get(id_)} and events {orders}"
+            for id_, orders in self.orders.items()
+            if sorted(orders) != list(range(1, len(orders) + 1))
+            or found.get(id_) != [("BEGIN", None), ("END", len(orders))]
+        ] + [f"{id_}: no event" for id_ in found if id_ not in self.orders]

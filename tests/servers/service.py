@@ -111,9 +111,9 @@ class Running:
         """What an actor says of itself; nothing before it's built."""
         return self.supervisor.actors[name].status() if name in self.supervisor.actors else {}
 
-    async def until(self, told: Callable[[], Value], what: str) -> Value:
+    async def until(self, told: Callable[[], Value], what: str, within_s: float = WITHIN_S) -> Value:
         """As `until`, for as long as the service runs."""
-        return await until(told, what, ended=self.outcome.done)
+        return await until(told, what, within_s, self.outcome.done)
 
     async def begun(self) -> None:
         """Until the first segment is sealed: from here on no change is missed."""

@@ -120,6 +120,10 @@ HARD = (
     "the lake was removed",
     "a mirror in the lake was emptied",
     "changes were merged into a mirror",
+    "a source transaction was too large for a Kafka transaction",
+    "the topics' sink was killed within a Kafka transaction",
+    "a predecessor of the topics' sink was fenced",
+    "a topic refused its messages",
 )
 
 

@@ -174,7 +174,7 @@ class Topics:
         return len(self._segments.entries)
 
     def _started(self) -> Life:
-        life = Life(State(self._most))
+        life = Life(State(self._most, next_rows=1))
         life.facts.append(self._places(life))
         return life
 
@@ -225,8 +225,8 @@ class Topics:
         match order:
             case BeginTransaction() | SendHeartbeat():
                 pass
-            case PlanSegment(segment, after, split):
-                runs = divided(self._scns(life, segment, after), self._most, split=split)
+            case PlanSegment(segment, after, split, capacity):
+                runs = divided(self._scns(life, segment, after), capacity.rows, split=split)
                 life.facts.append(SegmentPlanned(runs))
             case SendRun():
                 life.facts.append(self._sent(life, order))

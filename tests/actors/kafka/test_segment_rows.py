@@ -18,7 +18,7 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import Entry
 from pipeline.kafka.errors import KafkaRefused
-from pipeline.kafka.runs import Run
+from pipeline.kafka.runs import Capacity, Run
 from pipeline.messages.journal import Append, ChunkPart
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import ChunkId
@@ -80,8 +80,8 @@ def test_rows_come_in_the_order_of_the_stream(
 ) -> None:
     monkeypatch.setattr(segment_rows, "TOGETHER", together)
     rows = SegmentRows(store)
-    (whole,) = rows.plan(entry, 0, 1000, split=False)
-    assert whole == Run(1, 5, 50)
+    (whole,) = rows.plan(entry, 0, Capacity(1000), split=False)
+    assert whole == Run(1, 5, 50, sum(file.bytes for file in entry.files))
     assert read(rows, entry, whole) == ALL
     assert read(rows, entry, whole, skip=13) == ALL[13:]
 
@@ -89,12 +89,12 @@ def test_rows_come_in_the_order_of_the_stream(
 @pytest.mark.parametrize("most", [1, 10, 20, 30])
 def test_the_runs_of_a_segment_have_all_of_it(store: JournalStore, entry: Entry, most: int) -> None:
     rows = SegmentRows(store)
-    runs = rows.plan(entry, 0, most, split=False)
+    runs = rows.plan(entry, 0, Capacity(most), split=False)
     assert [row for run in runs for row in read(rows, entry, run)] == ALL
-    assert rows.plan(entry, 2, most, split=False) == tuple(
-        run for run in rows.plan(entry, 2, most, split=False) if run.first_scn > 2
+    assert rows.plan(entry, 2, Capacity(most), split=False) == tuple(
+        run for run in rows.plan(entry, 2, Capacity(most), split=False) if run.first_scn > 2
     )
-    assert rows.plan(entry, 2, 1000, split=True)[0] == Run(3, 3, 10)
+    assert replace(rows.plan(entry, 2, Capacity(1000), split=True)[0], bytes=0) == Run(3, 3, 10)
 
 
 @pytest.mark.parametrize("together", [3, 20_000])
@@ -103,7 +103,7 @@ def test_runs_in_their_order_read_the_files_once_and_any_other_run_is_read_again
 ) -> None:
     monkeypatch.setattr(segment_rows, "TOGETHER", together)
     rows = SegmentRows(store)
-    runs = rows.plan(entry, 0, 10, split=False)
+    runs = rows.plan(entry, 0, Capacity(10), split=False)
     opened: list[str] = []
     file = store.file
 

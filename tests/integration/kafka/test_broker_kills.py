@@ -1,5 +1,6 @@
 """A broker that dies under load and comes back, and a topic that is removed: each change is once, and none is lost."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from tests.servers.kafka_messages import committed_messages
 from tests.servers.service import Running, running
 from tests.servers.shop import writing
 
+# After all kills: what has piled up while the broker was down is sent.
+OF_ALL_WITHIN_S = 600.0
+
 
 def segment(service: Running) -> int:
     """Through which segment the topics have everything."""
@@ -23,23 +27,29 @@ def segment(service: Running) -> int:
     return found
 
 
+def place(service: Running) -> tuple[int, int]:
+    """Through which segment the topics have everything, and through which SCN of the next one."""
+    within = service.status(Name.KAFKA_SINK).get("within") or {"scn": 0}
+    return segment(service), within["scn"]
+
+
 async def killed_and_judged(parts: Parts, server: MysqlServer, folder: Path, kills: int) -> None:
     """Kill the broker so often while the sink sends to it, and judge the topics."""
     assert parts.kafka is not None
     with KafkaBroker(parts.kafka, folder / "kafka") as broker:
-        settings = to_topics(broker, server, folder, partitions=2, transaction_rows=50)
+        settings = to_topics(broker, server, folder, partitions=2, transaction_rows=2_000)
         async with running(settings, Assembly) as service:
             await service.begun()
             with writing(server):
                 await service.execute("s", chunk_rows=50)
                 for _ in range(kills):
-                    before = segment(service)
-                    await service.until(lambda: segment(service) > before, "the topics advance")  # noqa: B023
-                    broker.kill()
-                    broker.start()
+                    before = place(service)
+                    await service.until(lambda: place(service) > before, "the topics advance")  # noqa: B023
+                    await asyncio.to_thread(broker.kill)
+                    await asyncio.to_thread(broker.start)
             await service.completed("s")
             await service.caught_up(server)
-            await sent(service)
+            await sent(service, OF_ALL_WITHIN_S)
             await service.stop()
         judges = await judged(broker, settings, server)
         assert all(judge.read and judge.changes for judge in judges.values())

@@ -12,11 +12,15 @@ from deploy.demo.service import Service
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.topology import ActorName as Name
 from tests.chaos.broken import TOPICS, Deed
 from tests.servers.executed import executed
-from tests.servers.kafka_messages import Judge, committed_messages
+from tests.servers.kafka_messages import Judge, Transactions, committed_messages
 from tests.servers.service import WITHIN_S, until
 from tests.servers.shop import TABLES, writing
+
+# After all kills: what has piled up while the service was down is sent, and the snapshots end.
+OF_ALL_WITHIN_S = 600.0
 
 
 def write_config(path: Path, server: MysqlServer, account: Account, broker: KafkaBroker, name: str) -> Path:
@@ -32,7 +36,7 @@ signals = {{ file = "signals" }}
 bootstrap_servers = ["{broker.address}"]
 topic_prefix = "{name}"
 partitions = 2
-transaction_rows = 500
+provide_transaction_metadata = true
 
 [source]
 host = "{server.host}"
@@ -45,6 +49,13 @@ tls = {{ mode = "disabled" }}
     return path
 
 
+def has_all(service: Service) -> bool:
+    """Whether the topics have all that's sealed."""
+    actors = service.status()["actors"]
+    sealed, sent = (actors[name].get("segment", -1) for name in (Name.JOURNAL_WRITER, Name.KAFKA_SINK))
+    return bool(sent >= sealed)
+
+
 async def killed_and_judged(
     server: MysqlServer, broker: KafkaBroker, folder: Path, kills: Sequence[tuple[str, int]]
 ) -> None:
@@ -54,12 +65,12 @@ async def killed_and_judged(
     service = Service(config, folder / "journal", folder / "log")
     try:
         service.start()
-        with writing(server):
+        with writing(server), (folder / "signals").open("a") as signals:
             data = {"type": "incremental", "data-collections": [".*"], "chunk-rows": 50}
-            (folder / "signals").write_text(
-                json.dumps({"id": "s", "type": "execute-snapshot", "data": data}) + "\n"
-            )
-            for step, nth in kills:
+            for i, (step, nth) in enumerate(kills):
+                if step == kills[0][0]:
+                    signal_ = {"id": f"s{i}", "type": "execute-snapshot", "data": data}
+                    print(json.dumps(signal_), file=signals, flush=True)
                 service.kill()
                 service.program = ("-m", "tests.chaos.broken", "--at", step, str(nth), Deed.KILL)
                 service.launch()
@@ -68,19 +79,29 @@ async def killed_and_judged(
             service.start()
         await until(
             lambda: all(snapshot["state"] == "completed" for snapshot in service.status()["snapshots"]),
-            "the snapshot's end",
+            "the snapshots' end",
+            OF_ALL_WITHIN_S,
         )
         all_of_it = executed(server)
-        await until(lambda: all_of_it <= GtidSet.parse(service.status()["position"]), "all has passed")
+        await until(
+            lambda: all_of_it <= GtidSet.parse(service.status()["position"]),
+            "all has passed",
+            OF_ALL_WITHIN_S,
+        )
+        await until(lambda: has_all(service), "all is sent", OF_ALL_WITHIN_S)
         assert service.stop() == 0, service.last_words()
     finally:
         service.kill()
+    transactions = Transactions()
     for table in TABLES:
-        judge = Judge().judge(await committed_messages(broker, f"{name}.{table}"))
+        messages = await committed_messages(broker, f"{name}.{table}")
+        judge = Judge().judge(messages)
+        transactions.take(messages)
         assert judge.faults == []
         assert judge.read and judge.changes
         ((rows,),) = server.sql(f"SELECT COUNT(*) FROM {table}")
         assert sum(row is not None for row in judge.rows.values()) == rows
+    assert transactions.faults(await committed_messages(broker, f"{name}.transaction")) == []
 
 
 async def test_killed_at_each_step_of_a_kafka_transaction(

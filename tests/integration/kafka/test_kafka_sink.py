@@ -23,7 +23,7 @@ from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
 from tests.servers.kafka import administrating, create_topic
 from tests.servers.kafka_messages import Judge, committed_messages, topics
-from tests.servers.service import Running, pipeline, running
+from tests.servers.service import WITHIN_S, Running, pipeline, running
 from tests.servers.shop import TABLES, writing
 
 
@@ -36,11 +36,11 @@ def to_topics(
     return replace(pipeline(server, folder, database), lake=None, kafka=sink, name=prefix)
 
 
-async def sent(service: Running) -> None:
+async def sent(service: Running, within_s: float = WITHIN_S) -> None:
     """Until the topics have all that's sealed now."""
     last = service.status(Name.JOURNAL_WRITER)["segment"]
     await service.until(
-        lambda: service.status(Name.KAFKA_SINK).get("segment", -1) >= last, "the topics have it"
+        lambda: service.status(Name.KAFKA_SINK).get("segment", -1) >= last, "the topics have it", within_s
     )
 
 

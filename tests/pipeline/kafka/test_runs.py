@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.kafka.runs import Run, divided
+from pipeline.kafka.runs import Capacity, Run, divided, merged_runs, weighed
 
 
 def runs(scns: list[int], most: int, *, split: bool = False) -> tuple[Run, ...]:
@@ -25,6 +25,21 @@ def test_an_scn_that_is_too_large_is_alone() -> None:
 
 def test_an_scn_that_was_begun_is_alone() -> None:
     assert runs([2, 2, 3, 4], 9, split=True) == (Run(2, 2, 2), Run(3, 4, 2))
+
+
+def test_runs_are_joined_as_far_as_there_is_room() -> None:
+    each = tuple(Run(scn, scn, 2, 10) for scn in range(1, 5))
+    assert merged_runs(each, Capacity(6, 100)) == (Run(1, 3, 6, 30), each[3])
+    assert merged_runs(each, Capacity(9, 25)) == (Run(1, 2, 4, 20), *each[2:])
+    assert merged_runs(each, Capacity(1, 1)) == each
+
+
+def test_runs_have_their_share_of_the_bytes() -> None:
+    whole = Run(1, 2, 4, 100)
+    assert weighed((Run(1, 1, 3), Run(2, 2, 1)), whole) == (Run(1, 1, 3, 75), Run(2, 2, 1, 25))
+    assert Capacity(9, 50).rows_of(whole) == 2
+    assert Capacity(1, 50).rows_of(whole) == 1
+    assert Capacity(9, 100).rows_of(whole) == 9
 
 
 @given(st.lists(st.integers(1, 12)), st.integers(1, 9), st.booleans())

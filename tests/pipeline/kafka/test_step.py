@@ -1,14 +1,11 @@
-"""The KafkaSink's decisions against a small broker: whatever ends it, each row comes once and in order."""
+"""The KafkaSink's decisions, one by one; `tests/simulation` has its lives with kills and predecessors."""
 
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from pipeline.errors import InvariantBroken
-from pipeline.kafka.runs import Run, divided
+from pipeline.kafka.runs import MOST_BYTES, Capacity, Run
 from pipeline.kafka.state import (
     AllSent,
     AllTopicsBut,
@@ -27,9 +24,7 @@ from pipeline.kafka.step import (
     BeginTransaction,
     CommitTransaction,
     ConfirmSegment,
-    Fact,
     HeartbeatDue,
-    Order,
     PlacesFound,
     PlanSegment,
     PositionLost,
@@ -48,6 +43,7 @@ BOUNDS = JournalBounds("j", 1, 9, 0, False)
 
 
 EVERY = AllTopicsBut(frozenset())
+CAPACITY = Capacity(4)
 
 
 def found(position: KafkaPosition | None = None, of: str | None = "j", **journal: object) -> PlacesFound:
@@ -64,9 +60,12 @@ def idle(**set_aside: SetAside) -> State:
 def test_a_start_continues_where_the_topic_says() -> None:
     state, orders = step(State(4), found(KafkaPosition(3, 7, 2)))
     assert state.at == SinkPosition(KafkaPosition(3, 7, 2))
-    assert orders == (ConfirmSegment(3), BeginTransaction(), PlanSegment(4, 7, True))
+    assert orders == (ConfirmSegment(3), BeginTransaction(), PlanSegment(4, 7, True, CAPACITY))
     state, orders = step(State(4), found(joined=5))
-    assert (state.at.position, orders) == (KafkaPosition(5), (BeginTransaction(), PlanSegment(6, 0, False)))
+    assert (state.at.position, orders) == (
+        KafkaPosition(5),
+        (BeginTransaction(), PlanSegment(6, 0, False, CAPACITY)),
+    )
     assert step(State(4), found(KafkaPosition(9)))[1] == (ConfirmSegment(9),)
 
 
@@ -77,7 +76,7 @@ def test_a_topic_that_refuses_is_set_aside_where_all_were() -> None:
     assert (state.doing, orders) == (FindingPosition({"a": "too large"}), (BeginAgain(),))
     state, orders = step(state, found(KafkaPosition(0), last=1))
     assert state.at.set_aside == {"a": SetAside(KafkaPosition(0), "too large")}
-    assert orders == (ConfirmSegment(0), BeginTransaction(), PlanSegment(1, 0, False))
+    assert orders == (ConfirmSegment(0), BeginTransaction(), PlanSegment(1, 0, False, CAPACITY))
     state, (send,) = step(state, SegmentPlanned((Run(1, 2, 3),)))
     assert isinstance(send, SendRun)
     assert [topic for topic in ("a", "b") if includes(send.topics, topic)] == ["b"]
@@ -89,7 +88,7 @@ def test_a_topic_that_refuses_is_set_aside_where_all_were() -> None:
 
 def test_a_topic_that_was_set_aside_catches_up_alone_and_is_one_of_them_again() -> None:
     state, orders = step(idle(a=SetAside(KafkaPosition(2), "too large")), TopicDue("a", 1))
-    assert orders == (BeginTransaction(), PlanSegment(3, 0, False))
+    assert orders == (BeginTransaction(), PlanSegment(3, 0, False, CAPACITY))
     state, (send,) = step(state, SegmentPlanned((Run(5, 6, 3),)))
     assert send == SendRun(OneTopic("a"), 3, Run(5, 6, 3), 0, 4)
     assert [topic for topic in ("a", "b") if includes(OneTopic("a"), topic)] == ["a"]
@@ -138,17 +137,44 @@ def test_a_fact_that_answers_nothing_is_no_fact() -> None:
 
 def test_what_waits_comes_in_one_transaction_up_to_a_bound() -> None:
     state, orders = step(idle(), SegmentSealed(3))
-    assert orders == (BeginTransaction(), PlanSegment(1, 0, False))
+    assert orders == (BeginTransaction(), PlanSegment(1, 0, False, CAPACITY))
     state, orders = step(state, SegmentPlanned((Run(1, 2, 3),)))
     assert orders == (SendRun(EVERY, 1, Run(1, 2, 3), 0, 4),)
     state, orders = step(state, RunSent(3, ended=True))
-    assert orders == (PlanSegment(2, 0, False),)
+    assert orders == (PlanSegment(2, 0, False, CAPACITY),)
     state, orders = step(state, SegmentPlanned((Run(3, 4, 2), Run(5, 5, 4))))
     assert orders == (CommitTransaction(SinkPosition(KafkaPosition(1))),)
     state, orders = step(state, TransactionCommitted())
     assert orders == (ConfirmSegment(1), BeginTransaction(), SendRun(EVERY, 2, Run(3, 4, 2), 0, 4))
     state, orders = step(state, RunSent(2, ended=True))
     assert orders == (CommitTransaction(SinkPosition(KafkaPosition(1, 4))),)
+
+
+def test_a_start_takes_little_and_each_further_transaction_twice_as_much() -> None:
+    state, orders = step(State(10, next_rows=2), found(last=1))
+    assert orders[-1] == PlanSegment(1, 0, False, Capacity(2, MOST_BYTES // 5))
+    state, (first,) = step(state, SegmentPlanned(tuple(Run(scn, scn, 1) for scn in range(1, 20))))
+    sent = []
+    while isinstance(first, SendRun):
+        sent.append(first.run)
+        state, _ = step(state, RunSent(first.run.rows, ended=True))
+        state, orders = step(state, TransactionCommitted())
+        first = orders[-1]
+    assert sent == [Run(1, 2, 2), Run(3, 6, 4), Run(7, 14, 8), Run(15, 19, 5)]
+
+
+def test_a_transaction_has_room_for_so_many_bytes() -> None:
+    half = MOST_BYTES // 2
+    state, _ = step(State(100), found(last=1))
+    state, (send,) = step(state, SegmentPlanned((Run(1, 1, 9, half), Run(2, 2, 1, half), Run(3, 3, 1, 1))))
+    assert send == SendRun(EVERY, 1, Run(1, 2, 10, MOST_BYTES), 0, 100)
+    assert step(state, RunSent(10, ended=True))[1] == (CommitTransaction(SinkPosition(KafkaPosition(0, 2))),)
+
+
+def test_a_source_transaction_of_too_many_bytes_is_split() -> None:
+    state, _ = step(State(100), found(last=1))
+    state, (send,) = step(state, SegmentPlanned((Run(1, 1, 9, 3 * MOST_BYTES),)))
+    assert send == SendRun(EVERY, 1, Run(1, 1, 9, 3 * MOST_BYTES), 0, 3)
 
 
 def test_a_heartbeat_comes_with_the_position_that_holds() -> None:
@@ -164,7 +190,7 @@ def test_a_heartbeat_comes_with_the_position_that_holds() -> None:
 def test_segments_without_rows_are_passed_in_one_transaction() -> None:
     state, _ = step(idle(), SegmentSealed(2))
     state, orders = step(state, SegmentPlanned(()))
-    assert orders == (PlanSegment(2, 0, False),)
+    assert orders == (PlanSegment(2, 0, False, CAPACITY),)
     state, orders = step(state, SegmentPlanned(()))
     assert orders == (CommitTransaction(SinkPosition(KafkaPosition(2))),)
     assert step(state, TransactionCommitted())[1] == (ConfirmSegment(2),)
@@ -177,235 +203,3 @@ def test_a_run_of_several_source_transactions_is_never_split() -> None:
     assert isinstance(state.doing, SendingRun)
     with pytest.raises(InvariantBroken, match="was split"):
         step(state, RunSent(2, ended=False))
-
-
-# The world: a journal, a broker with transactions and epochs, and sinks that are killed or left behind.
-
-Row = tuple[int, int, str]  # SCN, place in it, and topic
-
-
-@dataclass
-class Broker:
-    """What it has committed, what is open, the epoch that it takes something from, and the topics that refuse."""
-
-    committed: list[Row] = field(default_factory=list)
-    groups: list[tuple[Row, ...]] = field(default_factory=list)
-    position: SinkPosition | None = None
-    refusing: set[str] = field(default_factory=set)
-    epoch: int = 0
-    fences: bool = True
-    open: list[Row] = field(default_factory=list)
-
-    def begin(self) -> int:
-        """A new epoch; what was open is aborted."""
-        self.epoch += 1
-        self.open = []
-        return self.epoch
-
-    def takes(self, epoch: int) -> bool:
-        """Whether a producer of this epoch is let in."""
-        return epoch == self.epoch or not self.fences
-
-    def commit(self, position: SinkPosition | None) -> None:
-        """All that's open, and the position."""
-        self.committed += self.open
-        self.groups.append(tuple(self.open))
-        self.open = []
-        self.position = position or self.position
-
-
-@dataclass
-class Sink:
-    """One life of the sink."""
-
-    world: "World"
-    epoch: int = 0
-    state: State = field(default_factory=lambda: State(4))
-    facts: list[Fact] = field(default_factory=list)
-    orders: list[Order] = field(default_factory=list)
-
-    def begin(self) -> None:
-        self.state = State(self.world.most)
-        self.facts = [self.places()]
-
-    def places(self) -> PlacesFound:
-        """What a start finds, with a new epoch."""
-        world = self.world
-        self.epoch = world.broker.begin()
-        position = world.broker.position
-        bounds = JournalBounds("j", 1, len(world.segments), 0, False)
-        return PlacesFound(position, None if position is None else "j", bounds)
-
-    def retry(self, rng: random.Random) -> None:
-        """Try a topic again that was set aside, if there's one and nothing is under way."""
-        set_aside = sorted(self.state.at.set_aside)
-        if set_aside and not self.facts and not self.orders and isinstance(self.state.doing, AllSent):
-            self.facts = [TopicDue(rng.choice(set_aside), 1)]
-
-    def move(self) -> bool:
-        """Do one thing; whether there was one."""
-        if self.orders:
-            return self.world.carry_out(self, self.orders.pop(0))
-        if not self.facts:
-            return False
-        self.state, orders = step(self.state, self.facts.pop(0))
-        self.orders += orders
-        return True
-
-
-@dataclass
-class World:
-    """Segments of rows, each with its SCN."""
-
-    segments: list[list[Row]]
-    most: int
-    broker: Broker = field(default_factory=Broker)
-    position_outside: bool = False
-    splits: bool = False
-    sends_all: bool = False
-    forgets: bool = False
-
-    def carry_out(self, sink: Sink, order: Order) -> bool:
-        """Whether the sink is still let in."""
-        broker = self.broker
-        match order:
-            case PlanSegment(segment, after, split):
-                scns = [scn for scn, *_ in self.segments[segment - 1] if scn > after]
-                runs = divided(np.array(scns, np.int64), self.most, split=split)
-                sink.facts.insert(0, SegmentPlanned(runs))
-            case BeginAgain():
-                if not broker.takes(sink.epoch):
-                    return False
-                sink.facts.insert(0, sink.places())
-            case SendRun(topics, segment, run, skip, most):
-                if not broker.takes(sink.epoch):
-                    return False
-                rows = [row for row in self.segments[segment - 1] if run.first_scn <= row[0] <= run.last_scn]
-                rows = rows[skip:]
-                some = rows[:most] if run.first_scn == run.last_scn else rows
-                wanted = [row for row in some if includes(topics, row[2]) or self.sends_all]
-                if refused := broker.refusing & {topic for *_, topic in wanted}:
-                    sink.facts.insert(0, TopicRefused(min(refused), "refused"))
-                    return True
-                broker.open += wanted
-                if self.splits and len(some) > 1:
-                    broker.commit(None)
-                sink.facts.insert(0, RunSent(len(some), ended=len(some) == len(rows)))
-            case CommitTransaction(position):
-                if not broker.takes(sink.epoch):
-                    return False
-                if self.position_outside:
-                    broker.commit(None)
-                    sink.orders.insert(0, _PositionAlone(position))  # type: ignore[arg-type]
-                    return True
-                broker.commit(SinkPosition(position.position) if self.forgets else position)
-                sink.facts.insert(0, TransactionCommitted())
-            case _PositionAlone(position):
-                broker.position = position
-                sink.facts.insert(0, TransactionCommitted())
-        return True
-
-
-@dataclass
-class _PositionAlone:
-    position: SinkPosition
-
-
-def world(rng: random.Random) -> World:
-    scn, segments = 0, []
-    for _ in range(rng.randint(1, 5)):
-        rows: list[Row] = []
-        for _ in range(rng.randint(0, 4)):
-            scn += 1
-            rows += [(scn, place, rng.choice("aab")) for place in range(rng.choice((1, 1, 2, 3, 9)))]
-        segments.append(rows)
-    return World(segments, rng.randint(1, 5))
-
-
-def lived(seed: int, plant: Callable[[World], None] = lambda _: None) -> list[str]:
-    """What is wrong after a random life with kills, and with predecessors that go on."""
-    rng = random.Random(seed)
-    around = world(rng)
-    plant(around)
-    zombies: list[Sink] = []
-    sink = Sink(around)
-    sink.begin()
-    for _ in range(rng.randint(5, 60)):
-        choice = rng.random()
-        if choice < 0.12:
-            zombies += [sink] if rng.random() < 0.5 else []
-            sink = Sink(around)
-            sink.begin()
-        elif choice < 0.16:
-            around.broker.refusing ^= {rng.choice("ab")}
-        elif choice < 0.2:
-            sink.retry(rng)
-        elif choice < 0.3 and zombies:
-            zombie = rng.choice(zombies)
-            if not zombie.move():
-                zombies.remove(zombie)
-        else:
-            sink.move()
-    around.broker.refusing = set()
-    sink = Sink(around)
-    sink.begin()
-    while sink.move() or sink.state.at.set_aside:
-        sink.retry(rng)
-    return faults(around)
-
-
-def faults(around: World) -> list[str]:
-    """Whether a topic lacks a row or has one twice or in another place, and what was split."""
-    rows = [row for segment in around.segments for row in segment]
-    wrong = [
-        f"not each row of {name} once and in order"
-        for name in "ab"
-        if [row for row in around.broker.committed if row[2] == name]
-        != [row for row in rows if row[2] == name]
-    ]
-    sizes = {
-        each: sum(row[0] == each[0] and row[2] == each[1] for row in rows)
-        for each in {(s, t) for s, _, t in rows}
-    }
-    large = {scn for scn, *_ in rows if sum(row[0] == scn for row in rows) > around.most}
-    torn = {
-        each[0]
-        for group in around.broker.groups
-        for each in {(scn, topic) for scn, _, topic in group}
-        if each[0] not in large and sum((row[0], row[2]) == each for row in group) != sizes[each]
-    }
-    return wrong + [f"the source transaction {scn} was split, and isn't too large" for scn in sorted(torn)]
-
-
-@pytest.mark.parametrize("part", range(8))
-def test_whatever_ends_it_each_row_comes_once(part: int) -> None:
-    for seed in range(part * 250, part * 250 + 250):
-        assert lived(seed) == [], seed
-
-
-def _without_fencing(around: World) -> None:
-    around.broker.fences = False
-
-
-def _position_outside(around: World) -> None:
-    around.position_outside = True
-
-
-def _split(around: World) -> None:
-    around.splits = True
-
-
-def _to_topics_that_are_not_meant(around: World) -> None:
-    around.sends_all = True
-
-
-def _set_aside_in_memory_alone(around: World) -> None:
-    around.forgets = True
-
-
-@pytest.mark.parametrize(
-    "plant",
-    [_without_fencing, _position_outside, _split, _to_topics_that_are_not_meant, _set_aside_in_memory_alone],
-)
-def test_planted_bugs_are_found(plant: Callable[[World], None]) -> None:
-    assert any(lived(seed, plant) for seed in range(300))
