@@ -53,8 +53,11 @@ class KafkaBroker(ServerProcess):
     program = "Kafka"
     options: ClassVar[tuple[str, ...]] = JAVA
 
-    def __init__(self, parts: KafkaParts, folder: Path, properties: str = PROPERTIES) -> None:
+    def __init__(
+        self, parts: KafkaParts, folder: Path, properties: str = PROPERTIES, cluster: str | None = None
+    ) -> None:
         super().__init__(folder / "data", folder / "kafka.log")
+        self._cluster = cluster or cluster_id()
         self.parts = parts
         self._written = properties
         self.folder = folder
@@ -76,12 +79,11 @@ class KafkaBroker(ServerProcess):
             self._written.format(port=self.port, controller=self._controller, data=self.data)
         )
         (self.folder / "log4j2.xml").write_text(LOGGING)
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         run(
             [
                 *self._java("kafka.tools.StorageTool"),
                 "format",
-                f"--cluster-id={cluster}",
+                f"--cluster-id={self._cluster}",
                 "-c",
                 self._properties,
             ]
@@ -102,6 +104,11 @@ class KafkaBroker(ServerProcess):
                 return probe.recv(1) != b""
         except ConnectionError:
             return False
+
+
+def cluster_id() -> str:
+    """The id of a new cluster."""
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def free_ports() -> tuple[int, int]:

@@ -104,7 +104,21 @@ _OF_TOPIC: Final = frozenset(
     }
 )
 
+_FEW_REPLICAS: Final = (
+    "too few of a topic's replicas are in sync; start the brokers that are down, or lower min.insync.replicas"
+)
+_ANOTHER_LEADER: Final = "another broker leads the partition now"
+_ANOTHER_COORDINATOR: Final = "another broker coordinates our transactions now"
+
 _TRANSIENT: Final[Mapping[str, str]] = {
+    "NotEnoughReplicasError": _FEW_REPLICAS,
+    "NotEnoughReplicasAfterAppendError": _FEW_REPLICAS,
+    "NotLeaderForPartitionError": _ANOTHER_LEADER,
+    "LeaderNotAvailableError": "the partition has no leader yet; start the brokers that are down",
+    "NotCoordinatorForGroupError": _ANOTHER_COORDINATOR,
+    "GroupCoordinatorNotAvailableError": _ANOTHER_COORDINATOR,
+    "KafkaConnectionError": "no broker answers; start them, or see to kafka.bootstrap_servers",
+    "TimeoutError": "the brokers took too long; one may be down, or too few replicas are in sync",
     "UnknownTopicOrPartitionError": "a topic was removed; it's created again unless kafka.create_topics says no",
 }
 

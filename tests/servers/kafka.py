@@ -24,7 +24,7 @@ def kafka(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ka
 
 
 @asynccontextmanager
-async def administrating(address: str) -> AsyncIterator[AIOKafkaAdminClient]:
+async def administrating(address: str | list[str]) -> AsyncIterator[AIOKafkaAdminClient]:
     """A client for the broker's topics and rights."""
     admin = AIOKafkaAdminClient(bootstrap_servers=address)
     await admin.start()

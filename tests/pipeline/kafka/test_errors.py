@@ -1,5 +1,6 @@
 """Kafka's errors: which of them need a hand, and which one."""
 
+import builtins
 import ssl
 
 import pytest
@@ -19,14 +20,21 @@ def test_a_definite_error_has_a_remedy(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*errors._DEFINITE, *errors._TRANSIENT])
 def test_the_client_or_its_tls_has_errors_of_that_name(name: str) -> None:
-    assert issubclass(getattr(kafka, name, None) or getattr(ssl, name), Exception)
+    found = getattr(kafka, name, None) or getattr(ssl, name, None) or getattr(builtins, name)
+    assert issubclass(found, Exception)
 
 
-@pytest.mark.parametrize("name", ["KafkaConnectionError", "NotLeaderForPartitionError", "TimeoutError"])
+@pytest.mark.parametrize("name", ["RequestTimedOutError", "ConcurrentTransactions"])
 def test_any_other_error_is_transient_and_keeps_its_words(name: str) -> None:
     error = classed(name, "the words")
     assert isinstance(error, KafkaUnavailable)
     assert str(error) == f"the words ({name})"
+
+
+def test_a_lack_of_replicas_says_what_to_do() -> None:
+    error = classed("NotEnoughReplicasError", "", "p.shop.orders")
+    assert isinstance(error, KafkaUnavailable)
+    assert "start the brokers that are down" in str(error)
 
 
 def test_a_topic_that_was_removed_is_created_again() -> None:
