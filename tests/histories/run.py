@@ -133,7 +133,7 @@ def main() -> int:
             for number, lot in enumerate(lots):
                 began = time.monotonic()
                 result = played(server, folder / f"lot-{number}", lot, spark)
-                stops.update(set(result.stops))
+                stops.update(result.stops.values())
                 seeds = ", ".join(each.seed for each in lot)
                 _say(
                     f"{lot[0].metadata} {seeds}: {len(result.findings)} findings, {result.judged} rests,"
@@ -151,7 +151,7 @@ def main() -> int:
                     if told.into:
                         _write(told.into, short, found)
     for why, times in stops.most_common():
-        _say(f"stopped {times}: {why}")
+        _say(f"tables stopped, {times}: {why}")
     _say(f"{failed} histories failed")
     return min(failed, 1)
 
