@@ -25,7 +25,15 @@ from pipeline.coordinator import recapture, reselect, resume
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.reselect_keys import NOTHING
-from pipeline.coordinator.state import InTransaction, Order, State, Strained, Unsettled, WindowMode, range_of
+from pipeline.coordinator.state import (
+    InTransaction,
+    Order,
+    SchemaDiffers,
+    SourceAtLimit,
+    State,
+    WindowMode,
+    range_of,
+)
 from pipeline.coordinator.window import Reconciling
 from pipeline.messages import topology
 from pipeline.messages.binlog import PauseReading, ResumeReading
@@ -81,7 +89,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         limits: ChunkLimits,
         mode: WindowMode,
         outlets: CoordinatorPorts,
-        unasked: SnapshotMode = SnapshotMode.NO_DATA,
+        snapshot_mode: SnapshotMode = SnapshotMode.NO_DATA,
         unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,
     ) -> None:
         super().__init__(mailbox, metrics)
@@ -89,7 +97,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         # When the chunk of each open window was ordered, and when it came (s, monotonic).
         self._ordered: dict[ChunkId, float] = {}
         self._came: dict[ChunkId, float] = {}
-        self._state, self._first_orders = coordinator.start(checkpoint, limits, mode, unasked, unread)
+        self._state, self._first_orders = coordinator.start(checkpoint, limits, mode, snapshot_mode, unread)
         self._handed_on = 0  # windows whose rows go out with the orders at hand
         self._measure_start()
 
@@ -124,18 +132,18 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             "scn": checkpoint.scn,
             "paused": checkpoint.paused,
             "no_room": self._state.room.reason if isinstance(self._state.room, Full) else None,
-            "busy": self._state.source.reason if isinstance(self._state.source, Strained) else None,
+            "busy": self._state.source.reason if isinstance(self._state.source, SourceAtLimit) else None,
             "captured": [str(table) for table in checkpoint.schemas],
-            "consistent": self._state.stand.wire,
-            "keyless": [str(table) for table in resume.keyless(checkpoint)],
+            "consistent": self._state.consistent_position.wire,
+            "keyless": [str(table) for table in resume.keyless_tables(checkpoint)],
             "stopped": {str(t): recapture.stop_reason(t, reason) for t, reason in checkpoint.stopped.items()},
             "mirrors": {str(table): mirror.wire for table, mirror in checkpoint.mirrors.items()},
-            "unread": {str(table): count for table, count in reselect.keys_waiting(self._state).items()},
+            "unread": {str(table): count for table, count in reselect.unread_keys(self._state).items()},
             "snapshots": [snapshot_to_json(snapshot) for snapshot in checkpoint.snapshots],
             "unsettled": {
                 str(table): run.reason
                 for table, run in self._state.runs.items()
-                if isinstance(run, Unsettled)
+                if isinstance(run, SchemaDiffers)
             },
             "runs": {str(table): run.wire for table, run in self._state.runs.items()},
             "windows": [
@@ -147,7 +155,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
                     "state": window.wire,
                     "rows": window.rows.num_rows if isinstance(window, Reconciling) else 0,
                 }
-                for window in self._state.open
+                for window in self._state.windows
             ],
         }
 
@@ -188,7 +196,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         ordered = self._ordered | {
             order.chunk: now for order in orders if isinstance(order, ReadChunk | ReselectRows)
         }
-        still_open = {window.order.chunk for window in self._state.open}
+        still_open = {window.order.chunk for window in self._state.windows}
         self._ordered = {chunk: at for chunk, at in ordered.items() if chunk in still_open}
         came, self._came = self._came, {c: at for c, at in self._came.items() if c in still_open}
         ended = [at for chunk, at in ordered.items() if chunk not in still_open]
@@ -211,9 +219,9 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
     def _measure_state(self, before: State) -> None:
         """Tell what has changed of the rest."""
         now = self._state
-        self.metrics.set(catalogue.SOURCE_BUSY, isinstance(now.source, Strained))
-        if now.unread is not before.unread or now.open is not before.open:
-            self._measure_unread(reselect.keys_waiting(before), reselect.keys_waiting(now))
+        self.metrics.set(catalogue.SOURCE_BUSY, isinstance(now.source, SourceAtLimit))
+        if now.unread is not before.unread or now.windows is not before.windows:
+            self._measure_unread(reselect.unread_keys(before), reselect.unread_keys(now))
         if now.checkpoint.stopped is not before.checkpoint.stopped:
             self._measure_stopped()
         if now.checkpoint.snapshots is not before.checkpoint.snapshots:
@@ -256,7 +264,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         if done.chunks < begun.chunks:  # it has begun again
             begun = Progress()
         self.metrics.count(catalogue.CHUNKS, done.chunks - begun.chunks, table=name, outcome="emitted")
-        self.metrics.count(catalogue.ROWS_GIVEN_UP, done.given_up - begun.given_up, table=name)
+        self.metrics.count(catalogue.ROWS_GIVEN_UP, done.superseded - begun.superseded, table=name)
         for gauge, count in (
             (catalogue.ROWS_DONE, done.rows),
             (catalogue.ROWS_EXPECTED, done.expected),

@@ -46,4 +46,4 @@ def _keys(
     version, path = entry.schemas[file.version], journal.file(entry.segment, file.path)
     with journal.files.filesystem.open_input_file(path) as opened, pq.ParquetFile(opened) as parquet:
         rows = parquet.read(columns=[*unread_keys.NEEDED, *version.key_names])
-    return unread_keys.keys_behind(checkpoint.schemas[file.table], rows, marks[file.table])
+    return unread_keys.keys_after(checkpoint.schemas[file.table], rows, marks[file.table])

@@ -358,11 +358,11 @@ def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Chec
     known = KnownSchemas(captured, found.known.at)
     if last is None:
         after = settings.source.begin_after
-        begin = resume.first(known)
+        begin = resume.first_checkpoint(known)
         if after is not None:
-            begin = resume.first_after(GtidSet.parse(after), known, found.purged)
+            begin = resume.continued_checkpoint(GtidSet.parse(after), known, found.purged)
         return replace(begin, server=found.server)
-    checkpoint = resume.resumed(last.checkpoint, known, found.purged, settings.snapshot.mode)
+    checkpoint = resume.resume_checkpoint(last.checkpoint, known, found.purged, settings.snapshot.mode)
     _tell_beginning(last.checkpoint, checkpoint)
     return replace(checkpoint, server=found.server)
 

@@ -59,6 +59,6 @@ def resize(size: ChunkSize, order: ReadChunk, read: ChunkRead, limits: ChunkLimi
     return ChunkSize(max(1, round(min(max(wanted, size.rows / 2), size.rows * 2))), row_bytes)
 
 
-def halved(size: ChunkSize, order: ReadChunk) -> ChunkSize:
+def halve(size: ChunkSize, order: ReadChunk) -> ChunkSize:
     """Returns the size after an order that is repeated because too many changes passed."""
     return ChunkSize(max(1, min(size.rows, order.limit // 2)), size.row_bytes)

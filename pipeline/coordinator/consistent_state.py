@@ -32,7 +32,7 @@ from pipeline.snapshot.watermark import StreamPosition
 
 
 @dataclass(frozen=True, slots=True)
-class Nowhere:
+class NoPosition:
     """The stream isn't stopped for a consistent snapshot. `number` is the last one that was used."""
 
     wire: ClassVar[str] = "nowhere"
@@ -41,7 +41,7 @@ class Nowhere:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class OpeningTransactions:
     """The transactions are ordered."""
 
     wire: ClassVar[str] = "opening"
@@ -50,7 +50,7 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Approaching:
+class ApproachingPosition:
     """They are open, and the reader pauses where they were opened, or after that."""
 
     wire: ClassVar[str] = "approaching"
@@ -65,7 +65,7 @@ class Approaching:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AtPosition:
     """The stream is stopped `at` the position where they were opened, and chunks are read in them."""
 
     wire: ClassVar[str] = "standing"
@@ -79,4 +79,4 @@ class Standing:
         return passed.end == self.at
 
 
-ConsistentPhase = Nowhere | Opening | Approaching | Standing
+ConsistentPhase = NoPosition | OpeningTransactions | ApproachingPosition | AtPosition

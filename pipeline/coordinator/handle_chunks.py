@@ -4,8 +4,9 @@ Each order has one answer. An answer counts only if its order is still valid. If
 statement made a plan stale, the answer is discarded, and only makes room for another order.
 
 A plan counts under the schema that holds in the stream, so no chunk of another schema is ever ordered. If the source is
-ahead, the table waits until the stream has the same schema (`Unsettled`): at the statement that changed it, or when its
-new schema is verified. If neither comes, the table stops (`contradicted`), so that it doesn't wait endlessly.
+ahead, the table waits until the stream has the same schema (`SchemaDiffers`): at the statement that changed it, or when
+its new schema is verified. If neither comes, the table stops (`stop_contradicted_tables`), so that it doesn't wait
+endlessly.
 """
 
 from dataclasses import replace
@@ -13,17 +14,17 @@ from dataclasses import replace
 from pipeline.coordinator import handle_log, reselect
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import ChunkSize, resize
-from pipeline.coordinator.consistent_state import Nowhere
+from pipeline.coordinator.consistent_state import NoPosition
 from pipeline.coordinator.state import (
     FoundEmpty,
     Planned,
     Planning,
+    SchemaDiffers,
     State,
-    Unsettled,
-    begun_anew,
-    dropped,
+    drop_windows,
     fail_table,
-    reading,
+    reading_window,
+    restart_table,
     size_of,
     snapshot_of,
     with_run,
@@ -73,7 +74,7 @@ def table_planned(state: State, message: TablePlanned) -> State:
     match snapshot.tables[table], message.ranges:
         case Chunking(ranges, walk_version), _:
             if walk_version != message.walk.version(schema):
-                return begun_anew(state, snapshot, table)
+                return restart_table(state, snapshot, table)
             return with_run(state, table, Planned(schema, message.walk, ranges))
         case _, TableRanges() as divided:
             return _table_begun(state, snapshot, message, divided)
@@ -83,12 +84,12 @@ def table_planned(state: State, message: TablePlanned) -> State:
             return state
 
 
-def _ahead(state: State, message: TablePlanned, schema: TableSchema | None) -> Unsettled:
+def _ahead(state: State, message: TablePlanned, schema: TableSchema | None) -> SchemaDiffers:
     reason = "the log doesn't have it" if schema is None else difference(message.schema, schema)
-    return Unsettled(reason, message.high if isinstance(state.stand, Nowhere) else None)
+    return SchemaDiffers(reason, message.high if isinstance(state.consistent_position, NoPosition) else None)
 
 
-def contradicted(state: State) -> State:
+def stop_contradicted_tables(state: State) -> State:
     """Stops the tables for which the source and the log permanently contradict each other.
 
     The stream has passed all that the source showed. A statement that had changed the table would have come by then.
@@ -96,7 +97,7 @@ def contradicted(state: State) -> State:
     checkpoint = state.checkpoint
     for table, run in state.runs.items():
         known = table in checkpoint.schemas and table not in checkpoint.unproven
-        if isinstance(run, Unsettled) and run.high is not None and known and state.passed.has(run.high):
+        if isinstance(run, SchemaDiffers) and run.high is not None and known and state.passed.has(run.high):
             reason = _CONTRADICTED.format(reason=run.reason)
             state = handle_log.table_stopped(state, TableStopped(table, reason))
     return state
@@ -108,7 +109,7 @@ def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, divide
     ranges = tuple(Range(number, *keys) for number, keys in enumerate(zip(begins, ends, strict=True)))
     filling = isinstance(state.checkpoint.mirrors.get(table), Filling)
     first = filling and request.whole and request.surrogate is None
-    known = state.sizes.get(table)
+    known = state.chunk_sizes.get(table)
     size = ChunkSize(request.chunk_rows or state.limits.chunk_rows, known.row_bytes if known else None)
     counts = Progress(expected=divided.expected, ranges=len(ranges))
     chunking = Chunking(ranges, message.walk.version(message.schema), first, counts)
@@ -128,7 +129,7 @@ def plan_failed(state: State, message: PlanFailed) -> State:
 def chunk_read(state: State, message: ChunkRead) -> State:
     """Gives the chunk's window its rows and watermarks. The next chunk of its range can then be ordered."""
     state = _answered(state, message.chunk)
-    window = reading(state, message.chunk)
+    window = reading_window(state, message.chunk)
     if window is None:  # dropped since: by a statement, a stop, or a failure of its table
         return state
     if isinstance(window.order, ReselectRows):
@@ -146,12 +147,12 @@ def chunk_read(state: State, message: ChunkRead) -> State:
 
 def _reconciling(state: State, window: Reading, message: ChunkRead) -> State:
     reconciling = windows.take_chunk(window, message)
-    return replace(state, open=tuple(reconciling if w is window else w for w in state.open))
+    return replace(state, windows=tuple(reconciling if w is window else w for w in state.windows))
 
 
 def chunk_failed(state: State, message: ChunkFailed) -> State:
     """Fails the table's snapshot, if it waited for the chunk. Stops its capture if rows can't be read again."""
-    window, table = reading(state, message.chunk), message.chunk.table
+    window, table = reading_window(state, message.chunk), message.chunk.table
     state = _answered(state, message.chunk)
     if window is None:
         return state
@@ -160,15 +161,15 @@ def chunk_failed(state: State, message: ChunkFailed) -> State:
     return fail_table(state, table, message.reason)
 
 
-def chunk_outdated(state: State, message: ChunkSchemaChanged) -> State:
+def chunk_schema_changed(state: State, message: ChunkSchemaChanged) -> State:
     """Waits until the stream has the statement that changed the table. Nothing of the table is ordered before that."""
-    table, wanted = message.chunk.table, reading(state, message.chunk) is not None
+    table, wanted = message.chunk.table, reading_window(state, message.chunk) is not None
     state = _answered(state, message.chunk)
-    unsettled = Unsettled(message.reason, message.high)
-    return with_run(dropped(state, {table}), table, unsettled) if wanted else state
+    unsettled = SchemaDiffers(message.reason, message.high)
+    return with_run(drop_windows(state, {table}), table, unsettled) if wanted else state
 
 
 def _answered(state: State, chunk: ChunkId) -> State:
-    if state.rereading == chunk:
-        return replace(state, rereading=None)
-    return replace(state, asked={other: size for other, size in state.asked.items() if other != chunk})
+    if state.reselecting == chunk:
+        return replace(state, reselecting=None)
+    return replace(state, ordered={other: size for other, size in state.ordered.items() if other != chunk})

@@ -20,24 +20,24 @@ import pyarrow as pa
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import reselect
 from pipeline.coordinator import window as windows
-from pipeline.coordinator.chunk_size import halved
-from pipeline.coordinator.handle_signals import signalled_by_row
-from pipeline.coordinator.partial_rows import Divided, Partial, any_partial, split_images
+from pipeline.coordinator.chunk_size import halve
+from pipeline.coordinator.handle_signals import signal_row_received
+from pipeline.coordinator.partial_rows import ImageMasks, PartialRows, classify_images, has_partial_images
 from pipeline.coordinator.reselect_keys import key_rows
 from pipeline.coordinator.resume import begin_snapshot
 from pipeline.coordinator.state import (
     BetweenTransactions,
     InTransaction,
+    SchemaDiffers,
     State,
-    Unsettled,
-    checkpointed,
-    dropped,
+    awaits_snapshot,
+    drop_windows,
+    end_table,
     fail_table,
     size_of,
     snapshot_of,
-    table_ended,
-    to_be_filled,
     window_table,
+    with_checkpoint,
     with_mirror,
     with_size,
     with_snapshot,
@@ -72,14 +72,14 @@ _GONE = "a consumer of the journal lacks rows of it that retention has removed"
 # Transactions
 
 
-def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
+def changes_verified(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
     """Handles a slice of complete transactions."""
     run, checkpoint = message.transactions, state.checkpoint
     if isinstance(state.place, InTransaction) and run.gtid(0) != state.place.gtid:
         raise InvariantBroken(f"{run.gtid(0)} passed within {state.place.gtid}, which hadn't ended")
     tables = _captured(state, message.tables)
     after = touch_windows(replace(state, stream=message.end, place=BetweenTransactions()), tables, run)
-    passed = checkpointed(
+    passed = with_checkpoint(
         after,
         position=run.added_to(checkpoint.position) | message.covered,
         scn=checkpoint.scn + len(run),
@@ -89,7 +89,9 @@ def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple
     return _restarted(passed, message.restarted), _change_parts(state, _captured(after, tables), run)
 
 
-def part_passed(state: State, message: TransactionPartVerified) -> tuple[State, tuple[ChangePart, ...]]:
+def transaction_part_verified(
+    state: State, message: TransactionPartVerified
+) -> tuple[State, tuple[ChangePart, ...]]:
     """Handles a part of a transaction."""
     place = state.place if isinstance(state.place, InTransaction) else InTransaction(message.gtid)
     if place.gtid != message.gtid:
@@ -113,12 +115,12 @@ def _change_parts(
 
 
 @dataclass(frozen=True, slots=True)
-class Keyed:
+class KeyedChanges:
     """Changes with their keys' tokens, and their effect on rows whose images leave columns out."""
 
     changes: TableChanges
     tokens: pa.Array
-    divided: Divided | None
+    divided: ImageMasks | None
 
 
 def touch_windows(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
@@ -129,30 +131,32 @@ def touch_windows(state: State, tables: tuple[TableChanges, ...], run: Transacti
     """
     for changes in tables:
         table = changes.schema.table
-        opened = any(window_table(window) == table for window in state.open)
+        opened = any(window_table(window) == table for window in state.windows)
         mirrored = table in state.checkpoint.mirrors
         if mirrored and (why := indistinct(changes.schema, changes.rows)):
             state = table_stopped(state, TableStopped(table, why))
             continue
-        if not opened and not (mirrored and any_partial(changes)):
+        if not opened and not (mirrored and has_partial_images(changes)):
             continue
-        keys = keyed(state, changes)
+        keys = with_tokens(state, changes)
         if opened:
-            state = _touched(state, table, keys_of(keys, run))
+            state = _touched(state, table, passed_keys(keys, run))
         if mirrored and keys.divided is not None:
             state = _unknown_wanted(state, keys, keys.divided, len(run))
     return state
 
 
-def keyed(state: State, changes: TableChanges) -> Keyed:
+def with_tokens(state: State, changes: TableChanges) -> KeyedChanges:
     """Returns the changes with the data that both windows and rows to read again need."""
     keys = tokens(changes.rows, changes.schema.key)
-    if not any_partial(changes):
-        return Keyed(changes, keys, None)
-    return Keyed(changes, keys, split_images(changes, keys, reselect.moving(state, changes.schema.table)))
+    if not has_partial_images(changes):
+        return KeyedChanges(changes, keys, None)
+    return KeyedChanges(
+        changes, keys, classify_images(changes, keys, reselect.moving_columns(state, changes.schema.table))
+    )
 
 
-def keys_of(keyed: Keyed, run: Transactions) -> PassedKeys:
+def passed_keys(keyed: KeyedChanges, run: Transactions) -> PassedKeys:
     """Returns the keys of the changes. Every image counts, so an update has both its old and its new key."""
     images, keys, of = keyed.changes.images, keyed.tokens, keyed.divided
     transaction = images.column("transaction").to_numpy()
@@ -160,31 +164,31 @@ def keys_of(keyed: Keyed, run: Transactions) -> PassedKeys:
         return PassedKeys(run, transaction, keys)
     partial = pa.array(of.partial)
     absent = images.column("absent").filter(partial)
-    rows = Partial(keys.filter(partial), absent, keyed.changes.rows.filter(partial))
+    rows = PartialRows(keys.filter(partial), absent, keyed.changes.rows.filter(partial))
     return PassedKeys(run, transaction[of.decisive], keys.filter(pa.array(of.decisive)), rows)
 
 
-def _unknown_wanted(state: State, keyed: Keyed, of: Divided, transactions: int) -> State:
+def _unknown_wanted(state: State, keyed: KeyedChanges, of: ImageMasks, transactions: int) -> State:
     """Returns the state with the rows that these changes leave unknown, which are to be read again."""
     schema, mask = keyed.changes.schema, pa.array(of.unknown)
     rows = keyed.changes.rows.select(list(schema.key)).filter(mask)
-    return reselect.want_rows(state, schema.table, key_rows(schema, rows.columns), transactions)
+    return reselect.request_reselect(state, schema.table, key_rows(schema, rows.columns), transactions)
 
 
 def _touched(state: State, table: TableId, keys: PassedKeys) -> State:
     still_open: list[Window] = []
-    for window in state.open:
-        after = windows.keys_passed(window, keys) if window_table(window) == table else window
+    for window in state.windows:
+        after = windows.pass_keys(window, keys) if window_table(window) == table else window
         order = after.order
-        if isinstance(order, ReadChunk) and keeps_too_much(after, state.limits.chunk_bytes):
-            smaller = halved(size_of(state, order), order)
+        if isinstance(order, ReadChunk) and exceeds_memory(after, state.limits.chunk_bytes):
+            smaller = halve(size_of(state, order), order)
             state = with_size(state, window_table(after), smaller)
         else:
             still_open.append(after)
-    return replace(state, open=tuple(still_open))
+    return replace(state, windows=tuple(still_open))
 
 
-def keeps_too_much(window: Window, most: int) -> bool:
+def exceeds_memory(window: Window, most: int) -> bool:
     """Returns whether the window's chunk must be ordered again with fewer rows."""
     order = window.order
     fewer = isinstance(order, ReadChunk) and order.limit > 1
@@ -194,14 +198,16 @@ def keeps_too_much(window: Window, most: int) -> bool:
 # Rows of the signal table
 
 
-def rows_signalled(state: State, rows: tuple[SourceSignal, ...]) -> tuple[State, tuple[SignalOutcome, ...]]:
+def apply_signal_rows(
+    state: State, rows: tuple[SourceSignal, ...]
+) -> tuple[State, tuple[SignalOutcome, ...]]:
     """Applies the rows of the signal table: signals take effect or are refused, and a watermark has passed."""
     answers: list[SignalOutcome] = []
     for row in rows:
         if row.type == CLOSE_MARKER:
             state = replace(state, markers=state.markers | {row.id})
         elif row.type != OPEN_MARKER:
-            state, answer = signalled_by_row(state, row)
+            state, answer = signal_row_received(state, row)
             answers.append(answer)
     return state, tuple(answers)
 
@@ -215,7 +221,7 @@ def must_be_between(state: State, what: str) -> None:
         raise InvariantBroken(f"{what} came within {state.place.gtid}, which hadn't ended")
 
 
-def statement_passed(state: State, message: SchemaChanged) -> State:
+def schema_changed(state: State, message: SchemaChanged) -> State:
     """Handles a statement: drops windows and plans of tables that it may have changed, and begins some of them
     again."""
     must_be_between(state, f"the statement {message.gtid}")
@@ -225,7 +231,7 @@ def statement_passed(state: State, message: SchemaChanged) -> State:
             f"the statement {message.gtid} had passed before: it is in the position {checkpoint.position}"
         )
     witness = Witness(message.gtid, message.commit_time, message.original_time)
-    passed = checkpointed(
+    passed = with_checkpoint(
         replace(state, stream=message.end),
         position=checkpoint.position.with_gtid(message.gtid) | message.covered,
         scn=checkpoint.scn + 1,
@@ -233,10 +239,10 @@ def statement_passed(state: State, message: SchemaChanged) -> State:
         unproven=checkpoint.unproven | (message.tables & checkpoint.schemas.keys()),
         schemas=checkpoint.schemas | {each.schema.table: each.schema for each in message.alterations},
     )
-    return _restarted(dropped(passed, message.tables), message.restarted)
+    return _restarted(drop_windows(passed, message.tables), message.restarted)
 
 
-def emptied(state: State, message: SchemaChanged) -> tuple[ChangePart, ...]:
+def emptying_changes(state: State, message: SchemaChanged) -> tuple[ChangePart, ...]:
     """Returns the changes that say that the statement took all rows of its tables.
 
     Its SCN is that of the mirror's new generation. Nothing up to that SCN counts for it.
@@ -271,12 +277,12 @@ def log_advanced(state: State, message: LogAdvanced) -> State:
     state = replace(state, stream=message.end)
     if message.covered <= position and prepared == state.checkpoint.prepared:
         return state
-    return checkpointed(state, position=position | message.covered, prepared=prepared)
+    return with_checkpoint(state, position=position | message.covered, prepared=prepared)
 
 
 def _restarted(state: State, tables: tuple[MirrorInvalidated, ...]) -> State:
     for each in tables:
-        state = table_restarted(state, each)
+        state = mirror_invalidated(state, each)
     return state
 
 
@@ -287,22 +293,22 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
     """
     schema, state = message.schema, _restarted(state, message.restarted)
     schemas = state.checkpoint.schemas
-    if schemas.get(schema.table) != schema or isinstance(state.runs.get(schema.table), Unsettled):
-        state = dropped(state, {schema.table})
+    if schemas.get(schema.table) != schema or isinstance(state.runs.get(schema.table), SchemaDiffers):
+        state = drop_windows(state, {schema.table})
     unproven = state.checkpoint.unproven - {schema.table}
-    state = checkpointed(state, schemas={**schemas, schema.table: schema}, unproven=unproven)
-    return replace(state, checkpoint=begin_snapshot(state.checkpoint, state.unasked))
+    state = with_checkpoint(state, schemas={**schemas, schema.table: schema}, unproven=unproven)
+    return replace(state, checkpoint=begin_snapshot(state.checkpoint, state.snapshot_mode))
 
 
-def table_restarted(state: State, message: MirrorInvalidated) -> State:
+def mirror_invalidated(state: State, message: MirrorInvalidated) -> State:
     """Begins a new generation of the table's mirror here, because the mirror's rows are no longer right."""
     table, scn = message.table, state.checkpoint.scn
     mirror = state.checkpoint.mirrors.get(table)
     if message.gap and mirror is None and not _begins(state, table):
         return table_stopped(state, TableStopped(table, message.reason))
-    state = reselect.forgotten(dropped(state, {table}), table)
+    state = reselect.forget_unknown_rows(drop_windows(state, {table}), table)
     while message.emptied and (snapshot := snapshot_of(state.checkpoint, table)):
-        state = table_ended(state, snapshot, table, Completed(progress(snapshot.tables[table])))
+        state = end_table(state, snapshot, table, Completed(progress(snapshot.tables[table])))
     if message.emptied:
         return state if mirror is None else with_mirror(state, table, Ready(scn))
     if (snapshot := snapshot_of(state.checkpoint, table)) is not None:
@@ -310,7 +316,7 @@ def table_restarted(state: State, message: MirrorInvalidated) -> State:
     if mirror is None:
         return state
     state = with_mirror(state, table, Filling(scn))
-    if to_be_filled(state.checkpoint, table):
+    if awaits_snapshot(state.checkpoint, table):
         return state
     return with_snapshot(state, Snapshot(f"restart-{scn}-{table}", {table: SnapshotWaiting()}))
 
@@ -318,10 +324,10 @@ def table_restarted(state: State, message: MirrorInvalidated) -> State:
 def _begins(state: State, table: TableId) -> bool:
     """Returns whether a table without a mirror gets one, and is read, once its schema is verified."""
     schema = state.checkpoint.schemas.get(table)
-    return state.unasked is not SnapshotMode.NO_DATA and (schema is None or bool(schema.key))
+    return state.snapshot_mode is not SnapshotMode.NO_DATA and (schema is None or bool(schema.key))
 
 
-def mirrors_lacked(state: State, message: MirrorDataExpired) -> State:
+def mirror_data_expired(state: State, message: MirrorDataExpired) -> State:
     """Begins generations again whose rows a consumer lacks, unless they have begun again since."""
     mirrors, stopped = state.checkpoint.mirrors, state.checkpoint.stopped
     meant = [
@@ -336,8 +342,8 @@ def table_stopped(state: State, message: TableStopped) -> State:
     """Handles a stopped table: its snapshots fail, and an open transaction keeps nothing of it."""
     if isinstance(state.place, InTransaction):
         state = replace(state, place=replace(state.place, stopped=state.place.stopped | {message.table}))
-    stopped = checkpointed(state, stopped={**state.checkpoint.stopped, message.table: message.reason})
-    stopped = reselect.forgotten(stopped, message.table)
+    stopped = with_checkpoint(state, stopped={**state.checkpoint.stopped, message.table: message.reason})
+    stopped = reselect.forget_unknown_rows(stopped, message.table)
     while snapshot_of(stopped.checkpoint, message.table):  # also those that wait for the first one
         stopped = fail_table(stopped, message.table, message.reason)
     return stopped

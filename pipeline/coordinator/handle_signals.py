@@ -11,9 +11,9 @@ from typing import assert_never
 from pipeline.coordinator import recapture
 from pipeline.coordinator.state import (
     State,
-    checkpointed,
-    table_ended,
-    unended,
+    end_table,
+    unfinished_tables,
+    with_checkpoint,
     with_snapshot,
 )
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalRejected
@@ -55,7 +55,7 @@ class _Rejected(Exception):
     """The signal has no effect, for this reason."""
 
 
-def signalled(state: State, signal: Signal) -> tuple[State, SignalAnswer]:
+def signal_received(state: State, signal: Signal) -> tuple[State, SignalAnswer]:
     """Returns the state with the signal's effect, and its answer. The same id again changes nothing."""
     checkpoint = state.checkpoint
     # A running snapshot may be older than all signals that the checkpoint keeps.
@@ -68,13 +68,13 @@ def signalled(state: State, signal: Signal) -> tuple[State, SignalAnswer]:
     except _Rejected as rejected:
         return state, SignalRejected(signal.id, str(rejected))
     taken = (*checkpoint.signals, signal.id)[-SIGNALS_REMEMBERED:]
-    return checkpointed(requested, signals=taken), SignalAccepted(signal.id, detail)
+    return with_checkpoint(requested, signals=taken), SignalAccepted(signal.id, detail)
 
 
-def signalled_by_row(state: State, row: SourceSignal) -> tuple[State, SignalState]:
+def signal_row_received(state: State, row: SourceSignal) -> tuple[State, SignalState]:
     """The same for a signal that came as a row of the signal table."""
     try:
-        state, answer = signalled(state, parse_row(row))
+        state, answer = signal_received(state, parse_row(row))
     except MalformedSignal as error:
         return state, SignalState(row.id, Outcome.REJECTED, str(error))
     match answer:
@@ -95,9 +95,9 @@ def _effect(state: State, signal: Signal) -> tuple[State, str]:
         case Recapture():
             return _recapture_asked(state, signal)
         case PauseSnapshot():
-            return checkpointed(state, paused=True), "snapshots are paused"
+            return with_checkpoint(state, paused=True), "snapshots are paused"
         case ResumeSnapshot():
-            return checkpointed(state, paused=False), "snapshots are resumed"
+            return with_checkpoint(state, paused=False), "snapshots are resumed"
         case ReportPosition(_, message):
             return state, message.replace("{}", str(state.checkpoint.position))
         case SetBinlogPosition():
@@ -136,7 +136,7 @@ def _snapshot_asked(state: State, signal: ExecuteSnapshot) -> tuple[State, str]:
 
 def _meant(checkpoint: Checkpoint, tables: TableFilter) -> list[TableId]:
     """Returns the captured tables that the patterns match, stopped ones among them. Each pattern has to match one."""
-    found, idle = recapture.meant(checkpoint, tables)
+    found, idle = recapture.tables_of_signal(checkpoint, tables)
     if idle:
         captured = _named(sorted(checkpoint.schemas)) or "none"
         raise _Rejected(f"no captured table matches {' or '.join(idle)}; captured are: {captured}")
@@ -171,10 +171,10 @@ def _refusal(checkpoint: Checkpoint, table: TableId) -> str | None:
 
 def _stop_asked(state: State, tables: TableFilter) -> tuple[State, str]:
     stopped: list[TableId] = []
-    for snapshot, table in list(unended(state.checkpoint)):
+    for snapshot, table in list(unfinished_tables(state.checkpoint)):
         if tables.match(table):
             current = next(s for s in state.checkpoint.snapshots if s.id == snapshot.id)
-            state = table_ended(state, current, table, SnapshotStopped(progress(snapshot.tables[table])))
+            state = end_table(state, current, table, SnapshotStopped(progress(snapshot.tables[table])))
             stopped.append(table)
     if not stopped:
         raise _Rejected(f"no snapshot of {' or '.join(tables.patterns)} is under way")
@@ -186,7 +186,7 @@ def _stop_asked(state: State, tables: TableFilter) -> tuple[State, str]:
 
 def _recapture_asked(state: State, signal: Recapture) -> tuple[State, str]:
     checkpoint = state.checkpoint
-    tables, idle = recapture.meant(checkpoint, signal.tables)
+    tables, idle = recapture.tables_of_signal(checkpoint, signal.tables)
     if idle:
         raise _Rejected(f"no table that's captured or has stopped matches {' or '.join(idle)}")
     asked = {table: by for table in tables if (by := checkpoint.recapturing.get(table))}
@@ -197,7 +197,7 @@ def _recapture_asked(state: State, signal: Recapture) -> tuple[State, str]:
     others = [table for table in tables if table not in stopped]
     whole = [f"{_named(stopped)}, which had stopped"] if stopped else []
     whole += [f"{_named(others)}, though capture hadn't stopped"] if others else []
-    return checkpointed(state, recapturing=recapturing), f"recapture of {', and of '.join(whole)}"
+    return with_checkpoint(state, recapturing=recapturing), f"recapture of {', and of '.join(whole)}"
 
 
 # Move the position
@@ -217,7 +217,7 @@ def _move_asked(state: State, signal: SetBinlogPosition) -> tuple[State, str]:
     skipped = wanted - checkpoint.position
     if not skipped:
         raise _Rejected("it's the position already")
-    return checkpointed(state, moving=Moving(signal.id, wanted)), (
+    return with_checkpoint(state, moving=Moving(signal.id, wanted)), (
         f"capture continues after {wanted}, if the source has executed that; {skipped.count():,} transactions are "
         "skipped, so that each table gets a new snapshot, and one without a primary key stops"
     )

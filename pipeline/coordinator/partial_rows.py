@@ -57,7 +57,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Partial:
+class PartialRows:
     """Rows as changes left them, in the order of the stream: the tokens of their keys, and which columns are `absent`.
 
     `absent` has the columns' names, `rows` null in their place.
@@ -75,14 +75,14 @@ class Partial:
         """Returns the bytes of the rows and of their descriptions."""
         return int(self.tokens.nbytes + self.absent.nbytes + self.rows.nbytes)
 
-    def where(self, mask: pa.Array) -> "Partial":
+    def where(self, mask: pa.Array) -> "PartialRows":
         """Returns those that the mask selects."""
-        return Partial(self.tokens.filter(mask), self.absent.filter(mask), self.rows.filter(mask))
+        return PartialRows(self.tokens.filter(mask), self.absent.filter(mask), self.rows.filter(mask))
 
     @staticmethod
-    def joined(parts: Sequence["Partial"]) -> "Partial":
+    def joined(parts: Sequence["PartialRows"]) -> "PartialRows":
         """Returns several, joined in their order."""
-        return Partial(
+        return PartialRows(
             pa.concat_arrays([part.tokens for part in parts]),
             pa.concat_arrays([part.absent for part in parts]),
             pa.concat_batches([part.rows for part in parts]),
@@ -90,7 +90,7 @@ class Partial:
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
+class ImageMasks:
     """The effect of images on rows that were read, as masks over the images.
 
     `decisive`: images that replace rows, because they have them completely or remove them. `partial`: images with a
@@ -102,12 +102,12 @@ class Divided:
     unknown: Mask
 
 
-def any_partial(changes: TableChanges) -> bool:
+def has_partial_images(changes: TableChanges) -> bool:
     """Returns whether some images leave columns out."""
     return bool(changes.images.column("absent").null_count < len(changes.images))
 
 
-def split_images(changes: TableChanges, keys: pa.Array, moving: Iterable[str] = ()) -> Divided:
+def classify_images(changes: TableChanges, keys: pa.Array, moving: Iterable[str] = ()) -> ImageMasks:
     """Divides the images, whose rows have these tokens. A change of one of the columns `moving` makes a row unknown."""
     kind = changes.images.column("kind").to_numpy()
     absent = changes.images.column("absent")
@@ -122,10 +122,10 @@ def split_images(changes: TableChanges, keys: pa.Array, moving: Iterable[str] = 
     for name in moving:
         unknown |= (kind == ImageKind.UPDATE_AFTER) & _given(absent, name)
     partial = stays & ~whole
-    return Divided(gone | (stays & whole), partial, partial & unknown)
+    return ImageMasks(gone | (stays & whole), partial, partial & unknown)
 
 
-def laid_over(rows: pa.RecordBatch, key: Sequence[int], partial: Partial) -> pa.RecordBatch:
+def apply_partial_rows(rows: pa.RecordBatch, key: Sequence[int], partial: PartialRows) -> pa.RecordBatch:
     """Returns the rows with the columns of the partial ones laid over them: of each column the last one that has it."""
     place = pc.index_in(partial.tokens, value_set=tokens(rows, key))
     there = place.is_valid()

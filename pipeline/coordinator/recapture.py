@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from pipeline.coordinator.state import remembered
+from pipeline.coordinator.state import forget_old_snapshots
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror
@@ -48,14 +48,14 @@ def stop_reason(table: TableId, reason: str) -> str:
     return _REMEDY.format(reason=reason, pattern=pattern)
 
 
-def meant(checkpoint: Checkpoint, tables: TableFilter) -> tuple[list[TableId], list[str]]:
+def tables_of_signal(checkpoint: Checkpoint, tables: TableFilter) -> tuple[list[TableId], list[str]]:
     """Returns the captured or stopped tables that the patterns match, and the patterns that match none."""
     known = sorted(checkpoint.schemas.keys() | checkpoint.stopped.keys())
     idle = [p for p in tables.patterns if not any(TableFilter((p,)).match(table) for table in known)]
     return [table for table in known if tables.match(table)], idle
 
 
-def recaptured(checkpoint: Checkpoint, known: Mapping[TableId, TableSchema]) -> Checkpoint:
+def recapture_tables(checkpoint: Checkpoint, known: Mapping[TableId, TableSchema]) -> Checkpoint:
     """Returns the checkpoint in which the tables to recapture begin again. `known`: what the source has now."""
     asked: dict[str, list[TableId]] = {}
     for table, signal in checkpoint.recapturing.items():
@@ -82,7 +82,7 @@ def _begun(
         stopped={t: reason for t, reason in checkpoint.stopped.items() if t not in back},
         unread={t: scn for t, scn in checkpoint.unread.items() if t not in back},
         mirrors=mirrors,
-        snapshots=remembered(
+        snapshots=forget_old_snapshots(
             (*(_again(each, back) for each in checkpoint.snapshots), Snapshot(signal, states))
         ),
     )

@@ -32,16 +32,16 @@ import pyarrow as pa
 from pipeline.coordinator.chunk_size import ChunkSize
 from pipeline.coordinator.reselect_keys import UnknownRows, key_rows
 from pipeline.coordinator.state import (
-    Flowing,
     Planned,
+    ReaderRunning,
+    SchemaDiffers,
+    SourceAtLimit,
     State,
-    Strained,
-    Unsettled,
-    checkpointed,
-    dropped,
-    given_up,
+    drop_windows,
     snapshot_of,
+    stays_incomplete,
     window_table,
+    with_checkpoint,
     with_mirror,
     with_size,
     with_snapshot,
@@ -75,12 +75,12 @@ def measure_rows(state: State, read: ChunkRead) -> State:
     table, rows = read.chunk.table, len(read.rows)
     if not rows:
         return state
-    known = state.sizes.get(table)
+    known = state.chunk_sizes.get(table)
     row_bytes = max(read.bytes, read.rows.nbytes) / rows
     return with_size(state, table, ChunkSize(known.rows if known else state.limits.chunk_rows, row_bytes))
 
 
-def moving(state: State, table: TableId) -> tuple[str, ...]:
+def moving_columns(state: State, table: TableId) -> tuple[str, ...]:
     """Returns the columns whose change may move a row out of what a snapshot still has to read.
 
     These are the columns of the index along which it walks, if that isn't the primary key. While the plan isn't known
@@ -96,7 +96,7 @@ def moving(state: State, table: TableId) -> tuple[str, ...]:
     return tuple(schema.columns[index].name for index in indices if index not in schema.key)
 
 
-def want_rows(state: State, table: TableId, keys: pa.RecordBatch, transactions: int) -> State:
+def request_reselect(state: State, table: TableId, keys: pa.RecordBatch, transactions: int) -> State:
     """Returns the state in which the rows with these keys are to be read again. So many transactions made them
     unknown."""
     if not len(keys):
@@ -104,26 +104,26 @@ def want_rows(state: State, table: TableId, keys: pa.RecordBatch, transactions: 
     listed = (*state.unread.get(table, ()), UnknownRows(state.checkpoint.scn + 1, keys))
     if sum(each.keys.nbytes for each in listed) <= MOST_BYTES:
         return replace(state, unread={**state.unread, table: listed})
-    return read_anew(forgotten(state, table), table, state.checkpoint.scn + transactions)
+    return reread_table(forget_unknown_rows(state, table), table, state.checkpoint.scn + transactions)
 
 
-def read_anew(state: State, table: TableId, scn: int) -> State:
+def reread_table(state: State, table: TableId, scn: int) -> State:
     """Returns the state in which all rows of the table will be read, whatever changed them up to this SCN."""
     snapshot, mirror = snapshot_of(state.checkpoint, table), state.checkpoint.mirrors[table]
     if isinstance(mirror, Filling) and snapshot and isinstance(snapshot.tables[table], SnapshotWaiting):
-        return with_mirror(dropped(state, {table}), table, Filling(scn))
-    lacks_rows = given_up(state.checkpoint, table)
+        return with_mirror(drop_windows(state, {table}), table, Filling(scn))
+    lacks_rows = stays_incomplete(state.checkpoint, table)
     state = with_snapshot(state, Snapshot(f"{REREAD}-{scn}-{table}", {table: SnapshotWaiting()}))
     return with_mirror(state, table, Filling(scn)) if lacks_rows else state
 
 
-def forgotten(state: State, table: TableId) -> State:
+def forget_unknown_rows(state: State, table: TableId) -> State:
     """Returns the state in which no row of the table waits to be read again."""
     still_open = (
-        w for w in state.open if not (isinstance(w.order, ReselectRows) and window_table(w) == table)
+        w for w in state.windows if not (isinstance(w.order, ReselectRows) and window_table(w) == table)
     )
     unread = {other: listed for other, listed in state.unread.items() if other != table}
-    return replace(state, open=tuple(still_open), unread=unread)
+    return replace(state, windows=tuple(still_open), unread=unread)
 
 
 def restore_keys(state: State, keys: Mapping[TableId, pa.RecordBatch | None]) -> State:
@@ -134,28 +134,28 @@ def restore_keys(state: State, keys: Mapping[TableId, pa.RecordBatch | None]) ->
         if table not in state.checkpoint.mirrors or table in state.checkpoint.stopped:
             continue
         if listed is None or listed.nbytes > MOST_BYTES:
-            state = read_anew(state, table, state.checkpoint.scn)
+            state = reread_table(state, table, state.checkpoint.scn)
         elif len(listed):
             state = replace(state, unread={**state.unread, table: (UnknownRows(since + 1, listed),)})
-    return marked(state)
+    return mark_unread(state)
 
 
-def marked(state: State) -> State:
+def mark_unread(state: State) -> State:
     """Returns the state whose checkpoint says for each table up to where no row is unread."""
     first: dict[TableId, int] = {t: min(each.since for each in listed) for t, listed in state.unread.items()}
-    for window in state.open:
+    for window in state.windows:
         if isinstance(window.order, ReselectRows):
             since = window.order.since
             first[window_table(window)] = min(since, first.get(window_table(window), since))
     unread = {table: since - 1 for table, since in first.items()}
-    return state if unread == state.checkpoint.unread else checkpointed(state, unread=unread)
+    return state if unread == state.checkpoint.unread else with_checkpoint(state, unread=unread)
 
 
 def order_reselect(state: State) -> tuple[State, tuple[ReselectRows, ...]]:
     """Orders the rows that wait longest, if that is possible now."""
-    if not state.unread or state.rereading is not None or not isinstance(state.gate, Flowing):
+    if not state.unread or state.reselecting is not None or not isinstance(state.gate, ReaderRunning):
         return state, ()
-    if isinstance(state.source, Strained) or _open(state) >= MOST_OPEN:
+    if isinstance(state.source, SourceAtLimit) or _open(state) >= MOST_OPEN:
         return state, ()
     readable = [table for table in state.unread if _settled(state, table)]
     if not readable:
@@ -176,35 +176,35 @@ def order_reselect(state: State) -> tuple[State, tuple[ReselectRows, ...]]:
     return replace(
         state,
         unread=unread | ({table: left} if left else {}),
-        rereading=order.chunk,
-        open=(*state.open, Reading(order)),
+        reselecting=order.chunk,
+        windows=(*state.windows, Reading(order)),
         chunks=state.chunks + 1,
     ), (order,)
 
 
-def keys_waiting(state: State) -> dict[TableId, int]:
+def unread_keys(state: State) -> dict[TableId, int]:
     """Returns how many keys of each table are to be read again, or are being read."""
     counts = {table: sum(len(each.keys) for each in listed) for table, listed in state.unread.items()}
-    for window in state.open:
+    for window in state.windows:
         if isinstance(window.order, ReselectRows):
             counts[window_table(window)] = counts.get(window_table(window), 0) + len(window.order.keys)
     return counts
 
 
 def _open(state: State) -> int:
-    return sum(isinstance(window.order, ReselectRows) for window in state.open)
+    return sum(isinstance(window.order, ReselectRows) for window in state.windows)
 
 
 def _settled(state: State, table: TableId) -> bool:
     """Returns whether the table's schema is verified in the stream, and the source isn't ahead of it."""
     checkpoint: Checkpoint = state.checkpoint
-    unsettled = isinstance(state.runs.get(table), Unsettled)
+    unsettled = isinstance(state.runs.get(table), SchemaDiffers)
     return table in checkpoint.schemas and table not in checkpoint.unproven and not unsettled
 
 
 def _rows(state: State, table: TableId) -> int:
     """Returns how many rows one order has, so that they take no more memory than a chunk may."""
-    size = state.sizes.get(table)
+    size = state.chunk_sizes.get(table)
     if size is None or size.row_bytes is None:
         return FIRST_KEYS
     return round(min(max(state.limits.chunk_bytes / max(size.row_bytes, 1), 1), MOST_KEYS))

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from pipeline.schema.table_schema import TableId, TableSchema
 
-# The columns of a row that `keys_behind` needs.
+# The columns of a row that `keys_after` needs.
 NEEDED: Final = ("__op", "__scn", "__absent")
 
 # The argument of a start whose tables have no such rows.
@@ -39,7 +39,7 @@ def no_keys(schema: TableSchema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], pa.schema([schema.arrow.field(index) for index in schema.key]))
 
 
-def keys_behind(schema: TableSchema, rows: pa.Table, scn: int) -> pa.RecordBatch:
+def keys_after(schema: TableSchema, rows: pa.Table, scn: int) -> pa.RecordBatch:
     """Returns the keys of rows after an SCN that lack columns, from a changes file: NEEDED, and then the key's
     columns."""
     op, at, absent = (rows.column(name) for name in NEEDED)

@@ -21,8 +21,8 @@ since, and a table that has got a primary key. A table without one can't be read
 from dataclasses import replace
 
 from pipeline.config.settings import SnapshotMode
-from pipeline.coordinator.recapture import recaptured
-from pipeline.coordinator.state import remembered
+from pipeline.coordinator.recapture import recapture_tables
+from pipeline.coordinator.state import forget_old_snapshots
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.schema.known_schemas import KnownSchemas
@@ -58,12 +58,12 @@ class LogPurged(Definite):
     """The server's log no longer goes back to the position."""
 
 
-def first(known: KnownSchemas) -> Checkpoint:
+def first_checkpoint(known: KnownSchemas) -> Checkpoint:
     """Returns where a new journal begins: at the source's present, with the schemas that hold there."""
     return Checkpoint(known.at, schemas=dict(known.schemas))
 
 
-def first_after(position: GtidSet, known: KnownSchemas, purged: GtidSet) -> Checkpoint:
+def continued_checkpoint(position: GtidSet, known: KnownSchemas, purged: GtidSet) -> Checkpoint:
     """Returns where a new journal begins that continues another reader of the log, which stopped at this position.
 
     The schemas there are unknown. Raises LogPurged if the server's log lacks what follows, and Definite if the server
@@ -78,7 +78,9 @@ def first_after(position: GtidSet, known: KnownSchemas, purged: GtidSet) -> Chec
     return Checkpoint(position)
 
 
-def resumed(checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: SnapshotMode) -> Checkpoint:
+def resume_checkpoint(
+    checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: SnapshotMode
+) -> Checkpoint:
     """Returns where capture continues after the last sealed checkpoint, at a server that has `purged` these
     transactions.
 
@@ -86,7 +88,7 @@ def resumed(checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: 
     begin again.
     """
     checkpoint = _going_on(checkpoint, known, purged, mode)
-    return recaptured(checkpoint, known.schemas) if checkpoint.recapturing else checkpoint
+    return recapture_tables(checkpoint, known.schemas) if checkpoint.recapturing else checkpoint
 
 
 def _going_on(checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: SnapshotMode) -> Checkpoint:
@@ -141,7 +143,7 @@ def begin_snapshot(checkpoint: Checkpoint, mode: SnapshotMode) -> Checkpoint:
     )
 
 
-def again(checkpoint: Checkpoint) -> Checkpoint:
+def restart_consistent_snapshots(checkpoint: Checkpoint) -> Checkpoint:
     """Returns the checkpoint in which unfinished consistent snapshots begin again, if they have read anything.
 
     The connections in which they were read are gone, and with them the position at which they were read. A table that
@@ -155,7 +157,7 @@ def again(checkpoint: Checkpoint) -> Checkpoint:
     return checkpoint
 
 
-def keyless(checkpoint: Checkpoint) -> tuple[TableId, ...]:
+def keyless_tables(checkpoint: Checkpoint) -> tuple[TableId, ...]:
     """Returns the captured tables without a primary key, which are never snapshotted."""
     schemas = sorted(checkpoint.schemas.items())
     return tuple(t for t, schema in schemas if not schema.key and t not in checkpoint.stopped)
@@ -216,5 +218,7 @@ def _asked(
     others = (each for each in checkpoint.snapshots if each is not present)
     asked = replace(present, tables={**present.tables, **waiting})
     return replace(
-        checkpoint, snapshots=remembered((*others, asked)), mirrors={**checkpoint.mirrors, **filling}
+        checkpoint,
+        snapshots=forget_old_snapshots((*others, asked)),
+        mirrors={**checkpoint.mirrors, **filling},
     )

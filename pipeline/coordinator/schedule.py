@@ -33,9 +33,13 @@ from typing import assert_never
 from pipeline.config.settings import MOST_WINDOWS
 from pipeline.coordinator import consistent_schedule, reselect
 from pipeline.coordinator.chunk_size import ChunkSize
-from pipeline.coordinator.consistent_state import Approaching, Nowhere, Opening, Standing
+from pipeline.coordinator.consistent_state import (
+    ApproachingPosition,
+    AtPosition,
+    NoPosition,
+    OpeningTransactions,
+)
 from pipeline.coordinator.state import (
-    Flowing,
     FoundEmpty,
     InTransaction,
     Order,
@@ -46,13 +50,14 @@ from pipeline.coordinator.state import (
     Planned,
     Planning,
     PlanningOutdated,
+    ReaderRunning,
+    SchemaDiffers,
+    SourceAtLimit,
     State,
-    Strained,
-    Unsettled,
     is_reading,
-    of_snapshots,
     range_of,
-    turns,
+    snapshot_windows,
+    table_turns,
     window_table,
     with_run,
 )
@@ -84,22 +89,22 @@ class _Chunk:
     expected: int
 
 
-def scheduled(state: State) -> tuple[State, tuple[Order, ...]]:
+def order_reads(state: State) -> tuple[State, tuple[Order, ...]]:
     """Orders as many plans and chunks as the mode allows now."""
     if isinstance(state.room, Full):
         return _waiting_for_room(state)
     if isinstance(state.place, InTransaction):
         return _within(state)
-    state, orders = consistent_schedule.stood(state)
-    match state.stand:
-        case Nowhere():
+    state, orders = consistent_schedule.advance_consistent_snapshot(state)
+    match state.consistent_position:
+        case NoPosition():
             state, others = _of_others(state)
-        case Standing():
+        case AtPosition():
             state, others = _overlapping(state, MOST_WINDOWS)
-        case Opening() | Approaching():
+        case OpeningTransactions() | ApproachingPosition():
             state, others = _resumed(state)
         case _:
-            assert_never(state.stand)
+            assert_never(state.consistent_position)
     return state, (*orders, *others)
 
 
@@ -116,7 +121,9 @@ def _of_others(state: State) -> tuple[State, tuple[Order, ...]]:
                 state, orders = _pausing(state, turn)
                 return state, (*again, *orders)
             state, resumed = _resumed(state)
-            state, orders = _overlapping(state, most) if isinstance(state.gate, Flowing) else (state, ())
+            state, orders = (
+                _overlapping(state, most) if isinstance(state.gate, ReaderRunning) else (state, ())
+            )
             return state, (*again, *resumed, *orders)
         case _:
             assert_never(state.mode)
@@ -126,25 +133,26 @@ def _within(state: State) -> tuple[State, tuple[Order, ...]]:
     """Orders nothing within a transaction, and resumes reading so that its end comes, unless a chunk needs the
     pause."""
     if isinstance(state.gate, Paused) and not _stands(state):
-        return replace(state, gate=Flowing()), (ResumeReading(),)
+        return replace(state, gate=ReaderRunning()), (ResumeReading(),)
     return state, ()
 
 
 def _waiting_for_room(state: State) -> tuple[State, tuple[Order, ...]]:
-    if isinstance(state.gate, Flowing):
+    if isinstance(state.gate, ReaderRunning):
         return replace(state, gate=PauseOrdered()), (PauseReading(),)
     return state, ()
 
 
 def _resumed(state: State) -> tuple[State, tuple[Order, ...]]:
     """Returns the state without an unneeded pause, of a blocking snapshot or for lack of room."""
-    return (state, ()) if isinstance(state.gate, Flowing) else _pausing(state, None)
+    return (state, ()) if isinstance(state.gate, ReaderRunning) else _pausing(state, None)
 
 
 def _overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:
     orders: list[Order] = []
     while (
-        len(of_snapshots(state)) + _planning(state) < most and (turn := next(_turns(state), None)) is not None
+        len(snapshot_windows(state)) + _planning(state) < most
+        and (turn := next(_turns(state), None)) is not None
     ):
         state, order = _asked(state, turn)
         orders.append(order)
@@ -154,20 +162,20 @@ def _overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:
 def _pausing(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Order, ...]]:
     """Reads one window at a time in a pause of the stream, which lasts only while chunks are read."""
     plans: tuple[Order, ...] = ()
-    if of_snapshots(state) or _planning(state):
+    if snapshot_windows(state) or _planning(state):
         turn = None
     if isinstance(turn, _Plan):
         state, plan = _asked(state, turn)
         plans = (plan,)
     match state.gate:
-        case Flowing() if isinstance(turn, _Chunk):
+        case ReaderRunning() if isinstance(turn, _Chunk):
             return replace(state, gate=PauseOrdered()), (PauseReading(),)
         case Paused() if isinstance(turn, _Chunk):
             state, order = _asked(state, turn)
             return state, (order,)
         case Paused() if not _stands(state):
-            return replace(state, gate=Flowing()), (*plans, ResumeReading())
-        case Flowing() | PauseOrdered() | Paused():
+            return replace(state, gate=ReaderRunning()), (*plans, ResumeReading())
+        case ReaderRunning() | PauseOrdered() | Paused():
             return state, plans
         case _:
             assert_never(state.gate)
@@ -175,7 +183,9 @@ def _pausing(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Or
 
 def _stands(state: State) -> bool:
     """Returns whether a chunk is being read that needs the stream paused."""
-    reading = {window.order.chunk.snapshot for window in of_snapshots(state) if isinstance(window, Reading)}
+    reading = {
+        window.order.chunk.snapshot for window in snapshot_windows(state) if isinstance(window, Reading)
+    }
     if isinstance(state.mode, Pausing):
         return bool(reading)
     return any(each.blocking or each.consistent for each in state.checkpoint.snapshots if each.id in reading)
@@ -191,10 +201,14 @@ def _planning(state: State) -> int:
 def _turns(state: State) -> Iterator[_Plan | _Chunk]:
     """Returns what can be ordered now, the most urgent first."""
     checkpoint, limits = state.checkpoint, state.limits
-    if checkpoint.paused or isinstance(state.source, Strained) or len(state.asked) >= limits.connections:
+    if (
+        checkpoint.paused
+        or isinstance(state.source, SourceAtLimit)
+        or len(state.ordered) >= limits.connections
+    ):
         return
-    consistent = isinstance(state.stand, Standing)
-    under_way = {t: each for t, each in turns(checkpoint).items() if each.consistent is consistent}
+    consistent = isinstance(state.consistent_position, AtPosition)
+    under_way = {t: each for t, each in table_turns(checkpoint).items() if each.consistent is consistent}
     wanted = _without_blocked(under_way)
     open_on = _windows_of_tables(state)
     priorities = {snapshot.priority for snapshot in wanted.values()}
@@ -206,12 +220,12 @@ def _turns(state: State) -> Iterator[_Plan | _Chunk]:
                 yield _Plan(snapshot, table)
             case Planned() as run:
                 yield from _chunks(state, snapshot, run)
-            case None | Planning() | PlanningOutdated() | Unsettled() | FoundEmpty():
+            case None | Planning() | PlanningOutdated() | SchemaDiffers() | FoundEmpty():
                 pass
 
 
 def _windows_of_tables(state: State) -> Counter[TableId]:
-    return Counter(map(window_table, of_snapshots(state)))
+    return Counter(map(window_table, snapshot_windows(state)))
 
 
 def _without_blocked(wanted: dict[TableId, Snapshot]) -> dict[TableId, Snapshot]:
@@ -237,11 +251,11 @@ def _under_way(state: State, wanted: dict[TableId, Snapshot], priority: int) -> 
 def _chunks(state: State, snapshot: Snapshot, run: Planned) -> Iterator[_Chunk]:
     table = run.schema.table
     rows, expected = _rows(state, snapshot, table)
-    if state.asked or of_snapshots(state):
+    if state.ordered or snapshot_windows(state):
         room = state.limits.memory - _held(state)
         if expected > room:
             return
-    open_on = Counter(map(range_of, state.open))
+    open_on = Counter(map(range_of, state.windows))
     for each in sorted(run.ranges, key=lambda each: open_on[table, each.number]):
         if not is_reading(state, table, each.number):
             yield _Chunk(snapshot, table, run, each, rows, expected)
@@ -252,18 +266,20 @@ def _chunks(state: State, snapshot: Snapshot, run: Planned) -> Iterator[_Chunk]:
 
 def _rows(state: State, snapshot: Snapshot, table: TableId) -> tuple[int, int]:
     """Returns how many rows the table's next chunk may have, and the bytes that these may take."""
-    size = state.sizes.get(table) or ChunkSize(snapshot.request(table).chunk_rows or state.limits.chunk_rows)
+    size = state.chunk_sizes.get(table) or ChunkSize(
+        snapshot.request(table).chunk_rows or state.limits.chunk_rows
+    )
     return size.rows, size.bytes(size.rows, state.limits)
 
 
 def _held(state: State) -> int:
     """Returns the bytes of the rows that wait in windows, and of those that ordered chunks may bring."""
     waiting = sum(
-        state.sizes[window_table(window)].bytes(len(window.rows), state.limits)
-        for window in of_snapshots(state)
+        state.chunk_sizes[window_table(window)].bytes(len(window.rows), state.limits)
+        for window in snapshot_windows(state)
         if isinstance(window, Reconciling)
     )
-    return waiting + sum(state.asked.values())
+    return waiting + sum(state.ordered.values())
 
 
 def _asked(state: State, turn: _Plan | _Chunk) -> tuple[State, PlanTable | ReadChunk]:
@@ -283,5 +299,5 @@ def _asked(state: State, turn: _Plan | _Chunk) -> tuple[State, PlanTable | ReadC
         limit=turn.rows,
         asked_at=position,
     )
-    opened = replace(state, open=(*state.open, Reading(order)), chunks=state.chunks + 1)
-    return replace(opened, asked={**state.asked, order.chunk: turn.expected}), order
+    opened = replace(state, windows=(*state.windows, Reading(order)), chunks=state.chunks + 1)
+    return replace(opened, ordered={**state.ordered, order.chunk: turn.expected}), order

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator.chunk_size import ChunkLimits, ChunkSize
-from pipeline.coordinator.consistent_state import ConsistentPhase, Nowhere
+from pipeline.coordinator.consistent_state import ConsistentPhase, NoPosition
 from pipeline.coordinator.reselect_keys import UnknownRows
 from pipeline.coordinator.window import Reading, Window
 from pipeline.gtid.coordinates import Coordinates
@@ -82,7 +82,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsettled:
+class SchemaDiffers:
     """The table has another schema at the source than in the stream. It's planned again once the stream has the same
     schema.
 
@@ -106,11 +106,11 @@ class FoundEmpty:
     high: High
 
 
-TableRun = Planning | PlanningOutdated | Planned | Unsettled | FoundEmpty
+TableRun = Planning | PlanningOutdated | Planned | SchemaDiffers | FoundEmpty
 
 
 @dataclass(frozen=True, slots=True)
-class Flowing:
+class ReaderRunning:
     """The reader reads."""
 
 
@@ -124,22 +124,22 @@ class Paused:
     """The reader has paused, and the coordinator has every slice that it read."""
 
 
-Gate = Flowing | PauseOrdered | Paused
+Gate = ReaderRunning | PauseOrdered | Paused
 
 
 @dataclass(frozen=True, slots=True)
-class Eased:
+class SourceHasCapacity:
     """The source has room for chunks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Strained:
+class SourceAtLimit:
     """The source is too busy for chunks, for this reason."""
 
     reason: str
 
 
-SourceLoad = Eased | Strained
+SourceLoad = SourceHasCapacity | SourceAtLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,34 +166,34 @@ StreamPlace = BetweenTransactions | InTransaction
 class State:
     """Everything that the coordinator knows.
 
-    `unasked`: how new tables are snapshotted without a signal. `stream`: where the last transaction ended in the log,
-    None before the stream's first event. `place`: whether the stream is inside a transaction. `runs`: the tables whose
-    snapshot is under way in this run. `open`: the open windows in the order in which they were ordered. `asked`: the
-    ordered chunks that haven't come, and the bytes that each may bring, whether or not its window is still open.
-    `sizes`: the size of chunks, by table. `stand`: the stream's position for a consistent snapshot. `source`: whether
-    it has room for chunks. `markers`: the ids of marker rows that have passed, while a watermark may still be among
-    them. `chunks`: how many chunks were ordered in this run. `unread`: the rows to read again that aren't ordered yet,
-    the oldest first. `rereading`: those that are ordered and haven't come.
+    `snapshot_mode`: how new tables are snapshotted without a signal. `stream`: where the last transaction ended in the
+    log, None before the stream's first event. `place`: whether the stream is inside a transaction. `runs`: the tables
+    whose snapshot is under way in this run. `windows`: the open windows in the order in which they were ordered.
+    `ordered`: the ordered chunks that haven't come, and the bytes that each may bring, whether or not its window is
+    still open. `chunk_sizes`: by table. `consistent_position`: where the stream is for a consistent snapshot. `source`:
+    whether it has room for chunks. `markers`: the ids of marker rows that have passed, while a watermark may still be
+    among them. `chunks`: how many chunks were ordered in this run. `unread`: the rows to read again that aren't ordered
+    yet, the oldest first. `reselecting`: those that are ordered and haven't come.
     """
 
     limits: ChunkLimits
     mode: WindowMode
     checkpoint: Checkpoint
-    unasked: SnapshotMode = SnapshotMode.NO_DATA
+    snapshot_mode: SnapshotMode = SnapshotMode.NO_DATA
     stream: Coordinates | None = None
     place: StreamPlace = BetweenTransactions()
     runs: dict[TableId, TableRun] = field(default_factory=dict)
-    open: tuple[Window, ...] = ()
-    asked: dict[ChunkId, int] = field(default_factory=dict)
-    sizes: dict[TableId, ChunkSize] = field(default_factory=dict)
-    gate: Gate = Flowing()
-    stand: ConsistentPhase = field(default_factory=Nowhere)
-    source: SourceLoad = Eased()
+    windows: tuple[Window, ...] = ()
+    ordered: dict[ChunkId, int] = field(default_factory=dict)
+    chunk_sizes: dict[TableId, ChunkSize] = field(default_factory=dict)
+    gate: Gate = ReaderRunning()
+    consistent_position: ConsistentPhase = field(default_factory=NoPosition)
+    source: SourceLoad = SourceHasCapacity()
     room: Room = field(default_factory=HasSpace)
     markers: frozenset[str] = frozenset()
     chunks: int = 0
     unread: dict[TableId, tuple[UnknownRows, ...]] = field(default_factory=dict)
-    rereading: ChunkId | None = None
+    reselecting: ChunkId | None = None
 
     @property
     def passed(self) -> StreamPosition:
@@ -218,9 +218,9 @@ def fail_table(state: State, table: TableId, reason: str) -> State:
     """Marks the table's running snapshot, if it has one, as failed for this reason."""
     snapshot = snapshot_of(state.checkpoint, table)
     if snapshot is None:
-        return dropped(state, {table})
+        return drop_windows(state, {table})
     was = snapshot.tables[table]
-    return table_ended(state, snapshot, table, SnapshotFailed(f"{reason}{_left(was)}", progress(was)))
+    return end_table(state, snapshot, table, SnapshotFailed(f"{reason}{_left(was)}", progress(was)))
 
 
 def _left(state: TableSnapshot) -> str:
@@ -234,17 +234,17 @@ def _left(state: TableSnapshot) -> str:
     return f" (not read: {', '.join(ranges)})"
 
 
-def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableSnapshot) -> State:
+def end_table(state: State, snapshot: Snapshot, table: TableId, ended: TableSnapshot) -> State:
     """Ends the table's snapshot. A mirror with all of its rows is ready for merges.
 
     A partly read mirror lacks rows. The next snapshot, whenever it comes, begins another generation.
     """
     was, mirror = snapshot.tables[table], state.checkpoint.mirrors.get(table)
-    state = with_table(dropped(state, {table}), snapshot, table, ended)
+    state = with_table(drop_windows(state, {table}), snapshot, table, ended)
     match mirror, ended:
         case Filling(since), Completed() if _filled(was) or snapshot.request(table).whole:
             return with_mirror(state, table, Ready(since))
-        case Filling(), _ if _filled(was) and to_be_filled(state.checkpoint, table):
+        case Filling(), _ if _filled(was) and awaits_snapshot(state.checkpoint, table):
             # The next snapshot reads all rows into a mirror that has none of these.
             return with_mirror(state, table, Filling(state.checkpoint.scn))
         case _:
@@ -255,40 +255,40 @@ def _filled(was: TableSnapshot) -> bool:
     return isinstance(was, Chunking) and was.first
 
 
-def to_be_filled(checkpoint: Checkpoint, table: TableId) -> bool:
+def awaits_snapshot(checkpoint: Checkpoint, table: TableId) -> bool:
     """Returns whether a snapshot fills the table's mirror, or will fill it from its beginning."""
     return any(
         _filled(snapshot.tables[table])
         or (isinstance(snapshot.tables[table], SnapshotWaiting) and snapshot.request(table).whole)
-        for snapshot, other in unended(checkpoint)
+        for snapshot, other in unfinished_tables(checkpoint)
         if other == table
     )
 
 
-def given_up(checkpoint: Checkpoint, table: TableId) -> bool:
+def stays_incomplete(checkpoint: Checkpoint, table: TableId) -> bool:
     """Returns whether the table's mirror lacks rows that no snapshot will bring."""
-    return isinstance(checkpoint.mirrors.get(table), Filling) and not to_be_filled(checkpoint, table)
+    return isinstance(checkpoint.mirrors.get(table), Filling) and not awaits_snapshot(checkpoint, table)
 
 
 def with_mirror(state: State, table: TableId, mirror: Mirror) -> State:
     """Returns the state with another state of the table's mirror."""
-    return checkpointed(state, mirrors={**state.checkpoint.mirrors, table: mirror})
+    return with_checkpoint(state, mirrors={**state.checkpoint.mirrors, table: mirror})
 
 
-def begun_anew(state: State, snapshot: Snapshot, table: TableId) -> State:
+def restart_table(state: State, snapshot: Snapshot, table: TableId) -> State:
     """Begins the table's snapshot and its mirror again, because the meaning of its keys has changed."""
     if _filled(snapshot.tables[table]):
         state = with_mirror(state, table, Filling(state.checkpoint.scn))
-    return with_table(dropped(state, {table}), snapshot, table, SnapshotWaiting())
+    return with_table(drop_windows(state, {table}), snapshot, table, SnapshotWaiting())
 
 
-def dropped(state: State, tables: Iterable[TableId]) -> State:
+def drop_windows(state: State, tables: Iterable[TableId]) -> State:
     """Removes the open windows and plans of these tables. A plan that is under way is outdated when it comes.
 
     Rows that were being read again have to be ordered once more.
     """
     gone, unread = frozenset(tables), dict(state.unread)
-    for window in reversed(state.open):
+    for window in reversed(state.windows):
         if isinstance(window.order, ReselectRows) and (table := window_table(window)) in gone:
             unread[table] = (UnknownRows(window.order.since, window.order.keys), *unread.get(table, ()))
     runs: dict[TableId, TableRun] = {
@@ -296,8 +296,8 @@ def dropped(state: State, tables: Iterable[TableId]) -> State:
         for table, run in state.runs.items()
         if table not in gone or isinstance(run, Planning | PlanningOutdated)
     }
-    still_open = tuple(w for w in state.open if window_table(w) not in gone)
-    return replace(state, runs=runs, open=still_open, unread=unread)
+    still_open = tuple(w for w in state.windows if window_table(w) not in gone)
+    return replace(state, runs=runs, windows=still_open, unread=unread)
 
 
 def with_table(state: State, snapshot: Snapshot, table: TableId, table_state: TableSnapshot) -> State:
@@ -307,7 +307,7 @@ def with_table(state: State, snapshot: Snapshot, table: TableId, table_state: Ta
         requests = {other: request for other, request in requests.items() if other != table}
     changed = replace(snapshot, tables={**snapshot.tables, table: table_state}, requests=requests)
     snapshots = tuple(changed if s.id == snapshot.id else s for s in state.checkpoint.snapshots)
-    return checkpointed(state, snapshots=remembered(snapshots))
+    return with_checkpoint(state, snapshots=forget_old_snapshots(snapshots))
 
 
 def with_snapshot(state: State, snapshot: Snapshot) -> State:
@@ -323,16 +323,16 @@ def with_snapshot(state: State, snapshot: Snapshot) -> State:
         for table, waiting in snapshot.tables.items()
         if isinstance(waiting, SnapshotWaiting)
         and snapshot.request(table).whole
-        and (table not in mirrors or given_up(state.checkpoint, table))
+        and (table not in mirrors or stays_incomplete(state.checkpoint, table))
     ]
-    return checkpointed(
+    return with_checkpoint(
         state,
-        snapshots=remembered((*state.checkpoint.snapshots, snapshot)),
+        snapshots=forget_old_snapshots((*state.checkpoint.snapshots, snapshot)),
         mirrors={**mirrors, **dict.fromkeys(first, Filling(scn))},
     )
 
 
-def remembered(snapshots: tuple[Snapshot, ...]) -> tuple[Snapshot, ...]:
+def forget_old_snapshots(snapshots: tuple[Snapshot, ...]) -> tuple[Snapshot, ...]:
     """Returns the state without snapshots that ended long ago."""
     forgotten = [snapshot.id for snapshot in snapshots if snapshot.ended][:-SNAPSHOTS_REMEMBERED]
     return tuple(snapshot for snapshot in snapshots if snapshot.id not in forgotten)
@@ -348,7 +348,7 @@ def without_run(state: State, table: TableId) -> State:
     return replace(state, runs={t: run for t, run in state.runs.items() if t != table})
 
 
-def checkpointed(state: State, **changes: object) -> State:
+def with_checkpoint(state: State, **changes: object) -> State:
     """Returns the state with these changes of its checkpoint."""
     return replace(state, checkpoint=replace(state.checkpoint, **changes))  # type: ignore[arg-type]
 
@@ -365,16 +365,16 @@ def snapshot_of(checkpoint: Checkpoint, table: TableId) -> Snapshot | None:
     return next(under_way, wanting[0] if wanting else None)
 
 
-def turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
+def table_turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
     """Returns each table that a snapshot will read, with its `snapshot_of`, in the order of their turns."""
     turns: dict[TableId, Snapshot] = {}
-    for snapshot, table in unended(checkpoint):
+    for snapshot, table in unfinished_tables(checkpoint):
         if table not in turns or isinstance(snapshot.tables[table], Chunking):
             turns[table] = snapshot
     return turns
 
 
-def unended(checkpoint: Checkpoint) -> Iterator[tuple[Snapshot, TableId]]:
+def unfinished_tables(checkpoint: Checkpoint) -> Iterator[tuple[Snapshot, TableId]]:
     """Returns the tables of all waiting and running snapshots, in the snapshots' order."""
     for snapshot in by_priority(checkpoint):
         for table, state in snapshot.tables.items():
@@ -389,27 +389,27 @@ def by_priority(checkpoint: Checkpoint) -> list[Snapshot]:
 
 def size_of(state: State, order: ReadChunk) -> ChunkSize:
     """Returns the chunk size of the order's table."""
-    return state.sizes.get(order.schema.table, ChunkSize(order.limit))
+    return state.chunk_sizes.get(order.schema.table, ChunkSize(order.limit))
 
 
 def with_size(state: State, table: TableId, size: ChunkSize) -> State:
     """Returns the state with this chunk size of the table."""
-    return replace(state, sizes={**state.sizes, table: size})
+    return replace(state, chunk_sizes={**state.chunk_sizes, table: size})
 
 
-def reading(state: State, chunk: ChunkId) -> Reading | None:
+def reading_window(state: State, chunk: ChunkId) -> Reading | None:
     """Returns the window whose chunk is being read, or None if it was dropped."""
-    return next((w for w in state.open if isinstance(w, Reading) and w.order.chunk == chunk), None)
+    return next((w for w in state.windows if isinstance(w, Reading) and w.order.chunk == chunk), None)
 
 
 def is_reading(state: State, table: TableId, number: int) -> bool:
     """Returns whether a chunk of the table's range with this number is being read."""
-    return any(isinstance(w, Reading) and range_of(w) == (table, number) for w in state.open)
+    return any(isinstance(w, Reading) and range_of(w) == (table, number) for w in state.windows)
 
 
-def of_snapshots(state: State) -> tuple[Window, ...]:
+def snapshot_windows(state: State) -> tuple[Window, ...]:
     """Returns the open windows of snapshots, without those of rows that are read again."""
-    return tuple(window for window in state.open if isinstance(window.order, ReadChunk))
+    return tuple(window for window in state.windows if isinstance(window.order, ReadChunk))
 
 
 def window_table(window: Window) -> TableId:

@@ -46,22 +46,22 @@ import pyarrow as pa
 from pipeline.config.settings import MOST_WINDOWS, SnapshotMode
 from pipeline.coordinator import consistent_schedule, handle_chunks, handle_log, reselect, resume
 from pipeline.coordinator.chunk_size import ChunkLimits
-from pipeline.coordinator.handle_signals import signalled
+from pipeline.coordinator.handle_signals import signal_received
 from pipeline.coordinator.reselect_keys import NOTHING
-from pipeline.coordinator.schedule import scheduled
+from pipeline.coordinator.schedule import order_reads
 from pipeline.coordinator.state import (
     BetweenTransactions,
-    Eased,
     InTransaction,
     Order,
     Overlapping,
     Paused,
+    SourceAtLimit,
+    SourceHasCapacity,
     State,
-    Strained,
     WindowMode,
-    checkpointed,
+    with_checkpoint,
 )
-from pipeline.coordinator.window_close import closed
+from pipeline.coordinator.window_close import close_windows
 from pipeline.messages.binlog import LogAdvanced, ReadingPaused
 from pipeline.messages.changes import (
     ChangesVerified,
@@ -102,18 +102,18 @@ def start(
     checkpoint: Checkpoint,
     limits: ChunkLimits,
     mode: WindowMode,
-    unasked: SnapshotMode = SnapshotMode.NO_DATA,
+    snapshot_mode: SnapshotMode = SnapshotMode.NO_DATA,
     unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,
 ) -> tuple[State, tuple[Order, ...]]:
     """Returns the state after a start from a checkpoint, and the first orders. Snapshots continue where they were.
 
-    `unasked`: how new tables are snapshotted without a signal. `unread`: for each table of the checkpoint with rows to
-    read again, their keys as the journal has them (`rereads`), or None.
+    `snapshot_mode`: how new tables are snapshotted without a signal. `unread`: for each table of the checkpoint with
+    rows to read again, their keys as the journal has them (`reselect`), or None.
     """
     if isinstance(mode, Overlapping) and not 1 <= mode.most <= MOST_WINDOWS:
         raise ValueError(f"the number of windows must be from 1 to {MOST_WINDOWS}, not {mode.most}")
-    checkpoint = resume.begin_snapshot(resume.again(checkpoint), unasked)
-    state, orders = scheduled(reselect.restore_keys(State(limits, mode, checkpoint, unasked), unread))
+    checkpoint = resume.begin_snapshot(resume.restart_consistent_snapshots(checkpoint), snapshot_mode)
+    state, orders = order_reads(reselect.restore_keys(State(limits, mode, checkpoint, snapshot_mode), unread))
     state = _numbered(state)
     return state, (Append((), state.checkpoint), *orders)
 
@@ -139,14 +139,14 @@ def _numbered(state: State) -> State:
     """
     scn = state.checkpoint.scn
     begun = any(mirror.since == scn for mirror in state.checkpoint.mirrors.values())
-    return checkpointed(state, scn=scn + 1) if begun else state
+    return with_checkpoint(state, scn=scn + 1) if begun else state
 
 
 def _held(
     taken: State, place: InTransaction, changes: tuple[ChangePart, ...], answers: tuple[SignalOutcome, ...]
 ) -> tuple[State, tuple[Order, ...]]:
     """Sends rows at once, and holds everything else until the end of the transaction."""
-    after, orders = scheduled(replace(taken, place=replace(place, answers=(*place.answers, *answers))))
+    after, orders = order_reads(replace(taken, place=replace(place, answers=(*place.answers, *answers))))
     return after, (AppendRows(changes), *orders) if changes else orders
 
 
@@ -157,9 +157,9 @@ def _appended(
     answers: tuple[SignalOutcome, ...],
     altered: tuple[Altered, ...],
 ) -> tuple[State, tuple[Order, ...]]:
-    emitted, chunks = closed(handle_chunks.contradicted(taken))
-    after, orders = scheduled(emitted)
-    after = reselect.marked(after)
+    emitted, chunks = close_windows(handle_chunks.stop_contradicted_tables(taken))
+    after, orders = order_reads(emitted)
+    after = reselect.mark_unread(after)
     if after.checkpoint.mirrors is not state.checkpoint.mirrors:
         after = _numbered(after)
     withdrawn: frozenset[TableId] = frozenset()
@@ -177,17 +177,17 @@ def _taken(
 ) -> tuple[State, tuple[ChangePart, ...], tuple[SignalOutcome, ...]]:
     match message:
         case ChangesVerified():
-            after, changes = handle_log.changes_passed(state, message)
-            after, answers = handle_log.rows_signalled(after, message.signals)
+            after, changes = handle_log.changes_verified(state, message)
+            after, answers = handle_log.apply_signal_rows(after, message.signals)
             return after, changes, answers
         case TransactionPartVerified():
-            after, changes = handle_log.part_passed(state, message)
+            after, changes = handle_log.transaction_part_verified(state, message)
             return after, changes, ()
         case SchemaChanged():
-            after = handle_log.statement_passed(state, message)
-            return after, handle_log.emptied(after, message), ()
+            after = handle_log.schema_changed(state, message)
+            return after, handle_log.emptying_changes(after, message), ()
         case SignalReceived(signal):
-            after, answer = signalled(state, signal)
+            after, answer = signal_received(state, signal)
             return after, (), (answer,)
         case LogAdvanced():
             return handle_log.log_advanced(state, message), (), ()
@@ -196,7 +196,7 @@ def _taken(
         case SchemaVerified():
             return handle_log.schema_verified(state, message), (), ()
         case MirrorInvalidated():
-            return handle_log.table_restarted(state, message), (), ()
+            return handle_log.mirror_invalidated(state, message), (), ()
         case TableStopped():
             return handle_log.table_stopped(state, message), (), ()
         case TablePlanned():
@@ -208,18 +208,18 @@ def _taken(
         case ChunkFailed():
             return handle_chunks.chunk_failed(state, message), (), ()
         case ChunkSchemaChanged():
-            return handle_chunks.chunk_outdated(state, message), (), ()
+            return handle_chunks.chunk_schema_changed(state, message), (), ()
         case SourceOverloaded(reason):
-            return replace(state, source=Strained(reason)), (), ()
+            return replace(state, source=SourceAtLimit(reason)), (), ()
         case SourceRecovered():
-            return replace(state, source=Eased()), (), ()
+            return replace(state, source=SourceHasCapacity()), (), ()
         case JournalFull(reason):
             return replace(state, room=Full(reason)), (), ()
         case JournalHasSpace():
             return replace(state, room=HasSpace()), (), ()
         case TransactionsOpened():
-            return consistent_schedule.opened(state, message), (), ()
+            return consistent_schedule.transactions_opened(state, message), (), ()
         case MirrorDataExpired():
-            return handle_log.mirrors_lacked(state, message), (), ()
+            return handle_log.mirror_data_expired(state, message), (), ()
         case _:
             assert_never(message)

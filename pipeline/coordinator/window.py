@@ -71,7 +71,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.coordinator.partial_rows import Partial, laid_over
+from pipeline.coordinator.partial_rows import PartialRows, apply_partial_rows
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
@@ -90,7 +90,7 @@ class PassedKeys:
     transactions: Transactions
     transaction: npt.NDArray[np.int32]
     tokens: pa.Array
-    partial: Partial | None = None
+    partial: PartialRows | None = None
 
     def __len__(self) -> int:
         return len(self.tokens) + (0 if self.partial is None else len(self.partial))
@@ -122,12 +122,12 @@ class PassedKeys:
             Transactions.joined([run.transactions for run in runs]),
             np.concatenate([run.transaction + begin for run, begin in zip(runs, begins, strict=False)]),
             pa.concat_arrays([run.tokens for run in runs]),
-            Partial.joined(partial) if partial else None,
+            PartialRows.joined(partial) if partial else None,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class KeyRuns:
     """Runs in order. Adding one copies about log n of n runs, not all.
 
     They are in pieces, and each piece is longer than the next one.
@@ -141,13 +141,13 @@ class Runs:
     def __bool__(self) -> bool:
         return bool(self.pieces)
 
-    def and_then(self, run: PassedKeys) -> "Runs":
+    def appended(self, run: PassedKeys) -> "KeyRuns":
         """Returns these runs and one more at the end."""
         earlier = self.pieces
         last: tuple[PassedKeys, ...] = (run,)
         while earlier and len(earlier[-1]) <= len(last):
             earlier, last = earlier[:-1], earlier[-1] + last
-        return Runs((*earlier, last))
+        return KeyRuns((*earlier, last))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class Reading:
     wire: ClassVar[str] = "reading"
 
     order: ReadChunk | ReselectRows
-    passed: Runs = Runs()
+    passed: KeyRuns = KeyRuns()
     kept: int = 0
 
 
@@ -169,7 +169,7 @@ class Reconciling:
     """The chunk has come, and the stream hasn't passed its high watermark yet.
 
     `passed`: the keys that may have touched it. `keys`: how many. Each window of a lagging stream gets each run of
-    them, so it examines them only when it closes. `rows`: the chunk's rows without the `given_up` ones, which changes
+    them, so it examines them only when it closes. `rows`: the chunk's rows without the `superseded` ones, which changes
     superseded already and whose keys are no longer kept. `laid_over`: whether rows that passed in part were laid over
     some of them already.
     """
@@ -181,24 +181,24 @@ class Reconciling:
     high: High
     rows: pa.RecordBatch
     upto: Key | None
-    passed: Runs
+    passed: KeyRuns
     keys: int
-    given_up: int = 0
+    superseded: int = 0
     laid_over: bool = False
 
 
 Window = Reading | Reconciling
 
 
-def keys_passed(window: Window, keys: PassedKeys) -> Window:
+def pass_keys(window: Window, keys: PassedKeys) -> Window:
     """Returns the window after transactions have passed that touched `keys` in its table."""
     if isinstance(window.order, ReselectRows):
         keys = keys.among(window.order.tokens)
     match window:
         case Reading():
-            return replace(window, passed=window.passed.and_then(keys), kept=window.kept + keys.nbytes)
+            return replace(window, passed=window.passed.appended(keys), kept=window.kept + keys.nbytes)
         case Reconciling():
-            passed, number = window.passed.and_then(keys), window.keys + len(keys)
+            passed, number = window.passed.appended(keys), window.keys + len(keys)
             return _folded(replace(window, passed=passed, keys=number))
 
 
@@ -216,12 +216,12 @@ def take_chunk(window: Reading, read: ChunkRead) -> Reconciling:
     return _folded(Reconciling(window.order, read.low, read.high, rows, read.upto, window.passed, keys))
 
 
-def closes(window: Reconciling, passed: StreamPosition) -> bool:
+def can_close(window: Reconciling, passed: StreamPosition) -> bool:
     """Returns whether the stream, between two transactions there, has passed the high watermark."""
     return passed.has(window.high)
 
 
-def untouched(window: Reconciling) -> pa.RecordBatch:
+def untouched_rows(window: Reconciling) -> pa.RecordBatch:
     """Returns the chunk's rows that no transaction outside the low watermark touched, with their partial changes
     applied."""
     if not window.passed:
@@ -231,7 +231,7 @@ def untouched(window: Reconciling) -> pa.RecordBatch:
     touched = passed.outside(window.low) if low_matters else passed.tokens
     gives_way = pc.is_in(tokens(window.rows, key), touched)
     rows = window.rows.filter(pc.invert(gives_way)) if pc.any(gives_way).as_py() else window.rows
-    return rows if passed.partial is None else laid_over(rows, key, passed.partial)
+    return rows if passed.partial is None else apply_partial_rows(rows, key, passed.partial)
 
 
 def _folded(window: Reconciling) -> Reconciling:
@@ -241,7 +241,7 @@ def _folded(window: Reconciling) -> Reconciling:
     """
     if window.keys <= len(window.rows):
         return window
-    rows = untouched(window)
-    given_up = window.given_up + len(window.rows) - len(rows)
+    rows = untouched_rows(window)
+    given_up = window.superseded + len(window.rows) - len(rows)
     partial = window.laid_over or any(run.partial is not None for run in window.passed)
-    return replace(window, rows=rows, passed=Runs(), keys=0, given_up=given_up, laid_over=partial)
+    return replace(window, rows=rows, passed=KeyRuns(), keys=0, superseded=given_up, laid_over=partial)

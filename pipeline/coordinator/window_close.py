@@ -11,11 +11,11 @@ from pipeline.coordinator.state import (
     FoundEmpty,
     Planned,
     State,
-    checkpointed,
+    end_table,
     range_of,
     snapshot_of,
-    table_ended,
     window_table,
+    with_checkpoint,
     with_table,
     without_run,
 )
@@ -27,21 +27,21 @@ from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import Chunking, Completed, Progress, progressed
 
 
-def closed(state: State) -> tuple[State, tuple[ChunkPart, ...]]:
+def close_windows(state: State) -> tuple[State, tuple[ChunkPart, ...]]:
     """Closes all windows that can close, in the order of their orders, and the windows of a range strictly one after
     the other."""
     parts: list[ChunkPart] = []
     still_open: list[Window] = []
     held: set[tuple[TableId, int]] = set()
-    for window in state.open:
+    for window in state.windows:
         free = range_of(window) not in held
-        if free and isinstance(window, Reconciling) and windows.closes(window, state.passed):
+        if free and isinstance(window, Reconciling) and windows.can_close(window, state.passed):
             state, part = _emitted(state, window)
             parts.append(part)
         else:
             held.add(range_of(window))
             still_open.append(window)
-    state = _markers_forgotten(_emptied(replace(state, open=tuple(still_open))))
+    state = _markers_forgotten(_emptied(replace(state, windows=tuple(still_open))))
     return state, tuple(part for part in parts if part.rows.num_rows)
 
 
@@ -55,7 +55,7 @@ def _emptied(state: State) -> State:
             # Another table's turn has come since then. Its own plan decides.
             state = without_run(state, table)
         elif state.passed.has(run.high):
-            state = table_ended(state, snapshot, table, Completed(Progress()))
+            state = end_table(state, snapshot, table, Completed(Progress()))
     return state
 
 
@@ -69,39 +69,39 @@ def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
         part = ChunkPart(
             order.chunk,
             schema,
-            windows.untouched(window),
+            windows.untouched_rows(window),
             window.low,
             window.high,
             scn,
             first=False,
             at=state.stream,
         )
-        return checkpointed(state, scn=scn), part
+        return with_checkpoint(state, scn=scn), part
     snapshot = snapshot_of(state.checkpoint, table)
     chunking = snapshot.tables[table] if snapshot else None
     if snapshot is None or not isinstance(chunking, Chunking):
         raise InvariantBroken(
             f"a window of {table} is open, but the table's snapshot is in the state {chunking}"
         )
-    rows = windows.untouched(window)
+    rows = windows.untouched_rows(window)
     left = progressed(chunking.ranges, order.range, window.upto)
     counts = replace(
         chunking.progress,
         chunks=chunking.progress.chunks + 1,
         rows=chunking.progress.rows + rows.num_rows,
-        given_up=chunking.progress.given_up + window.given_up + len(window.rows) - len(rows),
+        superseded=chunking.progress.superseded + window.superseded + len(window.rows) - len(rows),
         ranges_done=chunking.progress.ranges - len(left),
     )
     scn = state.checkpoint.scn + 1
     part = ChunkPart(order.chunk, schema, rows, window.low, window.high, scn, chunking.first, state.stream)
-    emitted = checkpointed(state, scn=scn)
+    emitted = with_checkpoint(state, scn=scn)
     if not left:
-        return table_ended(emitted, snapshot, table, Completed(counts)), part
+        return end_table(emitted, snapshot, table, Completed(counts)), part
     return with_table(emitted, snapshot, table, replace(chunking, ranges=left, progress=counts)), part
 
 
 def _markers_forgotten(state: State) -> State:
     """Removes marker rows for which no window and no empty table can wait."""
-    if not state.markers or state.open or any(not isinstance(run, Planned) for run in state.runs.values()):
+    if not state.markers or state.windows or any(not isinstance(run, Planned) for run in state.runs.values()):
         return state
     return replace(state, markers=frozenset())

@@ -99,7 +99,7 @@ def _of_table(id_: str, table: TableId, state: TableSnapshot, tables: Mapping[st
             "maximum_key": _key(state.ranges[-1].end) if state.ranges else "",
             # All keys through this one are emitted; of the ranges after it, some more.
             "last_processed_key": _key(first) if first else "",
-            "total_rows_scanned": str(counts.rows + counts.given_up),
+            "total_rows_scanned": str(counts.rows + counts.superseded),
             "ranges": str(counts.ranges),
             "ranges_done": str(counts.ranges_done),
         }
@@ -107,7 +107,7 @@ def _of_table(id_: str, table: TableId, state: TableSnapshot, tables: Mapping[st
     elif not isinstance(state, SnapshotWaiting):
         data = {
             "scanned_collection": table.dotted,
-            "total_rows_scanned": str(counts.rows + counts.given_up),
+            "total_rows_scanned": str(counts.rows + counts.superseded),
             "status": _status(state),
         }
         if isinstance(state, SnapshotFailed):
@@ -118,7 +118,7 @@ def _of_table(id_: str, table: TableId, state: TableSnapshot, tables: Mapping[st
 def _status(state: TableSnapshot) -> str:
     match state:
         case Completed(counts):
-            return "SUCCEEDED" if counts.rows or counts.given_up else "EMPTY"
+            return "SUCCEEDED" if counts.rows or counts.superseded else "EMPTY"
         case SnapshotStopped():
             return "STOPPED"
         case _:

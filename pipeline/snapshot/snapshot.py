@@ -48,7 +48,7 @@ class Progress:
 
     chunks: int = 0
     rows: int = 0
-    given_up: int = 0
+    superseded: int = 0
     expected: int = 0
     ranges: int = 0
     ranges_done: int = 0
@@ -257,7 +257,7 @@ def _progress_to_json(progress: Progress) -> dict[str, int]:
     return {
         "chunks": progress.chunks,
         "rows": progress.rows,
-        "given_up": progress.given_up,
+        "given_up": progress.superseded,
         "expected": progress.expected,
         "ranges": progress.ranges,
         "ranges_done": progress.ranges_done,
@@ -268,7 +268,7 @@ def _progress_from_json(value: dict[str, Any]) -> Progress:
     return Progress(
         chunks=value["chunks"],
         rows=value["rows"],
-        given_up=value["given_up"],
+        superseded=value["given_up"],
         expected=value["expected"],
         ranges=value["ranges"],
         ranges_done=value["ranges_done"],

@@ -52,7 +52,7 @@ class Step:
 
 
 def _has_a_chunk(coordinator: WatermarkCoordinator) -> bool:
-    return any(isinstance(window, Reconciling) for window in coordinator._state.open)
+    return any(isinstance(window, Reconciling) for window in coordinator._state.windows)
 
 
 CAPTURE: Final = {

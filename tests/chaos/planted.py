@@ -103,7 +103,7 @@ def _no_giving_way() -> None:
     def all_of_them(of: Reconciling) -> pa.RecordBatch:
         return of.rows
 
-    window.untouched = all_of_them  # type: ignore[assignment]
+    window.untouched_rows = all_of_them  # type: ignore[assignment]
 
 
 def _stale_position() -> None:

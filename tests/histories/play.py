@@ -28,7 +28,7 @@ from actors.service.assembly import Assembly
 from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
 from pipeline.config.settings import Settings as PipelineSettings
 from pipeline.config.settings import SnapshotMode, SparkSettings
-from pipeline.coordinator.state import given_up
+from pipeline.coordinator.state import stays_incomplete
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import Entry
 from pipeline.messages.signals import SignalAccepted
@@ -623,7 +623,7 @@ def _unread(checkpoint: Checkpoint) -> dict[TableId, str]:
                     failed.pop(table, None)
                 case _:
                     pass
-    return {table: why for table, why in failed.items() if given_up(checkpoint, table)}
+    return {table: why for table, why in failed.items() if stays_incomplete(checkpoint, table)}
 
 
 @asynccontextmanager

@@ -310,9 +310,9 @@ class Capture:
         return self.state.checkpoint
 
     @property
-    def open(self) -> list[str]:
+    def windows(self) -> list[str]:
         """The open windows: their tables and states, as `orders reading`."""
-        return [f"{w.order.chunk.table.name} {w.wire}" for w in self.state.open]
+        return [f"{w.order.chunk.table.name} {w.wire}" for w in self.state.windows]
 
     @property
     def appends(self) -> list[Append]:

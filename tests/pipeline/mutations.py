@@ -25,7 +25,6 @@ from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.state import (
     BetweenTransactions,
-    Eased,
     FoundEmpty,
     InTransaction,
     Order,
@@ -33,6 +32,7 @@ from pipeline.coordinator.state import (
     Planned,
     Planning,
     PlanningOutdated,
+    SourceHasCapacity,
     State,
 )
 from pipeline.errors import InvariantBroken
@@ -158,16 +158,16 @@ def a_place_is_reached_from_behind_only(patch: Patch) -> None:
 
 
 def keys_are_forgotten_while_reading(patch: Patch) -> None:
-    original = window.keys_passed
+    original = window.pass_keys
     patch.setattr(
-        window, "keys_passed", lambda w, keys: w if isinstance(w, window.Reading) else original(w, keys)
+        window, "pass_keys", lambda w, keys: w if isinstance(w, window.Reading) else original(w, keys)
     )
 
 
 def keys_are_forgotten_while_reconciling(patch: Patch) -> None:
-    original = window.keys_passed
+    original = window.pass_keys
     patch.setattr(
-        window, "keys_passed", lambda w, keys: w if isinstance(w, window.Reconciling) else original(w, keys)
+        window, "pass_keys", lambda w, keys: w if isinstance(w, window.Reconciling) else original(w, keys)
     )
 
 
@@ -205,11 +205,11 @@ def _decide_outside(patch: Patch, outside: Callable[[GtidSet, Tsid, int], bool])
 
 
 def close_at_once(patch: Patch) -> None:
-    patch.setattr(window, "closes", lambda _window, _passed: True)
+    patch.setattr(window, "can_close", lambda _window, _passed: True)
 
 
 def touched_rows_are_emitted(patch: Patch) -> None:
-    patch.setattr(window, "untouched", lambda w: w.rows)
+    patch.setattr(window, "untouched_rows", lambda w: w.rows)
 
 
 def keys_are_kept_for_ever(patch: Patch) -> None:
@@ -218,17 +218,17 @@ def keys_are_kept_for_ever(patch: Patch) -> None:
 
 def rows_given_up_early_are_not_counted(patch: Patch) -> None:
     original = window._folded
-    patch.setattr(window, "_folded", lambda w: replace(original(w), given_up=0))
+    patch.setattr(window, "_folded", lambda w: replace(original(w), superseded=0))
 
 
 def one_touched_row_gives_up_the_chunk(patch: Patch) -> None:
-    original = window.untouched
+    original = window.untouched_rows
 
     def untouched(w: window.Reconciling) -> pa.RecordBatch:
         kept = original(w)
         return kept if len(kept) == len(w.rows) else kept.slice(0, 0)
 
-    patch.setattr(window, "untouched", untouched)
+    patch.setattr(window, "untouched_rows", untouched)
 
 
 # What touches
@@ -251,23 +251,23 @@ def inserts_do_not_touch(patch: Patch) -> None:
 
 
 def _touch_by(patch: Patch, *kinds: ImageKind) -> None:
-    original = handle_log.keys_of
+    original = handle_log.passed_keys
 
-    def keys(keyed: handle_log.Keyed, run: Transactions) -> window.PassedKeys:
+    def keys(keyed: handle_log.KeyedChanges, run: Transactions) -> window.PassedKeys:
         changes = keyed.changes
         chosen = pc.is_in(changes.images["kind"], pa.array(kinds, pa.int8()))
         some = TableChanges(changes.schema, changes.images.filter(chosen), changes.rows.filter(chosen))
         tokens = keyed.tokens.filter(chosen)
-        return original(handle_log.Keyed(some, tokens, None), run)
+        return original(handle_log.KeyedChanges(some, tokens, None), run)
 
-    patch.setattr(handle_log, "keys_of", keys)
+    patch.setattr(handle_log, "passed_keys", keys)
 
 
 def every_table_is_touched(patch: Patch) -> None:
     def touched(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
         for changes in tables:
-            keys = handle_log.keys_of(handle_log.keyed(state, changes), run)
-            state = replace(state, open=tuple(window.keys_passed(w, keys) for w in state.open))
+            keys = handle_log.passed_keys(handle_log.with_tokens(state, changes), run)
+            state = replace(state, windows=tuple(window.pass_keys(w, keys) for w in state.windows))
         return state
 
     patch.setattr(handle_log, "touch_windows", touched)
@@ -277,7 +277,7 @@ def every_table_is_touched(patch: Patch) -> None:
 
 
 def close_on_changes_only(patch: Patch) -> None:
-    step, closed = coordinator.step, window_close.closed
+    step, closed = coordinator.step, window_close.close_windows
     changes = False
 
     def told(state: State, message: ToWatermarkCoordinator) -> object:
@@ -286,29 +286,29 @@ def close_on_changes_only(patch: Patch) -> None:
         return step(state, message)
 
     patch.setattr(coordinator, "step", told)
-    patch.setattr(coordinator, "closed", lambda state: closed(state) if changes else (state, ()))
+    patch.setattr(coordinator, "close_windows", lambda state: closed(state) if changes else (state, ()))
 
 
 def close_whichever_is_ready(patch: Patch) -> None:
-    original = window_close.closed
+    original = window_close.close_windows
 
     def closed(state: State) -> object:
         def waits(w: window.Window) -> bool:
-            return not (isinstance(w, window.Reconciling) and window.closes(w, state.passed))
+            return not (isinstance(w, window.Reconciling) and window.can_close(w, state.passed))
 
-        return original(replace(state, open=tuple(sorted(state.open, key=waits))))
+        return original(replace(state, windows=tuple(sorted(state.windows, key=waits))))
 
-    patch.setattr(coordinator, "closed", closed)
+    patch.setattr(coordinator, "close_windows", closed)
 
 
 def close_the_newest_first(patch: Patch) -> None:
-    original = window_close.closed
+    original = window_close.close_windows
 
     def closed(state: State) -> object:
-        newest = sorted(state.open, key=lambda w: w.order.chunk.number, reverse=True)
-        return original(replace(state, open=tuple(newest)))
+        newest = sorted(state.windows, key=lambda w: w.order.chunk.number, reverse=True)
+        return original(replace(state, windows=tuple(newest)))
 
-    patch.setattr(coordinator, "closed", closed)
+    patch.setattr(coordinator, "close_windows", closed)
 
 
 def ranges_wait_for_each_other(patch: Patch) -> None:
@@ -340,7 +340,7 @@ def an_empty_plan_is_anybodys(patch: Patch) -> None:
     original = window_close._emptied
 
     def emptied(state: State) -> State:
-        first = {t: s.id for t, s in coordinator_state.turns(state.checkpoint).items()}
+        first = {t: s.id for t, s in coordinator_state.table_turns(state.checkpoint).items()}
         runs = {
             t: replace(r, snapshot=first[t]) if isinstance(r, FoundEmpty) and t in first else r
             for t, r in state.runs.items()
@@ -351,14 +351,14 @@ def an_empty_plan_is_anybodys(patch: Patch) -> None:
 
 
 def tables_wait_for_each_other(patch: Patch) -> None:
-    original = window_close.closed
+    original = window_close.close_windows
 
     def closed(state: State) -> object:
-        first = state.open[0] if state.open else None
-        ready = isinstance(first, window.Reconciling) and window.closes(first, state.passed)
+        first = state.windows[0] if state.windows else None
+        ready = isinstance(first, window.Reconciling) and window.can_close(first, state.passed)
         return original(state) if ready else (state, ())
 
-    patch.setattr(coordinator, "closed", closed)
+    patch.setattr(coordinator, "close_windows", closed)
 
 
 def rows_are_emitted_before_the_changes(patch: Patch) -> None:
@@ -422,28 +422,30 @@ def a_table_completes_when_it_is_read(patch: Patch) -> None:
 
 
 def windows_survive_a_statement(patch: Patch) -> None:
-    patch.setattr(handle_log, "dropped", lambda state, _tables: state)
+    patch.setattr(handle_log, "drop_windows", lambda state, _tables: state)
 
 
 def windows_survive_an_end(patch: Patch) -> None:
-    patch.setattr(coordinator_state, "dropped", lambda state, _tables: state)
+    patch.setattr(coordinator_state, "drop_windows", lambda state, _tables: state)
 
 
 def a_statement_drops_every_window(patch: Patch) -> None:
-    original = coordinator_state.dropped
-    patch.setattr(handle_log, "dropped", lambda state, _tables: original(state, state.checkpoint.schemas))
+    original = coordinator_state.drop_windows
+    patch.setattr(
+        handle_log, "drop_windows", lambda state, _tables: original(state, state.checkpoint.schemas)
+    )
 
 
 def stale_plans_are_taken(patch: Patch) -> None:
-    original = coordinator_state.dropped
+    original = coordinator_state.drop_windows
 
     def dropped(before: State, tables: frozenset[TableId]) -> State:
         state = original(before, tables)
         runs = {t: before.runs[t] if isinstance(r, PlanningOutdated) else r for t, r in state.runs.items()}
         return replace(state, runs=runs)
 
-    patch.setattr(handle_log, "dropped", dropped)
-    patch.setattr(coordinator_state, "dropped", dropped)
+    patch.setattr(handle_log, "drop_windows", dropped)
+    patch.setattr(coordinator_state, "drop_windows", dropped)
 
 
 def a_plan_begins_again(patch: Patch) -> None:
@@ -474,7 +476,7 @@ def a_failed_chunk_is_skipped(patch: Patch) -> None:
         table = message.chunk.table
         snapshot = coordinator_state.snapshot_of(state.checkpoint, table)
         assert snapshot is not None
-        return coordinator_state.table_ended(state, snapshot, table, Completed(Progress()))
+        return coordinator_state.end_table(state, snapshot, table, Completed(Progress()))
 
     patch.setattr(handle_chunks, "chunk_failed", chunk_failed)
 
@@ -518,13 +520,13 @@ def every_snapshot_is_a_first_one(patch: Patch) -> None:
 
 def an_ended_table_has_no_mirror(patch: Patch) -> None:
     def table_ended(state: State, snapshot: Snapshot, table: TableId, ended: TableSnapshot) -> State:
-        state = coordinator_state.dropped(state, {table})
+        state = coordinator_state.drop_windows(state, {table})
         return coordinator_state.with_table(state, snapshot, table, ended)
 
-    patch.setattr(handle_log, "table_ended", table_ended)
-    patch.setattr(window_close, "table_ended", table_ended)
-    patch.setattr(coordinator_state, "table_ended", table_ended)
-    patch.setattr(handle_signals, "table_ended", table_ended)
+    patch.setattr(handle_log, "end_table", table_ended)
+    patch.setattr(window_close, "end_table", table_ended)
+    patch.setattr(coordinator_state, "end_table", table_ended)
+    patch.setattr(handle_signals, "end_table", table_ended)
 
 
 # The schedule
@@ -615,12 +617,12 @@ def tokens_are_joined_without_lengths(patch: Patch) -> None:
 
 
 def signals_are_forgotten(patch: Patch) -> None:
-    original = coordinator_state.checkpointed
+    original = coordinator_state.with_checkpoint
 
     def checkpointed(state: State, **changes: object) -> State:
         return original(state, **{name: value for name, value in changes.items() if name != "signals"})
 
-    patch.setattr(handle_signals, "checkpointed", checkpointed)
+    patch.setattr(handle_signals, "with_checkpoint", checkpointed)
 
 
 def every_signal_is_a_new_one(patch: Patch) -> None:
@@ -650,24 +652,24 @@ def snapshots_are_remembered_for_ever(patch: Patch) -> None:
 
 
 def a_part_advances_the_position(patch: Patch) -> None:
-    original = handle_log.part_passed
+    original = handle_log.transaction_part_verified
 
     def part_passed(state: State, message: TransactionPartVerified) -> object:
         state, changes = original(state, message)
         position = state.checkpoint.position.with_gtid(message.gtid)
-        return coordinator_state.checkpointed(state, position=position), changes
+        return coordinator_state.with_checkpoint(state, position=position), changes
 
-    patch.setattr(handle_log, "part_passed", part_passed)
+    patch.setattr(handle_log, "transaction_part_verified", part_passed)
 
 
 def keys_of_parts_do_not_touch(patch: Patch) -> None:
-    original = handle_log.part_passed
+    original = handle_log.transaction_part_verified
 
     def part_passed(state: State, message: TransactionPartVerified) -> object:
         after, changes = original(state, message)
-        return replace(after, open=state.open), changes
+        return replace(after, windows=state.windows), changes
 
-    patch.setattr(handle_log, "part_passed", part_passed)
+    patch.setattr(handle_log, "transaction_part_verified", part_passed)
 
 
 def a_part_is_a_slice(patch: Patch) -> None:
@@ -687,7 +689,7 @@ def windows_close_within(patch: Patch) -> None:
     original = coordinator._held
 
     def held(taken: State, place: InTransaction, changes: object, answers: object) -> object:
-        return original(window_close.closed(taken)[0], place, changes, answers)  # type: ignore[arg-type]
+        return original(window_close.close_windows(taken)[0], place, changes, answers)  # type: ignore[arg-type]
 
     patch.setattr(coordinator, "_held", held)
 
@@ -735,21 +737,21 @@ def what_stopped_stays_withdrawn(patch: Patch) -> None:
 
 
 def any_transaction_may_end_it(patch: Patch) -> None:
-    original = handle_log.changes_passed
+    original = handle_log.changes_verified
 
     def changes_passed(state: State, message: ChangesVerified) -> object:
         return original(replace(state, place=BetweenTransactions()), message)
 
-    patch.setattr(handle_log, "changes_passed", changes_passed)
+    patch.setattr(handle_log, "changes_verified", changes_passed)
 
 
 def parts_of_any_transaction_may_follow(patch: Patch) -> None:
-    original = handle_log.part_passed
+    original = handle_log.transaction_part_verified
 
     def part_passed(state: State, message: TransactionPartVerified) -> object:
         return original(replace(state, place=BetweenTransactions()), message)
 
-    patch.setattr(handle_log, "part_passed", part_passed)
+    patch.setattr(handle_log, "transaction_part_verified", part_passed)
 
 
 def anything_may_come_within(patch: Patch) -> None:
@@ -760,12 +762,12 @@ def anything_may_come_within(patch: Patch) -> None:
 
 
 def rows_that_wait_take_no_memory(patch: Patch) -> None:
-    patch.setattr(schedule, "_held", lambda state: sum(state.asked.values()))
+    patch.setattr(schedule, "_held", lambda state: sum(state.ordered.values()))
 
 
 def chunks_that_may_come_take_no_memory(patch: Patch) -> None:
     original = schedule._held
-    patch.setattr(schedule, "_held", lambda state: original(replace(state, asked={})))
+    patch.setattr(schedule, "_held", lambda state: original(replace(state, ordered={})))
 
 
 def memory_is_kept_for_one_chunk_alone_too(patch: Patch) -> None:
@@ -782,9 +784,9 @@ def dropped_chunks_have_no_connection(patch: Patch) -> None:
     original = schedule._turns
 
     def turns(state: State) -> object:
-        open_ = {w.order.chunk for w in state.open if isinstance(w, window.Reading)}
-        asked = {chunk: size for chunk, size in state.asked.items() if chunk in open_}
-        return original(replace(state, asked=asked))
+        open_ = {w.order.chunk for w in state.windows if isinstance(w, window.Reading)}
+        asked = {chunk: size for chunk, size in state.ordered.items() if chunk in open_}
+        return original(replace(state, ordered=asked))
 
     patch.setattr(schedule, "_turns", turns)
 
@@ -793,14 +795,14 @@ def answers_to_dropped_chunks_free_nothing(patch: Patch) -> None:
     original = handle_chunks._answered
 
     def answered(state: State, chunk: ChunkId) -> State:
-        return state if coordinator_state.reading(state, chunk) is None else original(state, chunk)
+        return state if coordinator_state.reading_window(state, chunk) is None else original(state, chunk)
 
     patch.setattr(handle_chunks, "_answered", answered)
 
 
 def strain_is_not_heeded(patch: Patch) -> None:
     original = schedule._turns
-    patch.setattr(schedule, "_turns", lambda state: original(replace(state, source=Eased())))
+    patch.setattr(schedule, "_turns", lambda state: original(replace(state, source=SourceHasCapacity())))
 
 
 def the_first_table_takes_all(patch: Patch) -> None:
@@ -819,31 +821,31 @@ def tables_that_stand_still_are_under_way(patch: Patch) -> None:
 
 
 def priorities_are_not_heeded(patch: Patch) -> None:
-    original = coordinator_state.turns
+    original = coordinator_state.table_turns
 
     def turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
         alike = tuple(replace(snapshot, priority=0) for snapshot in checkpoint.snapshots)
         return original(replace(checkpoint, snapshots=alike))
 
-    patch.setattr(schedule, "turns", turns)
+    patch.setattr(schedule, "table_turns", turns)
     patch.setattr(coordinator_state, "by_priority", lambda checkpoint: list(checkpoint.snapshots))
 
 
 def a_table_changes_snapshots_half_way(patch: Patch) -> None:
     def snapshot_of(checkpoint: Checkpoint, table: TableId) -> Snapshot | None:
-        return next((s for s, t in coordinator_state.unended(checkpoint) if t == table), None)
+        return next((s for s, t in coordinator_state.unfinished_tables(checkpoint) if t == table), None)
 
     for module in (window_close, handle_chunks, coordinator_state):
         patch.setattr(module, "snapshot_of", snapshot_of)
 
 
 def a_blocking_snapshot_blocks_nothing(patch: Patch) -> None:
-    original = coordinator_state.turns
+    original = coordinator_state.table_turns
 
     def turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
         return {table: replace(s, blocking=False) for table, s in original(checkpoint).items()}
 
-    patch.setattr(schedule, "turns", turns)
+    patch.setattr(schedule, "table_turns", turns)
 
 
 def others_go_on_beside_a_blocking_snapshot(patch: Patch) -> None:
@@ -851,16 +853,16 @@ def others_go_on_beside_a_blocking_snapshot(patch: Patch) -> None:
 
 
 def the_keys_of_a_window_are_not_bounded(patch: Patch) -> None:
-    patch.setattr(handle_log, "keeps_too_much", lambda _window, _most: False)
+    patch.setattr(handle_log, "exceeds_memory", lambda _window, _most: False)
 
 
 def a_chunk_is_asked_for_again_as_it_was(patch: Patch) -> None:
-    patch.setattr(handle_log, "halved", lambda size, _order: size)
+    patch.setattr(handle_log, "halve", lambda size, _order: size)
 
 
 def a_row_is_asked_for_again_and_again(patch: Patch) -> None:
     patch.setattr(
-        handle_log, "keeps_too_much", lambda w, most: isinstance(w, window.Reading) and w.kept > most
+        handle_log, "exceeds_memory", lambda w, most: isinstance(w, window.Reading) and w.kept > most
     )
 
 
@@ -872,7 +874,7 @@ def any_schema_will_do(patch: Patch) -> None:
 
     def table_planned(state: State, message: TablePlanned) -> State:
         schemas = {**state.checkpoint.schemas, message.schema.table: message.schema}
-        return original(coordinator_state.checkpointed(state, schemas=schemas), message)
+        return original(coordinator_state.with_checkpoint(state, schemas=schemas), message)
 
     patch.setattr(handle_chunks, "table_planned", table_planned)
 
@@ -880,7 +882,7 @@ def any_schema_will_do(patch: Patch) -> None:
 def an_outdated_chunk_fails_its_table(patch: Patch) -> None:
     patch.setattr(
         handle_chunks,
-        "chunk_outdated",
+        "chunk_schema_changed",
         lambda state, message: coordinator_state.fail_table(state, message.chunk.table, "it's outdated"),
     )
 
@@ -888,7 +890,7 @@ def an_outdated_chunk_fails_its_table(patch: Patch) -> None:
 def windows_survive_another_schema(patch: Patch) -> None:
     def schema_verified(state: State, message: SchemaVerified) -> State:
         schemas = {**state.checkpoint.schemas, message.schema.table: message.schema}
-        return coordinator_state.checkpointed(state, schemas=schemas)
+        return coordinator_state.with_checkpoint(state, schemas=schemas)
 
     patch.setattr(handle_log, "schema_verified", schema_verified)
 
@@ -918,7 +920,7 @@ def a_part_of_a_table_makes_a_mirror(patch: Patch) -> None:
 
 
 def markers_never_pass(patch: Patch) -> None:
-    patch.setattr(handle_log, "rows_signalled", lambda state, _rows: (state, ()))
+    patch.setattr(handle_log, "apply_signal_rows", lambda state, _rows: (state, ()))
 
 
 def markers_are_kept_for_ever(patch: Patch) -> None:

@@ -68,7 +68,7 @@ class World:
         self.kept: list[ChangePart] = []
         self.read: dict[int, tuple[ChangePart | ChunkPart, list[dict[str, Any]]]] = {}
         self.sealed = 0
-        self.asked: list[ReadChunk | ReselectRows] = []
+        self.ordered: list[ReadChunk | ReselectRows] = []
         self.mode = Pausing() if self.dice.random() < 0.2 else Overlapping(self.dice.randrange(1, 4))
         self.begin(Checkpoint(gtids("a:1-5"), schemas={TABLE.table: TABLE}))
         self.give(execute("s1", TABLE, surrogate="a" if surrogate else None))
@@ -135,7 +135,7 @@ class World:
         for part in self.parts():
             if isinstance(part, ChangePart):
                 rows = change_table(1, part).select([*unread_keys.NEEDED, *TABLE.key_names])
-                batches.append(unread_keys.keys_behind(TABLE, rows, scn))
+                batches.append(unread_keys.keys_after(TABLE, rows, scn))
         return pa.concat_batches(batches)
 
     def give(self, message: ToWatermarkCoordinator) -> None:
@@ -147,7 +147,7 @@ class World:
             match order:
                 case PlanTable() | ReadChunk() | ReselectRows():
                     self.pending.append(order)
-                    self.asked += [] if isinstance(order, PlanTable) else [order]
+                    self.ordered += [] if isinstance(order, PlanTable) else [order]
                 case AppendRows(parts):
                     self.kept += parts
                 case Append(parts, checkpoint):
@@ -246,7 +246,12 @@ class World:
                 self.flow()
             if self.pending:
                 self.answer(self.pending.pop(0))
-            if self.passed == len(self.log) and not self.pending and not self.paused and not self.state.open:
+            if (
+                self.passed == len(self.log)
+                and not self.pending
+                and not self.paused
+                and not self.state.windows
+            ):
                 return
         raise AssertionError("it doesn't come to an end")
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from pipeline.coordinator.state import (
-    Flowing,
     Order,
     Paused,
     PauseOrdered,
     PlanningOutdated,
+    ReaderRunning,
+    SchemaDiffers,
     State,
-    Unsettled,
 )
 from pipeline.coordinator.window import Reconciling
 from pipeline.gtid.gtid_set import GtidSet
@@ -195,8 +195,8 @@ def _progress(progress: Progress) -> str:
     if progress == Progress():
         return "nothing read"
     return (
-        f"chunks {progress.chunks}, rows {progress.rows} of about {progress.expected}, superseded {progress.given_up}, "
-        f"ranges {progress.ranges_done} of {progress.ranges}"
+        f"chunks {progress.chunks}, rows {progress.rows} of about {progress.expected}, "
+        f"superseded {progress.superseded}, ranges {progress.ranges_done} of {progress.ranges}"
     )
 
 
@@ -213,13 +213,13 @@ def _held(state: State) -> Iterator[tuple[str, str]]:
     windows = (
         f"{window.order.chunk.number} on {window.order.chunk.table.name} "
         + (f"holds {len(window.rows)} rows" if isinstance(window, Reconciling) else "reads")
-        for window in state.open
+        for window in state.windows
     )
     yield "windows", "; ".join(windows) or "none"
     runs = (f"{table.name} {run.wire}{_run(run)}" for table, run in state.runs.items())
     yield "plans", "; ".join(runs) or "none"
     match state.gate:
-        case Flowing():
+        case ReaderRunning():
             yield "reader", "reads"
         case PauseOrdered():
             yield "reader", "is to pause"
@@ -228,14 +228,17 @@ def _held(state: State) -> Iterator[tuple[str, str]]:
         case _:
             assert_never(state.gate)
     yield "markers", " ".join(sorted(state.markers)) or "none"
-    yield "consistent snapshot", type(state.stand).__name__.lower()
+    yield (
+        "consistent snapshot",
+        re.sub(r"(?<=.)([A-Z])", r" \1", type(state.consistent_position).__name__).lower(),
+    )
 
 
 def _run(run: object) -> str:
     match run:
         case PlanningOutdated():
             return " (stale)"
-        case Unsettled(reason):
+        case SchemaDiffers(reason):
             return f" ({reason})"
         case _:
             return ""

@@ -13,8 +13,8 @@ from pipeline.coordinator import handle_chunks, handle_signals, recapture, resum
 from pipeline.coordinator import handle_log as passed
 from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator import step as coordinator
-from pipeline.coordinator.consistent_state import Approaching, Standing
-from pipeline.coordinator.state import Eased, InTransaction, Order, State
+from pipeline.coordinator.consistent_state import ApproachingPosition, AtPosition
+from pipeline.coordinator.state import InTransaction, Order, SourceHasCapacity, State
 from pipeline.coordinator.window import Reading
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
@@ -150,7 +150,7 @@ def a_mirror_has_one_generation(patch: Patch) -> None:
 
 def strain_is_not_heeded(patch: Patch) -> None:
     original = schedule._turns
-    patch.setattr(schedule, "_turns", lambda state: original(replace(state, source=Eased())))
+    patch.setattr(schedule, "_turns", lambda state: original(replace(state, source=SourceHasCapacity())))
 
 
 def want_of_room_is_not_heeded(patch: Patch) -> None:
@@ -167,7 +167,7 @@ def a_pause_for_want_of_room_ends_within(patch: Patch) -> None:
 
 
 def any_chunk_keeps_the_stream_standing(patch: Patch) -> None:
-    patch.setattr(schedule, "_stands", lambda state: any(isinstance(each, Reading) for each in state.open))
+    patch.setattr(schedule, "_stands", lambda state: any(isinstance(each, Reading) for each in state.windows))
 
 
 def the_next_chunk_begins_a_row_later(patch: Patch) -> None:
@@ -207,13 +207,13 @@ def a_done_range_is_the_first_one(patch: Patch) -> None:
 
 
 def a_statement_does_not_pass(patch: Patch) -> None:
-    original = passed.statement_passed
+    original = passed.schema_changed
 
     def statement_passed(state: State, message: SchemaChanged) -> State:
         after = original(state, message)
-        return coordinator_state.checkpointed(after, position=state.checkpoint.position)
+        return coordinator_state.with_checkpoint(after, position=state.checkpoint.position)
 
-    patch.setattr(passed, "statement_passed", statement_passed)
+    patch.setattr(passed, "schema_changed", statement_passed)
 
 
 def a_pause_is_forgotten_by_a_crash(patch: Patch) -> None:
@@ -226,7 +226,7 @@ def a_pause_is_forgotten_by_a_crash(patch: Patch) -> None:
 
 
 def a_stop_is_forgotten(patch: Patch) -> None:
-    patch.setattr(handle_signals, "table_ended", lambda state, _snapshot, _table, _ended: state)
+    patch.setattr(handle_signals, "end_table", lambda state, _snapshot, _table, _ended: state)
 
 
 # Consistent snapshots
@@ -237,16 +237,16 @@ def views_are_opened_at_any_moment(patch: Patch) -> None:
 
 
 def where_the_stream_stands_is_not_compared(patch: Patch) -> None:
-    patch.setattr(Approaching, "holds", lambda self, passed: passed.position <= self.opened.visible)
-    patch.setattr(Standing, "holds", lambda _self, _passed: True)
+    patch.setattr(ApproachingPosition, "holds", lambda self, passed: passed.position <= self.opened.visible)
+    patch.setattr(AtPosition, "holds", lambda _self, _passed: True)
 
 
 def views_may_lack_what_is_in_the_log(patch: Patch) -> None:
-    patch.setattr(Approaching, "holds", lambda self, passed: passed.end == self.opened.at)
+    patch.setattr(ApproachingPosition, "holds", lambda self, passed: passed.end == self.opened.at)
 
 
 def what_was_read_elsewhere_counts(patch: Patch) -> None:
-    patch.setattr(resume, "again", lambda checkpoint: checkpoint)
+    patch.setattr(resume, "restart_consistent_snapshots", lambda checkpoint: checkpoint)
 
 
 # Servers, and what isn't in the log
@@ -453,14 +453,14 @@ def what_cannot_be_named_cascades_nowhere(patch: Patch) -> None:
 
 def changes_of_what_begins_again_are_left_out(patch: Patch) -> None:
     """As a gap leaves them out, and where none is: their columns are known, and the changelog is to have them."""
-    original = passed.changes_passed
+    original = passed.changes_verified
 
     def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
         after, parts = original(state, message)
         again = {each.table for each in message.restarted}
         return after, tuple(part for part in parts if part.changes.schema.table not in again)
 
-    patch.setattr(passed, "changes_passed", changes_passed)
+    patch.setattr(passed, "changes_verified", changes_passed)
 
 
 def a_name_is_a_transaction(patch: Patch) -> None:
@@ -472,12 +472,12 @@ def the_last_transaction_is_not_kept(patch: Patch) -> None:
 
 
 def a_recapture_goes_on_with_the_mirror(patch: Patch) -> None:
-    original = recapture.recaptured
+    original = recapture.recapture_tables
 
     def recaptured(checkpoint: Checkpoint, known: Mapping[TableId, TableSchema]) -> Checkpoint:
         return replace(original(checkpoint, known), mirrors=checkpoint.mirrors)
 
-    patch.setattr(resume, "recaptured", recaptured)
+    patch.setattr(resume, "recapture_tables", recaptured)
 
 
 def a_recapture_goes_on_with_the_chunks_of_before(patch: Patch) -> None:

@@ -4,9 +4,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.coordinator.consistent_state import Approaching, Opening, Standing
+from pipeline.coordinator.consistent_state import ApproachingPosition, AtPosition, OpeningTransactions
 from pipeline.coordinator.schedule import _held
-from pipeline.coordinator.state import FoundEmpty, InTransaction, State, Strained, Unsettled, window_table
+from pipeline.coordinator.state import (
+    FoundEmpty,
+    InTransaction,
+    SchemaDiffers,
+    SourceAtLimit,
+    State,
+    window_table,
+)
 from pipeline.coordinator.window import Reading, Reconciling, Window
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import LogAdvanced
@@ -149,7 +156,7 @@ class Coverage:
         for chunk in selector.chunks:
             if chunk.order.chunk.table == statement.table:
                 self.reached[f"a statement {chunk.place}"] += 1
-        if any(isinstance(w, Reconciling) and window_table(w) == statement.table for w in state.open):
+        if any(isinstance(w, Reconciling) and window_table(w) == statement.table for w in state.windows):
             self.reached["a statement between high and close"] += 1
 
     def swapped(self, statement: Statement) -> None:
@@ -163,13 +170,13 @@ class Coverage:
         """A crash took away what wasn't sealed; `emitted`: rows of a chunk among it."""
         facts = {
             "a crash": True,
-            "a crash with open windows": bool(state.open),
+            "a crash with open windows": bool(state.windows),
             "a crash between emission and seal": emitted,
             "a crash within a transaction": isinstance(state.place, InTransaction),
             "a crash while paused": sealed.paused,
             "a crash after a stop": _any(sealed, SnapshotStopped),
             "a snapshot goes on after a crash": _any(sealed, Chunking),
-            "a crash while the stream stands": isinstance(state.stand, Standing),
+            "a crash while the stream stands": isinstance(state.consistent_position, AtPosition),
         }
         self._count(facts)
 
@@ -204,7 +211,7 @@ class Coverage:
                 self._count({"a table stopped": True, "a foreign key's child stopped with its parent": along})
             case ChangesVerified(run, restarted=restarted):
                 passed = [self._server.by_gtid[run.gtid(i)] for i in range(len(run))]
-                self._passed(before.open, passed)
+                self._passed(before.windows, passed)
                 below = any(transaction.cascades for transaction in passed)
                 self._count(
                     {
@@ -216,12 +223,12 @@ class Coverage:
                         "a foreign key had a table read anew": bool(restarted),
                     }
                 )
-            case TransactionPartVerified() if before.open:
+            case TransactionPartVerified() if before.windows:
                 self.reached["a part of a transaction passed while a window was open"] += 1
             case SchemaChanged(_, tables, restarted=restarted):
                 for each in restarted:
                     self._count({"a table was emptied": each.emptied, "a table began anew": not each.emptied})
-                dropped = {window_table(w) for w in before.open} & tables
+                dropped = {window_table(w) for w in before.windows} & tables
                 self._dropped |= dropped
                 self._count(
                     {
@@ -234,7 +241,7 @@ class Coverage:
                 early = isinstance(run_, FoundEmpty) and not after.passed.has(run_.high)
                 self._count(
                     {
-                        "a plan came under another schema": isinstance(run_, Unsettled),
+                        "a plan came under another schema": isinstance(run_, SchemaDiffers),
                         "a table was found empty before its last deletes had passed": early,
                     }
                 )
@@ -247,7 +254,7 @@ class Coverage:
         self._closed(before, message, after)
         self._opened(after)
         self.reached["the budget of memory was used up"] += (
-            bool(after.open) and _held(after) > after.limits.memory
+            bool(after.windows) and _held(after) > after.limits.memory
         )
         if after.checkpoint is not before.checkpoint:
             self.reached["a range was done before one that comes before it"] += _out_of_order(
@@ -257,13 +264,13 @@ class Coverage:
     def _stood(self, before: State, after: State) -> None:
         complete = [s.id for s in after.checkpoint.snapshots if s.consistent and s.ended]
         was = [s.id for s in before.checkpoint.snapshots if s.consistent and s.ended]
-        approached = isinstance(before.stand, Approaching)
+        approached = isinstance(before.consistent_position, ApproachingPosition)
         self._count(
             {
                 "the stream stood where the transactions were opened": approached
-                and isinstance(after.stand, Standing),
+                and isinstance(after.consistent_position, AtPosition),
                 "the stream wasn't where the transactions were opened": approached
-                and isinstance(after.stand, Opening),
+                and isinstance(after.consistent_position, OpeningTransactions),
                 "a consistent snapshot is complete": complete != was,
             }
         )
@@ -277,14 +284,14 @@ class Coverage:
             self._windows[window.order.chunk].passed += transactions
 
     def _read(self, state: State, read: ChunkRead) -> None:
-        order = [w.order.chunk for w in state.open if isinstance(w, Reading)]
+        order = [w.order.chunk for w in state.windows if isinstance(w, Reading)]
         if read.chunk not in order:
             self.reached["a chunk came that nobody waited for"] += 1
             return
         self._windows[read.chunk].read = read
         self._count(
             {
-                "a chunk while the source is strained": isinstance(state.source, Strained),
+                "a chunk while the source is strained": isinstance(state.source, SourceAtLimit),
                 "a chunk while the journal had no room": isinstance(state.room, Full),
                 "a chunk came before an older one": order[0] != read.chunk,
                 "a chunk without rows": not read.rows.num_rows,
@@ -292,7 +299,7 @@ class Coverage:
         )
 
     def _opened(self, state: State) -> None:
-        after = state.open
+        after = state.windows
         new = [w for w in after if w.order.chunk not in self._windows]
         for window in new:
             self._windows[window.order.chunk] = _Window()
@@ -314,8 +321,8 @@ class Coverage:
         )
 
     def _closed(self, before: State, message: ToWatermarkCoordinator, after: State) -> None:
-        still = {window.order.chunk for window in after.open}
-        for window in before.open:
+        still = {window.order.chunk for window in after.windows}
+        for window in before.windows:
             chunk = window.order.chunk
             if chunk not in still:
                 seen = self._windows.pop(chunk)

@@ -1,6 +1,6 @@
 """What may be asked for, and when: the coordinator's orders, judged by the state that they come from."""
 
-from pipeline.coordinator.consistent_state import Standing
+from pipeline.coordinator.consistent_state import AtPosition
 from pipeline.coordinator.state import InTransaction, Paused, Pausing, State
 from pipeline.coordinator.window import Reading
 from pipeline.messages.chunks import ReadChunk
@@ -19,8 +19,8 @@ def judge_order(order: ReadChunk, state: State, *, paused: bool, stands: bool) -
     if _pauses(state, chunk) and not stands:
         raise Violation(f"chunk {chunk} is asked for while the stream flows")
     consistent = any(s.consistent for s in state.checkpoint.snapshots if s.id == chunk.snapshot)
-    if isinstance(state.stand, Standing) is not consistent:
-        raise Violation(f"chunk {chunk} is asked for while the stream is {state.stand}")
+    if isinstance(state.consistent_position, AtPosition) is not consistent:
+        raise Violation(f"chunk {chunk} is asked for while the stream is {state.consistent_position}")
 
 
 def judge_room(order: ReadChunk, *, strained: bool, full: bool) -> None:
@@ -41,14 +41,16 @@ def judge_resume(state: State, *, full: bool) -> None:
 
 def judge_pause(state: State) -> None:
     """The stream stands still, if it does, for a reason. Raises Violation."""
-    has_one = isinstance(state.room, Full) or isinstance(state.stand, Standing) or _stood_for(state)
+    has_one = (
+        isinstance(state.room, Full) or isinstance(state.consistent_position, AtPosition) or _stood_for(state)
+    )
     if isinstance(state.gate, Paused) and not has_one:
-        raise Violation(f"the stream stands for nothing, and is {state.stand}")
+        raise Violation(f"the stream stands for nothing, and is {state.consistent_position}")
 
 
 def _stood_for(state: State) -> list[ChunkId]:
     """The chunks that are being read and for which the stream has to stand."""
-    reading = [window.order.chunk for window in state.open if isinstance(window, Reading)]
+    reading = [window.order.chunk for window in state.windows if isinstance(window, Reading)]
     return [chunk for chunk in reading if _pauses(state, chunk)]
 
 

@@ -12,7 +12,7 @@ from random import Random
 
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import step as coordinator
-from pipeline.coordinator.resume import resumed
+from pipeline.coordinator.resume import resume_checkpoint
 from pipeline.coordinator.state import Order, State, WindowMode
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
@@ -326,9 +326,9 @@ class Simulation:
         self.server.close_gaps()
         self._look_at_history()
         known = KnownSchemas(self.server.schemas, self.server.executed)
-        sealed, unasked = self.judge.record.checkpoint, self.world.unasked
+        sealed, snapshot_mode = self.judge.record.checkpoint, self.world.snapshot_mode
         purged = self.server.purged - gtid_set(self.server.strays)
-        checkpoint = resumed(sealed, known, purged, SnapshotMode.WHEN_NEEDED)
+        checkpoint = resume_checkpoint(sealed, known, purged, SnapshotMode.WHEN_NEEDED)
         self.judge.started(sealed)
         if checkpoint is not sealed and not (sealed.recapturing and checkpoint.position == sealed.position):
             self.reached["began anew behind a purged log"] += 1
@@ -349,7 +349,7 @@ class Simulation:
             checkpoint.unproven,
             self.server.foreign_keys,
         )
-        self.state, orders = coordinator.start(checkpoint, self.world.limits, self.world.mode, unasked)
+        self.state, orders = coordinator.start(checkpoint, self.world.limits, self.world.mode, snapshot_mode)
         self._perform(orders)
         self._hear(news)
 

@@ -329,16 +329,16 @@ def emitted(histories: Histories, chunk: High, at: int) -> npt.NDArray[np.int64]
     order = ReadChunk(chunk_id, _TABLE, primary(_TABLE), WHOLE, 0, None, (0,), 1, asked_at)
     reading = window.Reading(order)
     for i in range(chunk.at, chunk.came):
-        passed = window.keys_passed(reading, _passed(histories, i))
+        passed = window.pass_keys(reading, _passed(histories, i))
         assert isinstance(passed, window.Reading)
         reading = passed
     rows = _batch(histories.seen_by(chunk.seen))
     read = ChunkRead(order.chunk, gtid_set(chunk.low), rows, None, place(chunk.high), 0, 0)
     reconciling: window.Window = window.take_chunk(reading, read)
     for i in range(chunk.came, at):
-        reconciling = window.keys_passed(reconciling, _passed(histories, i))
+        reconciling = window.pass_keys(reconciling, _passed(histories, i))
     assert isinstance(reconciling, window.Reconciling)
-    kept = window.untouched(reconciling)
+    kept = window.untouched_rows(reconciling)
     out = np.full(len(histories) * histories.keys, ABSENT, np.int64)
     out[kept.column("id").to_numpy()] = kept.column("value").to_numpy()
     return out.reshape(len(histories), histories.keys)

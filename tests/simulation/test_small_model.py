@@ -134,13 +134,13 @@ def test_any_low_watermark_breaks_the_promise(monkeypatch: pytest.MonkeyPatch) -
 def test_forgetting_what_passed_before_the_chunk_came_breaks_the_promise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    original = window.keys_passed
+    original = window.pass_keys
     monkeypatch.setattr(
-        window, "keys_passed", lambda w, keys: w if isinstance(w, window.Reading) else original(w, keys)
+        window, "pass_keys", lambda w, keys: w if isinstance(w, window.Reading) else original(w, keys)
     )
     assert first_violation(Histories(KEYS, 2), Model(2).walk()) is not None
 
 
 def test_emitting_the_whole_chunk_breaks_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "untouched", lambda closing: closing.rows)
+    monkeypatch.setattr(window, "untouched_rows", lambda closing: closing.rows)
     assert first_violation(Histories(KEYS, 2), Model(2).walk()) is not None

@@ -55,7 +55,7 @@ def test_rows_move_between_the_ranges() -> None:
 
 
 def test_emitting_whole_chunks_breaks_the_promise(walk: Walk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "untouched", lambda closing: closing.rows)
+    monkeypatch.setattr(window, "untouched_rows", lambda closing: closing.rows)
     assert first_violation(Histories(KEYS, TRANSACTIONS), walk.outcomes) is not None
 
 

@@ -71,9 +71,9 @@ class World:
     (`fails`), a connection is lost (`loses`), an answer comes twice (`repeats`), a transaction comes in `parts`.
     `unreadable`: how often a later part of a transaction can't be decoded.
     Whether a snapshot is asked for early (`begins`), another server of the same history takes over at a crash
-    (`moves`), or has purged what wasn't sealed (`purges`). `unasked`: how new tables are snapshotted without a signal,
-    and whether the source may be locked for that (`locks`). Whether the server may lose the end of its log in a crash,
-    and give the same GTIDs again (`loses_tail`). `weights`: how often what happens.
+    (`moves`), or has purged what wasn't sealed (`purges`). `snapshot_mode`: how new tables are snapshotted without a
+    signal, and whether the source may be locked for that (`locks`). Whether the server may lose the end of its log in a
+    crash, and give the same GTIDs again (`loses_tail`). `weights`: how often what happens.
     """
 
     mode: WindowMode
@@ -93,7 +93,7 @@ class World:
     begins: bool
     moves: bool
     purges: bool
-    unasked: SnapshotMode
+    snapshot_mode: SnapshotMode
     locks: bool
     references: References
     steps: int
@@ -124,10 +124,12 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
     weights[Does.CRASH] = random.choice((0.0, 0.1, 0.2, 0.6))
     weights[Does.ALTER] = random.choice((0.0, 0.3, 0.8, 2.0))
     weights[Does.WRITE_HOT_ROW] = random.choice((0.0, 0.0, 1.0))
-    unasked = random.choice((*[SnapshotMode.NO_DATA] * 3, SnapshotMode.INITIAL, SnapshotMode.CONSISTENT))
+    snapshot_mode = random.choice(
+        (*[SnapshotMode.NO_DATA] * 3, SnapshotMode.INITIAL, SnapshotMode.CONSISTENT)
+    )
     reads = random.choice((Reads.SOURCE, Reads.SOURCE, Reads.REPLICA, Reads.MARKED))
     loses = random.choice((0.0, 0.05))
-    if unasked is SnapshotMode.CONSISTENT:
+    if snapshot_mode is SnapshotMode.CONSISTENT:
         reads = Reads.SOURCE
         loses = random.choice((0.0, 0.05, 0.1))
         weights[Does.CRASH] = random.choice((0.0, 0.6, 1.0))
@@ -136,7 +138,7 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
     weights[Does.REPLICATE] = 12.0 if reads is Reads.REPLICA else 0.0
     weights[Does.STRAY] = random.choice((0.0, 0.2))
     weights[Does.LEAD_ELSEWHERE] = 0.3 if moves and reads is not Reads.REPLICA else 0.0
-    fills = (0.0, 0.0, 0.0, 1.0) if unasked is not SnapshotMode.CONSISTENT else (0.0, 1.0, 2.0)
+    fills = (0.0, 0.0, 0.0, 1.0) if snapshot_mode is not SnapshotMode.CONSISTENT else (0.0, 1.0, 2.0)
     weights[Does.RECAPTURE] = Random(f"recaptures {seed}").choice((0.0, 0.0, 1.0))
     swaps = Random(f"swaps {seed}").choice((0.0, 0.0, 0.0, 1.0, 3.0))
     weights[Does.SWAP] = swaps
@@ -166,8 +168,8 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
         parts=random.choice((0.0, 0.3, 0.8)),
         unreadable=random.choice((0.0, 0.0, 0.0, 0.3)),
         moves=moves,
-        purges=unasked is not SnapshotMode.CONSISTENT and random.random() < 0.2,
-        unasked=unasked,
+        purges=snapshot_mode is not SnapshotMode.CONSISTENT and random.random() < 0.2,
+        snapshot_mode=snapshot_mode,
         locks=random.random() < 0.5,
         references=random.choice((*[References.NONE] * 4, References.DELETES, References.ALL)),
         begins=random.random() < 0.8,

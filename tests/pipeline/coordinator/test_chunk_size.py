@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.coordinator.chunk_size import ChunkLimits, ChunkSize, halved, resize
+from pipeline.coordinator.chunk_size import ChunkLimits, ChunkSize, halve, resize
 from pipeline.messages.chunks import ChunkRead, ReadChunk
 from pipeline.snapshot.chunk_index import primary
 from pipeline.snapshot.snapshot import ChunkId, Request
@@ -79,9 +79,9 @@ def test_a_row_takes_what_it_takes_in_memory_if_that_is_more_than_in_packets() -
 
 
 def test_half_of_an_order_is_a_row_at_least() -> None:
-    assert halved(ChunkSize(50, 8.0), order(50)) == ChunkSize(25, 8.0)
-    assert halved(ChunkSize(50, 8.0), order(1)) == ChunkSize(1, 8.0)
+    assert halve(ChunkSize(50, 8.0), order(50)) == ChunkSize(25, 8.0)
+    assert halve(ChunkSize(50, 8.0), order(1)) == ChunkSize(1, 8.0)
 
 
 def test_an_older_order_that_is_given_again_makes_no_later_one_larger() -> None:
-    assert halved(ChunkSize(10, 8.0), order(50)) == ChunkSize(10, 8.0)
+    assert halve(ChunkSize(10, 8.0), order(50)) == ChunkSize(10, 8.0)

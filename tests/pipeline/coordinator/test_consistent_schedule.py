@@ -6,7 +6,7 @@ from typing import Any
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import resume
 from pipeline.coordinator import step as coordinator
-from pipeline.coordinator.consistent_state import Approaching, ConsistentPhase
+from pipeline.coordinator.consistent_state import ApproachingPosition, ConsistentPhase
 from pipeline.coordinator.state import Overlapping, WindowMode
 from pipeline.messages.binlog import ReadingPaused
 from pipeline.messages.chunks import (
@@ -69,8 +69,8 @@ class Stream:
         assert self.give(ReadingPaused()) == [PlanTable, PlanTable]
         return self
 
-    def stand(self) -> ConsistentPhase:
-        return self.state.stand
+    def consistent_position(self) -> ConsistentPhase:
+        return self.state.consistent_position
 
     @property
     def snapshot(self) -> Snapshot:
@@ -86,7 +86,7 @@ def test_what_has_ended_is_left_as_it_is() -> None:
         consistent=True,
     )
     checkpoint = replace(EMPTY, snapshots=(over, failed))
-    assert resume.again(checkpoint) is checkpoint
+    assert resume.restart_consistent_snapshots(checkpoint) is checkpoint
 
 
 def test_it_waits_for_a_table_that_another_snapshot_has_begun() -> None:
@@ -105,7 +105,7 @@ def test_it_waits_for_a_table_that_another_snapshot_has_begun() -> None:
 
 
 def test_it_holds_only_there_and_with_all_of_it_executed() -> None:
-    there = Approaching(OpenTransactions(1, 0), OPENED)
+    there = ApproachingPosition(OpenTransactions(1, 0), OPENED)
     state = Stream().state
     at = replace(state, stream=place(30), checkpoint=replace(EMPTY, position=gtids("a:1-6")))
     assert there.holds(at.passed)

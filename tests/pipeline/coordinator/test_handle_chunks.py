@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pipeline.coordinator.state import Unsettled
+from pipeline.coordinator.state import SchemaDiffers
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.types.column_types import Enum
 from pipeline.types.enum_labels import UNKNOWN
@@ -30,7 +30,7 @@ def test_a_label_that_the_server_does_not_tell_is_the_logs() -> None:
     assert order.schema == log
     other = Capture(log)
     other.give(execute("s1", log), planned(labelled(UNKNOWN, "c"), high=30))
-    assert isinstance(other.state.runs[log.table], Unsettled)
+    assert isinstance(other.state.runs[log.table], SchemaDiffers)
 
 
 # What is filled

@@ -166,8 +166,8 @@ def moving_to(text: str) -> SignalReceived:
 
 def test_the_position_moves_once_at_a_time() -> None:
     state = Capture(ORDERS).state
-    state, _ = handle_signals.signalled(state, SetBinlogPosition("m1", gtids("a:1-9")))
-    again, refused = handle_signals.signalled(state, SetBinlogPosition("m2", gtids("a:1-9")))
+    state, _ = handle_signals.signal_received(state, SetBinlogPosition("m1", gtids("a:1-9")))
+    again, refused = handle_signals.signal_received(state, SetBinlogPosition("m2", gtids("a:1-9")))
     assert refused == SignalRejected("m2", "the signal m1 is moving the position already")
     assert again is state
 
@@ -197,7 +197,7 @@ def after_many_signals(checkpoint: Checkpoint) -> State:
     """The state after as many further signals as are remembered."""
     state = State(LIMITS, Overlapping(4), checkpoint)
     for number in range(SIGNALS_REMEMBERED):
-        state, _ = handle_signals.signalled(state, ResumeSnapshot(f"r{number}"))
+        state, _ = handle_signals.signal_received(state, ResumeSnapshot(f"r{number}"))
     return state
 
 
@@ -213,6 +213,6 @@ def test_a_snapshot_that_is_still_remembered_is_not_begun_a_second_time_however_
     order = capture.begin(ORDERS)
     state = after_many_signals(capture.checkpoint)
     asked_again = ExecuteSnapshot(order.chunk.snapshot, TableFilter(("shop.orders",)))
-    again, given = handle_signals.signalled(state, asked_again)
+    again, given = handle_signals.signal_received(state, asked_again)
     assert isinstance(given, SignalAccepted) and "nothing was done again" in given.detail
     assert again is state

@@ -5,7 +5,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.coordinator.partial_rows import Partial, any_partial, laid_over, split_images
+from pipeline.coordinator.partial_rows import (
+    PartialRows,
+    apply_partial_rows,
+    classify_images,
+    has_partial_images,
+)
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.row_keys import tokens
 from tests.pipeline.builders import table
@@ -32,9 +37,9 @@ def changes(*images: tuple[ImageKind, dict[str, Any]]) -> TableChanges:
 
 
 def test_images_with_all_columns_are_not_partial() -> None:
-    assert not any_partial(changes(INSERT))
-    assert not any_partial(changes())
-    assert any_partial(changes(INSERT, INSERT_PART))
+    assert not has_partial_images(changes(INSERT))
+    assert not has_partial_images(changes())
+    assert has_partial_images(changes(INSERT, INSERT_PART))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +59,7 @@ def test_what_images_are_to_rows_that_were_read(
     images: list[tuple[ImageKind, dict[str, Any]]], decisive: str, partial: str, unknown: str
 ) -> None:
     of = changes(*images)
-    found = split_images(of, tokens(of.rows, TABLE.key))
+    found = classify_images(of, tokens(of.rows, TABLE.key))
     masks = (found.decisive, found.partial, found.unknown)
     assert ["".join("x" if each else "-" for each in mask) for mask in masks] == [decisive, partial, unknown]
 
@@ -62,19 +67,19 @@ def test_what_images_are_to_rows_that_were_read(
 def test_a_row_that_moves_along_another_index_is_unknown() -> None:
     of = changes(*STAYS)
     keys = tokens(of.rows, TABLE.key)
-    assert split_images(of, keys, ["a"]).unknown.tolist() == [False, True]
-    assert split_images(of, keys, ["b"]).unknown.tolist() == [False, False], "b isn't in the image"
+    assert classify_images(of, keys, ["a"]).unknown.tolist() == [False, True]
+    assert classify_images(of, keys, ["b"]).unknown.tolist() == [False, False], "b isn't in the image"
 
 
 def test_a_key_without_a_value_is_never_the_same() -> None:
     of = changes((ImageKind.UPDATE_BEFORE, {"a": 1}), (ImageKind.UPDATE_AFTER, {"a": 2}))
-    assert split_images(of, tokens(of.rows, TABLE.key)).unknown.tolist() == [False, True]
+    assert classify_images(of, tokens(of.rows, TABLE.key)).unknown.tolist() == [False, True]
 
 
 def laid(rows: list[dict[str, int]], *given: dict[str, int]) -> list[dict[str, Any]]:
     of = changes(*((ImageKind.UPDATE_AFTER, each) for each in given))
-    partial = Partial(tokens(of.rows, TABLE.key), of.images.column("absent"), of.rows)
-    found: list[dict[str, Any]] = laid_over(
+    partial = PartialRows(tokens(of.rows, TABLE.key), of.images.column("absent"), of.rows)
+    found: list[dict[str, Any]] = apply_partial_rows(
         pa.RecordBatch.from_pylist(rows, TABLE.arrow), TABLE.key, partial
     ).to_pylist()
     return found
@@ -97,6 +102,8 @@ def test_rows_that_no_change_is_of_stay_as_they_are() -> None:
 
 def test_null_is_a_value() -> None:
     of = changes((ImageKind.UPDATE_AFTER, {"id": 1, "a": None}))
-    partial = Partial(tokens(of.rows, TABLE.key), of.images.column("absent"), of.rows)
-    (row,) = laid_over(pa.RecordBatch.from_pylist([ONE], TABLE.arrow), TABLE.key, partial).to_pylist()
+    partial = PartialRows(tokens(of.rows, TABLE.key), of.images.column("absent"), of.rows)
+    (row,) = apply_partial_rows(
+        pa.RecordBatch.from_pylist([ONE], TABLE.arrow), TABLE.key, partial
+    ).to_pylist()
     assert row == {"id": 1, "a": None, "b": 11}

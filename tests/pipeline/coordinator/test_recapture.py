@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import handle_signals, resume
-from pipeline.coordinator.recapture import recaptured, stop_reason
+from pipeline.coordinator.recapture import recapture_tables, stop_reason
 from pipeline.messages.changes import TableStopped
 from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected
 from pipeline.schema.known_schemas import KnownSchemas
@@ -78,7 +78,7 @@ def test_a_table_that_has_not_stopped_may_be_begun_again_by_hand() -> None:
 def test_a_table_that_was_never_proven_may_be_meant() -> None:
     state = Capture(ORDERS).state
     state = replace(state, checkpoint=replace(state.checkpoint, stopped={USERS.table: SO}))
-    state, answer = handle_signals.signalled(state, recapture("r1", r"shop\.users").signal)
+    state, answer = handle_signals.signal_received(state, recapture("r1", r"shop\.users").signal)
     assert isinstance(answer, SignalAccepted)
     assert state.checkpoint.recapturing == {USERS.table: "r1"}
 
@@ -100,7 +100,7 @@ def test_it_is_taken_once_and_refused_where_it_means_nothing() -> None:
 def test_a_snapshot_of_a_stopped_table_says_so_and_names_the_signal(proven: bool) -> None:
     state = Capture(*((ORDERS, ITEMS) if proven else (ITEMS,))).state
     state = replace(state, checkpoint=replace(state.checkpoint, stopped={ORDERS.table: SO}))
-    _, answer = handle_signals.signalled(state, execute("s1", ORDERS).signal)
+    _, answer = handle_signals.signal_received(state, execute("s1", ORDERS).signal)
     assert isinstance(answer, SignalRejected)
     assert answer.reason == f"shop.orders: it has stopped: {stop_reason(ORDERS.table, SO)}"
     assert r"tidemark signal CONFIG recapture --tables 'shop\.orders'" in answer.reason
@@ -110,7 +110,7 @@ def test_a_snapshot_of_a_stopped_table_says_so_and_names_the_signal(proven: bool
 
 
 def test_a_stopped_table_begins_again_with_a_snapshot_of_the_whole() -> None:
-    again = recaptured(asked(STOPPED, ORDERS.table), known(altered(ORDERS), ITEMS))
+    again = recapture_tables(asked(STOPPED, ORDERS.table), known(altered(ORDERS), ITEMS))
     assert again.stopped == {}
     assert again.recapturing == {}
     assert again.unproven == {ORDERS.table}
@@ -120,7 +120,7 @@ def test_a_stopped_table_begins_again_with_a_snapshot_of_the_whole() -> None:
 
 
 def test_what_the_source_does_not_show_stays_stopped_and_fails_by_name() -> None:
-    again = recaptured(asked(STOPPED, ORDERS.table), known(ITEMS))
+    again = recapture_tables(asked(STOPPED, ORDERS.table), known(ITEMS))
     assert again.stopped == STOPPED.stopped
     assert again.mirrors == STOPPED.mirrors
     assert again.unproven == frozenset()
@@ -133,7 +133,7 @@ def test_what_the_source_does_not_show_stays_stopped_and_fails_by_name() -> None
 
 def test_without_a_key_changes_stream_again_and_the_snapshot_fails() -> None:
     stopped = replace(STOPPED, stopped={KEYLESS.table: SO}, mirrors={KEYLESS.table: Ready(2)})
-    again = recaptured(asked(stopped, KEYLESS.table), known(KEYLESS))
+    again = recapture_tables(asked(stopped, KEYLESS.table), known(KEYLESS))
     assert (again.stopped, again.mirrors) == ({}, {})
     assert again.schemas[KEYLESS.table] == KEYLESS
     assert isinstance(again.snapshots[0].tables[KEYLESS.table], SnapshotFailed)
@@ -144,7 +144,7 @@ def test_chunks_of_the_generation_before_do_not_go_on() -> None:
     under_way = Snapshot(
         "s1", {ITEMS.table: chunking, USERS.table: chunking, ORDERS.table: Completed(Progress())}
     )
-    again = recaptured(asked(replace(STOPPED, snapshots=(under_way,)), ITEMS.table), known(ITEMS))
+    again = recapture_tables(asked(replace(STOPPED, snapshots=(under_way,)), ITEMS.table), known(ITEMS))
     before, own = again.snapshots
     assert before.tables == {**under_way.tables, ITEMS.table: SnapshotWaiting()}
     assert own.tables == {ITEMS.table: SnapshotWaiting()}
@@ -153,9 +153,9 @@ def test_chunks_of_the_generation_before_do_not_go_on() -> None:
 def test_a_start_recaptures_where_it_goes_on_or_begins_anew() -> None:
     at = KnownSchemas(known(ORDERS, ITEMS), gtids("a:1-9"))
     waiting = asked(STOPPED, ORDERS.table)
-    again = resume.resumed(waiting, at, gtids(""), SnapshotMode.INITIAL)
+    again = resume.resume_checkpoint(waiting, at, gtids(""), SnapshotMode.INITIAL)
     assert (again.position, again.stopped) == (STOPPED.position, {})
-    moved = resume.resumed(
+    moved = resume.resume_checkpoint(
         replace(waiting, moving=Moving("m1", gtids("a:1-7"))), at, gtids(""), SnapshotMode.INITIAL
     )
     assert (moved.position, moved.stopped) == (gtids("a:1-7"), {})
@@ -173,8 +173,8 @@ def test_any_tables_begin_again_and_all_others_stay_as_they_are(
 ) -> None:
     source = {schema.table: schema for schema in present}
     before = replace(checkpoint, recapturing=recapturing)
-    after = recaptured(before, source)
-    assert after == recaptured(before, source)
+    after = recapture_tables(before, source)
+    assert after == recapture_tables(before, source)
     assert after.recapturing == {}
     back = recapturing.keys() & source.keys()
     for table_ in {*before.schemas, *before.mirrors, *before.stopped, *before.unread} - back:

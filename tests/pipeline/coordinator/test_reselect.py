@@ -72,7 +72,7 @@ def test_a_reader_sees_what_is_so_and_in_the_end_all_of_it(surrogate: bool) -> N
         assert not world.state.unread
         assert not world.state.checkpoint.unread
         assert isinstance(world.state.checkpoint.snapshots[0].tables[TABLE.table], Completed)
-        asked += sum(isinstance(order, ReselectRows) for order in world.asked)
+        asked += sum(isinstance(order, ReselectRows) for order in world.ordered)
     assert asked > SEEDS
 
 
@@ -186,7 +186,7 @@ def test_the_checkpoint_says_up_to_where_no_row_is_unread() -> None:
     assert capture.checkpoint.unread == {ORDERS.table: 7}
     capture.give(inserted(30, "a:7", 2))
     assert capture.appends[-1].checkpoint.unread == {ORDERS.table: 7}
-    assert reselect.keys_waiting(capture.state) == {ORDERS.table: 2}
+    assert reselect.unread_keys(capture.state) == {ORDERS.table: 2}
     capture.give(read(order, 1, low="a:1-6", high=30))
     assert capture.appends[-1].checkpoint.unread == {ORDERS.table: 8}
 
@@ -284,5 +284,7 @@ def test_a_row_that_moves_along_the_index_of_a_snapshot_is_read_again() -> None:
     capture.give(execute("s1", ORDERS, surrogate="value"))
     assert not asked(capture.give(updated(20, "a:6", 1, 5))), "nothing was read yet"
     capture.give(planned(ORDERS))
-    assert reselect.moving(capture.state, ORDERS.table) == (), "the plan's walk is along the key"
-    assert reselect.moving(replace(capture.state, runs={}), ORDERS.table) == ("value",), "it isn't known yet"
+    assert reselect.moving_columns(capture.state, ORDERS.table) == (), "the plan's walk is along the key"
+    assert reselect.moving_columns(replace(capture.state, runs={}), ORDERS.table) == ("value",), (
+        "it isn't known yet"
+    )

@@ -22,8 +22,8 @@ def test_the_keys_of_a_changes_file_behind_an_scn() -> None:
     )
     rows = change_table(1, ChangePart(message.tables[0], message.transactions, 8))
     rows = rows.select([*reselect_keys.NEEDED, "id"])
-    assert reselect_keys.keys_behind(ORDERS, rows, 7).column(0).to_pylist() == [1, 5]
-    assert reselect_keys.keys_behind(ORDERS, rows, 8) == reselect_keys.no_keys(ORDERS)
+    assert reselect_keys.keys_after(ORDERS, rows, 7).column(0).to_pylist() == [1, 5]
+    assert reselect_keys.keys_after(ORDERS, rows, 8) == reselect_keys.no_keys(ORDERS)
 
 
 def test_keys_take_on_the_types_that_hold_when_they_are_asked_for() -> None:

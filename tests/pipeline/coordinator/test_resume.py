@@ -35,39 +35,39 @@ ELSE = [mode for mode in SnapshotMode if mode is not SnapshotMode.WHEN_NEEDED]
 
 def needed(checkpoint: Checkpoint, known: KnownSchemas = KNOWN, purged: str = "a:1-6") -> Checkpoint:
     """Returns where a start continues that may begin again."""
-    return resume.resumed(checkpoint, known, gtids(purged), SnapshotMode.WHEN_NEEDED)
+    return resume.resume_checkpoint(checkpoint, known, gtids(purged), SnapshotMode.WHEN_NEEDED)
 
 
 def test_a_first_start_is_at_the_present() -> None:
-    assert resume.first(KNOWN) == Checkpoint(gtids("a:1-9"), schemas=dict(KNOWN.schemas))
+    assert resume.first_checkpoint(KNOWN) == Checkpoint(gtids("a:1-9"), schemas=dict(KNOWN.schemas))
 
 
 def test_a_new_journal_begins_where_another_reader_stopped() -> None:
     position = gtids("a:1-5")
-    assert resume.first_after(position, KNOWN, gtids("a:1-4")) == Checkpoint(position)
+    assert resume.continued_checkpoint(position, KNOWN, gtids("a:1-4")) == Checkpoint(position)
     with pytest.raises(LogPurged, match="6"):
-        resume.first_after(position, KNOWN, gtids("a:1-6"))
+        resume.continued_checkpoint(position, KNOWN, gtids("a:1-6"))
     with pytest.raises(Definite, match="hasn't executed"):
-        resume.first_after(gtids("a:1-12"), KNOWN, gtids("a:1-4"))
+        resume.continued_checkpoint(gtids("a:1-12"), KNOWN, gtids("a:1-4"))
 
 
 @pytest.mark.parametrize("mode", SnapshotMode)
 @pytest.mark.parametrize("purged", ["", "a:1-4", "a:1-5"])
 def test_a_log_that_goes_back_far_enough_is_read_on(mode: SnapshotMode, purged: str) -> None:
-    assert resume.resumed(SEALED, KNOWN, gtids(purged), mode) is SEALED
+    assert resume.resume_checkpoint(SEALED, KNOWN, gtids(purged), mode) is SEALED
 
 
 @pytest.mark.parametrize("mode", ELSE)
 @pytest.mark.parametrize("purged", ["a:1-6", "a:6", "a:1-2,b:1"])
 def test_a_purged_log_stops_by_name(mode: SnapshotMode, purged: str) -> None:
     with pytest.raises(LogPurged, match=r'was purged: .*(a:6|b:1); .*snapshot.mode = "when_needed"'):
-        resume.resumed(SEALED, KNOWN, gtids(purged), mode)
+        resume.resume_checkpoint(SEALED, KNOWN, gtids(purged), mode)
 
 
 @pytest.mark.parametrize("mode", SnapshotMode)
 def test_a_divergent_server_is_not_begun_anew_at(mode: SnapshotMode) -> None:
     known = replace(KNOWN, at=gtids("a:1-4,a:6-9"))
-    assert resume.resumed(SEALED, known, gtids("a:6"), mode) is SEALED
+    assert resume.resume_checkpoint(SEALED, known, gtids("a:6"), mode) is SEALED
 
 
 def test_where_it_is_needed_everything_begins_anew_at_the_present() -> None:
@@ -131,7 +131,7 @@ def test_a_consistent_snapshot_begins_anew_without_a_table_that_has_stopped() ->
     tables = {ORDERS.table: Completed(Progress(rows=1)), ITEMS.table: Completed(Progress(rows=1))}
     snapshot = Snapshot("c", {**tables, USERS.table: SnapshotWaiting()}, consistent=True)
     checkpoint = replace(SEALED, snapshots=(snapshot,), stopped={ITEMS.table: "so"})
-    [anew] = resume.again(checkpoint).snapshots
+    [anew] = resume.restart_consistent_snapshots(checkpoint).snapshots
     assert anew.tables == {
         **tables, ORDERS.table: SnapshotWaiting(), USERS.table: SnapshotWaiting()
     }  # fmt: skip
@@ -145,7 +145,7 @@ def test_a_start_that_fell_before_its_first_segment_decides_the_same() -> None:
 def moved(to: str, checkpoint: Checkpoint = SEALED, known: KnownSchemas = KNOWN) -> Checkpoint:
     """Returns where a start continues after a signal that set the position."""
     asked = replace(checkpoint, moving=Moving("m1", gtids(to)))
-    return resume.resumed(asked, known, gtids(""), SnapshotMode.INITIAL)
+    return resume.resume_checkpoint(asked, known, gtids(""), SnapshotMode.INITIAL)
 
 
 def test_a_signal_sets_the_position_and_everything_begins_anew_there() -> None:
@@ -176,22 +176,22 @@ def test_where_the_server_is_not_or_where_we_are_already_nothing_moves(to: str) 
 
 def test_a_purged_log_behind_a_signal_that_does_not_move_is_judged_as_ever() -> None:
     with pytest.raises(LogPurged):
-        resume.resumed(
+        resume.resume_checkpoint(
             replace(SEALED, moving=Moving("m1", gtids("b:1"))), KNOWN, gtids("a:6"), SnapshotMode.INITIAL
         )
 
 
 def test_what_is_new_is_begun() -> None:
-    begun = resume.begin_snapshot(resume.first(KNOWN), SnapshotMode.INITIAL)
+    begun = resume.begin_snapshot(resume.first_checkpoint(KNOWN), SnapshotMode.INITIAL)
     assert begun.snapshots == (
         Snapshot("initial-0", {ITEMS.table: SnapshotWaiting(), ORDERS.table: SnapshotWaiting()}),
     )
     assert begun.mirrors == {ORDERS.table: Filling(0), ITEMS.table: Filling(0)}
-    assert resume.keyless(begun) == (KEYLESS.table,)
+    assert resume.keyless_tables(begun) == (KEYLESS.table,)
 
 
 def test_it_is_begun_once_whatever_becomes_of_it() -> None:
-    begun = resume.begin_snapshot(resume.first(KNOWN), SnapshotMode.INITIAL)
+    begun = resume.begin_snapshot(resume.first_checkpoint(KNOWN), SnapshotMode.INITIAL)
     assert resume.begin_snapshot(begun, SnapshotMode.INITIAL) is begun
     for mirror in (Filling(0), Ready(0)):
         forgotten = replace(begun, snapshots=(), mirrors=dict.fromkeys(begun.mirrors, mirror))
@@ -239,6 +239,6 @@ def test_a_table_gets_its_snapshot_with_its_key() -> None:
 
 
 def test_a_stopped_table_is_left_alone() -> None:
-    stopped = replace(resume.first(KNOWN), stopped={ORDERS.table: "so", KEYLESS.table: "so"})
+    stopped = replace(resume.first_checkpoint(KNOWN), stopped={ORDERS.table: "so", KEYLESS.table: "so"})
     assert resume.begin_snapshot(stopped, SnapshotMode.INITIAL).mirrors == {ITEMS.table: Filling(0)}
-    assert resume.keyless(stopped) == ()
+    assert resume.keyless_tables(stopped) == ()

@@ -74,8 +74,8 @@ def test_no_run_of_answers_asks_for_more_than_is_allowed(
             run for run in capture.state.runs.values() if isinstance(run, Planning | PlanningOutdated)
         ]
         assert len(planning) == len(waiting)
-        assert len(capture.state.open) + len(planning) <= most
-        assert {order.chunk for order in chunks} == capture.state.asked.keys()
+        assert len(capture.state.windows) + len(planning) <= most
+        assert {order.chunk for order in chunks} == capture.state.ordered.keys()
         assert len(chunks) <= connections
         assert not of(ReadChunk, orders) or held(capture) <= limits.memory or alone(capture)
 
@@ -83,14 +83,14 @@ def test_no_run_of_answers_asks_for_more_than_is_allowed(
 def held(capture: Capture) -> int:
     """The bytes of the rows that wait, and of those that may come."""
     state = capture.state
-    waiting = [window for window in state.open if isinstance(window, Reconciling)]
-    sizes = [state.sizes[w.order.schema.table].bytes(len(w.rows), state.limits) for w in waiting]
-    return sum(state.asked.values()) + sum(sizes)
+    waiting = [window for window in state.windows if isinstance(window, Reconciling)]
+    sizes = [state.chunk_sizes[w.order.schema.table].bytes(len(w.rows), state.limits) for w in waiting]
+    return sum(state.ordered.values()) + sum(sizes)
 
 
 def alone(capture: Capture) -> bool:
     """Returns whether one chunk is the only order, and nothing waits."""
-    return len(capture.state.asked) == len(capture.state.open) == 1
+    return len(capture.state.ordered) == len(capture.state.windows) == 1
 
 
 # Which

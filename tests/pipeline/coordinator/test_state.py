@@ -52,7 +52,7 @@ def test_a_chunk_whose_keys_have_no_value_stops_its_table_since_its_rows_cannot_
     )
     [why] = capture.checkpoint.stopped.values()
     assert failed.reason.startswith(why)
-    assert capture.open == ["items reading"]
+    assert capture.windows == ["items reading"]
     assert capture.stream == []
 
 
@@ -95,7 +95,7 @@ def holding(*states: TableSnapshot, mirrors: dict[TableSchema, Mirror] | None = 
 def test_a_mirror_that_was_being_filled_is_ready_only_if_all_was_read(ended: TableSnapshot) -> None:
     state = holding(UNDER_WAY, mirrors={ORDERS: Filling(3)})
     (snapshot,) = state.checkpoint.snapshots
-    after = coordinator_state.table_ended(state, snapshot, ORDERS.table, ended).checkpoint
+    after = coordinator_state.end_table(state, snapshot, ORDERS.table, ended).checkpoint
     completed = isinstance(ended, Completed)
     assert after.mirrors == {ORDERS.table: Ready(3) if completed else Filling(3)}
     assert after.snapshots == (Snapshot("s1", {ORDERS.table: ended}),)
@@ -105,7 +105,7 @@ def test_a_mirror_that_was_being_filled_is_ready_only_if_all_was_read(ended: Tab
 def test_a_table_whose_snapshot_never_began_has_no_mirror(ended: TableSnapshot) -> None:
     state = holding(SnapshotWaiting())
     (snapshot,) = state.checkpoint.snapshots
-    assert coordinator_state.table_ended(state, snapshot, ORDERS.table, ended).checkpoint.mirrors == {}
+    assert coordinator_state.end_table(state, snapshot, ORDERS.table, ended).checkpoint.mirrors == {}
 
 
 def test_a_failure_of_a_table_without_a_snapshot_changes_nothing_durable() -> None:
@@ -118,7 +118,7 @@ def test_the_snapshot_of_a_table_is_the_first_in_which_it_has_not_ended() -> Non
     found = coordinator_state.snapshot_of(checkpoint, ORDERS.table)
     assert found is not None and found.id == "s2"
     assert coordinator_state.snapshot_of(checkpoint, ITEMS.table) is None
-    assert [snapshot.id for snapshot, _ in coordinator_state.unended(checkpoint)] == ["s2", "s3"]
+    assert [snapshot.id for snapshot, _ in coordinator_state.unfinished_tables(checkpoint)] == ["s2", "s3"]
 
 
 def test_one_snapshot_of_a_table_changes_and_the_others_stay() -> None:

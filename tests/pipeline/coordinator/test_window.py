@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from pipeline.coordinator import window
-from pipeline.coordinator.window import PassedKeys, Reading, Reconciling, Runs
+from pipeline.coordinator.window import KeyRuns, PassedKeys, Reading, Reconciling
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.chunks import ReadChunk
 from pipeline.schema.row_keys import tokens
@@ -42,7 +42,7 @@ def touching(schema: TableSchema = ORDERS, **keys: int) -> PassedKeys:
 def emitted(closing: window.Window) -> list[int]:
     """The keys that the window emits."""
     assert isinstance(closing, Reconciling)
-    kept: list[int] = window.untouched(closing)["id"].to_pylist()
+    kept: list[int] = window.untouched_rows(closing)["id"].to_pylist()
     return kept
 
 
@@ -53,10 +53,10 @@ def emitted(closing: window.Window) -> list[int]:
 
 
 def test_runs_stay_in_their_order_and_one_more_copies_few_of_them() -> None:
-    before, runs, copied = Runs(), Runs(), 0
+    before, runs, copied = KeyRuns(), KeyRuns(), 0
     some = [touching(a6=key) for key in range(300)]
     for number, run in enumerate(some, 1):
-        before, runs = runs, runs.and_then(run)
+        before, runs = runs, runs.appended(run)
         kept = set(map(id, before.pieces))
         copied += sum(len(piece) for piece in runs.pieces if id(piece) not in kept)
         assert list(map(id, runs)) == list(map(id, some[:number]))
@@ -75,13 +75,13 @@ def test_runs_stay_in_their_order_and_one_more_copies_few_of_them() -> None:
 
 
 def test_a_chunk_that_nothing_touched_is_emitted_as_it_came() -> None:
-    closing = window.keys_passed(reconciling(1, 2, low="a:1-6"), touching(a6=1))
+    closing = window.pass_keys(reconciling(1, 2, low="a:1-6"), touching(a6=1))
     assert isinstance(closing, Reconciling)
-    assert window.untouched(closing) is closing.rows
+    assert window.untouched_rows(closing) is closing.rows
 
 
 def test_an_empty_chunk_emits_nothing_whatever_was_touched() -> None:
-    assert emitted(window.keys_passed(reconciling(), touching(a6=1))) == []
+    assert emitted(window.pass_keys(reconciling(), touching(a6=1))) == []
 
 
 @broken_by(mutations.keys_are_kept_for_ever)
@@ -89,19 +89,19 @@ def test_a_window_keeps_no_more_keys_than_it_has_rows() -> None:
     closing = reconciling(1, 2, 3, 4, 5)
     for number in range(6, 30):
         keys = {f"a{number}": number % 3 + 2, f"b{number}": 7}
-        after = window.keys_passed(closing, touching(ORDERS, **keys))
+        after = window.pass_keys(closing, touching(ORDERS, **keys))
         assert isinstance(after, Reconciling)
         assert after.keys == sum(len(run.tokens) for run in after.passed) <= len(after.rows)
         closing = after
     assert emitted(closing) == [1, 5]
-    assert len(closing.rows) + closing.given_up == 5
+    assert len(closing.rows) + closing.superseded == 5
 
 
 def test_the_keys_that_passed_while_a_chunk_was_read_are_not_kept_either() -> None:
-    opened = window.keys_passed(reading(), touching(a6=1, a7=2, a8=8, a9=9))
+    opened = window.pass_keys(reading(), touching(a6=1, a7=2, a8=8, a9=9))
     assert isinstance(opened, Reading)
     closing = window.take_chunk(opened, read(opened.order, 1, 2, 3))
-    assert (closing.passed, closing.keys, closing.given_up) == (Runs(), 0, 2)
+    assert (closing.passed, closing.keys, closing.superseded) == (KeyRuns(), 0, 2)
     assert emitted(closing) == [3]
 
 
@@ -114,15 +114,15 @@ def test_a_row_is_touched_by_its_whole_key() -> None:
     closing = window.take_chunk(opened, replace(read(reading().order), rows=chunk))
     run = Transactions.of([(gtid("a:6"), 0)])
     second = PassedKeys(run, pa.array([0], pa.int32()).to_numpy(), tokens(chunk.slice(1, 1), lines.key))
-    kept = window.keys_passed(closing, second)
+    kept = window.pass_keys(closing, second)
     assert isinstance(kept, Reconciling)
-    assert window.untouched(kept).to_pydict() == {"order": [1, 2], "line": [1, 1]}
+    assert window.untouched_rows(kept).to_pydict() == {"order": [1, 2], "line": [1, 1]}
 
 
 # Other high watermarks
 
 
 def test_a_window_keeps_the_bytes_of_the_keys_that_passed_while_its_chunk_is_read() -> None:
-    kept = window.keys_passed(window.keys_passed(reading(), touching(a6=1, a7=2)), touching(a8=3))
+    kept = window.pass_keys(window.pass_keys(reading(), touching(a6=1, a7=2)), touching(a8=3))
     assert isinstance(kept, Reading)
     assert kept.kept == touching(a6=1, a7=2).tokens.nbytes + touching(a8=3).tokens.nbytes > 0

@@ -36,7 +36,10 @@ def chunking(done: int | None, *ends: int) -> Chunking:
         Range(number, None if done is None else (done,), (end,)) for number, end in enumerate(ends, 1)
     )
     return Chunking(
-        ranges, "walk", first=False, progress=Progress(chunks=1, rows=5, given_up=2, ranges=3, ranges_done=1)
+        ranges,
+        "walk",
+        first=False,
+        progress=Progress(chunks=1, rows=5, superseded=2, ranges=3, ranges_done=1),
     )
 
 
@@ -117,7 +120,7 @@ def test_progress_is_told_up_to_the_key_through_which_all_is_emitted() -> None:
     ("state", "status"),
     [
         (Completed(Progress(rows=5)), "SUCCEEDED"),
-        (Completed(Progress(given_up=5)), "SUCCEEDED"),
+        (Completed(Progress(superseded=5)), "SUCCEEDED"),
         (Completed(Progress()), "EMPTY"),
         (SnapshotStopped(Progress(rows=5)), "STOPPED"),
         (SnapshotFailed("it has no primary key", Progress()), "FAILED"),

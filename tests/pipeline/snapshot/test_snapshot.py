@@ -25,7 +25,7 @@ from tests.pipeline.declarations import declared, is_value
 from tests.pipeline.strategies import snapshots as any_snapshot
 from tests.pipeline.strategies import table_states
 
-COUNTS = Progress(chunks=3, rows=20, given_up=2, expected=100, ranges=3, ranges_done=1)
+COUNTS = Progress(chunks=3, rows=20, superseded=2, expected=100, ranges=3, ranges_done=1)
 RANGES = (Range(0, None, ("a", b"\x00")), Range(2, ("b", b"\x01"), ("c", b"")))
 CHUNKING = Chunking(RANGES, "0123456789abcdef", first=True, progress=COUNTS)
 SOME = Request("id > 3", keys=((1, b"\x00"),), surrogate="u", chunk_rows=10)
