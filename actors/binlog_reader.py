@@ -20,7 +20,7 @@ import numpy as np
 
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
-from actors.runtime.measuring import measuring
+from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from actors.source.binlog_dump import BinlogDump
 from actors.source.decoder_threads import Decoding
@@ -252,7 +252,7 @@ class BinlogReader(Actor[ToBinlogReader]):
             )
         await self.send(self._verifier, message)
 
-    @measuring
+    @contain_errors
     def _measure(self, message: Message) -> None:
         match message:
             case TransactionsRead(transactions, tables, end):
@@ -272,13 +272,13 @@ class BinlogReader(Actor[ToBinlogReader]):
             case _:
                 assert_never(message)
 
-    @measuring
+    @contain_errors
     def _measure_tables(self, tables: tuple[TableImages | TableUnreadable, ...]) -> None:
         for table in tables:
             if isinstance(table, TableImages):
                 self._measure_images(table)
 
-    @measuring
+    @contain_errors
     def _measure_images(self, images: TableImages) -> None:
         table = str(images.map.table)
         kinds = np.bincount(images.images.column("kind").to_numpy(), minlength=len(ImageKind))
@@ -290,7 +290,7 @@ class BinlogReader(Actor[ToBinlogReader]):
                 catalogue.IMPOSSIBLE_DATES, images.impossible_dates, table=table, part="changes"
             )
 
-    @measuring
+    @contain_errors
     def _measure_place(self, end: Coordinates, commit_time: int | None) -> None:
         if self._end is None or self._end.file != end.file:
             self.metrics.replace(catalogue.BINLOG_POSITION, {(end.file,): end.offset})

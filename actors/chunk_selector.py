@@ -25,7 +25,7 @@ import structlog
 
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
-from actors.runtime.measuring import measuring
+from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from actors.runtime.retry import Backoff, retry
 from actors.snapshot import table_plan
@@ -34,8 +34,8 @@ from actors.snapshot.consistent_reads import ConsistentReads, MomentSearch
 from actors.snapshot.load_watch import SourceWatch
 from actors.snapshot.replica_watermarks import Replica
 from actors.source.connection import Result, Source
-from actors.source.errors import AccessDenied, AnotherServer, Outdated
-from actors.source.gtid_history import VISIBLE_WITHIN_S, visible_with
+from actors.source.errors import AccessDenied, AnotherServer, StatementOutdated
+from actors.source.gtid_history import VISIBLE_WITHIN_S, wait_until_visible
 from actors.source.watermark_table import SignalTable
 from pipeline import metrics as catalogue
 from pipeline.config.settings import ServerSettings, SourceSettings
@@ -204,7 +204,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
         try:
             answer: ChunkRead | ChunkSchemaChanged | ChunkFailed = await self._tried(chunk, str(order.chunk))
-        except Outdated as outdated:
+        except StatementOutdated as outdated:
             log.info("the table was altered", order=str(order.chunk), reason=str(outdated))
             answer = await self._outdated(order, outdated)
         except self._endings:
@@ -221,7 +221,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             answer: ChunkRead | ChunkSchemaChanged | ChunkFailed = await self._repeated(
                 rows, str(order.chunk)
             )
-        except Outdated as outdated:
+        except StatementOutdated as outdated:
             answer = await self._outdated(order, outdated)
         except Definite as failure:
             answer = ChunkFailed(order.chunk, str(failure))
@@ -229,7 +229,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         await self._coordinator.put(answer)
 
     async def _outdated(
-        self, order: ReadChunk | ReselectRows, why: Outdated
+        self, order: ReadChunk | ReselectRows, why: StatementOutdated
     ) -> ChunkSchemaChanged | ChunkFailed:
         """What outdated the chunk is in the log before `high`."""
         if self._consistent is not None:
@@ -273,7 +273,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         schema, walk = await table_plan.find_table(source, order.table, order.request)
         try:
             return await self._of_schema(source, order, schema, walk)
-        except Outdated as outdated:
+        except StatementOutdated as outdated:
             if self._consistent is not None:  # where the table stays as it was
                 raise
             raise Transient(f"{order.table} is being altered: {outdated}") from outdated
@@ -318,8 +318,10 @@ class ChunkSelector(Actor[ToChunkSelector]):
             await self._markers.open(source, _for_whom(order))
             return order.asked_at
         if self._replica is not None:
-            return await visible_with(partial(self._replica.low, source), order.asked_at, REPLICATED_WITHIN_S)
-        return await visible_with(source.visible, order.asked_at, VISIBLE_WITHIN_S)
+            return await wait_until_visible(
+                partial(self._replica.low, source), order.asked_at, REPLICATED_WITHIN_S
+            )
+        return await wait_until_visible(source.visible, order.asked_at, VISIBLE_WITHIN_S)
 
     async def select(self, source: Source, order: ReadChunk) -> Selected:
         """Returns the chunk's rows, the key at its end if there may be more, and the bytes of its packets.
@@ -327,16 +329,16 @@ class ChunkSelector(Actor[ToChunkSelector]):
         A chunk that has grown to `LARGEST_CHUNK` ends there, as if its order had requested no more rows.
         """
         schema, walk, end, limit = order.schema, order.walk, order.end, order.limit
-        condition = table_plan.condition(schema, order.request)
+        condition = table_plan.row_condition(schema, order.request)
         upto: Key | None = None
         if order.request.condition is not None:
-            statement = chunk_queries.boundary(schema, walk, order.after, end, limit)
+            statement = chunk_queries.select_boundary(schema, walk, order.after, end, limit)
             upto = await table_plan.requested_key(source, schema, walk, statement)
             end = upto or end
         places = chunk_queries.key_places(schema, walk)
         batches: list[pa.RecordBatch] = []
         number = size = 0
-        statement = chunk_queries.chunk(schema, walk, order.after, end, limit, condition)
+        statement = chunk_queries.select_chunk(schema, walk, order.after, end, limit, condition)
         async with source.select(statement) as result:
             while size < LARGEST_CHUNK and (read := await self._next(result, schema)) is not None:
                 batch, located = read
@@ -349,10 +351,10 @@ class ChunkSelector(Actor[ToChunkSelector]):
     async def _some(self, order: ReselectRows, source: Source) -> Selected:
         """The rows of the order's keys."""
         schema = order.schema
-        wanted = row_filter_sql.one_of(schema, key_literals.of_rows(schema, order.keys))
+        wanted = row_filter_sql.keys_condition(schema, key_literals.bound_keys(schema, order.keys))
         batches: list[pa.RecordBatch] = []
         size = 0
-        async with source.select(chunk_queries.some(schema, wanted)) as result:
+        async with source.select(chunk_queries.select_where(schema, wanted)) as result:
             while (read := await self._next(result, schema)) is not None:
                 batches.append(read[0])
                 size += read[1].size
@@ -363,13 +365,13 @@ class ChunkSelector(Actor[ToChunkSelector]):
     ) -> tuple[pa.RecordBatch, result_set.LocatedRows] | None:
         """The next rows of a result. Raises Outdated if they aren't of this schema."""
         if wrong := mismatch(schema, result.columns[: len(schema.columns)]):
-            raise Outdated(wrong)
+            raise StatementOutdated(wrong)
         read = await next_rows(result, schema)
         if read is not None:
             self._measure_dates(schema, *read)
         return read
 
-    @measuring
+    @contain_errors
     def _measure_dates(
         self, schema: TableSchema, rows: pa.RecordBatch, located: result_set.LocatedRows
     ) -> None:

@@ -23,7 +23,7 @@ from actors.journal.writer_thread import WriterThread
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.failure_kinds import StartAgain
 from actors.runtime.mailbox import Mailbox
-from actors.runtime.measuring import measuring
+from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
@@ -36,14 +36,14 @@ from pipeline.journal.step import (
     Fact,
     FlushedEarly,
     GiveUp,
+    JournalTimerFired,
     MailboxClosed,
     Order,
     Published,
+    ReportSealed,
+    ReportSpace,
     RetentionApplied,
-    RoomLacked,
-    TellRoom,
-    TellSealed,
-    TimeCame,
+    SpaceLacked,
     Worked,
 )
 from pipeline.messages import topology
@@ -111,11 +111,11 @@ class JournalWriter(Actor[ToJournalWriter]):
 
     async def begin(self) -> None:
         """Do what is due at the start."""
-        await self._take_in(TimeCame())
+        await self._take_in(JournalTimerFired())
 
     def takes(self) -> bool:
         """As far as there's room for another append."""
-        return journal_writer.takes(self._state)
+        return journal_writer.takes_messages(self._state)
 
     def next_at(self) -> float | None:
         """The moment of its next work."""
@@ -123,7 +123,7 @@ class JournalWriter(Actor[ToJournalWriter]):
 
     async def time_came(self) -> None:
         """Seal what is due."""
-        await self._take_in(TimeCame())
+        await self._take_in(JournalTimerFired())
 
     async def mailbox_closed(self) -> None:
         """Seal the rest."""
@@ -131,7 +131,7 @@ class JournalWriter(Actor[ToJournalWriter]):
 
     def ended(self) -> bool:
         """Whether all is sealed."""
-        return journal_writer.ended(self._state)
+        return journal_writer.has_ended(self._state)
 
     async def handle(self, message: ToJournalWriter) -> None:
         """Put the append into the open segment, and keep rows until the one that they are meant for."""
@@ -191,9 +191,9 @@ class JournalWriter(Actor[ToJournalWriter]):
             case Seal() | Publish() | FlushEarly() | ApplyRetention():
                 task = self.begin_work(asyncio.to_thread(self._desk.do, order), self._worked)
                 self._at_work = AtWork(task, self._now())
-            case TellRoom(room):
+            case ReportSpace(room):
                 await self._tell_room(room)
-            case TellSealed():
+            case ReportSealed():
                 await self._sealed(order)
             case GiveUp(reason):
                 raise NoRoom(reason)
@@ -219,18 +219,18 @@ class JournalWriter(Actor[ToJournalWriter]):
             case _:
                 assert_never(room)
 
-    async def _sealed(self, sealed: TellSealed) -> None:
+    async def _sealed(self, sealed: ReportSealed) -> None:
         """Tell those who wait for it that the segment is durable."""
         for answer in sealed.answers:
             await self.send(self._outlets.answers, answer)
         checkpoint = sealed.entry.checkpoint
-        await self.send(self._outlets.checkpoints, CheckpointSealed(checkpoint, sealed.judged))
+        await self.send(self._outlets.checkpoints, CheckpointSealed(checkpoint, sealed.signal_outcomes))
         for sink in self._outlets.sinks:
             await self.send(sink, SegmentSealed(sealed.entry.segment))
         if checkpoint.to_be_resumed and not self._drained:
             raise StartAgain("a signal asks for what only a start of capture can do")
 
-    @measuring
+    @contain_errors
     def _measure(self, worked: Worked, seconds: float) -> None:
         match worked:
             case Published(entry):
@@ -242,12 +242,12 @@ class JournalWriter(Actor[ToJournalWriter]):
                 self._measure_last(self._state.last)
             case FlushedEarly():
                 self.metrics.progressed(self.name)
-            case RoomLacked():
+            case SpaceLacked():
                 pass
             case _:
                 assert_never(worked)
 
-    @measuring
+    @contain_errors
     def _measure_segment(self, entry: Entry) -> None:
         written = sum(file.bytes for file in entry.files)
         self.metrics.count(catalogue.SEGMENTS_SEALED)
@@ -267,7 +267,7 @@ class JournalWriter(Actor[ToJournalWriter]):
             oldest = (entry.sealed_at - entry.commit_times.oldest) / 1e6
             self.metrics.observe(catalogue.COMMIT_TO_JOURNAL, oldest)
 
-    @measuring
+    @contain_errors
     def _measure_last(self, entry: Entry | None) -> None:
         if entry is None:
             return

@@ -24,7 +24,7 @@ from actors.kafka.segment_rows import SegmentRows, TableRows
 from actors.kafka.topics import KafkaTopics
 from actors.runtime.actor import Actor
 from actors.runtime.mailbox import Mailbox
-from actors.runtime.measuring import measuring
+from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.config.settings import KafkaSinkSettings
@@ -259,7 +259,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             self._later(topic)
             return TopicRefused(topic, refusal.reason)
 
-    @measuring
+    @contain_errors
     def _count_set_aside(self) -> None:
         self.metrics.set(catalogue.STOPPED_TABLES, len(self._state.at.set_aside), part="kafka")
 
@@ -377,7 +377,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         await self._at_broker(connected.producer.commit())
         self._measure()
 
-    @measuring
+    @contain_errors
     def _measure(self) -> None:
         sent, now = self._sent, time.time()
         for table, count in sent.messages.items():

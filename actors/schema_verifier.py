@@ -12,7 +12,7 @@ import structlog
 
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
-from actors.runtime.measuring import measuring
+from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
@@ -22,7 +22,7 @@ from pipeline.messages.inboxes import ToSchemaVerifier, ToWatermarkCoordinator
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.schema_fence import ServerAnswer
-from pipeline.verifier.signal_table import SignalRows, diverted
+from pipeline.verifier.signal_table import SignalRows, divert_signals
 from pipeline.verifier.state import State
 from pipeline.verifier.step import AskServer, Fact, FromVerifier, Order
 
@@ -32,8 +32,8 @@ log = structlog.get_logger()
 class SchemaVerifier(Actor[ToSchemaVerifier]):
     """Owns what's known of each table's schema; `state` and `news` are the results of `step.start`.
 
-    `ask` queries the server for tables (`preflight.answer`); its errors end the actor. `signals` is the signal table,
-    if there is one.
+    `ask` queries the server for tables (`preflight.query_tables`); its errors end the actor. `signals` is the signal
+    table, if there is one.
     """
 
     name = topology.ActorName.SCHEMA_VERIFIER
@@ -95,11 +95,11 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         self._measure(verified)
         told: FromVerifier | None = verified
         if self._signals is not None:
-            self._signals, told = diverted(self._signals, verified)
+            self._signals, told = divert_signals(self._signals, verified)
         if told is not None:
             await self.send(self._coordinator, told)
 
-    @measuring
+    @contain_errors
     def _measure(self, message: FromVerifier) -> None:
         match message:
             case SchemaChanged(_, tables, restarted=restarted):

@@ -20,7 +20,7 @@ import structlog
 
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
-from actors.runtime.measuring import measuring
+from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from actors.runtime.tasks import first_end
 from actors.signals.channel import Arrived, SignalChannel, signal_state
@@ -139,7 +139,7 @@ class SignalListener(Actor[ToSignalListener]):
         self._room.release()
         await arrived.answer(answer)
 
-    @measuring
+    @contain_errors
     def _tell(self, channel: str, state: SignalState, outcome: str) -> None:
         self.metrics.count(catalogue.SIGNALS, channel=channel, outcome=outcome)
         how_far = state.outcome.value

@@ -30,7 +30,7 @@ from actors.lake.spark_session import Pool, Running, SparkFailed, SparkLost
 from actors.lake.stall_detector import Pulse
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
-from actors.runtime.measuring import measuring
+from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from actors.runtime.redaction import safe_message
 from actors.runtime.tasks import all_end, broken_off
@@ -44,7 +44,6 @@ from pipeline.lake.batch import Batch, Pieces
 from pipeline.lake.maintenance import Chore
 from pipeline.lake.state import Idle, LakeProgress, SinkEnded, State
 from pipeline.lake.step import (
-    AskForMirrors,
     BatchRead,
     BeginningFound,
     DeliverTable,
@@ -55,21 +54,22 @@ from pipeline.lake.step import (
     GapFound,
     JournalFound,
     JournalFoundEmpty,
-    JournalTold,
-    MomentCame,
+    LakeTimerFired,
     Order,
     Place,
     PlaceFound,
+    ProgressReported,
     ReadBatch,
+    ReportGap,
+    ReportMissingMirrors,
+    ReportProgress,
+    RequestMirrors,
     SealingEnded,
     SparkStopped,
     StopSpark,
     TableDelivered,
     TableFailed,
     TableFound,
-    TellJournal,
-    TellOfBareTables,
-    TellOfGap,
     WorkDone,
     WorkFailed,
     WorkGivenUp,
@@ -144,11 +144,11 @@ class SparkSink(Actor[ToSparkSink]):
 
     def next_at(self) -> float | None:
         """When a table is tried again, or something is due beside the batches."""
-        return spark_sink.wakes_at(self._state)
+        return spark_sink.timer_at(self._state)
 
     async def time_came(self) -> None:
         """Do what is due."""
-        await self._take_in([MomentCame()])
+        await self._take_in([LakeTimerFired()])
 
     async def mailbox_closed(self) -> None:
         """Begin nothing more beside the batches, and stop Spark when that is over."""
@@ -252,19 +252,19 @@ class SparkSink(Actor[ToSparkSink]):
                 return await self._in_thread(self._read_batch, after, through)
             case DeliverTable():
                 return await self._deliver(self._up, order)
-            case TellJournal(batch, said, seconds):
+            case ReportProgress(batch, said, seconds):
                 self._tell(batch, seconds)
                 await self._in_thread(self._journal.consumers.tell, CONSUMER, batch.through, said)
-                return JournalTold()
+                return ProgressReported()
             case CompleteMirror() | MergeMirror() | MaintainTable():
                 return await self._do_work(self._up, order)
             case StopSpark():
                 await self._pulse.end()
                 await self._in_thread(self._up.spark.stop)
                 return SparkStopped()
-            case AskForMirrors(generations):
+            case RequestMirrors(generations):
                 await self._coordinator.put(MirrorDataExpired(generations))
-            case TellOfGap() | TellOfBareTables():
+            case ReportGap() | ReportMissingMirrors():
                 _tell_of(order)
             case _:
                 assert_never(order)
@@ -290,7 +290,7 @@ class SparkSink(Actor[ToSparkSink]):
         """Tell the journal where we are, and find out where that leads."""
         consumers = self._journal.consumers
         told = consumers.all()[CONSUMER]
-        segment = whole = spark_sink.whole_through(said, told.segment, told.said)
+        segment = whole = spark_sink.complete_through(said, told.segment, told.said)
         consumers.tell(CONSUMER, segment, said)
         while (first := consumers.first()) > segment + 1:
             segment = first - 1
@@ -357,14 +357,14 @@ class SparkSink(Actor[ToSparkSink]):
         self._measure_work(work, time.monotonic() - began)
         return WorkDone(size)
 
-    @measuring
+    @contain_errors
     def _measure_work(self, work: BackgroundWork, seconds: float) -> None:
         if isinstance(work, MergeMirror):
             self.metrics.observe(catalogue.MERGE, seconds)
         else:
             self.metrics.observe(catalogue.MAINTENANCE, seconds, kind=work.kind)
 
-    @measuring
+    @contain_errors
     def _measure_fact(self, fact: Fact, work: BackgroundWork | None) -> None:
         """What the state has after a fact; `work` is what was under way before it."""
         match fact:
@@ -377,7 +377,7 @@ class SparkSink(Actor[ToSparkSink]):
             case _:
                 pass
 
-    @measuring
+    @contain_errors
     def _measure_mirror(self, table: TableId) -> None:
         background, name = self._state.background, str(table)
         self.metrics.set(catalogue.MIRROR_REBUILDING, background.rebuilding.get(table, 0.0), table=name)
@@ -388,7 +388,7 @@ class SparkSink(Actor[ToSparkSink]):
                 self.metrics.set(catalogue.FILES_COME, kept.come, table=name, tier=tier.value)
                 self.metrics.set(catalogue.LAKE_FILES, kept.size.files, table=name, tier=tier.value)
 
-    @measuring
+    @contain_errors
     def _measure_delivered(self, table: str, pieces: Pieces) -> None:
         for tier, files in ((Tier.CHANGELOG, pieces.changes), (Tier.MIRROR, pieces.rows)):
             rows, size = sum(piece.rows for piece in files), sum(piece.bytes for piece in files)
@@ -396,13 +396,13 @@ class SparkSink(Actor[ToSparkSink]):
             self.metrics.count(catalogue.DELIVERED_FILES, len(files), tier=tier.value)
             self.metrics.count(catalogue.DELIVERED_BYTES, size, tier=tier.value)
 
-    @measuring
+    @contain_errors
     def _count_stopped(self) -> None:
         so_far = self._state.so_far
         stopped = sum(so_far.stopped(table) is not None for table in {*so_far.tables, *so_far.failed})
         self.metrics.set(catalogue.STOPPED_TABLES, stopped, part="lake")
 
-    @measuring
+    @contain_errors
     def _tell(self, batch: Batch, seconds: float) -> None:
         now = time.time()
         self._count_stopped()
@@ -494,17 +494,17 @@ def _mirror_status(state: State, table: TableId) -> dict[str, Any]:
     }
 
 
-@measuring
-def _tell_of(order: TellOfGap | TellOfBareTables) -> None:
+@contain_errors
+def _tell_of(order: ReportGap | ReportMissingMirrors) -> None:
     tables = sorted(map(str, order.tables))
     match order:
-        case TellOfGap(_, begins):
+        case ReportGap(_, begins):
             log.warning(
                 "the lake needs segments that the journal removed: its tables are read again",
                 journal_begins_at=begins,
                 tables=tables,
             )
-        case TellOfBareTables():
+        case ReportMissingMirrors():
             log.warning("tables have no mirror in the lake: their mirrors are filled again", tables=tables)
         case _:
             assert_never(order)

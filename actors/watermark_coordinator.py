@@ -17,7 +17,7 @@ import structlog
 
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
-from actors.runtime.measuring import measuring
+from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.config.settings import SnapshotMode
@@ -171,12 +171,12 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
                 case _:
                     assert_never(order)
 
-    @measuring
+    @contain_errors
     def _measure_start(self) -> None:
         self._measure_stopped()
         self._measure_snapshots({}, self._state.checkpoint.snapshots)
 
-    @measuring
+    @contain_errors
     def _measure_message(self, message: ToWatermarkCoordinator) -> None:
         match message:
             case ChunkRead(chunk, _, rows):
@@ -190,7 +190,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             case _:
                 pass
 
-    @measuring
+    @contain_errors
     def _measure_windows(self, orders: tuple[Order, ...], now: float) -> None:
         """Time the windows from their orders until they aren't open any more."""
         ordered = self._ordered | {
@@ -210,12 +210,12 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         oldest_s = min(self._ordered.values(), default=math.nan)
         self.metrics.set(catalogue.OLDEST_WINDOW, time() - (now - oldest_s))
 
-    @measuring
+    @contain_errors
     def _measure_emitted(self, took: float) -> None:
         for _ in range(self._handed_on):
             self.metrics.observe(catalogue.PHASE, took, phase="emit")
 
-    @measuring
+    @contain_errors
     def _measure_state(self, before: State) -> None:
         """Tell what has changed of the rest."""
         now = self._state
@@ -228,12 +228,12 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             was = {snapshot.id: snapshot for snapshot in before.checkpoint.snapshots}
             self._measure_snapshots(was, now.checkpoint.snapshots)
 
-    @measuring
+    @contain_errors
     def _measure_unread(self, was: dict[TableId, int], now: dict[TableId, int]) -> None:
         for table in was.keys() | now.keys():
             self.metrics.set(catalogue.ROWS_UNREAD, now.get(table, 0), table=str(table))
 
-    @measuring
+    @contain_errors
     def _measure_stopped(self) -> None:
         stopped = self._state.checkpoint.stopped
         self.metrics.set(catalogue.STOPPED_TABLES, len(stopped), part="capture")
@@ -241,7 +241,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         told: dict[tuple[str, ...], float] = {(str(table), "capture"): 1 for table in stopped}
         self.metrics.replace(catalogue.TABLE_STOPPED, told, part="capture")
 
-    @measuring
+    @contain_errors
     def _measure_snapshots(self, was: dict[str, Snapshot], now: tuple[Snapshot, ...]) -> None:
         latest = {table: state for snapshot in now for table, state in snapshot.tables.items()}
         tables = Counter(type(state) for state in latest.values())
@@ -249,7 +249,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             self.metrics.set(catalogue.SNAPSHOT_TABLES, tables[kind], state=kind.wire)
         self._measure_progress(was, now)
 
-    @measuring
+    @contain_errors
     def _measure_progress(self, was: dict[str, Snapshot], now: tuple[Snapshot, ...]) -> None:
         for snapshot in now:
             earlier = was[snapshot.id].tables if snapshot.id in was else {}
@@ -259,7 +259,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
                 if begun != progress(state):
                     self._measure_table(str(table), begun, progress(state))
 
-    @measuring
+    @contain_errors
     def _measure_table(self, name: str, begun: Progress, done: Progress) -> None:
         if done.chunks < begun.chunks:  # it has begun again
             begun = Progress()
@@ -274,7 +274,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             self.metrics.set(gauge, count, table=name)
 
 
-@measuring
+@contain_errors
 def _tell(before: Checkpoint, now: Checkpoint) -> None:
     """Log which tables were stopped, and which tables' snapshots have begun or ended."""
     if now.stopped is not before.stopped:
@@ -293,7 +293,7 @@ def _tell(before: Checkpoint, now: Checkpoint) -> None:
                     _tell_state(snapshot.id, str(table), state)
 
 
-@measuring
+@contain_errors
 def _tell_state(id_: str, table: str, state: TableSnapshot) -> None:
     match state:
         case SnapshotWaiting():

@@ -109,8 +109,8 @@ _PROGRAM: Final = """
 import sys
 from actors.runtime import malloc as heap; from actors.service import no_pandas as unneeded
 
-heap.settle()
-unneeded.keep_out()
+heap.use_one_arena()
+unneeded.block_pandas()
 
 from bench import _lake
 

@@ -33,7 +33,7 @@ from deploy.toolchain.parts import locate
 from pipeline.config.settings import SourceSettings
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import chunk_queries
-from pipeline.snapshot.chunk_index import primary
+from pipeline.snapshot.chunk_index import primary_index
 
 _TIMES: Final = 5
 _TRANSACTION: Final = 1_000
@@ -129,7 +129,7 @@ async def tidemark(asked: Asked) -> float:
     rows = 0
     begun = time.perf_counter()
     async with source.select(
-        chunk_queries.chunk(schema, primary(schema), None, (_LAST_KEY,), asked.rows)
+        chunk_queries.select_chunk(schema, primary_index(schema), None, (_LAST_KEY,), asked.rows)
     ) as result:
         while (batch := await next_rows(result, schema)) is not None:
             rows += batch[0].num_rows
@@ -144,7 +144,9 @@ async def raw_socket(asked: Asked) -> float:
     source = await Source.connect(asked.source)
     schema = await _schema(source, asked.table)
     begun = time.perf_counter()
-    async with source.select(chunk_queries.chunk(schema, primary(schema), None, (_LAST_KEY,), asked.rows)):
+    async with source.select(
+        chunk_queries.select_chunk(schema, primary_index(schema), None, (_LAST_KEY,), asked.rows)
+    ):
         await _thrown_away(source, asked.rows)
         seconds = time.perf_counter() - begun
     source.close()
@@ -211,7 +213,7 @@ async def _schema(source: Source, table: TableId) -> TableSchema:
 
 
 def _text(schema: TableSchema, rows: int) -> str:
-    statement = chunk_queries.chunk(schema, primary(schema), None, (_LAST_KEY,), rows)
+    statement = chunk_queries.select_chunk(schema, primary_index(schema), None, (_LAST_KEY,), rows)
     return statement.sql % statement.parameters
 
 

@@ -125,10 +125,10 @@ async def _tasks_end() -> AsyncIterator[None]:
 @pytest.fixture(autouse=True)
 def _nothing_fails_to_measure(request: pytest.FixtureRequest) -> Iterator[None]:
     """What only measures fails no actor, so it has to fail the test; who breaks it on purpose is marked."""
-    before = measuring.failures()
+    before = measuring.failure_count()
     yield
     if request.node.get_closest_marker("measuring_fails") is None:
-        assert measuring.failures() == before, "measuring failed: the log says where"
+        assert measuring.failure_count() == before, "measuring failed: the log says where"
 
 
 def _children() -> set[int]:

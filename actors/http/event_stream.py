@@ -25,7 +25,7 @@ PATIENCE_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class BoardView:
     """What there is to show since a look at the service; a table that hasn't changed is the same object as before."""
 
     look: int
@@ -38,14 +38,14 @@ class TooManyFollowers(Exception):
     """No more can be served at once."""
 
 
-class Live:
+class Followers:
     """Those who follow a board."""
 
     def __init__(self, board: StatusBoard, *, controlled: bool) -> None:
         self.board = board
         self._controlled = controlled
         self._followers = 0
-        self._shown: Shown | None = None
+        self._shown: BoardView | None = None
         self._ended = asyncio.Event()
 
     @contextmanager
@@ -59,14 +59,14 @@ class Live:
         finally:
             self._followers -= 1
 
-    def shown(self) -> Shown:
+    def shown(self) -> BoardView:
         """What there is to show."""
         if self._shown is None or self._shown.look != self.board.looks:
             before = {} if self._shown is None else self._shown.tables
             overview, tables = self.board.shown()
             named = {table["table"]: table for table in tables}
             kept = {name: old if (old := before.get(name)) == new else new for name, new in named.items()}
-            self._shown = Shown(self.board.looks, overview, self.board.last_point(), kept)
+            self._shown = BoardView(self.board.looks, overview, self.board.last_point(), kept)
         return self._shown
 
     async def next_look(self) -> bool:
@@ -89,7 +89,7 @@ class Live:
 class Follower:
     """What one has got."""
 
-    def __init__(self, live: Live, *, controlled: bool) -> None:
+    def __init__(self, live: Followers, *, controlled: bool) -> None:
         self._live = live
         self._board = live.board
         self._controlled = controlled

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
-from actors.runtime.filesystem import FULL, TEMPORARY, filesystem_at, put_file, sync, written_whole
+from actors.runtime.filesystem import FULL, TEMPORARY, filesystem_at, put_file, sync, whole_file
 from pipeline.errors import Definite, Transient
 
 _LOCK = "lock"
@@ -154,7 +154,7 @@ class LocalFiles:
         temporary = self._temporary(folder)
         if not temporary.exists():
             temporary.mkdir()
-        with written_whole(temporary / name) as file:
+        with whole_file(temporary / name) as file:
             yield file
 
     def keep(self, folder: str, names: frozenset[str]) -> None:
@@ -338,7 +338,7 @@ _REFUSED = (
 
 
 @contextmanager
-def telling(shown: str) -> Iterator[None]:
+def journal_errors(shown: str) -> Iterator[None]:
     """Say in our terms what the filesystem refused."""
     try:
         yield

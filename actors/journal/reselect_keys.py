@@ -13,7 +13,7 @@ from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 
 
-def unread(
+def unread_rows_keys(
     journal: JournalReader, last: Entry | None, checkpoint: Checkpoint
 ) -> dict[TableId, pa.RecordBatch]:
     """The keys of the tables that have such rows by the checkpoint, which is the `last` segment's or follows from it.

@@ -24,7 +24,7 @@ _REPEATED = [f"{SOURCE.name}.{name}" for name in ("file", "server_id", "thread",
 _RISING = {f"{SOURCE.name}.{name}": "DELTA_BINARY_PACKED" for name in ("time", "pos", "row")}
 
 
-def write(file: Writable, table: SegmentTable) -> tuple[int, str]:
+def write_parquet(file: Writable, table: SegmentTable) -> tuple[int, str]:
     """Write the table; how many bytes that took, and their SHA-256."""
     digesting = _Digesting(file)
     with pa.BufferedOutputStream(pa.PythonFile(digesting, mode="w"), _PIECE) as stream:

@@ -25,7 +25,7 @@ from typing import IO
 
 from actors.journal import segment_file, writer_epochs
 from actors.journal.consumers import CONSUMERS, Consumers
-from actors.journal.files import Files, LocalFiles, NoRoom, open_files, telling
+from actors.journal.files import Files, LocalFiles, NoRoom, journal_errors, open_files
 from actors.journal.writer_epochs import FIRST, MANIFEST, TEMPORARY, TEXT
 from actors.runtime.state_folder import local_folder
 from pipeline.config.settings import JournalSettings
@@ -36,7 +36,7 @@ from pipeline.journal.entry import Entry, File
 from pipeline.journal.manifest import Damaged
 from pipeline.journal.retention import RetainedSegment, removable
 from pipeline.journal.segment import SegmentTable
-from pipeline.journal.writer_epochs import View
+from pipeline.journal.writer_epochs import JournalView
 from pipeline.schema.table_schema import TableSchema
 
 _SCHEMAS = "schemas"
@@ -63,8 +63,8 @@ class JournalReader:
         """Open the journal at this path or URI. Raises Definite where there's none."""
         self._location = str(location)
         self.files: Files = open_files(location)
-        with telling(self.files.shown):
-            self._view = writer_epochs.seen(self.files)
+        with journal_errors(self.files.shown):
+            self._view = writer_epochs.read_view(self.files)
         self.identity = Identity(self._view.record.journal, self._view.record.pipeline)
         self.consumers = Consumers(self.files)
         self._schemas: dict[str, TableSchema] = {}
@@ -82,10 +82,10 @@ class JournalReader:
 
     def last_segment(self) -> int:
         """The number of the last segment that no crash can take back, 0 if there's none."""
-        with telling(self.files.shown):
+        with journal_errors(self.files.shown):
             # An entry can be seen before its name is durable; a consumer must not get ahead of what survives.
             self.files.settle(MANIFEST)
-            self._view = writer_epochs.seen(self.files)
+            self._view = writer_epochs.read_view(self.files)
         return self._view.last
 
     def entries(self, after: int, through: int) -> Iterator[Entry]:
@@ -95,7 +95,7 @@ class JournalReader:
 
     def entry(self, segment: int) -> Entry:
         """One segment. Raises Definite where it's damaged or gone."""
-        with telling(self.files.shown):
+        with journal_errors(self.files.shown):
             name = self._entry_name(segment)
             with self._refusing(name):
                 text = self.files.read(name).decode()
@@ -160,7 +160,7 @@ class Removed:
 class JournalStore(JournalReader):
     """The journal for its one writer; `close` releases it. `bytes` are those of all segments' files."""
 
-    def __init__(self, location: str | Path, lock: IO[str] | None, own: View) -> None:
+    def __init__(self, location: str | Path, lock: IO[str] | None, own: JournalView) -> None:
         super().__init__(location)
         self._lock = lock
         self._own = own
@@ -183,7 +183,7 @@ class JournalStore(JournalReader):
         another process claims it at the same time.
         """
         files = open_files(location)
-        with telling(files.shown):
+        with journal_errors(files.shown):
             files.make(_FOLDERS)
             lock = files.lock()
             try:
@@ -204,11 +204,11 @@ class JournalStore(JournalReader):
         Raises Definite if the last segment is damaged, or if there are later segments that no crash explains, and
         Fenced if another process has claimed the journal.
         """
-        with telling(self.files.shown):
+        with journal_errors(self.files.shown):
             self.files.settle(MANIFEST)
             writer_epochs.check_epoch(self.files, self._own.claim)
             entries = writer_epochs.list_entries(self.files)
-            self._own = self._view = own = claims.view(
+            self._own = self._view = own = claims.valid_segments(
                 self._own.claim, self._own.record, entries, self.consumers.first()
             )
             self._oldest = self._begins(own, {claims.entry_name(*entry) for entry in entries})
@@ -222,7 +222,7 @@ class JournalStore(JournalReader):
 
     def write(self, segment: int, tables: Sequence[SegmentTable], first: int = 0) -> tuple[File, ...]:
         """Write files of a segment, `first` being the number of those that it has; they count once it's published."""
-        with telling(self.files.shown):
+        with journal_errors(self.files.shown):
             return tuple(
                 self._write_table(segment, place, table) for place, table in enumerate(tables, first)
             )
@@ -232,7 +232,7 @@ class JournalStore(JournalReader):
         own, segment = self._own, entry.segment
         if segment != own.last + 1:
             raise InvariantBroken(f"segment {segment} was to be sealed, and the last one is {own.last}")
-        with telling(self.files.shown):
+        with journal_errors(self.files.shown):
             self.files.keep(f"{_SEGMENTS}/{own.name(segment)}", frozenset(file.path for file in entry.files))
             for version in entry.schemas.keys() - self._named.keys():
                 text = manifest.schema_to_json(entry.schemas[version])
@@ -247,7 +247,7 @@ class JournalStore(JournalReader):
 
     def retain(self, settings: JournalSettings, now: int) -> Removed:
         """Remove a few of the segments that may go, if there are any; `now` in µs since the epoch."""
-        with telling(self.files.shown):
+        with journal_errors(self.files.shown):
             last, first = self._own.last, self.consumers.first()
             oldest = (self._kept(segment) for segment in range(self._oldest, last))
             going = tuple(
@@ -290,7 +290,7 @@ class JournalStore(JournalReader):
             del self._named[version]
             self.files.remove(f"{_SCHEMAS}/{version}{TEXT}")
 
-    def _begins(self, own: View, names: set[str]) -> int:
+    def _begins(self, own: JournalView, names: set[str]) -> int:
         """The oldest segment that there is; all from there on are. Raises Definite where one is missing."""
         first = oldest = self.consumers.first()
         if own.last == 0 and first == 1:
@@ -304,7 +304,7 @@ class JournalStore(JournalReader):
             oldest -= 1
         return oldest
 
-    def _remove_leftovers(self, own: View, entries: Sequence[tuple[int, str]]) -> int:
+    def _remove_leftovers(self, own: JournalView, entries: Sequence[tuple[int, str]]) -> int:
         """Remove what isn't of a segment that counts; the bytes of those that do."""
         # Not among consumers, which may be writing right now: the next write replaces an incomplete one.
         for folder in (MANIFEST, _SCHEMAS, writer_epochs.CLAIMS, FIRST):
@@ -340,7 +340,7 @@ class JournalStore(JournalReader):
         version = table.schema.version
         path = f"{place:04}.{version}.{table.kind}.parquet"
         with self.files.written(f"{_SEGMENTS}/{self._own.name(segment)}", path) as file:
-            size, digest = segment_file.write(file, table)
+            size, digest = segment_file.write_parquet(file, table)
         return File(
             path=path,
             table=table.schema.table,
@@ -353,15 +353,15 @@ class JournalStore(JournalReader):
         )
 
 
-def _counts(own: View, found: tuple[int, str]) -> bool:
+def _counts(own: JournalView, found: tuple[int, str]) -> bool:
     return found[0] <= own.last and own.name(found[0]) == claims.entry_name(*found)
 
 
-def _claimed(files: Files, pipeline: str) -> View:
+def _claimed(files: Files, pipeline: str) -> JournalView:
     """Claim the journal, by its reserve where there's no other room."""
     try:
-        with telling(files.shown):
-            return writer_epochs.take(files, pipeline)
+        with journal_errors(files.shown):
+            return writer_epochs.claim_journal(files, pipeline)
     except NoRoom:
         files.release()
-        return writer_epochs.take(files, pipeline)
+        return writer_epochs.claim_journal(files, pipeline)

@@ -14,7 +14,7 @@ import uuid
 from actors.journal.files import Files
 from pipeline.errors import Definite
 from pipeline.journal import writer_epochs
-from pipeline.journal.writer_epochs import EpochRecord, View
+from pipeline.journal.writer_epochs import EpochRecord, JournalView
 
 CLAIMS = "claims"
 FIRST = "first"
@@ -32,7 +32,7 @@ class Fenced(Definite):
     """Another instance has claimed the journal since."""
 
 
-def seen(files: Files) -> View:
+def read_view(files: Files) -> JournalView:
     """What counts, as far as it's certain. Raises Definite where there's no journal, or where it has been damaged."""
     while True:
         entries = list_entries(files)
@@ -49,11 +49,11 @@ def seen(files: Files) -> View:
         except FileNotFoundError:
             continue  # a greater one has begun, and removed it
         if greatest == max(known):
-            return writer_epochs.view(greatest, record, entries, first_segment(files))
-        return View(greatest, record, record.through)
+            return writer_epochs.valid_segments(greatest, record, entries, first_segment(files))
+        return JournalView(greatest, record, record.through)
 
 
-def take(files: Files, pipeline: str) -> View:
+def claim_journal(files: Files, pipeline: str) -> JournalView:
     """Claims the journal, and makes it if there's none. Raises Fenced if another process claims it meanwhile.
 
     Raises Definite, without any effect on others, if it's another pipeline's or damaged.
@@ -71,7 +71,7 @@ def take(files: Files, pipeline: str) -> View:
         files.remove(f"{CLAIMS}/{claim}{TEXT}")
         if claim in begun:
             files.remove(f"{CLAIMS}/{claim}{_BEGUN}")
-    return View(mine, record, record.through)
+    return JournalView(mine, record, record.through)
 
 
 def check_epoch(files: Files, mine: str) -> None:
@@ -104,7 +104,7 @@ def list_entries(files: Files) -> list[tuple[int, str]]:
 
 def _check_pipeline(files: Files, pipeline: str) -> None:
     try:
-        owner = seen(files).record.pipeline
+        owner = read_view(files).record.pipeline
     except NoJournal:
         return
     if owner != pipeline:
@@ -119,7 +119,9 @@ def _past(files: Files, pipeline: str) -> EpochRecord:
     _, begun = _claims(files)
     if not begun:
         return EpochRecord(str(uuid.uuid4()), pipeline)
-    before = writer_epochs.view(max(begun), _record(files, max(begun)), entries, first_segment(files))
+    before = writer_epochs.valid_segments(
+        max(begun), _record(files, max(begun)), entries, first_segment(files)
+    )
     return before.succeeded(min((segment for segment, _ in entries), default=1))
 
 

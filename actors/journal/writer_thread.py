@@ -15,7 +15,7 @@ from pipeline.config.table_rules import LakeRule
 from pipeline.journal import segment as journal
 from pipeline.journal.segment import EarlyFile
 from pipeline.journal.state import ApplyRetention, FlushEarly, Publish, Seal, Work
-from pipeline.journal.step import FlushedEarly, Published, RetentionApplied, RoomLacked, Worked
+from pipeline.journal.step import FlushedEarly, Published, RetentionApplied, SpaceLacked, Worked
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,15 @@ class WriterThread:
             return self._done(work)
         except NoRoom as error:
             self.store.files.release()
-            return RoomLacked(str(error), work)
+            return SpaceLacked(str(error), work)
 
     def _written(self, seal: Seal) -> Publish:
         appends = seal.waiting.appends
-        tables = journal.segment_tables(seal.segment, journal.parts_of(appends), self.rules)
+        tables = journal.segment_tables(seal.segment, journal.parts_of_appends(appends), self.rules)
         rest = self.store.write(seal.segment, tables, len(seal.ahead))
-        return Publish(seal.segment, seal.waiting, (*journal.kept(seal.ahead, appends), *rest), seal.before)
+        return Publish(
+            seal.segment, seal.waiting, (*journal.files_of_segment(seal.ahead, appends), *rest), seal.before
+        )
 
     def _done(self, work: Publish | FlushEarly | ApplyRetention) -> Worked:
         match work:

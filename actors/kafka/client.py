@@ -13,7 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.errors import KafkaConnectionError
 
-from actors.runtime.secret_files import current
+from actors.runtime.secret_files import current_secret
 from pipeline.config.settings import BrokerSettings
 
 # aiokafka logs each attempt of each of its parts, ten lines a second. Our own log has the reason once a pause.
@@ -36,7 +36,7 @@ def client_options(settings: BrokerSettings, pipeline: str) -> dict[str, Any]:
     if settings.security_protocol.authenticated:
         options["sasl_mechanism"] = settings.sasl_mechanism.value
         options["sasl_plain_username"] = settings.sasl_username
-        options["sasl_plain_password"] = current(settings.sasl_password)
+        options["sasl_plain_password"] = current_secret(settings.sasl_password)
     return options
 
 

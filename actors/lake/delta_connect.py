@@ -37,10 +37,10 @@ from typing import ClassVar
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_log import NOTHING, logged
+from actors.lake.delta_log import NOTHING, read_version
 from actors.lake.delta_table import PlaceFiles, TableVersion, columns_of, made_once
-from actors.lake.filesystem import located
-from actors.lake.spark_session import beside
+from actors.lake.filesystem import lake_filesystem
+from actors.lake.spark_session import side_session
 from pipeline.errors import Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import Plan
@@ -114,7 +114,7 @@ class ConnectTable:
     def size(self) -> TableSize | None:
         """How large the newest version is; None where there's no table."""
         with _reading(self.path):
-            found = logged(self.path)
+            found = read_version(self.path)
         return None if found is None else TableSize(found.files or 0, found.hidden or 0)
 
     def checkpoint(self) -> None:
@@ -141,7 +141,7 @@ class ConnectTable:
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Bring this mirror to the merge's segment by MERGE."""
-        with beside(self._session, made_once(application, merge.through, metadata)) as session:
+        with side_session(self._session, made_once(application, merge.through, metadata)) as session:
             session.sql(merge.statement())
 
     def alter(self, plan: Plan, properties: Mapping[str, str], pin: str | None = None) -> None:
@@ -172,7 +172,7 @@ class ConnectTable:
 
     def _at(self, version: int | None) -> TableVersion | None:
         with _reading(self.path):
-            found = logged(self.path, version)
+            found = read_version(self.path, version)
         if found is None:
             return None
         return TableVersion(found.properties, found.applications, found.version, columns_of(found.columns))
@@ -183,7 +183,7 @@ class ConnectTable:
         database, _, tier = self.path.rpartition("/")
         folder = f"{database}/placed/{tier}"
         with _reading(folder):
-            filesystem, inside = located(folder)
+            filesystem, inside = lake_filesystem(folder)
             _empty(filesystem, inside)
         names = {name: Stored(name, column.type) for name, column in columns.items()}
         added = [json.loads(line)["add"]["path"] for line in place(folder, names)]

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from actors.lake.filesystem import located
-from pipeline.lake.tables import Told
+from actors.lake.filesystem import lake_filesystem
+from pipeline.lake.tables import TableReport
 
 # The folder of a table that holds its log.
 LOG = "_delta_log"
@@ -32,7 +32,7 @@ _TOLD = ("metaData", "txn")
 
 
 @dataclass(frozen=True, slots=True)
-class Logged(Told):
+class LoggedVersion(TableReport):
     """A version of a table. `columns`: its schema, in JSON. `files`, `bytes`, and `hidden` rows: what it's made of,
     None where Delta wrote no checksum of it.
     """
@@ -44,7 +44,7 @@ class Logged(Told):
     hidden: int | None
 
 
-def logged(path: str, at: int | None = None) -> Logged | None:
+def read_version(path: str, at: int | None = None) -> LoggedVersion | None:
     """What the table at a path says in its newest version, or `at` this one; None where there's none.
 
     `path`: a local one, or a URI as Spark has it. Raises OSError where the filesystem does, and Definite where the path
@@ -63,7 +63,7 @@ def logged(path: str, at: int | None = None) -> Logged | None:
         return None
     checksum = f"{version:020d}.crc"
     sums = json.loads(_read(filesystem, f"{folder}/{checksum}")) if checksum in names else {}
-    return Logged(
+    return LoggedVersion(
         actions.properties,
         actions.applications,
         version,
@@ -88,8 +88,9 @@ def _newest_checkpoint(names: Iterable[str], last: int) -> tuple[int, list[str]]
     return max(whole, default=(-1, []))
 
 
-def last_said(path: str) -> str | None:
-    """What the last commit of a table says of itself (`userMetadata`), of those that say anything; raises as `logged`.
+def last_report(path: str) -> str | None:
+    """What the last commit of a table says of itself (`userMetadata`), of those that say anything; raises as
+    `read_version`.
 
     A checkpoint doesn't have it.
     """
@@ -104,7 +105,7 @@ def last_said(path: str) -> str | None:
 
 def _listed(path: str) -> tuple[fs.FileSystem, str, list[str]]:
     """Where a table's log is, and the names of its files in order; none where there's no table."""
-    filesystem, root = located(path)
+    filesystem, root = lake_filesystem(path)
     folder = f"{root}/{LOG}"
     found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     return filesystem, folder, sorted(info.base_name for info in found)

@@ -29,13 +29,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from actors.lake.delta_log import NOTHING
-from actors.lake.spark_session import beside
+from actors.lake.spark_session import side_session
 from pipeline.errors import Transient
 from pipeline.lake.column_changes import Plan, schema_text
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.merge import Merge
 from pipeline.lake.parquet_files import Stored
-from pipeline.lake.tables import Property, Told
+from pipeline.lake.tables import Property, TableReport
 
 # How the names of these exceptions begin.
 _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
@@ -55,7 +55,7 @@ class Conflict(Transient):
 
 
 @dataclass(frozen=True, slots=True)
-class TableVersion(Told):
+class TableVersion(TableReport):
     """A version of a table, with its columns by name."""
 
     version: int
@@ -218,7 +218,7 @@ class DeltaTable:
         if not self._lacks(transaction, application, merge.through):
             return
         version = transaction.snapshot().version()
-        with beside(self._spark, _PARTS) as session:
+        with side_session(self._spark, _PARTS) as session:
             marked = self._marked(transaction, session, session.sql(merge.places(version)))
             added = transaction.writeFiles(session.sql(merge.rows(version))._jdf)  # noqa: SLF001
         actions = marked.appendedAll(added).appended(self._reached(application, merge.through))

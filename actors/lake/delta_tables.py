@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from actors.lake.delta_connect import ConnectTables
 from actors.lake.delta_table import DeltaTable, LakeTable
-from actors.lake.spark_connect import connected
+from actors.lake.spark_connect import is_connect_session
 
 # The table at a path.
 TableOpener = Callable[[str], LakeTable]
@@ -15,4 +15,4 @@ TableOpener = Callable[[str], LakeTable]
 
 def delta_tables(session: SparkSession) -> TableOpener:
     """The Delta tables of a session, by their paths."""
-    return ConnectTables(session) if connected(session) else partial(DeltaTable, session)
+    return ConnectTables(session) if is_connect_session(session) else partial(DeltaTable, session)

@@ -23,7 +23,7 @@ from pyarrow import fs
 
 from actors.journal.store import JournalReader
 from actors.lake.delta_log import LOG
-from actors.lake.filesystem import located
+from actors.lake.filesystem import lake_filesystem
 from actors.runtime.filesystem import FULL, TEMPORARY, sync
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, InvariantBroken, Transient
@@ -66,7 +66,7 @@ class LakeFiles:
         Raises Definite where a file of the journal is gone or damaged, Transient where the lake's filesystem fails.
         """
         with _telling(table):
-            lake, folder = located(table)
+            lake, folder = lake_filesystem(table)
             actions = [self._placed(lake, folder, tier, piece, columns) for piece in pieces]
             if _is_local(lake):
                 sync(folder)
@@ -79,7 +79,7 @@ class LakeFiles:
         own appends durable, so that at the first one of ours only what may have come since then is left.
         """
         with _telling(table):
-            lake, folder = located(table)
+            lake, folder = lake_filesystem(table)
             if not _is_local(lake):
                 return
             for before in range(self._settled.get(table, max(0, version - _BEFORE)), version):
@@ -92,10 +92,10 @@ class LakeFiles:
     def remove(self, begins: str, kept: str | None) -> None:
         """Remove the lake tables whose paths begin so, but for the one that's kept."""
         with _telling(begins):
-            lake, beginning = located(begins)
+            lake, beginning = lake_filesystem(begins)
             folder, _, name = beginning.rpartition("/")
             there = lake.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-            left = None if kept is None else located(kept)[1].rpartition("/")[2]
+            left = None if kept is None else lake_filesystem(kept)[1].rpartition("/")[2]
             for info in there:
                 generation = info.base_name.removeprefix(name)
                 if info.base_name.startswith(name) and generation.isdecimal() and info.base_name != left:

@@ -16,7 +16,7 @@ from pipeline.errors import Definite
 _SCHEMES: Final = {"file": "file", "s3a": "s3", "s3": "s3", "gs": "gs", "abfss": "abfss"}
 
 
-def located(path: str) -> tuple[fs.FileSystem, str]:
+def lake_filesystem(path: str) -> tuple[fs.FileSystem, str]:
     """The filesystem that a path of the lake is on, and the path there; `path`: a local one, or a URI as Spark has it.
 
     Raises Definite for any other URI, and OSError where the place doesn't answer.

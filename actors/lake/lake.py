@@ -34,17 +34,17 @@ from actors.journal.store import JournalReader
 from actors.lake.delta_table import Conflict, LakeTable, TableVersion, made_once
 from actors.lake.delta_tables import delta_tables
 from actors.lake.file_placement import LakeFiles
-from actors.lake.filesystem import located
+from actors.lake.filesystem import lake_filesystem
 from actors.lake.live_view import CatalogViews
 from actors.lake.maintenance import Upkeep
-from actors.lake.spark_session import beside
+from actors.lake.spark_session import side_session
 from actors.lake.table_locks import TableLocks
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.errors import Definite
 from pipeline.lake import tables as lake_tables
 from pipeline.lake.batch import Batch, LakeTableState, Piece
-from pipeline.lake.column_changes import features, followed, planned
-from pipeline.lake.delivery import Accepted, accepted
+from pipeline.lake.column_changes import follow_steps, needed_features, unchanged_plan
+from pipeline.lake.delivery import AcceptedBatch, accept_batch
 from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql
 from pipeline.lake.merge import Merge, pending_sql
 from pipeline.lake.tables import (
@@ -109,7 +109,7 @@ class Lake:
     def probe(self) -> None:
         """Raise where Spark doesn't answer, or nothing can be written under the lake's path: no table has a chance."""
         self._session.sql("SELECT 1").collect()
-        filesystem, folder = located(self._root)
+        filesystem, folder = lake_filesystem(self._root)
         path = f"{folder}/.tidemark-{uuid4().hex}"
         with filesystem.open_output_stream(path) as file:
             file.write(b"\n")
@@ -149,7 +149,7 @@ class Lake:
 
         Where the table can't take on a new schema, it's brought up to there and stopped, with the reason.
         """
-        todo = accepted(present, table, batch, rule_of(self._rules, table).schema_changes)
+        todo = accept_batch(present, table, batch, rule_of(self._rules, table).schema_changes)
         if self.views is None or not _alters(todo, present):
             return self._deliver(table, present, batch, todo)
         with self._changing(table):
@@ -160,7 +160,7 @@ class Lake:
         return after
 
     def _deliver(
-        self, table: TableId, present: LakeTableState, batch: Batch, todo: Accepted
+        self, table: TableId, present: LakeTableState, batch: Batch, todo: AcceptedBatch
     ) -> LakeTableState:
         if todo.schema is not None:
             present = self._prepare(table, present, todo, todo.schema, batch)
@@ -239,9 +239,9 @@ class Lake:
         assert told is not None
         pin = pin_of(mirrored.generation)
         if told.pin is None:  # it was made before there were any
-            changelog.alter(planned(_columns(told), told.schema), {}, pin)
+            changelog.alter(unchanged_plan(_columns(told), told.schema), {}, pin)
         self._merge(mirror, mirrored, MirrorPosition.told(mirrored, told), through, position=position)
-        mirror.alter(planned(_columns(mirrored), mirrored.schema), {Property.REBUILDING: ""}, pin)
+        mirror.alter(unchanged_plan(_columns(mirrored), mirrored.schema), {Property.REBUILDING: ""}, pin)
 
     def _planned(
         self, table: TableId, mirrored: TableVersion, generation: int, through: int, position: str
@@ -304,7 +304,7 @@ class Lake:
             mirror.merge(merge, self._mark("merged"), self._metadata(merged=through, **told))
 
     def _prepare(
-        self, table: TableId, present: LakeTableState, todo: Accepted, wanted: TableSchema, batch: Batch
+        self, table: TableId, present: LakeTableState, todo: AcceptedBatch, wanted: TableSchema, batch: Batch
     ) -> LakeTableState:
         """Make the tables that aren't there, have them take on the schema, and begin another generation."""
         begun = todo.generation is not None and todo.generation != present.generation
@@ -340,7 +340,7 @@ class Lake:
     def _begin(
         self,
         table: TableId,
-        todo: Accepted,
+        todo: AcceptedBatch,
         generation: int,
         wanted: TableSchema,
         told: Mapping[str, str],
@@ -386,7 +386,7 @@ class Lake:
         return told.since
 
     def _take_on(
-        self, table: TableId, tier: Tier, todo: Accepted, told: Mapping[str, str], pin: str | None = None
+        self, table: TableId, tier: Tier, todo: AcceptedBatch, told: Mapping[str, str], pin: str | None = None
     ) -> None:
         """Bring a lake table's columns from what it has taken on to what it's to have; make it where there's none."""
         delta = self._table(table, tier)
@@ -395,13 +395,13 @@ class Lake:
             delta = self._fed(table, todo.generation)
         snapshot = delta.snapshot()
         if snapshot is None:
-            plan = followed(planned((), None), tier, todo.steps)
+            plan = follow_steps(unchanged_plan((), None), tier, todo.steps)
             self._create(table, plan.after, told, pin)
             return
         further = snapshot.since < todo.since
         steps = [step for step in todo.steps if step.segment > snapshot.since] if further else []
-        plan = followed(planned(_columns(snapshot), snapshot.schema), tier, steps)
-        if lacking := features(plan, snapshot.properties):
+        plan = follow_steps(unchanged_plan(_columns(snapshot), snapshot.schema), tier, steps)
+        if lacking := needed_features(plan, snapshot.properties):
             self._session.sql(lake_tables.set_properties_sql(delta.path, lacking))
         if further or pin is not None:
             delta.alter(plan, told if further else {}, pin)
@@ -430,7 +430,7 @@ class Lake:
         """Make a lake table with these rows, or empty, whatever is there, unless its mark has got there already."""
         mark, number = reached
         once = made_once(self._mark(mark), number, self._metadata(**{mark: number}, **said))
-        with beside(self._session, once) as session:
+        with side_session(self._session, once) as session:
             session.sql(lake_tables.begin_sql(table.path, tier, of, self._properties(table, told), rows))
 
     def _properties(self, table: LakeTable, told: Mapping[str, str]) -> dict[str, str]:
@@ -447,7 +447,7 @@ class Lake:
         tier: Tier,
         mark: str,
         pieces: tuple[Piece, ...],
-        todo: Accepted,
+        todo: AcceptedBatch,
         batch: Batch,
     ) -> None:
         if not pieces:
@@ -523,7 +523,7 @@ class Lake:
         return json.dumps({"journal": self._journal, **told})
 
 
-def _alters(todo: Accepted, present: LakeTableState) -> bool:
+def _alters(todo: AcceptedBatch, present: LakeTableState) -> bool:
     """Whether the text of a live view fails, or isn't right any more, once it's delivered."""
     return (todo.schema, todo.generation, todo.partial) != (
         present.schema,

@@ -20,7 +20,7 @@ from actors.lake.delta_tables import delta_tables
 from actors.lake.spark_connect import is_lost
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, Transient
-from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql, readable
+from pipeline.lake.live_view import MirrorPosition, Versions, check_complete, live_view_sql
 from pipeline.lake.tables import Tier, literal, location, quoted
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -36,7 +36,7 @@ def live_view(session: SparkSession, root: str, table: TableId) -> DataFrame:
     if found is None:
         mirrored = delta_tables(session)(location(root, table, Tier.MIRROR)).snapshot()
         if mirrored is not None:
-            readable(mirrored, table)
+            check_complete(mirrored, table)
         raise Definite(f"{root} has no mirror of {table}: snapshot the table first")
     return session.sql(live_view_sql(root, found.schema, found.reached, found.at))
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from actors.lake.delta_table import is_conflict
 from actors.lake.delta_tables import TableOpener
-from actors.lake.spark_session import beside
+from actors.lake.spark_session import side_session
 from actors.lake.table_locks import TableLocks
 from pipeline.lake.maintenance import HIDDEN_PART, LARGE_BYTES, SMALL_BYTES, TableSize, Trim
 from pipeline.lake.tables import SEGMENT, Tier, location, quoted, table_at
@@ -59,7 +59,7 @@ class Upkeep:
 
     def checkpoint(self, table: TableId, tier: Tier) -> None:
         """Write a checkpoint of a lake table's log."""
-        with beside(self._session, {}):
+        with side_session(self._session, {}):
             self._tables(location(self._root, table, tier)).checkpoint()
 
     def compact(self, table: TableId, tier: Tier) -> None:
@@ -67,7 +67,7 @@ class Upkeep:
         # Else Delta would give up the commit that begins the mirror anew, and not this one.
         with (
             self._changing(table) if tier is Tier.MIRROR else nullcontext(),
-            beside(self._session, _COMPACTION) as session,
+            side_session(self._session, _COMPACTION) as session,
         ):
             session.sql(f"OPTIMIZE {self._at(table, tier)}")
 
@@ -87,7 +87,7 @@ class Upkeep:
 
     def _delete(self, table: TableId, through: int) -> None:
         changelog = self._at(table, Tier.CHANGELOG)
-        with beside(self._session, {}) as session:
+        with side_session(self._session, {}) as session:
             session.sql(f"DELETE FROM {changelog} WHERE {quoted(SEGMENT)} <= {through}")
 
     def _through(self, table: TableId, trim: Trim) -> int:
@@ -97,7 +97,7 @@ class Upkeep:
         merged = "" if trim.merged is None else f" AND {quoted(SEGMENT)} <= {trim.merged}"
         ago = f"current_timestamp() - make_dt_interval(0, 0, 0, {3600 * trim.hours:.6f})"
         old = f"{quoted('__commit_time')} < {ago}{merged}"
-        with beside(self._session, {}) as session:
+        with side_session(self._session, {}) as session:
             row = session.sql(
                 f"SELECT max({quoted(SEGMENT)}) FROM {self._at(table, Tier.CHANGELOG)} WHERE {old}"
             ).first()
@@ -106,7 +106,7 @@ class Upkeep:
 
     def vacuum(self, table: TableId, tier: Tier, hours: float) -> None:
         """Remove the files that no version of the last hours has."""
-        with beside(self._session, _VACUUM) as session:
+        with side_session(self._session, _VACUUM) as session:
             session.sql(f"VACUUM {self._at(table, tier)} RETAIN {hours} HOURS")
 
     def _at(self, table: TableId, tier: Tier) -> str:

@@ -48,7 +48,7 @@ SETTINGS = {
 }
 
 
-class Connected:
+class ConnectSpark:
     """A session at a Spark Connect server."""
 
     def __init__(self, session: SparkSession, url: str) -> None:
@@ -78,7 +78,7 @@ class Connected:
             self._client.close()
 
 
-def connected(session: object) -> bool:
+def is_connect_session(session: object) -> bool:
     """Whether it's a session at a Spark Connect server, which PySpark's types don't tell."""
     return not isinstance(session, SparkSession)
 
@@ -99,7 +99,7 @@ def check_client() -> None:
         ) from error
 
 
-def connect(settings: SparkSettings, folder: Path) -> Connected:
+def connect(settings: SparkSettings, folder: Path) -> ConnectSpark:
     """Open a session at the server that `spark.master` names; `folder` is where its number is kept.
 
     Raises Definite where the server isn't one that can write to Delta, Transient where it can't be reached.
@@ -113,7 +113,7 @@ def connect(settings: SparkSettings, folder: Path) -> Connected:
             _end(url, kept.read_text())
         number = str(uuid.uuid4())
         kept.write_text(number)
-        return Connected(_opened(settings, number), url)
+        return ConnectSpark(_opened(settings, number), url)
     except PySparkException as error:
         if is_lost(error):
             raise Transient(

@@ -99,7 +99,7 @@ appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class SparkParts:
     """What Spark is made of here: PySpark's version, Delta's, and the jars that PySpark lacks."""
 
     pyspark: str
@@ -210,7 +210,7 @@ def check_spark(settings: SparkSettings) -> str:
     return str(installed_parts(settings))
 
 
-def installed_parts(settings: SparkSettings) -> Parts:
+def installed_parts(settings: SparkSettings) -> SparkParts:
     """What there is, with the jars that the settings name.
 
     Raises Definite where Delta isn't among them, or isn't the one for PySpark.
@@ -233,7 +233,7 @@ def installed_parts(settings: SparkSettings) -> Parts:
         raise Definite(
             f"{found[0].string} doesn't fit PySpark {pyspark.__version__}: give {wanted} in spark.jars"
         )
-    return Parts(pyspark.__version__, DELTA_VERSION, jars)
+    return SparkParts(pyspark.__version__, DELTA_VERSION, jars)
 
 
 def open_session(settings: SparkSettings, folder: Path) -> Running:
@@ -269,7 +269,7 @@ def start_local(settings: SparkSettings, folder: Path) -> Spark:
         for name in PARTITIONS:
             if name not in settings.conf:
                 spark.session.conf.set(name, str(spark.cores))
-        thread_priorities.give_way(spark.pid)
+        thread_priorities.lower_task_priority(spark.pid)
     except BaseException as error:
         # Whatever it was: what PySpark remembers of this JVM it would take for the next one.
         gateway.proc.kill()
@@ -282,9 +282,9 @@ def start_local(settings: SparkSettings, folder: Path) -> Spark:
 
 
 @contextmanager
-def beside(session: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+def side_session(session: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session with settings of its own, for statements that want them. Its jobs don't keep a batch's waiting."""
-    if spark_connect.connected(session):
+    if spark_connect.is_connect_session(session):
         with spark_connect.second_session(session, settings) as other:
             yield other
         return

@@ -23,7 +23,7 @@ NICE: Final = 10
 _GIVE_WAY: Final = ("dispatcher-even", "Executor task")
 
 
-def give_way(pid: int) -> None:
+def lower_task_priority(pid: int) -> None:
     """Let the tasks of the Spark in this JVM have what time is left; nothing where there's no Linux."""
     threads = Path(f"/proc/{pid}/task")
     for thread in threads.iterdir() if threads.is_dir() else ():

@@ -6,15 +6,15 @@ is unforeseen.
 
 from enum import StrEnum
 
-from actors.runtime.redaction import Plain
+from actors.runtime.redaction import ActorError
 from pipeline.errors import Definite, InvariantBroken, Transient
 
 
-class Hung(Plain):
+class Hung(ActorError):
     """The actor doesn't get on (`Actor.hung`)."""
 
 
-class StartAgain(Plain):
+class StartAgain(ActorError):
     """No failure: an actor requests that its group be built again, because only a start can carry out an order."""
 
 

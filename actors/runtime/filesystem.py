@@ -40,7 +40,7 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A new file, durable at the end; it's gone where it couldn't be written to the end, so that it takes no room."""
     try:
         with path.open("wb") as file:
@@ -55,7 +55,7 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
 def put_file(path: Path, content: bytes) -> None:
     """Writes a file that appears completely, durably, in place of the old one."""
     temporary = path.with_name(path.name + TEMPORARY)
-    with written_whole(temporary) as file:
+    with whole_file(temporary) as file:
         file.write(content)
     temporary.rename(path)
     sync(path.parent)

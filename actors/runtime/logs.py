@@ -17,7 +17,7 @@ from structlog.typing import EventDict, ExcInfo, Processor
 
 from actors.runtime import measuring
 from actors.runtime.recent_events import Recent
-from actors.runtime.redaction import story, without_values
+from actors.runtime.redaction import redacted_traceback, without_values
 
 OURS: Final = ("actors", "pipeline")
 
@@ -73,7 +73,7 @@ class Unfailing(structlog.stdlib.BoundLogger):
         try:
             return super()._proxy_to_logger(method_name, event, *args, **more)
         except Exception as error:  # noqa: BLE001 - the work continues after any error
-            measuring.failed("the log", error)
+            measuring.count_failure("the log", error)
 
 
 class _Handler(logging.StreamHandler[TextIO]):
@@ -83,7 +83,7 @@ class _Handler(logging.StreamHandler[TextIO]):
         """Count the error; `logging` would print it with values."""
         error = sys.exc_info()[1]
         if isinstance(error, Exception):
-            measuring.failed("the log's lines", error)
+            measuring.count_failure("the log's lines", error)
 
 
 def _library_line(_logger: object, _level: str, event: EventDict) -> EventDict:
@@ -93,11 +93,11 @@ def _library_line(_logger: object, _level: str, event: EventDict) -> EventDict:
 
 
 def _traceback(exc_info: ExcInfo) -> str:
-    return story(exc_info[1])
+    return redacted_traceback(exc_info[1])
 
 
 def _traceback_on_terminal(stream: TextIO, exc_info: ExcInfo) -> None:
-    stream.writelines(f"\n    {_escaped(line)}" for line in story(exc_info[1]).splitlines())
+    stream.writelines(f"\n    {_escaped(line)}" for line in redacted_traceback(exc_info[1]).splitlines())
 
 
 def _without_control_characters(_logger: object, _level: str, event: EventDict) -> EventDict:

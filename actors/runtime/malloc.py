@@ -25,7 +25,7 @@ _M_ARENA_MAX: Final = -8
 GIVE_BACK_EVERY_S: Final = 60.0
 
 
-def settle() -> None:
+def use_one_arena() -> None:
     """Gives all later threads the one heap. Call it before any thread exists, so before other imports.
 
     With another C library than glibc it does nothing.
@@ -35,14 +35,14 @@ def settle() -> None:
         assert taken == 1
 
 
-async def keep_small() -> None:
+async def trim_regularly() -> None:
     """Returns unused memory to the system again and again, until cancelled."""
     while True:
         await asyncio.sleep(GIVE_BACK_EVERY_S)
-        await asyncio.to_thread(give_back)
+        await asyncio.to_thread(trim_heap)
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Returns all completely unused pages to the system."""
     if _is_glibc():
         ctypes.CDLL(None).malloc_trim(0)

@@ -26,7 +26,7 @@ _failures: Final[Counter[tuple[str, str]]] = Counter()
 _counting: Final = threading.Lock()
 
 
-def measuring(function: Callable[Arguments, None]) -> Callable[Arguments, None]:
+def contain_errors(function: Callable[Arguments, None]) -> Callable[Arguments, None]:
     """The function, whose errors go no further."""
 
     @wraps(function)
@@ -34,21 +34,21 @@ def measuring(function: Callable[Arguments, None]) -> Callable[Arguments, None]:
         try:
             function(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the work continues after any error
-            failed(function.__qualname__, error)
+            count_failure(function.__qualname__, error)
 
     return measured
 
 
-def or_else(place: str, tell: Callable[[], Told], otherwise: Told) -> Told:
+def value_or(place: str, tell: Callable[[], Told], otherwise: Told) -> Told:
     """Returns the result of `tell`, and `otherwise` if it fails."""
     try:
         return tell()
     except Exception as error:  # noqa: BLE001 - other reports don't depend on this one
-        failed(place, error)
+        count_failure(place, error)
         return otherwise
 
 
-def failed(place: str, error: Exception) -> None:
+def count_failure(place: str, error: Exception) -> None:
     """Counts an error of measuring or reporting there, and logs the first of its kind."""
     kind = place, type(error).__name__
     with _counting:
@@ -58,7 +58,7 @@ def failed(place: str, error: Exception) -> None:
         log.error("measuring failed", place=place, exc_info=error)
 
 
-def failures() -> int:
+def failure_count() -> int:
     """Returns how often measuring or reporting has failed in this process."""
     with _counting:
         return _failures.total()

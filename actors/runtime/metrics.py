@@ -44,7 +44,7 @@ class Metrics:
             self._register(metric)
         prometheus.ProcessCollector(registry=self.registry)
 
-    @measuring.measuring
+    @measuring.contain_errors
     def count(self, metric: Counter, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""
         if not self._has(labels):
@@ -52,7 +52,7 @@ class Metrics:
         counter = self._counters[metric]
         (counter.labels(**labels) if metric.labels else counter).inc(amount)
 
-    @measuring.measuring
+    @measuring.contain_errors
     def set(self, metric: Gauge, value: float, **labels: str) -> None:
         """Set a gauge."""
         if not self._has(labels):
@@ -60,14 +60,14 @@ class Metrics:
         gauge = self._gauges[metric]
         (gauge.labels(**labels) if metric.labels else gauge).set(value)
 
-    @measuring.measuring
+    @measuring.contain_errors
     def watch(self, metric: Gauge, read: Callable[[], float], **labels: str) -> None:
         """Let a gauge be read at each scrape; none that has tables."""
         gauge = self._gauges[metric]
-        told = partial(measuring.or_else, metric.name, read, math.nan)
+        told = partial(measuring.value_or, metric.name, read, math.nan)
         (gauge.labels(**labels) if metric.labels else gauge).set_function(told)
 
-    @measuring.measuring
+    @measuring.contain_errors
     def replace(self, metric: Gauge, values: Mapping[tuple[str, ...], float], **among: str) -> None:
         """Gives a gauge, whose labels name things that come and go, exactly these values.
 
@@ -85,7 +85,7 @@ class Metrics:
             if labels not in values:
                 self._gauges[metric].remove(*labels)
 
-    @measuring.measuring
+    @measuring.contain_errors
     def observe(self, metric: Histogram, value: float, **labels: str) -> None:
         """Add one observation to a histogram."""
         histogram = self._histograms[metric]
@@ -101,23 +101,23 @@ class Metrics:
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""
-        new = measuring.failures() - self.value(catalogue.MEASURING_ERRORS)
+        new = measuring.failure_count() - self.value(catalogue.MEASURING_ERRORS)
         self.count(catalogue.MEASURING_ERRORS, max(0, new))
         return prometheus.generate_latest(self.registry)
 
-    @measuring.measuring
+    @measuring.contain_errors
     def handled(self, actor: ActorName, message: object, seconds: float, outcome: str = "done") -> None:
         """Say that an actor has dealt with a message: `outcome` is done, failed or cancelled."""
         kind = name_of(message)
         self.count(catalogue.HANDLED, actor=actor, message=kind, outcome=outcome)
         self.observe(catalogue.HANDLING, seconds, actor=actor, message=kind)
 
-    @measuring.measuring
+    @measuring.contain_errors
     def progressed(self, actor: ActorName) -> None:
         """Say that an actor got on with its work just now."""
         self.set(catalogue.PROGRESS, time.time(), actor=actor)
 
-    @measuring.measuring
+    @measuring.contain_errors
     def chunk_read(self, began: float, asked: float, selected: float) -> None:
         """Records that a chunk has been read: when its low watermark, its rows and its high watermark were requested.
 

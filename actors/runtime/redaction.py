@@ -15,7 +15,7 @@ from pipeline.errors import TidemarkError
 LEFT_OUT: Final = "…"
 
 
-class Plain(Exception):
+class ActorError(Exception):
     """An actor's own finding, whose words hold no value; it's of none of the core's kinds."""
 
 
@@ -39,12 +39,12 @@ def without_values(text: str) -> str:
 def safe_message(error: BaseException) -> str:
     """An error's text, by its type where there's none or where it isn't one of ours."""
     name, text = type(error).__name__, str(error)
-    if isinstance(error, TidemarkError | OSError | Plain):
+    if isinstance(error, TidemarkError | OSError | ActorError):
         return text or name
     return f"{name}: {without_values(text)}" if text else name
 
 
-def story(error: BaseException) -> str:
+def redacted_traceback(error: BaseException) -> str:
     """Returns the traceback of an error and of its causes, the first cause first, without values.
 
     Each error appears once: an error that leaves a group of tasks has that group as its cause, which contains it in

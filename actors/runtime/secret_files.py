@@ -14,6 +14,6 @@ def read_secret(file: PurePath) -> Secret:
     return Secret(text.removesuffix("\n").removesuffix("\r"), file)
 
 
-def current(secret: Secret) -> str:
+def current_secret(secret: Secret) -> str:
     """The secret as its file has it now, or as it was said where there's none. Raises OSError."""
     return secret.value if secret.file is None else read_secret(secret.file).value

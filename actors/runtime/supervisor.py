@@ -34,7 +34,7 @@ from actors.runtime.actor import Actor
 from actors.runtime.failure_kinds import FailureKind, Hung, StartAgain, kind_of
 from actors.runtime.mailbox import Closed, Mailbox
 from actors.runtime.metrics import Metrics
-from actors.runtime.redaction import Plain, safe_message
+from actors.runtime.redaction import ActorError, safe_message
 from actors.runtime.retry import Backoff
 from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
@@ -272,7 +272,7 @@ class Supervisor:
             elif task in self._cancelled:
                 raise
             else:
-                unasked = Plain("it was cancelled, but not by the supervisor")
+                unasked = ActorError("it was cancelled, but not by the supervisor")
                 self._has_failed(group, actor.name, unasked)
         except StartAgain as asked:
             self._start_again(group, actor.name, asked)

@@ -52,7 +52,7 @@ from actors.signals.kafka import SignalKafka
 from actors.signals.rest import SignalRest
 from actors.source import witnesses
 from actors.source.failover import Servers, list_servers
-from actors.source.preflight import Preflight, answer, local_findings, preflight, signal_table
+from actors.source.preflight import Preflight, local_findings, preflight, query_tables, signal_table
 from actors.spark_sink import SparkSink
 from actors.status.lag_watch import LagWatch
 from actors.status.status_board import StatusBoard
@@ -97,7 +97,9 @@ async def serve(settings: Settings, recent: Recent) -> RunOutcome:
             settings.http, address_file(settings), board, assembly.metrics, assembly.requests
         ):
             watch = LagWatch(settings.source, supervisor.actors, assembly.metrics)
-            looking = [asyncio.create_task(_look(each)) for each in (board.run, watch.run, malloc.keep_small)]
+            looking = [
+                asyncio.create_task(_look(each)) for each in (board.run, watch.run, malloc.trim_regularly)
+            ]
             try:
                 return await supervisor.run()
             finally:
@@ -165,7 +167,7 @@ class Assembly:
         found = await self._servers.chosen(None if recovered.last is None else recovered.last.checkpoint)
         checkpoint = _beginning(recovered.last, found, settings)
         if not checkpoint.witnesses:
-            last = await witnesses.at_beginning(found.source, found.server, checkpoint.position)
+            last = await witnesses.initial_witnesses(found.source, found.server, checkpoint.position)
             checkpoint = replace(checkpoint, witnesses=last)
         segment = 0 if recovered.last is None else recovered.last.segment
         log.info("capture begins", segment=segment, position=str(checkpoint.position), server=found.server)
@@ -183,7 +185,9 @@ class Assembly:
             ),
             _journal_rules(settings, self._store),
         )
-        unread = await asyncio.to_thread(reselect_keys.unread, self._store, recovered.last, checkpoint)
+        unread = await asyncio.to_thread(
+            reselect_keys.unread_rows_keys, self._store, recovered.last, checkpoint
+        )
         return (*self._stream(checkpoint, found), *self._snapshots(checkpoint, found, unread), journal)
 
     def _stream(self, checkpoint: Checkpoint, found: Preflight) -> tuple[Actor[Any], ...]:
@@ -197,7 +201,7 @@ class Assembly:
             checkpoint.stopped,
             checkpoint.unproven,
             found.foreign_keys,
-            found.doubts,
+            found.outdated_keys,
         )
         reader = BinlogReader(
             self.mailboxes[Name.BINLOG_READER],
@@ -216,11 +220,11 @@ class Assembly:
             news,
             self._outlet(Name.SCHEMA_VERIFIER, Name.WATERMARK_COORDINATOR),
             partial(
-                answer,
+                query_tables,
                 found.source,
                 found.server,
                 markers=found.markers,
-                cascades=found.doubts is not None,
+                cascades=found.outdated_keys is not None,
             ),
             _signal_rows(settings),
         )
@@ -311,7 +315,7 @@ async def _look(look: Callable[[], Awaitable[None]]) -> None:
         try:
             await look()
         except Exception as error:  # noqa: BLE001 - it's tried again after any error
-            measuring.failed(look.__qualname__, error)
+            measuring.count_failure(look.__qualname__, error)
         await asyncio.sleep(LOOKS_AGAIN_S)
 
 
@@ -367,7 +371,7 @@ def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Chec
     return replace(checkpoint, server=found.server)
 
 
-@measuring.measuring
+@measuring.contain_errors
 def _tell_beginning(before: Checkpoint, now: Checkpoint) -> None:
     """Logs how the start differs from continuing."""
     if now.position != before.position:

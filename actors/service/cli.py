@@ -80,9 +80,9 @@ def run(settings: Settings) -> None:
     from actors.runtime import malloc
     from actors.service import no_pandas
 
-    malloc.settle()
+    malloc.use_one_arena()
     if not settings.spark.by_connect:
-        no_pandas.keep_out()
+        no_pandas.block_pandas()
     import uvloop
 
     from actors.runtime import logs
@@ -120,7 +120,7 @@ def check(settings: Settings) -> None:
     from pipeline.source.prerequisites import Severity
 
     click.echo(effective(settings))
-    with loading.compiling_told(partial(click.echo, err=True)):
+    with loading.log_compilation(partial(click.echo, err=True)):
         from actors.lake import spark_session
         from actors.service import assembly
 

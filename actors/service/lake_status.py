@@ -9,8 +9,8 @@ from pyarrow import fs
 from rich.table import Table
 from rich.text import Text
 
-from actors.lake.delta_log import Logged, last_said, logged
-from actors.lake.filesystem import located
+from actors.lake.delta_log import LoggedVersion, last_report, read_version
+from actors.lake.filesystem import lake_filesystem
 from pipeline.lake.tables import Property, Tier, location
 
 _COLUMNS = ("table", "tier", "segment", "newest change", "merged", "files", "MiB", "position", "stopped")
@@ -21,7 +21,7 @@ def lake_status(root: str) -> Table:
     read."""
     shown = Table(*_COLUMNS, box=None, padding=(0, 2, 0, 0))
     for name, tier, path, table in _tables(root):
-        said: dict[str, Any] = json.loads(last_said(path) or "{}")
+        said: dict[str, Any] = json.loads(last_report(path) or "{}")
         newest = said.get("newest_commit_time_us")
         shown.add_row(
             Text(name),
@@ -39,9 +39,9 @@ def lake_status(root: str) -> Table:
     return shown
 
 
-def _tables(root: str) -> Iterator[tuple[str, Tier, str, Logged]]:
+def _tables(root: str) -> Iterator[tuple[str, Tier, str, LoggedVersion]]:
     """By table its lake tables: which, where, and what they say."""
-    filesystem, folder = located(root)
+    filesystem, folder = lake_filesystem(root)
     selector = fs.FileSelector(folder, allow_not_found=True, recursive=False)
     databases = [
         info.path for info in filesystem.get_file_info(selector) if info.type is fs.FileType.Directory
@@ -50,12 +50,12 @@ def _tables(root: str) -> Iterator[tuple[str, Tier, str, Logged]]:
         for info in sorted(filesystem.get_file_info(fs.FileSelector(database)), key=lambda info: info.path):
             inside = f"{root.rstrip('/')}/{database.rpartition('/')[2]}/{info.base_name}"
             path = f"{inside}/{Tier.CHANGELOG}"
-            changelog = logged(path)
+            changelog = read_version(path)
             if changelog is None or (schema := changelog.schema) is None:
                 continue  # it isn't ours, or it has nothing yet
             table = schema.table
             assert inside == location(root, table, Tier.CHANGELOG).rpartition("/")[0]
             yield str(table), Tier.CHANGELOG, path, changelog
             path = f"{inside}/{Tier.MIRROR}"
-            if (mirror := logged(path)) is not None:
+            if (mirror := read_version(path)) is not None:
                 yield str(table), Tier.MIRROR, path, mirror

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from actors.lake.delta_log import Logged, last_said, logged
+from actors.lake.delta_log import LoggedVersion, last_report, read_version
 from pipeline.errors import Definite
-from pipeline.lake.live_view import MirrorPosition, live_view_sql, readable, sum_sql
+from pipeline.lake.live_view import MirrorPosition, check_complete, live_view_sql, sum_sql
 from pipeline.lake.sql_dialects import Dialect, registration
 from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema.table_schema import TableId
@@ -29,11 +29,15 @@ def live_view_text(
     and why. Raises Definite if the lake has nothing of the table, or gets nothing more for it, unless `stale`; and
     OSError if the lake can't be read.
     """
-    found = [table for table in _called(name) if logged(location(root, table, Tier.CHANGELOG)) is not None]
+    found = [
+        table for table in _called(name) if read_version(location(root, table, Tier.CHANGELOG)) is not None
+    ]
     if len(found) > 1:
         raise Definite(f"{name} may be {' or '.join(map(str, found))}: name one of them, with the quotes")
     for table in found:
-        mirrored, changelog = (logged(location(root, table, tier)) for tier in (Tier.MIRROR, Tier.CHANGELOG))
+        mirrored, changelog = (
+            read_version(location(root, table, tier)) for tier in (Tier.MIRROR, Tier.CHANGELOG)
+        )
         if changelog is None or changelog.schema is None:
             continue
         stopped = changelog.properties.get(Property.STOPPED) or captured.get(table)
@@ -49,7 +53,7 @@ def live_view_text(
             )
         if mirrored is None or mirrored.schema is None:
             continue
-        readable(mirrored, table)
+        check_complete(mirrored, table)
         text = live_view_sql(root, mirrored.schema, MirrorPosition.told(mirrored, changelog), dialect=dialect)
         told = registration(root, table) if dialect is Dialect.TRINO else _settings(text, dialect)
         return "\n".join([*(f"-- once: {statement};" for statement in told), text])
@@ -58,9 +62,9 @@ def live_view_text(
     )
 
 
-def _reached(root: str, table: TableId, changelog: Logged) -> str:
+def _reached(root: str, table: TableId, changelog: LoggedVersion) -> str:
     """Where a table is that gets nothing more."""
-    said = json.loads(last_said(location(root, table, Tier.CHANGELOG)) or "{}")
+    said = json.loads(last_report(location(root, table, Tier.CHANGELOG)) or "{}")
     newest = said.get("newest_commit_time_us")
     at = (
         ""

@@ -16,6 +16,6 @@ class _KeptOut:
             raise ModuleNotFoundError("pandas isn't loaded beside a Spark of our own", name=_PANDAS)
 
 
-def keep_out() -> None:
+def block_pandas() -> None:
     """From now on it's as if pandas weren't installed; where it has been loaded before, it stays."""
     sys.meta_path.insert(0, _KeptOut())

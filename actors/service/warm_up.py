@@ -44,7 +44,7 @@ def import_all() -> None:
     """Import what the service is made of."""
     gc.disable()
     try:
-        with compiling_told(log.info):
+        with log_compilation(log.info):
             importlib.import_module("actors.service.assembly")
     finally:
         gc.enable()
@@ -52,7 +52,7 @@ def import_all() -> None:
 
 
 @contextmanager
-def compiling_told(tell: Tell) -> Iterator[None]:
+def log_compilation(tell: Tell) -> Iterator[None]:
     """Logs that something has to be compiled meanwhile, if so, and how long it took in the end."""
     begun = time.monotonic()
     with event.install_listener(_COMPILE, _FirstTold(tell)) as listener:

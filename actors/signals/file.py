@@ -23,7 +23,7 @@ from typing import Any
 
 from actors.signals.channel import Arrived, signal_state
 from pipeline.messages.signals import SignalAccepted, SignalAnswer
-from pipeline.signals.outcomes import Outcome, later
+from pipeline.signals.outcomes import Outcome, outcomes_between
 from pipeline.signals.signal import LONGEST
 from pipeline.snapshot.checkpoint import Checkpoint
 
@@ -67,7 +67,7 @@ class SignalFile:
 
     async def sealed(self, checkpoint: Checkpoint) -> None:
         """Append how far signals of this file have come."""
-        come = [state for state in later(self._told, checkpoint) if state.id in self._accepted]
+        come = [state for state in outcomes_between(self._told, checkpoint) if state.id in self._accepted]
         self._told = checkpoint
         if come:
             await asyncio.to_thread(self._append, *(state.to_json() for state in come))

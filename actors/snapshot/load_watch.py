@@ -15,7 +15,7 @@ import structlog
 from actors.source.connection import Source
 from pipeline.config.settings import ServerSettings
 from pipeline.errors import Transient
-from pipeline.source.throttle import Debt, Load, SourceLimits, paid, strain
+from pipeline.source.throttle import Debt, Load, SourceLimits, pay_debt, reached_limit
 
 log = structlog.get_logger()
 
@@ -61,8 +61,10 @@ class SourceWatch:
                 self._happened.clear()
                 if self._bounds.looked_at:
                     self._load = await self._looked()
-                self._debt = paid(self._bounds, self._debt, monotonic())
-                reason = strain(self._bounds, self._load, self._debt, strained=self._reason is not None)
+                self._debt = pay_debt(self._bounds, self._debt, monotonic())
+                reason = reached_limit(
+                    self._bounds, self._load, self._debt, strained=self._reason is not None
+                )
                 changed, self._reason = (reason is None) != (self._reason is None), reason
                 if changed:
                     await tell(reason)

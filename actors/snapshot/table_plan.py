@@ -5,7 +5,7 @@ them.
 """
 
 from actors.source.connection import Source
-from actors.source.errors import Outdated
+from actors.source.errors import StatementOutdated
 from pipeline.errors import Definite, Transient
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -28,14 +28,14 @@ async def find_table(source: Source, table: TableId, request: Request) -> tuple[
     if await _described(source, table) != described:
         raise Transient(f"{table} is being altered")
     walk = chunk_index_choice.choose_index(described, indexes, request.surrogate)
-    condition(described.schema, request)
+    row_condition(described.schema, request)
     return described.schema, walk
 
 
-def condition(schema: TableSchema, request: Request) -> Fragment:
+def row_condition(schema: TableSchema, request: Request) -> Fragment:
     """The condition that the request sets. Raises Definite where it isn't about this table."""
     try:
-        return row_filter_sql.requested(schema, request) or chunk_queries.NO_CONDITION
+        return row_filter_sql.requested_condition(schema, request) or chunk_queries.NO_CONDITION
     except InvalidRowFilter as refusal:
         raise Definite(f"the request isn't about {schema.table}: {refusal}") from refusal
 
@@ -48,7 +48,7 @@ async def find_ranges(
     if first is None:
         return ()
     kinds = tuple(schema.columns[index].type for index in walk.columns)
-    search = range_splits.search(kinds, first, end, rows, ranges, least_rows)
+    search = range_splits.search_splits(kinds, first, end, rows, ranges, least_rows)
     answer: range_splits.SplitAnswer = None
     while True:
         try:
@@ -75,13 +75,13 @@ async def requested_key(
     """The one key that the statement asks for, if there is one. Raises Outdated if it isn't one of this schema."""
     async with source.select(statement) as result:
         if wrong := key_mismatch(schema, walk.columns, result.columns):
-            raise Outdated(wrong)
+            raise StatementOutdated(wrong)
         rows = await result.rows()
         if rows is None:
             return None
         located = rows.located(result.columns)
         if located.lacks(0):
-            raise Outdated(f"a column of the key of {schema.table} may be NULL by now")
+            raise StatementOutdated(f"a column of the key of {schema.table} may be NULL by now")
         return result_set.row_key(located, 0, chunk_queries.key_alone(schema, walk))
 
 
@@ -89,7 +89,7 @@ async def _weight(source: Source, statement: Statement) -> int:
     async with source.select(statement) as result:
         rows = await result.rows()
         assert rows is not None
-        return chunk_queries.estimated(rows.located(result.columns))
+        return chunk_queries.estimated_rows(rows.located(result.columns))
 
 
 async def _described(source: Source, table: TableId) -> TableDescription:

@@ -190,7 +190,7 @@ async def _checked_place(source: Source, position: GtidSet) -> tuple[str, int]:
     """The file and the offset that the log is to be read from. Raises Definite or Transient as `_check`."""
     number, offset = file_positions.file_and_offset(file_positions.first_missing(position))
     end, _ = await source.end_of_log()
-    if not position <= file_positions.before(source.server, end):
+    if not position <= file_positions.all_before(source.server, end):
         raise Definite(
             f"the source's log ends at {end}, but capture has passed that: {position}; the log was reset "
             "(RESET MASTER), or the server lost the end of it; begin a new journal"

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import pymysql
 
-from actors.runtime.secret_files import current
-from actors.source.errors import AnotherServer, translated
+from actors.runtime.secret_files import current_secret
+from actors.source.errors import AnotherServer, translate_errors
 from actors.source.protocol import Wire
 from pipeline.config.settings import ServerSettings, TlsMode
 from pipeline.errors import Definite
@@ -105,10 +105,10 @@ class Source:
 
     async def _open(self) -> None:
         timeout_s = max(1, int(self.settings.read_timeout_s))
-        with translated(f"connecting to {self.settings.host}:{self.settings.port}"):
+        with translate_errors(f"connecting to {self.settings.host}:{self.settings.port}"):
             try:
                 async with asyncio.timeout(self.settings.connect_timeout_s):
-                    await self._wire.open(current(self.settings.password))
+                    await self._wire.open(current_secret(self.settings.password))
                     for statement in _SESSION:
                         text = statement.format(timeout_s=timeout_s, timeout_ms=timeout_s * 1000)
                         await self._wire.small(Statement(text))
@@ -175,7 +175,7 @@ class Source:
         if not tables:
             return Descriptions({}, {})
         rows = await self.ask(information_schema.describe(tables))
-        listed = {table: await self._listed(table) for table in information_schema.contested(rows)}
+        listed = {table: await self._listed(table) for table in information_schema.ambiguous_key_tables(rows)}
         return information_schema.describe_tables(rows, listed)
 
     async def _listed(self, table: TableId) -> list[str]:
@@ -188,7 +188,7 @@ class Source:
 
     async def indexes(self, table: TableId) -> dict[str, tuple[IndexPart, ...]]:
         """The unique indexes of a table with their parts in order."""
-        return information_schema.indexed(await self.ask(information_schema.indexes(table)))
+        return information_schema.unique_indexes(await self.ask(information_schema.indexes(table)))
 
     async def tables(self) -> tuple[TableId, ...]:
         """All tables that the user may see, without views and the server's own."""
@@ -273,7 +273,7 @@ class Source:
 
     async def ask(self, statement: Statement) -> list[tuple[Any, ...]]:
         """The rows of a small result, as Python values."""
-        with translated(statement.sql):
+        with translate_errors(statement.sql):
             async with self._answered():
                 return await self._wire.small(statement)
 
@@ -284,7 +284,7 @@ class Source:
         If the caller leaves it before its end, the connection is replaced, because the server can't be stopped. Within
         a transaction the rest is read and discarded instead.
         """
-        with translated(statement.sql):
+        with translate_errors(statement.sql):
             async with self._answered():
                 columns, packets = await self._wire.select(statement)
         try:
@@ -304,7 +304,7 @@ class Source:
     async def fill(self, packets: RowPackets, statement: Statement) -> None:
         """Read on in the statement's result until `packets` are full. Raises the server's error if that's its end."""
         clock = asyncio.get_running_loop().time
-        with translated(statement.sql):
+        with translate_errors(statement.sql):
             async with self._answered() as limit:
                 while not packets.full:
                     packets.filled(await self._wire.receive(packets.room()))
@@ -324,14 +324,14 @@ class Source:
 
     async def command(self, code: int, payload: bytes) -> None:
         """Send a command of the protocol that the server answers with OK."""
-        with translated(f"command {code:#04x} of the protocol"):
+        with translate_errors(f"command {code:#04x} of the protocol"):
             async with self._answered():
                 await self._wire.command(code, payload)
                 await self._wire.ok()
 
     async def stream(self, code: int, payload: bytes) -> None:
         """Send a command that is answered with packets without end: `receive` reads them, the first has number 1."""
-        with translated(f"command {code:#04x} of the protocol"):
+        with translate_errors(f"command {code:#04x} of the protocol"):
             await self._wire.command(code, payload)
 
     async def receive(self, room: memoryview) -> int:
@@ -339,7 +339,7 @@ class Source:
 
         `room`: writable, of bytes, not empty. Raises Transient if the connection is lost; cancelled, it's closed.
         """
-        with translated("reading from the source"):
+        with translate_errors("reading from the source"):
             try:
                 return await self._wire.receive(room)
             except BaseException:

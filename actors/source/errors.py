@@ -80,7 +80,7 @@ _QUOTING: Final = frozenset(
 _CLIENT_ERRORS: Final = range(2000, 3000)
 
 
-class Outdated(Definite):
+class StatementOutdated(Definite):
     """The table isn't what the statement was made for any more."""
 
 
@@ -107,7 +107,7 @@ class AnotherServer(Transient):
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
+def translate_errors(doing: str) -> Iterator[None]:
     """Turns the driver's errors into ours; the message has `doing`."""
     try:
         yield
@@ -129,5 +129,5 @@ def _judged(error: Exception, doing: str) -> Transient | Definite:
     passing = not isinstance(code, int) or code in _PASSING or code in _CLIENT_ERRORS
     if passing:
         return Transient(f"{text} ({doing})")
-    kind = Outdated if code in _OUTDATED else RightLacked if code in _DENIED else Definite
+    kind = StatementOutdated if code in _OUTDATED else RightLacked if code in _DENIED else Definite
     return kind(f"{text} (error {code} of the source; {doing})")

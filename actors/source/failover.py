@@ -12,13 +12,13 @@ from typing import Final, assert_never
 
 import structlog
 
-from actors.runtime.measuring import measuring
+from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from actors.source import witnesses
 from actors.source.binlog_dump import BinlogDump
 from actors.source.connection import Source
 from actors.source.errors import AccessDenied
-from actors.source.preflight import Preflight, UnfitSource, inspected
+from actors.source.preflight import Preflight, UnfitSource, inspect_source
 from pipeline import metrics as catalogue
 from pipeline.binlog.slice import Slice
 from pipeline.binlog.stream import LogStream
@@ -34,17 +34,17 @@ from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.source import failover
 from pipeline.source.failover import (
     Behind,
+    CanContinue,
     CandidateVerdict,
-    Go,
+    ContinueAt,
     NoneServes,
     NoServer,
     Patience,
     Refused,
     ServerHistory,
-    Serves,
     TransactionOrder,
     Unreachable,
-    Wait,
+    WaitForServers,
 )
 
 log = structlog.get_logger()
@@ -126,14 +126,14 @@ class _Search:
             before, missing = missing, [_missing(verdict) for verdict in verdicts]
             if missing != before:
                 nearer_at = clock()
-            at = failover.present(verdicts, self._last_server) if self._at is None else self._at
+            at = failover.last_server(verdicts, self._last_server) if self._at is None else self._at
             waited_s, stood_s = clock() - began, clock() - nearer_at
             mode = self._settings.snapshot.mode
-            match failover.decided(verdicts, at, waited_s, stood_s, self._patience, mode):
-                case Go(index):
+            match failover.choose_server(verdicts, at, waited_s, stood_s, self._patience, mode):
+                case ContinueAt(index):
                     if (found := await self._looked_closely(index, verdicts[index])) is not None:
                         return index, found
-                case Wait():
+                case WaitForServers():
                     if [type(each) for each in verdicts] != [type(each) for each in told]:
                         self._tell_wait(verdicts)
                     told = tuple(verdicts)
@@ -143,7 +143,7 @@ class _Search:
                 case never:
                     assert_never(never)
 
-    @measuring
+    @contain_errors
     def _tell_wait(self, verdicts: list[CandidateVerdict]) -> None:
         log.warning("waiting for a server", servers=self._each(verdicts))
 
@@ -167,7 +167,7 @@ class _Search:
         self._close()
         first = self._at or 0
         verdict = await self._look(first)
-        if isinstance(verdict, Serves):
+        if isinstance(verdict, CanContinue):
             ours = self._at is not None or self._last_server in ("", verdict.server)
             if ours or len(self._servers) == 1:
                 unasked = Unreachable("it wasn't asked")
@@ -192,13 +192,13 @@ class _Search:
 
     async def _judged(self, source: Source) -> CandidateVerdict:
         if self._last is None or self._places:
-            return Serves(source.server)
+            return CanContinue(source.server)
         executed = await source.executed()
         purged = await source.purged()
         position = resume.resume_position(self._last, executed, purged)
         replica = not position <= executed and await source.received() is not None
         history = ServerHistory(source.server, executed, purged, replica)
-        return failover.judged(position, history, self._last_server)
+        return failover.candidate_verdict(position, history, self._last_server)
 
     async def _looked_closely(self, index: int, verdict: CandidateVerdict) -> Preflight | None:
         """What else has to be known of a server; None if it's of no use for that."""
@@ -213,7 +213,7 @@ class _Search:
         if errant:
             self._refused[index] = Refused(failover.ERRANT.format(errant=errant))
             return None
-        found = await inspected(source, replace(self._settings, source=self._servers[index]), position)
+        found = await inspect_source(source, replace(self._settings, source=self._servers[index]), position)
         try:
             found.raise_errors()
         except UnfitSource as unfit:
@@ -228,7 +228,7 @@ async def _errant(
     source: Source, settings: SourceSettings, verdict: CandidateVerdict, position: GtidSet
 ) -> GtidSet:
     """Returns those of a server's doubtful transactions that its log has before something that has passed here."""
-    if not isinstance(verdict, Serves) or not verdict.doubtful:
+    if not isinstance(verdict, CanContinue) or not verdict.doubtful:
         return NO_GTIDS
     end, _ = await source.end_of_log()
     file, before = await _file_of(source, position)

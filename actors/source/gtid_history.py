@@ -23,7 +23,7 @@ from pipeline.errors import Transient
 from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.snapshot.watermark import usable
+from pipeline.snapshot.watermark import is_usable_low
 
 # A transaction that's in the log becomes visible within a commit, unless it waits for a replica's acknowledgement. So
 # long it may take (s), and so are the pauses between looks, each twice the one before.
@@ -31,31 +31,31 @@ VISIBLE_WITHIN_S: Final = 15.0
 _LOOKS: Final = Backoff(0.001, 0.1)
 
 
-async def visible(source: Source, markers: SignalTable | None) -> GtidSet:
+async def visible_transactions(source: Source, markers: SignalTable | None) -> GtidSet:
     """Returns what the next query sees; as files and offsets if there are `markers`."""
     if markers is None:
         executed = await source.executed()
-        await visible_with(source.visible, executed, VISIBLE_WITHIN_S)
+        await wait_until_visible(source.visible, executed, VISIBLE_WITHIN_S)
         return executed
     end, _ = await source.end_of_log()
     await markers.open(source, "schemas")
-    return file_positions.before(source.server, end)
+    return file_positions.all_before(source.server, end)
 
 
-async def purged(source: Source, by_places: bool) -> GtidSet:
+async def purged_transactions(source: Source, by_places: bool) -> GtidSet:
     """What the server has executed and its log doesn't have any more."""
     if not by_places:
         return await source.purged()
     first, *_ = await source.logs()
-    return file_positions.before(source.server, Coordinates(first, file_positions.FIRST_OFFSET))
+    return file_positions.all_before(source.server, Coordinates(first, file_positions.FIRST_OFFSET))
 
 
-async def visible_with(
+async def wait_until_visible(
     visible: Callable[[], Awaitable[GtidSet]], wanted: GtidSet, within_s: float
 ) -> GtidSet:
-    """What is `visible`, as soon as it has these as well; it's looked at again and again. Raises Transient."""
+    """What is visible, as soon as it has these as well; it's looked at again and again. Raises Transient."""
     deadline, looks = monotonic() + within_s, 1
-    while not usable(seen := await visible(), wanted):
+    while not is_usable_low(seen := await visible(), wanted):
         if monotonic() > deadline:
             raise Transient(f"transactions of the log aren't visible in the source: {wanted - seen}")
         await asyncio.sleep(_LOOKS.pause_s(looks))

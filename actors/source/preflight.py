@@ -31,12 +31,12 @@ from pipeline.source.prerequisites import (
     Severity,
     findings,
     logs_cascades,
-    markers,
-    places,
+    position_findings,
     unlogged_foreign_keys,
+    watermark_findings,
 )
 from pipeline.verifier import signal_table as signal_rows
-from pipeline.verifier.cascades import Doubts
+from pipeline.verifier.cascades import OutdatedForeignKeys
 from pipeline.verifier.schema_fence import ServerAnswer
 
 # The oldest Java that Spark 4 runs on (Spark 4.2 documentation, "Downloading").
@@ -53,8 +53,8 @@ class Preflight:
 
     `source`: how it's reached. `server`: its UUID; these findings don't hold for a connection to another one.
     `markers`: the signal table, if positions are files and offsets and not GTIDs (`actors.source.gtid_history`).
-    `foreign_keys`: those whose effects aren't in the log; `doubts`: what to do about further ones, None if the server
-    logs their effects.
+    `foreign_keys`: those whose effects aren't in the log; `outdated_keys`: what to do about further ones, None if the
+    server logs their effects.
     """
 
     findings: tuple[Finding, ...]
@@ -64,7 +64,7 @@ class Preflight:
     server: str
     markers: SignalTable | None
     foreign_keys: tuple[ForeignKey, ...] = ()
-    doubts: Doubts | None = None
+    outdated_keys: OutdatedForeignKeys | None = None
 
     def raise_errors(self) -> None:
         """Raises Unfit if capture can't run."""
@@ -78,21 +78,21 @@ async def preflight(settings: Settings) -> Preflight:
     """Look at the source, to begin there. Raises Transient or Definite where it can't be reached."""
     source = await Source.connect(settings.source)
     try:
-        return await inspected(source, settings, NO_GTIDS)
+        return await inspect_source(source, settings, NO_GTIDS)
     finally:
         source.close()
 
 
-async def inspected(source: Source, settings: Settings, position: GtidSet) -> Preflight:
+async def inspect_source(source: Source, settings: Settings, position: GtidSet) -> Preflight:
     """Examines a source, to continue from this position. Raises Transient or Definite if that fails."""
     tables = await _tables(source, settings)
     told = await source.descriptions(tables)
-    facts = await server_facts.facts(source, tables, told.described, settings.snapshot.allow_lock)
+    facts = await server_facts.collect_facts(source, tables, told.described, settings.snapshot.allow_lock)
     reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
     by_places = signal_table(settings) if _by_places(facts, position) else None
     judged = findings(facts, reread, by_places is not None, begun=bool(position))
     found = [*judged, *await _markers(source, facts, settings)]
-    found += places(
+    found += position_findings(
         source.server, file_positions.server_of(position), by_places is not None, settings.snapshot
     )
     found += await _signal_table(source, settings)
@@ -111,12 +111,14 @@ async def inspected(source: Source, settings: Settings, position: GtidSet) -> Pr
             tuple(found), KnownSchemas({}, NO_GTIDS), NO_GTIDS, settings.source, source.server, by_places
         )
     # First, so that the other one has it.
-    purged = await gtid_history.purged(source, by_places is not None)
+    purged = await gtid_history.purged_transactions(source, by_places is not None)
     known = await _known_schemas(source, settings, told, by_places)
     keys = unlogged_foreign_keys(facts)
     logged = logs_cascades(source.version, facts.variables)
-    doubts = None if logged else Doubts(reread)
-    return Preflight(tuple(found), known, purged, settings.source, source.server, by_places, keys, doubts)
+    outdated_keys = None if logged else OutdatedForeignKeys(reread)
+    return Preflight(
+        tuple(found), known, purged, settings.source, source.server, by_places, keys, outdated_keys
+    )
 
 
 def _by_places(facts: ServerFacts, position: GtidSet) -> bool:
@@ -132,7 +134,7 @@ def signal_table(settings: Settings) -> SignalTable | None:
 
 async def _markers(source: Source, facts: ServerFacts, settings: Settings) -> Iterable[Finding]:
     table = signal_table(settings)
-    return () if table is None else markers(facts, table.id, await table.refusal(source))
+    return () if table is None else watermark_findings(facts, table.id, await table.refusal(source))
 
 
 async def _signal_table(source: Source, settings: Settings) -> Iterable[Finding]:
@@ -142,7 +144,7 @@ async def _signal_table(source: Source, settings: Settings) -> Iterable[Finding]
     wrong = (
         f"there's no {table} that the user may see"
         if described is None
-        else signal_rows.problem(described.schema)
+        else signal_rows.why_unreadable(described.schema)
     )
     remedy = f"{signal_rows.CREATE.format(table=table)}, grant SELECT on it, or leave out signals.table"
     return () if wrong is None else (Finding(Severity.ERROR, f"signals.table: {wrong}", remedy),)
@@ -153,11 +155,11 @@ async def _known_schemas(
 ) -> KnownSchemas:
     """Returns the schemas of the tables that are read from the log, and a set at which they hold.
 
-    `told`: the source's earlier answer; `markers`: see `answer`.
+    `told`: the source's earlier answer; `markers`: see `query_tables`.
     """
     folds = await source.folds_names()
     while True:
-        later = await gtid_history.visible(source, markers)
+        later = await gtid_history.visible_transactions(source, markers)
         tables = await _tables(source, settings)
         again = await source.descriptions(tables)
         if again == told:
@@ -165,7 +167,7 @@ async def _known_schemas(
         told = again
 
 
-async def answer(
+async def query_tables(
     settings: SourceSettings,
     server: str,
     tables: frozenset[TableId],
@@ -181,7 +183,10 @@ async def answer(
     try:
         ordered = sorted(tables)
         while True:
-            at, first = await gtid_history.visible(source, markers), await source.descriptions(ordered)
+            at, first = (
+                await gtid_history.visible_transactions(source, markers),
+                await source.descriptions(ordered),
+            )
             # Before MySQL 8.0 a table's columns and its key are looked at one after the other.
             told = await source.descriptions(ordered)
             if told == first:

@@ -22,7 +22,7 @@ TABLES_AT_ONCE: Final = 50
 _Denied = dict[Privilege | TableId, str]
 
 
-async def facts(
+async def collect_facts(
     source: Source,
     tables: Sequence[TableId],
     described: Mapping[TableId, TableDescription],

@@ -8,7 +8,7 @@ position, so that takes no longer than the begin of capture itself. What it has 
 from actors.source import gtid_history
 from actors.source.binlog_dump import BinlogDump
 from actors.source.connection import Source
-from pipeline.binlog.commit_times import Beginnings
+from pipeline.binlog.commit_times import CommitTimeScan
 from pipeline.config.settings import SourceSettings
 from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
@@ -26,7 +26,7 @@ async def contradiction(source: Source, settings: SourceSettings, last: Checkpoi
     if places_of not in (None, source.server):
         return None  # places in another server's log, which is refused for that
     by_places = places_of is not None
-    gone = await gtid_history.purged(source, by_places)
+    gone = await gtid_history.purged_transactions(source, by_places)
     for witness in reversed(last.witnesses):
         if witness.gtid in gone:
             continue
@@ -36,7 +36,7 @@ async def contradiction(source: Source, settings: SourceSettings, last: Checkpoi
     return None
 
 
-async def at_beginning(settings: SourceSettings, server: str, position: GtidSet) -> Witnesses:
+async def initial_witnesses(settings: SourceSettings, server: str, position: GtidSet) -> Witnesses:
     """The witnesses of a position that capture begins at, so that nothing of it has passed here.
 
     That's the last transaction of each source, as far as it's in the log; that of the server's own comes last.
@@ -47,7 +47,7 @@ async def at_beginning(settings: SourceSettings, server: str, position: GtidSet)
     last = [Gtid(each, ends[each]) for each in sorted(ends, key=lambda each: each.uuid == server)]
     source = await Source.connect(settings, server)
     try:
-        gone = await gtid_history.purged(source, by_places=False)
+        gone = await gtid_history.purged_transactions(source, by_places=False)
         there = [gtid for gtid in last[-MOST:] if gtid not in gone]
         found = [await _found(source, settings, gtid, by_places=False) for gtid in there]
     finally:
@@ -64,13 +64,13 @@ async def _found(source: Source, settings: SourceSettings, wanted: Gtid, by_plac
     end, _ = await source.end_of_log()
     dump = await BinlogDump.open(settings, asked, source.server)
     try:
-        return await _looked_for(dump, Beginnings(asked), wanted, end)
+        return await _looked_for(dump, CommitTimeScan(asked), wanted, end)
     finally:
         dump.close()
 
 
 async def _looked_for(
-    dump: BinlogDump, beginnings: Beginnings, wanted: Gtid, end: Coordinates
+    dump: BinlogDump, beginnings: CommitTimeScan, wanted: Gtid, end: Coordinates
 ) -> Witness | None:
     while not beginnings.reached(end):
         await dump.receive()

@@ -70,7 +70,7 @@ class LagWatch:
 
     async def _compare(self, source: Source) -> None:
         """Reports how far capture lags."""
-        kept = binlog_retention.kept_s(await source.variables(binlog_retention.RETENTION))
+        kept = binlog_retention.retention_s(await source.variables(binlog_retention.RETENTION))
         end, executed = await source.end_of_log()
         reader, sealed = self._reader, self._sealed
         place = None if reader is None else reader.place

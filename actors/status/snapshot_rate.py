@@ -18,7 +18,7 @@ OVER_S: Final = 30.0
 _ENDED: Final = ("failed", "stopped", "completed")
 
 
-class Pace:
+class Rate:
     """How fast a count grows, over the last OVER_S seconds."""
 
     def __init__(self) -> None:
@@ -38,20 +38,20 @@ class Pace:
         return (last - first) / (now - since)
 
 
-class Paces:
+class TableRates:
     """The pace of each table whose snapshot is under way."""
 
     def __init__(self) -> None:
-        self._paces: dict[TableKey, Pace] = {}
+        self._paces: dict[TableKey, Rate] = {}
 
     def look(self, now: float, snapshots: list[StatusJson]) -> None:
         """Records the snapshots of the coordinator's report at a moment (s)."""
-        running: dict[TableKey, Pace] = {}
+        running: dict[TableKey, Rate] = {}
         for snapshot in snapshots:
             for table in snapshot["tables"]:
                 if table["state"] == "chunking":
                     key = _key(snapshot, table)
-                    running[key] = self._paces.get(key, Pace())
+                    running[key] = self._paces.get(key, Rate())
                     running[key].look(now, _dealt_with(table))
         self._paces = running
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from actors.runtime.actor import StatusJson
 from actors.runtime.mailbox import Mailbox
-from actors.runtime.measuring import measuring, or_else
+from actors.runtime.measuring import contain_errors, value_or
 from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import Recent
 from actors.runtime.supervisor import LifeState, Supervisor
@@ -20,7 +20,7 @@ from actors.signal_listener import SignalListener
 from actors.status import table_status
 from actors.status.history import Counts, PointHistory, Undelivered
 from actors.status.range_progress import RangeMaps
-from actors.status.snapshot_rate import Paces
+from actors.status.snapshot_rate import TableRates
 from pipeline import metrics as catalogue
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
@@ -48,7 +48,7 @@ class StatusBoard:
         self._supervisor = supervisor
         self._mailboxes = mailboxes
         self._metrics = metrics
-        self._paces = Paces()
+        self._paces = TableRates()
         self._maps = RangeMaps()
         self._history = PointHistory()
         self._undelivered = Undelivered()
@@ -95,7 +95,7 @@ class StatusBoard:
 
     def _not_ready(self, name: Name) -> str | None:
         untold: str | None = _UNTOLD
-        return or_else(f"{name.value}.not_ready", self._supervisor.actors[name].not_ready, untold)
+        return value_or(f"{name.value}.not_ready", self._supervisor.actors[name].not_ready, untold)
 
     def status(self) -> StatusJson:
         """All of it, as JSON values; of each actor what it says itself, and its state, mailbox and failures."""
@@ -213,7 +213,7 @@ class StatusBoard:
         """What each actor says of itself; one that fails to says nothing."""
         nothing: StatusJson = {}
         return {
-            name: or_else(f"{name.value}.status", actor.status, nothing)
+            name: value_or(f"{name.value}.status", actor.status, nothing)
             for name, actor in self._supervisor.actors.items()
         }
 
@@ -241,7 +241,7 @@ class StatusBoard:
             fresh = max(fresh or 0.0, self._waits_s)
         self._history.look(now, at, lag, fresh, counts)
 
-    @measuring
+    @contain_errors
     def _measure(self, capture: StatusJson) -> None:
         left: dict[tuple[str, ...], float] = {
             (str(TableId(table["database"], table["table"])),): table["left_seconds"]

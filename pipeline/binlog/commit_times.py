@@ -30,7 +30,7 @@ _LOOKED_AT: Final = frozenset(
 )
 
 
-class Beginnings:
+class CommitTimeScan:
     """Reads a log that was requested from this position."""
 
     def __init__(self, position: GtidSet) -> None:

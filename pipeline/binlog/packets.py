@@ -21,7 +21,7 @@ from pipeline.binlog.event_buffer import Frames, Inflow
 from pipeline.errors import Definite, Transient
 from pipeline.types.buffers import Bytes, Int
 from pipeline.types.byte_kernels import copy, unsigned
-from pipeline.types.jit import compiled, part
+from pipeline.types.jit import compiled, inlined
 
 _LENGTH: Final = 3
 _HEAD: Final = 4
@@ -39,7 +39,7 @@ _ERROR_HEAD: Final = 9  # that byte, the error's number (2 bytes), and its SQL s
 _FATAL: Final = 1236  # ER_SOURCE_FATAL_ERROR_READING_BINLOG: it can't send this log, now or later
 
 
-@part
+@inlined
 def _whole(buffer: Bytes, at: Int, end: Int, number: Int) -> tuple[Int, int, Int]:
     """The packets from `at` on that make one payload: where they end (-1 if they aren't all there), how many
     were looked at, and the number of one that isn't the next one (-1 if they all are)."""
@@ -57,7 +57,7 @@ def _whole(buffer: Bytes, at: Int, end: Int, number: Int) -> tuple[Int, int, Int
     return -1, packets, -1
 
 
-@part
+@inlined
 def _join(buffer: Bytes, at: Int, packets: Int) -> Int:
     """Lays the payloads of the packets end to end after the first one's head; returns where that ends."""
     to = at + _HEAD + _FULL

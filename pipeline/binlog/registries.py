@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.binlog.events.table_map_event import table_id
-from pipeline.binlog.stream_state import MapIndex, wider
+from pipeline.binlog.stream_state import MapIndex, widened
 from pipeline.gtid.gtid_set import Tsid
 from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.table_map import TableMap
@@ -58,7 +58,7 @@ class FileRegistry:
         return tuple(self._numbers)
 
 
-class Described(NamedTuple):
+class RememberedTableMap(NamedTuple):
     """A table map that outlives its number, which it had: what it says, and the table."""
 
     number: int
@@ -93,9 +93,9 @@ class TableMapRegistry:
         assert table is not None
         return table
 
-    def described(self, number: int) -> Described:
+    def described(self, number: int) -> RememberedTableMap:
         """What the map with this number says of a captured table, to be known again by later."""
-        return Described(number, self._content(number), self.captured(number))
+        return RememberedTableMap(number, self._content(number), self.captured(number))
 
     def table(self, number: int) -> TableId:
         """The table, captured or not, that the map with this number is of."""
@@ -105,7 +105,7 @@ class TableMapRegistry:
         content, ends = self.known.content, self.known.ends
         return content[ends[number] : ends[number + 1]].tobytes()
 
-    def number_of(self, described: Described) -> int:
+    def number_of(self, described: RememberedTableMap) -> int:
         """The number that this map has now."""
         number = self.number(described.content)
         return self.add(described.content, described.table) if number is None else number
@@ -127,7 +127,11 @@ class TableMapRegistry:
         else:
             _put(slots, described, number)
         end = int(ends[number]) + len(described)
-        content, ends, captured = wider(content, end), wider(ends, number + 2), wider(captured, number + 1)
+        content, ends, captured = (
+            widened(content, end),
+            widened(ends, number + 2),
+            widened(captured, number + 1),
+        )
         content[ends[number] : end] = np.frombuffer(described, np.uint8)
         ends[number + 1] = end
         captured[number] = table is not None

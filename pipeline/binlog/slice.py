@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.binlog.registries import FileRegistry, TableMapRegistry, TsidRegistry
-from pipeline.binlog.rows.row_events import LocatedImages, RowsEvents, finish, locate_images
+from pipeline.binlog.rows.row_events import LocatedImages, RowsEvents, images_of_events, locate_images
 from pipeline.binlog.stream_state import (
     CODE,
     END,
@@ -27,7 +27,7 @@ from pipeline.binlog.stream_state import (
     SliceRows,
     StreamState,
     new_rows,
-    wider,
+    widened,
 )
 from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
@@ -48,7 +48,7 @@ _TOO_MANY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class SliceBound:
     """When a slice is full: as many transactions, or as many bytes of row images (it may pass this by one event).
 
     Some ten slices are under way at once, each in several forms, so they take most of the memory. `held`: how many
@@ -61,7 +61,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class WholeTransactions:
     """The slice holds complete transactions, and the last one ends here; for the others see `TransactionsRead`."""
 
     end: Coordinates
@@ -71,7 +71,7 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TransactionPart:
     """The slice holds some rows of a transaction that hasn't ended."""
 
     gtid: Gtid
@@ -90,7 +90,7 @@ class Slice:
     maps: Mapping[int, TableMap | TableUnreadable]
     sources: tuple[Tsid, ...]
     files: tuple[str, ...]
-    of: Passed | Part
+    of: WholeTransactions | TransactionPart
     continues: bool
 
     @property
@@ -109,9 +109,9 @@ class Slice:
         ordinals, too_many = self._ordinals(tables, first_ordinal)
         read = tuple(table.finish(ordinals, too_many) for table in tables)
         match self.of:
-            case Passed(end, covered, unread, prepared):
+            case WholeTransactions(end, covered, unread, prepared):
                 return TransactionsRead(self._transactions(), read, end, covered, unread, prepared), 0
-            case Part(gtid, commit_time, original_time):
+            case TransactionPart(gtid, commit_time, original_time):
                 images = sum(int(table.images.sum()) for table in tables)
                 part = TransactionPartRead(gtid, commit_time, read, original_time)
                 return part, first_ordinal + images
@@ -190,7 +190,7 @@ class _Table(NamedTuple):
         if too_many[self.indices].any():
             return TableUnreadable(self.found.table_map.table, _TOO_MANY)
         try:
-            return finish(self.found, ordinals[self.indices])
+            return images_of_events(self.found, ordinals[self.indices])
         except Definite as error:
             return TableUnreadable(self.found.table_map.table, str(error))
 
@@ -204,7 +204,7 @@ class Transaction(NamedTuple):
     original_time: int
 
 
-class Held(NamedTuple):
+class HeldRows(NamedTuple):
     """Rows that were taken out of a slice, to be put into a later one: their bodies and `Rows.events` of these."""
 
     body: Bytes
@@ -250,16 +250,16 @@ class SliceBuilder:
         """Have room for one more rows event with a body of this length, and for one more transaction."""
         state, (body, events, transactions) = self._state, self.rows
         self.rows = SliceRows(
-            wider(body, state.bytes + body_bytes + SLACK),
-            wider(events, state.events + 1),
-            wider(transactions, state.transactions + 1),
+            widened(body, state.bytes + body_bytes + SLACK),
+            widened(events, state.events + 1),
+            widened(transactions, state.transactions + 1),
         )
 
     def add_rows(self, map_number: int, code: int, body: bytes) -> None:
         """Adds a rows event, whose position is in `state`, to the open transaction."""
         state = self._state
         event = [map_number, code, 0, len(body), 0, state.file, state.begins, state.server, state.thread, -1]
-        self.add_held(Held(np.frombuffer(body, np.uint8), np.array(event, np.int64)[:, None]))
+        self.add_held(HeldRows(np.frombuffer(body, np.uint8), np.array(event, np.int64)[:, None]))
         self.rows.events[STATEMENT, state.events - 1] = state.statement
 
     def set_statement(self, text: bytes) -> None:
@@ -270,14 +270,16 @@ class SliceBuilder:
             return
         length = len(text).to_bytes(TEXT_LENGTH, "little")
         state.statement = state.bytes
-        self.add_held(Held(np.frombuffer(length + text, np.uint8), np.empty((STATEMENT + 1, 0), np.int64)))
+        self.add_held(
+            HeldRows(np.frombuffer(length + text, np.uint8), np.empty((STATEMENT + 1, 0), np.int64))
+        )
 
-    def add_held(self, held: Held) -> None:
+    def add_held(self, held: HeldRows) -> None:
         """Add what was held to the open transaction."""
         state, count, length = self._state, held.events.shape[1], len(held.body)
         self.rows = self.rows._replace(
-            body=wider(self.rows.body, state.bytes + length + SLACK),
-            events=wider(self.rows.events, state.events + count),
+            body=widened(self.rows.body, state.bytes + length + SLACK),
+            events=widened(self.rows.events, state.events + count),
         )
         self.rows.body[state.bytes : state.bytes + length] = held.body
         events = self.rows.events[:, state.events : state.events + count]
@@ -289,7 +291,7 @@ class SliceBuilder:
         state.events += count
         state.bytes += length
 
-    def hold(self) -> Held:
+    def hold(self) -> HeldRows:
         """Take the open transaction's rows out, and the statement's text with them."""
         state = self._state
         body = self.rows.body[state.first_byte : state.bytes].copy()
@@ -299,7 +301,7 @@ class SliceBuilder:
         events[STATEMENT] -= np.where(events[STATEMENT] < 0, 0, state.first_byte)
         state.statement = -1
         state.events, state.bytes = state.first_event, state.first_byte
-        return Held(body, events)
+        return HeldRows(body, events)
 
     def add_transaction(self, transaction: Transaction) -> None:
         """Adds a passed transaction, with the open rows as its rows."""
@@ -311,7 +313,7 @@ class SliceBuilder:
             state.bytes = state.first_byte
         state.first_event, state.first_byte = state.events, state.bytes
 
-    def cut(self, passed: Passed) -> Slice:
+    def cut(self, passed: WholeTransactions) -> Slice:
         """Cuts off what has passed; what's open stays."""
         statement = self._state.statement - self._state.first_byte
         held = self.hold()
@@ -321,7 +323,7 @@ class SliceBuilder:
         self._state.statement = max(statement, -1)
         return cut
 
-    def cut_part(self, of: Part) -> Slice:
+    def cut_part(self, of: TransactionPart) -> Slice:
         """Cuts off the open rows, which must be all there is; the statement may have further rows."""
         text = self._statement()
         part = self._cut(of)
@@ -337,7 +339,7 @@ class SliceBuilder:
         begin = start + TEXT_LENGTH
         return body[begin : begin + int.from_bytes(body[start:begin].tobytes(), "little")].tobytes()
 
-    def _cut(self, of: Passed | Part) -> Slice:
+    def _cut(self, of: WholeTransactions | TransactionPart) -> Slice:
         state = self._state
         events = self.rows.events[:, : state.events]
         maps = {int(i): self._maps.captured(int(i)) for i in np.unique(events[MAP])}

@@ -12,7 +12,7 @@ from pipeline.binlog.events import event as events
 from pipeline.binlog.events.payload_event import Payload, unpacked
 from pipeline.binlog.fast_path.events import walk_events
 from pipeline.binlog.fast_path.payload_runs import PayloadRun, find_run, is_payload
-from pipeline.binlog.slice import Bound
+from pipeline.binlog.slice import SliceBound
 from pipeline.binlog.stream_state import BEGUN, DONE, FULL, NO_ROOM, RARE
 from pipeline.binlog.transaction_assembler import Given, TransactionAssembler
 from pipeline.binlog.transaction_ids import TransactionNames
@@ -52,13 +52,18 @@ class LogStream:
         self,
         captured: Callable[[TableId], bool],
         captures_in: Callable[[str], bool],
-        bound: Bound | None = None,
+        bound: SliceBound | None = None,
         position: GtidSet = NO_GTIDS,
         prepared: Iterable[XaPrepared] = (),
         keeps_statements: bool = False,
     ) -> None:
         self._fold = TransactionAssembler(
-            captured, captures_in, bound or Bound(), TransactionNames(position), prepared, keeps_statements
+            captured,
+            captures_in,
+            bound or SliceBound(),
+            TransactionNames(position),
+            prepared,
+            keeps_statements,
         )
 
     @property

@@ -137,7 +137,7 @@ def new_rows(body_room: int, events_room: int, transactions_room: int) -> SliceR
     )
 
 
-def wider(table: NDArray[Scalar], room: int) -> NDArray[Scalar]:
+def widened(table: NDArray[Scalar], room: int) -> NDArray[Scalar]:
     """The same with this much room along its last axis, at the least."""
     if table.shape[-1] >= room:
         return table

@@ -52,8 +52,15 @@ from pipeline.binlog.events.payload_event import Payload
 from pipeline.binlog.events.query_event import Query
 from pipeline.binlog.log_position import LogPosition
 from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
-from pipeline.binlog.slice import Bound, Part, Passed, Slice, SliceBuilder, Transaction
-from pipeline.binlog.stream_state import BEGUN, BETWEEN, FRAMED, MAP, SPECIAL, StreamState, wider
+from pipeline.binlog.slice import (
+    Slice,
+    SliceBound,
+    SliceBuilder,
+    Transaction,
+    TransactionPart,
+    WholeTransactions,
+)
+from pipeline.binlog.stream_state import BEGUN, BETWEEN, FRAMED, MAP, SPECIAL, StreamState, widened
 from pipeline.binlog.transaction_ids import TransactionNames
 from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
 from pipeline.errors import Definite, UndecodableError
@@ -108,7 +115,7 @@ class TransactionAssembler:
         self,
         captured: Callable[[TableId], bool],
         captures_in: Callable[[str], bool],
-        bound: Bound,
+        bound: SliceBound,
         names: TransactionNames,
         prepared: Iterable[XaPrepared] = (),
         keeps_statements: bool = False,
@@ -153,7 +160,7 @@ class TransactionAssembler:
     def make_room(self, event_bytes: int) -> None:
         """Have room for what an event of so many bytes can bring."""
         self.slice.make_room(event_bytes)
-        self.explained = wider(self.explained, self.state.tables + 1)
+        self.explained = widened(self.explained, self.state.tables + 1)
 
     def take_in(self, event: Event) -> None:
         """Takes an event, with `state` at its end. Raises Definite if it can't be followed."""
@@ -258,7 +265,7 @@ class TransactionAssembler:
         if number is None:
             number = self.maps.add(described, self._table(event.body))
         state = self.state
-        self.explained = wider(self.explained, state.tables + 1)
+        self.explained = widened(self.explained, state.tables + 1)
         [known] = np.nonzero(self.explained[0, : state.tables] == event.table_id)
         place = int(known[0]) if len(known) else state.tables
         self.explained[:, place] = event.table_id, number
@@ -535,7 +542,7 @@ class TransactionAssembler:
                 self._let_go = True
             return
         self._tell_creation()
-        of = Part(self._gtid(), self.state.commit_time, self.state.original_time)
+        of = TransactionPart(self._gtid(), self.state.commit_time, self.state.original_time)
         part = self.slice.cut_part(of)
         if not self._passed_before:
             self._ready.append(part)
@@ -552,7 +559,7 @@ class TransactionAssembler:
         """End the slice, if it has any transactions that have passed."""
         if self.slice.passed:
             end = self._reached.at(self.state.end)
-            passed = Passed(end, self._covered(end), tuple(self._unread), self._prepared.noted)
+            passed = WholeTransactions(end, self._covered(end), tuple(self._unread), self._prepared.noted)
             cut, self._unread = self.slice.cut(passed), []
             if not self._passed_before:
                 self._tell(cut, end)

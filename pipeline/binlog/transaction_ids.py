@@ -30,7 +30,7 @@ class TransactionNames:
     def name(self, gtid: Gtid | None, begins: Coordinates) -> Gtid:
         """What a transaction is called that begins here. Raises UndecodableError where it has no GTID and needs one."""
         if self._server is not None:
-            return file_positions.name(self._server, begins)
+            return file_positions.transaction_at(self._server, begins)
         if gtid is None:
             raise UndecodableError("a transaction has no GTID; set gtid_mode=ON on the source")
         return gtid
@@ -41,14 +41,14 @@ class TransactionNames:
 
     def left_out(self, name: Gtid, end: Coordinates) -> GtidSet:
         """What a position lacks without the transaction of that name, which ends here."""
-        return GtidSet().with_gtid(name) if self._server is None else file_positions.between(name, end)
+        return GtidSet().with_gtid(name) if self._server is None else file_positions.all_between(name, end)
 
     def covered(self, end: Coordinates, prepared: Iterable[Prepared]) -> GtidSet:
         """The places up to `end` at which no transaction to come begins but these; none for a log with GTIDs."""
         if self._server is None:
             return NO_GTIDS
         first = file_positions.first_missing(self._position)
-        covered = file_positions.between(first, end)
+        covered = file_positions.all_between(first, end)
         for each in prepared:
-            covered -= file_positions.between(Gtid(first.source, each.transaction.number), each.end)
+            covered -= file_positions.all_between(Gtid(first.source, each.transaction.number), each.end)
         return covered

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pipeline.binlog.registries import Described
-from pipeline.binlog.slice import Held, Transaction
+from pipeline.binlog.registries import RememberedTableMap
+from pipeline.binlog.slice import HeldRows, Transaction
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.snapshot.prepared_xa import XaPrepared
 
@@ -14,8 +14,8 @@ class Prepared(NamedTuple):
 
     transaction: Transaction
     end: Coordinates
-    rows: Held
-    maps: tuple[Described, ...]
+    rows: HeldRows
+    maps: tuple[RememberedTableMap, ...]
 
 
 class PreparedTransactions:

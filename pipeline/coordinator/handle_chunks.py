@@ -44,11 +44,11 @@ from pipeline.messages.chunks import (
     TableRanges,
     WithoutRows,
 )
-from pipeline.schema.compatibility import agree, difference
-from pipeline.schema.row_keys import indistinct
+from pipeline.schema.compatibility import difference, schemas_agree
+from pipeline.schema.row_keys import ambiguous_keys
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.checkpoint import Filling
-from pipeline.snapshot.snapshot import ChunkId, Chunking, Progress, Range, Snapshot, progressed
+from pipeline.snapshot.snapshot import ChunkId, Chunking, Progress, Range, Snapshot, advance_range
 
 _CONTRADICTED = (
     "the source and the log contradict each other about it, and no statement has come that explains why: {reason}; "
@@ -68,7 +68,7 @@ def table_planned(state: State, message: TablePlanned) -> State:
     if snapshot is None or run != Planning(snapshot.id):
         return state
     schema = state.checkpoint.schemas.get(table)
-    if schema is None or not agree(message.schema, schema):
+    if schema is None or not schemas_agree(message.schema, schema):
         return with_run(state, table, _ahead(state, message, schema))
     message = replace(message, schema=schema)
     match snapshot.tables[table], message.ranges:
@@ -135,14 +135,14 @@ def chunk_read(state: State, message: ChunkRead) -> State:
     if isinstance(window.order, ReselectRows):
         return reselect.measure_rows(_reconciling(state, window, message), message)
     order, table = window.order, window.order.schema.table
-    if why := indistinct(order.schema, message.rows):
+    if why := ambiguous_keys(order.schema, message.rows):
         # As if the stream brought such a row: readers must not take the other rows for the complete table.
         return handle_log.table_stopped(state, TableStopped(table, why))
     run = state.runs[table]
     assert isinstance(run, Planned)  # otherwise the window would have been dropped
     state = _reconciling(state, window, message)
     state = with_size(state, table, resize(size_of(state, order), order, message, state.limits))
-    return with_run(state, table, replace(run, ranges=progressed(run.ranges, order.range, message.upto)))
+    return with_run(state, table, replace(run, ranges=advance_range(run.ranges, order.range, message.upto)))
 
 
 def _reconciling(state: State, window: Reading, message: ChunkRead) -> State:

@@ -46,7 +46,7 @@ from pipeline.coordinator.state import (
 from pipeline.coordinator.window import PassedKeys, Reading, Window
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.transactions import Transactions
-from pipeline.gtid.witness import Witness, with_witnesses, witnessed
+from pipeline.gtid.witness import Witness, add_transactions, with_witnesses
 from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.changes import (
     ChangesVerified,
@@ -60,7 +60,7 @@ from pipeline.messages.chunks import ReadChunk
 from pipeline.messages.journal import ChangePart, MirrorDataExpired
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.messages.signals import SignalOutcome
-from pipeline.schema.row_keys import indistinct, tokens
+from pipeline.schema.row_keys import ambiguous_keys, tokens
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import SourceSignal
 from pipeline.snapshot.checkpoint import Filling, Ready
@@ -83,7 +83,7 @@ def changes_verified(state: State, message: ChangesVerified) -> tuple[State, tup
         after,
         position=run.added_to(checkpoint.position) | message.covered,
         scn=checkpoint.scn + len(run),
-        witnesses=witnessed(checkpoint.witnesses, run),
+        witnesses=add_transactions(checkpoint.witnesses, run),
         prepared=message.prepared,
     )
     return _restarted(passed, message.restarted), _change_parts(state, _captured(after, tables), run)
@@ -133,7 +133,7 @@ def touch_windows(state: State, tables: tuple[TableChanges, ...], run: Transacti
         table = changes.schema.table
         opened = any(window_table(window) == table for window in state.windows)
         mirrored = table in state.checkpoint.mirrors
-        if mirrored and (why := indistinct(changes.schema, changes.rows)):
+        if mirrored and (why := ambiguous_keys(changes.schema, changes.rows)):
             state = table_stopped(state, TableStopped(table, why))
             continue
         if not opened and not (mirrored and has_partial_images(changes)):

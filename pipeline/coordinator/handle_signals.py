@@ -151,8 +151,10 @@ def _request(checkpoint: Checkpoint, signal: ExecuteSnapshot, table: TableId) ->
     keys = [key for each in signal.keys if each.tables.match(table) for key in each.keys]
     try:
         for condition in filters:
-            row_filter.checked(row_filter_parser.parse_filter(condition), schema)
-        bound = tuple(dict.fromkeys(key_literals.bound(schema, key) for key in keys)) if schema.key else ()
+            row_filter.check_filter(row_filter_parser.parse_filter(condition), schema)
+        bound = (
+            tuple(dict.fromkeys(key_literals.bound_key(schema, key) for key in keys)) if schema.key else ()
+        )
     except ValueError as error:
         raise _Rejected(f"of {table}, {error}") from error
     return Request(filters[0] if filters else None, bound, signal.surrogate, signal.chunk_rows)

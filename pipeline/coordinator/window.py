@@ -9,7 +9,7 @@ E: the position of emission.
 
 **Assumptions.**
 
-1. A ⊆ L, or else the low watermark isn't `usable`.
+1. A ⊆ L, or else the low watermark isn't usable (`is_usable_low`).
 2. What L holds had committed before S began, so S saw it.
 3. What S saw was in the log before H was read.
 4. H has passed at E, and E lies between two transactions.
@@ -77,7 +77,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.chunks import ChunkRead, ReadChunk, ReselectRows
 from pipeline.schema.row_keys import Key, tokens
-from pipeline.snapshot.watermark import High, StreamPosition, usable
+from pipeline.snapshot.watermark import High, StreamPosition, is_usable_low
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ def pass_keys(window: Window, keys: PassedKeys) -> Window:
 
 def take_chunk(window: Reading, read: ChunkRead) -> Reconciling:
     """Returns the window with its chunk. Raises InvariantBroken if the low watermark isn't usable."""
-    if not usable(read.low, window.order.asked_at):
+    if not is_usable_low(read.low, window.order.asked_at):
         raise InvariantBroken(
             f"chunk {read.chunk}: the low watermark {read.low} lacks transactions that had passed when the chunk "
             f"was asked for: {window.order.asked_at - read.low}"

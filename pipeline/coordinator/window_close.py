@@ -24,7 +24,7 @@ from pipeline.errors import InvariantBroken
 from pipeline.messages.chunks import ReselectRows
 from pipeline.messages.journal import ChunkPart
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.snapshot import Chunking, Completed, Progress, progressed
+from pipeline.snapshot.snapshot import Chunking, Completed, Progress, advance_range
 
 
 def close_windows(state: State) -> tuple[State, tuple[ChunkPart, ...]]:
@@ -84,7 +84,7 @@ def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
             f"a window of {table} is open, but the table's snapshot is in the state {chunking}"
         )
     rows = windows.untouched_rows(window)
-    left = progressed(chunking.ranges, order.range, window.upto)
+    left = advance_range(chunking.ranges, order.range, window.upto)
     counts = replace(
         chunking.progress,
         chunks=chunking.progress.chunks + 1,

@@ -27,17 +27,17 @@ FIRST_OFFSET: Final = 4  # in any file, after the bytes that identify it
 _OFFSETS: Final = 10**11
 
 
-def name(server: str, place: Coordinates) -> Gtid:
+def transaction_at(server: str, place: Coordinates) -> Gtid:
     """The transaction that begins at this place in the log of the server with this UUID. Raises Definite."""
     return Gtid(Tsid(server, TAG), _number(place))
 
 
-def before(server: str, place: Coordinates) -> GtidSet:
+def all_before(server: str, place: Coordinates) -> GtidSet:
     """All that begins before this place in the log of the server with this UUID. Raises Definite."""
     return GtidSet.of_range(Tsid(server, TAG), 1, _number(place))
 
 
-def between(first: Gtid, place: Coordinates) -> GtidSet:
+def all_between(first: Gtid, place: Coordinates) -> GtidSet:
     """Returns everything that begins at or after that transaction and before this position, which may be nothing.
     Raises Definite."""
     return GtidSet.of_range(first.source, first.number, _number(place))

@@ -79,7 +79,7 @@ def file_schema(schema: TableSchema) -> pa.Schema:
     return changes_schema(schema).append(SOURCE)
 
 
-def chunks_as_changes(append: Append, rules: tuple[LakeRule, ...]) -> Append:
+def turn_chunks_into_changes(append: Append, rules: tuple[LakeRule, ...]) -> Append:
     """The append with the chunks of tables that have no mirror as changes, since that's where their rows go."""
     parts = tuple(
         replace(part, first=False)

@@ -62,7 +62,7 @@ Which = tuple[TableSchema, FileKind]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Unsealed:
     """What isn't sealed yet: at least one append, and the bytes of its rows, be they written ahead or not.
 
     Moments are in seconds of one monotonic clock: `since` that of the first append, `urgent_since` that of the first
@@ -85,31 +85,33 @@ class EarlyFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class OpenTransactionRows:
     """Rows of a transaction whose end hasn't come, as far as they are in memory, and their bytes."""
 
     parts: tuple[ChangePart, ...] = ()
     bytes: int = 0
 
 
-def continued(unfinished: Unfinished, rows: AppendRows) -> Unfinished:
+def add_rows(unfinished: OpenTransactionRows, rows: AppendRows) -> OpenTransactionRows:
     """With more rows of the transaction."""
-    return Unfinished((*unfinished.parts, *rows.parts), unfinished.bytes + sum(map(of_part, rows.parts)))
+    return OpenTransactionRows(
+        (*unfinished.parts, *rows.parts), unfinished.bytes + sum(map(of_part, rows.parts))
+    )
 
 
-def written(unfinished: Unfinished) -> Unfinished:
+def drop_written_rows(unfinished: OpenTransactionRows) -> OpenTransactionRows:
     """What's left in memory once the rows are written ahead: of each table version a part that says whose it is."""
     left = {part.changes.schema: replace(part, changes=_rowless(part.changes)) for part in unfinished.parts}
-    return Unfinished(tuple(left.values()))
+    return OpenTransactionRows(tuple(left.values()))
 
 
-def finished(unfinished: Unfinished, append: Append) -> Append:
+def end_transaction(unfinished: OpenTransactionRows, append: Append) -> Append:
     """The append that ends the transaction, with its rows before its own."""
     kept = [part for part in unfinished.parts if part.changes.schema.table not in append.withdrawn]
     return replace(append, parts=(*kept, *append.parts))
 
 
-def kept(ahead: Iterable[EarlyFile], appends: Sequence[Append]) -> tuple[File, ...]:
+def files_of_segment(ahead: Iterable[EarlyFile], appends: Sequence[Append]) -> tuple[File, ...]:
     """Those of the files written ahead that come into the segment."""
     return tuple(each.file for each in ahead if not _is_void(each, appends))
 
@@ -121,10 +123,10 @@ def _is_void(ahead: EarlyFile, appends: Sequence[Append]) -> bool:
     return ahead.file.kind is FileKind.ROWS and _begun_anew(table, ahead.scn, appends[-1].checkpoint.mirrors)
 
 
-def appended(waiting: Waiting | None, append: Append, before: Checkpoint | None, now: float) -> Waiting:
+def add_append(waiting: Unsealed | None, append: Append, before: Checkpoint | None, now: float) -> Unsealed:
     """What waits after one more append; `before` is the last segment's checkpoint."""
     if waiting is None:
-        waiting = Waiting((), 0, now, None)
+        waiting = Unsealed((), 0, now, None)
     urgent_since = waiting.urgent_since
     if urgent_since is None and _urgent(append, before):
         urgent_since = now
@@ -132,15 +134,15 @@ def appended(waiting: Waiting | None, append: Append, before: Checkpoint | None,
     for part in append.parts:
         unwritten[_whose(part)] += of_part(part)
     size = sum(map(of_part, append.parts))
-    return Waiting((*waiting.appends, append), waiting.bytes + size, waiting.since, urgent_since, unwritten)
+    return Unsealed((*waiting.appends, append), waiting.bytes + size, waiting.since, urgent_since, unwritten)
 
 
-def ahead_of(waiting: Waiting) -> tuple[Waiting, list[ChangePart | ChunkPart]]:
+def split_early_parts(waiting: Unsealed) -> tuple[Unsealed, list[ChangePart | ChunkPart]]:
     """The parts that are worth a file of their own, and what waits once they're written ahead."""
     large = {which for which, size in waiting.unwritten.items() if size >= AHEAD}
     if not large:
         return waiting, []
-    parts = [part for part in parts_of(waiting.appends) if _whose(part) in large]
+    parts = [part for part in parts_of_appends(waiting.appends) if _whose(part) in large]
     appends = tuple(
         replace(append, parts=tuple(_without_rows(p) if _whose(p) in large else p for p in append.parts))
         for append in waiting.appends
@@ -149,13 +151,13 @@ def ahead_of(waiting: Waiting) -> tuple[Waiting, list[ChangePart | ChunkPart]]:
     return replace(waiting, appends=appends, unwritten=unwritten), parts
 
 
-def full(waiting: Waiting | None, unfinished: Unfinished, settings: JournalSettings) -> bool:
+def is_full(waiting: Unsealed | None, unfinished: OpenTransactionRows, settings: JournalSettings) -> bool:
     """Whether there are as many rows as a segment may have."""
     size = unfinished.bytes + (waiting.bytes if waiting else 0)
     return size > 0 and size >= settings.seal_mib << 20
 
 
-def seal_at(waiting: Waiting, settings: JournalSettings) -> float:
+def seal_at(waiting: Unsealed, settings: JournalSettings) -> float:
     """The moment at which what waits is to be sealed, unless it's full before."""
     if waiting.urgent_since is None:
         return waiting.since + POSITION_INTERVAL_S
@@ -211,7 +213,7 @@ def seal(
     sealed_at: int,
 ) -> Entry:
     """The entry of a segment that ends with the last append's checkpoint; `before` is that of the last one."""
-    parts = parts_of(appends)
+    parts = parts_of_appends(appends)
     slices = {part.first_scn: part.transactions for part in parts if isinstance(part, ChangePart)}
     checkpoint = appends[-1].checkpoint
     altered = tuple(each for append in appends for each in append.alterations)
@@ -236,7 +238,7 @@ def seal(
     )
 
 
-def parts_of(appends: Sequence[Append]) -> list[ChangePart | ChunkPart]:
+def parts_of_appends(appends: Sequence[Append]) -> list[ChangePart | ChunkPart]:
     """All parts that come into a segment, in order; its last append's checkpoint says which rows count."""
     mirrors = appends[-1].checkpoint.mirrors
     return [part for append in appends for part in append.parts if not _left_behind(part, mirrors)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.journal.entry import Entry, File
-from pipeline.journal.segment import EarlyFile, Unfinished, Waiting
+from pipeline.journal.segment import EarlyFile, OpenTransactionRows, Unsealed
 from pipeline.messages.journal import Append, ChangePart, ChunkPart, HasSpace, Room
 from pipeline.signals.outcomes import SignalState
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -20,7 +20,7 @@ class Seal:
     """
 
     segment: int
-    waiting: Waiting
+    waiting: Unsealed
     ahead: tuple[EarlyFile, ...]
     before: Checkpoint | None
 
@@ -30,7 +30,7 @@ class Publish:
     """Publish a segment, whose files are all there."""
 
     segment: int
-    waiting: Waiting
+    waiting: Unsealed
     files: tuple[File, ...]
     before: Checkpoint | None
 
@@ -69,7 +69,7 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True)
-class LackingSpace:
+class AwaitingSpace:
     """There was no room for what's `left` of a piece of work. It is to be done again at a moment (s)."""
 
     left: Writing
@@ -77,23 +77,23 @@ class LackingSpace:
 
 
 @dataclass(frozen=True, slots=True)
-class MakingRoom:
+class FreeingSpace:
     """The thread removes old segments. After that there may be room for what's `left`."""
 
     left: Writing
     again_at: float
 
 
-Thread = ThreadIdle | Busy | LackingSpace | MakingRoom
+Thread = ThreadIdle | Busy | AwaitingSpace | FreeingSpace
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class InboxOpen:
     """Messages are taken, as far as there's room for them in memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class InboxHeld:
     """None is taken until all that came before this append is sealed: it begins a segment."""
 
     append: Append
@@ -104,7 +104,7 @@ class InboxClosed:
     """No more will come."""
 
 
-Taking = Open | Holding | InboxClosed
+Taking = InboxOpen | InboxHeld | InboxClosed
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class State:
     `last`: the entry of the last sealed segment, None before the first. `begun`: the number of the last segment that
     was begun, sealed or not, and `checkpoint` the state at its end. Of the open segment, `waiting` is what came,
     `unfinished` the rows of a transaction that hasn't ended, `ahead` the files that are written. `keep_at`: when (s) to
-    remove old segments next. `judged`: the outcomes of the last signals that came as rows of the signal table.
+    remove old segments next. `signal_outcomes`: the outcomes of the last signals that came as rows of the signal table.
     """
 
     settings: JournalSettings
@@ -122,11 +122,11 @@ class State:
     last: Entry | None
     begun: int
     checkpoint: Checkpoint | None
-    waiting: Waiting | None = None
-    unfinished: Unfinished = field(default_factory=Unfinished)
+    waiting: Unsealed | None = None
+    unfinished: OpenTransactionRows = field(default_factory=OpenTransactionRows)
     ahead: tuple[EarlyFile, ...] = ()
     thread: Thread = field(default_factory=ThreadIdle)
-    taking: Taking = field(default_factory=Open)
+    taking: Taking = field(default_factory=InboxOpen)
     room: Room = field(default_factory=HasSpace)
     keep_at: float = 0.0
-    judged: tuple[SignalState, ...] = ()
+    signal_outcomes: tuple[SignalState, ...] = ()

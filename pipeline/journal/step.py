@@ -29,19 +29,19 @@ from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.errors import InvariantBroken
 from pipeline.journal import segment as journal
-from pipeline.journal.change_rows import chunks_as_changes
+from pipeline.journal.change_rows import turn_chunks_into_changes
 from pipeline.journal.entry import Entry
 from pipeline.journal.quota import quota_reached
-from pipeline.journal.segment import EarlyFile, Unfinished
+from pipeline.journal.segment import EarlyFile, OpenTransactionRows
 from pipeline.journal.state import (
     ApplyRetention,
+    AwaitingSpace,
     Busy,
     FlushEarly,
-    Holding,
+    FreeingSpace,
     InboxClosed,
-    LackingSpace,
-    MakingRoom,
-    Open,
+    InboxHeld,
+    InboxOpen,
     Publish,
     Seal,
     State,
@@ -67,7 +67,7 @@ class MailboxClosed:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeCame:
+class JournalTimerFired:
     """The moment of `next_at` has come, or any other."""
 
 
@@ -102,31 +102,32 @@ class RetentionApplied:
 
 
 @dataclass(frozen=True, slots=True)
-class RoomLacked:
+class SpaceLacked:
     """There was no room for a piece of work, and why; this is `left` of it."""
 
     reason: str
     left: Work
 
 
-Worked = Published | FlushedEarly | RetentionApplied | RoomLacked
-Fact = ToJournalWriter | MailboxClosed | TimeCame | Worked
+Worked = Published | FlushedEarly | RetentionApplied | SpaceLacked
+Fact = ToJournalWriter | MailboxClosed | JournalTimerFired | Worked
 
 
 @dataclass(frozen=True, slots=True)
-class TellRoom:
+class ReportSpace:
     """Tell the coordinator, and people, that there's none any more, or some again."""
 
     room: Room
 
 
 @dataclass(frozen=True, slots=True)
-class TellSealed:
-    """Tell those who wait for it that a segment is durable, `answers` to signals first; `judged`: as of State."""
+class ReportSealed:
+    """Tell those who wait for it that a segment is durable, `answers` to signals first; `signal_outcomes`: as of
+    State."""
 
     entry: Entry
     answers: tuple[SignalAccepted | SignalRejected, ...]
-    judged: tuple[SignalState, ...]
+    signal_outcomes: tuple[SignalState, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class GiveUp:
     reason: str
 
 
-Order = Work | TellRoom | TellSealed | GiveUp
+Order = Work | ReportSpace | ReportSealed | GiveUp
 _Next = tuple[State, tuple[Order, ...]]
 
 
@@ -154,17 +155,17 @@ def step(state: State, fact: Fact, now: float) -> _Next:
     return state, (*orders, *work)
 
 
-def takes(state: State) -> bool:
+def takes_messages(state: State) -> bool:
     """Whether another message may come."""
-    return isinstance(state.taking, Open) and (isinstance(state.thread, ThreadIdle) or not _full(state))
+    return isinstance(state.taking, InboxOpen) and (isinstance(state.thread, ThreadIdle) or not _full(state))
 
 
 def next_at(state: State) -> float | None:
     """Returns when (s) the next work is due by time alone; None while the thread is at work."""
     match state.thread:
-        case Busy() | MakingRoom():
+        case Busy() | FreeingSpace():
             return None
-        case LackingSpace(_, again_at):
+        case AwaitingSpace(_, again_at):
             return min(state.keep_at, again_at)
         case ThreadIdle() if state.waiting is not None:
             return min(state.keep_at, journal.seal_at(state.waiting, state.settings))
@@ -174,7 +175,7 @@ def next_at(state: State) -> float | None:
             assert_never(state.thread)
 
 
-def ended(state: State) -> bool:
+def has_ended(state: State) -> bool:
     """Whether all is sealed that ever came."""
     return isinstance(state.taking, InboxClosed) and _at_rest(state)
 
@@ -182,16 +183,16 @@ def ended(state: State) -> bool:
 def _with(state: State, fact: Fact, now: float) -> _Next:
     match fact:
         case AppendRows():
-            return replace(state, unfinished=journal.continued(state.unfinished, fact)), ()
+            return replace(state, unfinished=journal.add_rows(state.unfinished, fact)), ()
         case Append() if fact.alterations and not _at_rest(state):
-            return replace(state, taking=Holding(fact)), ()
+            return replace(state, taking=InboxHeld(fact)), ()
         case Append():
             return _appended(state, fact, now), ()
         case MailboxClosed():
-            if not isinstance(state.taking, Open):
+            if not isinstance(state.taking, InboxOpen):
                 raise InvariantBroken(f"the mailbox closed while {state.taking}")
             return replace(state, taking=InboxClosed()), ()
-        case TimeCame():
+        case JournalTimerFired():
             return state, ()
         case Published(entry, size):
             return _published(state, entry, size, now)
@@ -199,7 +200,7 @@ def _with(state: State, fact: Fact, now: float) -> _Next:
             return replace(state, thread=ThreadIdle(), ahead=(*state.ahead, *files)), ()
         case RetentionApplied():
             return _kept(state, fact, now)
-        case RoomLacked(reason, left):
+        case SpaceLacked(reason, left):
             return _lacked(state, reason, left, now)
         case _:
             assert_never(fact)
@@ -207,9 +208,9 @@ def _with(state: State, fact: Fact, now: float) -> _Next:
 
 def _appended(state: State, append: Append, now: float) -> State:
     """With an append, and the rows that came for it before."""
-    whole = journal.finished(state.unfinished, chunks_as_changes(append, state.rules))
-    waiting = journal.appended(state.waiting, whole, state.checkpoint, now)
-    return replace(state, waiting=waiting, unfinished=Unfinished())
+    whole = journal.end_transaction(state.unfinished, turn_chunks_into_changes(append, state.rules))
+    waiting = journal.add_append(state.waiting, whole, state.checkpoint, now)
+    return replace(state, waiting=waiting, unfinished=OpenTransactionRows())
 
 
 def _published(state: State, entry: Entry, size: int, now: float) -> _Next:
@@ -219,19 +220,21 @@ def _published(state: State, entry: Entry, size: int, now: float) -> _Next:
         case other:
             raise InvariantBroken(f"segment {entry.segment} was published while {other}")
     told = tuple(each for each in answers if isinstance(each, SignalAccepted | SignalRejected))
-    judged = (*state.judged, *(each for each in answers if isinstance(each, SignalState)))[-_ROWS_REMEMBERED:]
+    outcomes = (*state.signal_outcomes, *(each for each in answers if isinstance(each, SignalState)))[
+        -_ROWS_REMEMBERED:
+    ]
     full = isinstance(state.room, Full) or size >= state.settings.quota_mib << 20 > 0
     keep_at = now if full else state.keep_at
-    state = replace(state, last=entry, judged=judged, thread=ThreadIdle(), keep_at=keep_at)
-    return state, (TellSealed(entry, told, judged),)
+    state = replace(state, last=entry, signal_outcomes=outcomes, thread=ThreadIdle(), keep_at=keep_at)
+    return state, (ReportSealed(entry, told, outcomes),)
 
 
 def _kept(state: State, kept: RetentionApplied, now: float) -> _Next:
     """See whether there's room, once all has gone that may go."""
     thread: Thread
     match state.thread:
-        case MakingRoom(left, again_at):
-            thread = LackingSpace(left, now if kept.removed else again_at)
+        case FreeingSpace(left, again_at):
+            thread = AwaitingSpace(left, now if kept.removed else again_at)
         case Busy(ApplyRetention()):
             thread = ThreadIdle()
         case other:
@@ -252,14 +255,14 @@ def _kept(state: State, kept: RetentionApplied, now: float) -> _Next:
 def _lacked(state: State, reason: str, left: Work, now: float) -> _Next:
     again_at = now + AGAIN_S
     match state.thread, left:
-        case MakingRoom(undone, _), ApplyRetention():
-            state = replace(state, thread=LackingSpace(undone, again_at), keep_at=again_at)
+        case FreeingSpace(undone, _), ApplyRetention():
+            state = replace(state, thread=AwaitingSpace(undone, again_at), keep_at=again_at)
         case Busy(), ApplyRetention():
             state = replace(state, thread=ThreadIdle(), keep_at=again_at)
         case Busy(), Seal() | Publish() | FlushEarly():
             if isinstance(state.taking, InboxClosed):
                 return state, (GiveUp(reason),)
-            state = replace(state, thread=LackingSpace(left, again_at), keep_at=now)
+            state = replace(state, thread=AwaitingSpace(left, again_at), keep_at=now)
         case other, _:
             raise InvariantBroken(f"there was no room while {other}")
     return _having(state, Full(reason))
@@ -267,23 +270,23 @@ def _lacked(state: State, reason: str, left: Work, now: float) -> _Next:
 
 def _having(state: State, room: Room) -> _Next:
     """Returns the state with this room, and a report if it has changed."""
-    tell = (TellRoom(room),) if type(room) is not type(state.room) else ()
+    tell = (ReportSpace(room),) if type(room) is not type(state.room) else ()
     return replace(state, room=room), tell
 
 
 def _going_on(state: State, now: float) -> _Next:
     """Gives the thread its next work, unless it's at work or nothing is due."""
     match state.thread:
-        case Busy() | MakingRoom():
+        case Busy() | FreeingSpace():
             return state, ()
-        case LackingSpace(left, again_at):
+        case AwaitingSpace(left, again_at):
             if now >= state.keep_at:
-                return replace(state, thread=MakingRoom(left, again_at)), (ApplyRetention(reserve=False),)
+                return replace(state, thread=FreeingSpace(left, again_at)), (ApplyRetention(reserve=False),)
             return _doing(state, left) if now >= again_at else (state, ())
         case ThreadIdle():
             match state.taking:
-                case Holding(append) if state.waiting is None:
-                    return _going_on(_appended(replace(state, taking=Open()), append, now), now)
+                case InboxHeld(append) if state.waiting is None:
+                    return _going_on(_appended(replace(state, taking=InboxOpen()), append, now), now)
                 case _:
                     return _idle(state, now)
         case _:
@@ -291,10 +294,10 @@ def _going_on(state: State, now: float) -> _Next:
 
 
 def _idle(state: State, now: float) -> _Next:
-    waiting, at_once = state.waiting, not isinstance(state.taking, Open)
+    waiting, at_once = state.waiting, not isinstance(state.taking, InboxOpen)
     if waiting is None:
         if _full(state) and not isinstance(state.taking, InboxClosed):
-            after = replace(state, unfinished=journal.written(state.unfinished))
+            after = replace(state, unfinished=journal.drop_written_rows(state.unfinished))
             return _writing_ahead(after, state.unfinished.parts, None)
     elif at_once or _full(state) or now >= journal.seal_at(waiting, state.settings):
         seal = Seal(state.begun + 1, waiting, state.ahead, state.checkpoint)
@@ -302,7 +305,7 @@ def _idle(state: State, now: float) -> _Next:
         after = replace(state, begun=seal.segment, checkpoint=checkpoint, waiting=None, ahead=())
         return _doing(after, seal)
     else:
-        left, large = journal.ahead_of(waiting)
+        left, large = journal.split_early_parts(waiting)
         if large:
             return _writing_ahead(replace(state, waiting=left), large, waiting.appends[-1].checkpoint.scn)
     if now >= state.keep_at and not at_once:
@@ -319,7 +322,7 @@ def _doing(state: State, work: Work) -> _Next:
 
 
 def _full(state: State) -> bool:
-    return journal.full(state.waiting, state.unfinished, state.settings)
+    return journal.is_full(state.waiting, state.unfinished, state.settings)
 
 
 def _at_rest(state: State) -> bool:

@@ -41,7 +41,7 @@ _SEGMENT = re.compile(r"([0-9]{12})-([0-9]{8}-[0-9a-f]{8})")
 _CLAIM = re.compile(r"[0-9]{8}-[0-9a-f]{8}")
 
 
-class Lost(Definite):
+class EntryLost(Definite):
     """An entry that must be there isn't: restoring it is all that helps."""
 
 
@@ -64,7 +64,7 @@ class EpochRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class JournalView:
     """All segments that count: those of the record, and `claim`'s own from there through `last`."""
 
     claim: str
@@ -107,7 +107,9 @@ def next_claim(claims: Iterable[str], token: str) -> str:
     return f"{max((int(claim.partition('-')[0]) for claim in claims), default=0) + 1:08d}-{token}"
 
 
-def view(claim: str, record: EpochRecord, listed: Iterable[tuple[int, str]], first: int) -> View:
+def valid_segments(
+    claim: str, record: EpochRecord, listed: Iterable[tuple[int, str]], first: int
+) -> JournalView:
     """Returns the segments that count once `claim` is the greatest and has begun; `listed` are the entries.
 
     `first`: the segment from which the journal is complete, as read after that. Raises Lost for a gap after it.
@@ -116,11 +118,11 @@ def view(claim: str, record: EpochRecord, listed: Iterable[tuple[int, str]], fir
     last = max(own, default=record.through)
     for segment in range(max(first, record.through + 1), last):
         if segment not in own:
-            raise Lost(
+            raise EntryLost(
                 f"the entry {entry_name(segment, claim)} is missing, and later ones are there: restore it from a "
                 "copy of the journal"
             )
-    return View(claim, record, last)
+    return JournalView(claim, record, last)
 
 
 def to_json(record: EpochRecord) -> str:

@@ -18,7 +18,7 @@ from numba import types, uint8
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Bytes, Ends, Flags, Int, Longs
 from pipeline.types.byte_copies import copy_bytes
-from pipeline.types.jit import compiled, part
+from pipeline.types.jit import compiled, inlined
 
 # What a record takes beside its key, value and headers, at most: an attribute, a time, and four varints of 5 bytes.
 _ROOM: Final = 22
@@ -126,7 +126,7 @@ def _sizes(rows: Longs, keys: Ends, values: Ends, headers: Ends, sizes: Longs) -
         sizes[i] = size + headers[row + 1] - headers[row] + _ROOM
 
 
-@part
+@inlined
 def _put_varint(out: Bytes, to: Int, value: Int) -> Int:
     """Write a signed number of variable length, and return the place after it."""
     left = value << 1 ^ value >> 63
@@ -138,7 +138,7 @@ def _put_varint(out: Bytes, to: Int, value: Int) -> Int:
     return to + 1
 
 
-@part
+@inlined
 def _varint_size(value: Int) -> Int:
     left, size = value << 1 ^ value >> 63, np.int64(1)
     while left > 0x7F:
@@ -147,7 +147,7 @@ def _varint_size(value: Int) -> Int:
     return size
 
 
-@part
+@inlined
 def _put_value(out: Bytes, to: Int, data: Bytes, at: Int, size: Int) -> Int:
     """Write a length, -1 for none, and so many bytes; return the place after them."""
     to = _put_varint(out, to, size)

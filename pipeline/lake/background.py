@@ -200,7 +200,7 @@ def table_met(
     background = background.mirroring(table, Mirrored(reached, found.pending, now))
     background = background.rebuilt(table, found.rebuilding)
     for tier, size in sizes.items():
-        background = background.keeping(maintenance.found(table, tier, size, now, found.merged))
+        background = background.keeping(maintenance.found_table(table, tier, size, now, found.merged))
     return background
 
 
@@ -228,7 +228,7 @@ def files_delivered(
             continue
         kept = background.kept.get((table, tier))
         if kept is None:
-            kept = maintenance.found(table, tier, TableSize(), now, reached.merged)
+            kept = maintenance.found_table(table, tier, TableSize(), now, reached.merged)
         came = replace(kept.size, files=kept.size.files + len(files), commits=kept.size.commits + bool(files))
         background = background.keeping(replace(kept, size=came))
     return background
@@ -379,7 +379,7 @@ def _merged(
     background = background.mirroring(work.table, Mirrored(reached, mirrored.pending - work.changes, began))
     kept = background.kept.get((work.table, Tier.MIRROR))
     if kept is None:
-        kept = maintenance.found(work.table, Tier.MIRROR, size, now, reached.merged)
+        kept = maintenance.found_table(work.table, Tier.MIRROR, size, now, reached.merged)
     return background.keeping(replace(kept, size=size))
 
 

@@ -41,7 +41,7 @@ class LakeTableState:
     rebuilding: float | None = None
 
 
-def said_by(tables: Iterable[LakeTableState]) -> int:
+def reported_segment(tables: Iterable[LakeTableState]) -> int:
     """The segment through which a lake's own tables say that all had everything; -1 where there are no tables."""
     return max((table.after for table in tables if table.schema is not None), default=-1)
 
@@ -100,7 +100,7 @@ class Batch:
     def newly_begun(self, table: TableId, delivered: LakeTableState) -> bool:
         """Whether the table's mirror is to be made, or begun anew."""
         last = self.generations.get(table, ())[-1:]
-        return bool(last) and newer(last[0], delivered.generation)
+        return bool(last) and is_newer(last[0], delivered.generation)
 
     def resumed(self, table: TableId, delivered: LakeTableState) -> "Generation | None":
         """The generation with which a table comes back that had stopped: the last one, if it begins behind the stop."""
@@ -200,12 +200,12 @@ def _generations(entries: list[Entry]) -> dict[TableId, tuple[Generation, ...]]:
     return found
 
 
-def newer(generation: Generation, present: int | None) -> bool:
+def is_newer(generation: Generation, present: int | None) -> bool:
     """Whether the generation is later than the one that is present."""
     return present is None or present < generation.since
 
 
-def missing(delivered: LakeTableState, table: TableId, batch: Batch) -> Pieces:
+def missing_pieces(delivered: LakeTableState, table: TableId, batch: Batch) -> Pieces:
     """Those of a table's files that the lake is to have and doesn't have yet.
 
     One that had stopped gets nothing from before the generation with which it comes back.

@@ -95,7 +95,7 @@ class Plan:
         return any(each.was is not None and each.was.type != each.column.type for each in self.columns)
 
 
-def planned(has: Iterable[LakeColumn], schema: TableSchema | None) -> Plan:
+def unchanged_plan(has: Iterable[LakeColumn], schema: TableSchema | None) -> Plan:
     """The plan that leaves a lake table as it is: with these columns, and this schema taken on."""
     names = schema.columns if schema is not None else ()
     return Plan(
@@ -103,7 +103,7 @@ def planned(has: Iterable[LakeColumn], schema: TableSchema | None) -> Plan:
     )
 
 
-def followed(plan: Plan, tier: Tier, steps: Iterable[Step]) -> Plan:
+def follow_steps(plan: Plan, tier: Tier, steps: Iterable[Step]) -> Plan:
     """The plan with these steps. Raises Incompatible where one can't be made, with the reason."""
     for step in steps:
         match step.change:
@@ -154,7 +154,7 @@ def _held(
     """The column that's there, as it has to be to take this one's values; None if it's another one's."""
     ours = column in META_COLUMNS
     same = there.column.type.casefold() == column.type.casefold()
-    type_ = there.column.type if same else common(there.column.type, column.type)
+    type_ = there.column.type if same else widened_type(there.column.type, column.type)
     if type_ is not None and (ours or step.anew or folded(column.name) in plan.present):
         return replace(there, column=replace(there.column, type=type_))
     if ours or (folded(column.name) in plan.present and not step.anew):
@@ -165,14 +165,14 @@ def _held(
     return None
 
 
-def aside(name: str, segment: object) -> str:
+def retired_name(name: str, segment: object) -> str:
     """What a column is called that was called so until a segment."""
     return f"{name}__until_{segment}"
 
 
-def holds(has: str, wanted: str) -> bool:
+def can_hold(has: str, wanted: str) -> bool:
     """Whether a column of the type `has` can hold all values of `wanted` as they are."""
-    return common(has, wanted) == has.lower()
+    return widened_type(has, wanted) == has.lower()
 
 
 def _aside(plan: Plan, name: str, segment: int) -> Plan:
@@ -181,7 +181,7 @@ def _aside(plan: Plan, name: str, segment: int) -> Plan:
     if there is None:
         return plan
     old = plan.columns[there]
-    other = aside(old.column.name, segment)
+    other = retired_name(old.column.name, segment)
     while _index(plan, other) is not None:
         other += "_"
     set_aside = replace(old, column=replace(old.column, name=other))
@@ -210,7 +210,7 @@ _WIDER = {
 }
 
 
-def common(has: str, wanted: str) -> str | None:
+def widened_type(has: str, wanted: str) -> str | None:
     """The type to which Delta can widen `has` and that holds all values of `wanted`; None if there's none."""
     has, wanted = has.lower(), wanted.lower()
     if has == wanted:
@@ -235,7 +235,7 @@ def _digits(type_: str) -> tuple[int, int] | None:
 _NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
 
 
-def features(plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:
+def needed_features(plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:
     """The table properties that have to be set before a plan can be carried out, of those that aren't."""
     mapped = plan.renames or need_mapping(column.name for column in plan.after)
     wanted = {MAPPING: "name"} if mapped else {}

@@ -23,16 +23,16 @@ itself. Within a generation the mirror takes on a new schema only if its rows ca
 from dataclasses import dataclass, replace
 
 from pipeline.config.table_rules import SchemaChanges
-from pipeline.lake.batch import Batch, Generation, LakeTableState, Piece, Pieces, missing, newer
-from pipeline.lake.column_changes import REMEDY, Incompatible, Plan, Step, followed, planned
+from pipeline.lake.batch import Batch, Generation, LakeTableState, Piece, Pieces, is_newer, missing_pieces
+from pipeline.lake.column_changes import REMEDY, Incompatible, Plan, Step, follow_steps, unchanged_plan
 from pipeline.lake.tables import Tier
-from pipeline.schema.compatibility import obstacle
-from pipeline.schema.ddl.alter_table import Alteration, altered
+from pipeline.schema.compatibility import incompatibility
+from pipeline.schema.ddl.alter_table import Alteration, alteration_of
 from pipeline.schema.table_schema import TableId, TableSchema
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedBatch:
     """What of a batch a table's part of the lake can take: everything `through` a segment.
 
     `schema`: what the lake tables have to take on first, None where there's no table to make, and `since` the segment
@@ -52,27 +52,27 @@ class Accepted:
     reason: str = ""
 
 
-def accepted(
+def accept_batch(
     delivered: LakeTableState, table: TableId, batch: Batch, rule: SchemaChanges = SchemaChanges.APPLY
-) -> Accepted:
+) -> AcceptedBatch:
     """How far a table can be delivered by its rule, and what of its files it lacks.
 
     A segment is taken as a whole or not at all. So the segment that the present schema came with has no version in it
     that wasn't accepted, and neither has any before.
     """
-    pieces, back = missing(delivered, table, batch), batch.resumed(table, delivered)
+    pieces, back = missing_pieces(delivered, table, batch), batch.resumed(table, delivered)
     generations = batch.generations.get(table, ()) if back is None else (back,)
     begun = {each.segment: each for each in generations}
     partial = {piece.segment for piece in pieces.changes if piece.absent}
     versions = _versions(pieces)
     steps = batch.alterations.get(table, ())
     altered = steps if back is None else tuple(step for step in steps if step.segment >= back.segment)
-    taken = Accepted(
+    taken = AcceptedBatch(
         pieces,
         delivered.schema,
         delivered.since,
         (),
-        planned(delivered.columns, delivered.schema),
+        unchanged_plan(delivered.columns, delivered.schema),
         delivered.generation,
         batch.through,
         delivered.partial,
@@ -105,14 +105,14 @@ def _versions(pieces: Pieces) -> dict[int, list[TableSchema]]:
     return found
 
 
-def _of_generation(taken: Accepted, batch: Batch, table: TableId) -> tuple[Piece, ...]:
+def _of_generation(taken: AcceptedBatch, batch: Batch, table: TableId) -> tuple[Piece, ...]:
     """The rows that belong to the mirror's generation: none, where it's of a later one than all of the batch."""
     begins = (each.segment for each in batch.generations.get(table, ()) if each.since == taken.generation)
     first = next(begins, batch.through + 1)
     return tuple(piece for piece in taken.pieces.rows if piece.segment >= first)
 
 
-def _altered(taken: Accepted, step: Step, rule: SchemaChanges, known: bool) -> Accepted:
+def _altered(taken: AcceptedBatch, step: Step, rule: SchemaChanges, known: bool) -> AcceptedBatch:
     """With what a statement did to columns before a segment's rows. Raises Incompatible."""
     if taken.schema is None or not isinstance(step.change, Alteration):
         return taken
@@ -126,20 +126,20 @@ def _altered(taken: Accepted, step: Step, rule: SchemaChanges, known: bool) -> A
             _RULED_OUT.format(what=" and ".join(done), table=taken.schema.table, rule=rule.value)
         )
     # Columns that came before it, without a row, come with the next one: the statement's schema may have them already.
-    after = altered(taken.schema, changes, step.change.statement)
+    after = alteration_of(taken.schema, changes, step.change.statement)
     return _stepped(taken, step, taken.schema if after is None else after.schema, known=known)
 
 
 def _taken(
-    taken: Accepted,
+    taken: AcceptedBatch,
     segment: int,
     versions: list[TableSchema],
     generation: Generation | None,
     rule: SchemaChanges,
     known: bool,
-) -> Accepted:
+) -> AcceptedBatch:
     """With a segment that has files of these versions, and perhaps a generation that's new. Raises Incompatible."""
-    begun = generation if generation is not None and newer(generation, taken.generation) else None
+    begun = generation if generation is not None and is_newer(generation, taken.generation) else None
     if begun is not None:
         taken = replace(taken, generation=begun.since)
         versions = [*(version for version in versions if version != begun.schema), begun.schema]
@@ -155,25 +155,25 @@ def _taken(
     return taken
 
 
-def _stepped(taken: Accepted, step: Step, schema: TableSchema, *, known: bool) -> Accepted:
+def _stepped(taken: AcceptedBatch, step: Step, schema: TableSchema, *, known: bool) -> AcceptedBatch:
     """With a step; one that's `known` the changelog has made already, and the mirror perhaps not."""
     steps = (*taken.steps, step)
     if known:
         return replace(taken, steps=steps)
-    plan = followed(taken.plan, Tier.CHANGELOG, [step])
+    plan = follow_steps(taken.plan, Tier.CHANGELOG, [step])
     return replace(taken, steps=steps, plan=plan, schema=schema, since=step.segment)
 
 
 def _stays(present: TableSchema, new: TableSchema) -> None:
-    if why := obstacle(present, new):
+    if why := incompatibility(present, new):
         raise Incompatible(f"{why}: {REMEDY.format(table=new.table)}")
 
 
-def _ruled(taken: Accepted, new: TableSchema, rule: SchemaChanges) -> None:
+def _ruled(taken: AcceptedBatch, new: TableSchema, rule: SchemaChanges) -> None:
     """Raises Incompatible where the table's rule doesn't want its lake tables to take this schema on."""
     if taken.schema is None or rule is SchemaChanges.APPLY:
         return
-    after = followed(taken.plan, Tier.CHANGELOG, [Step(taken.since, new)])
+    after = follow_steps(taken.plan, Tier.CHANGELOG, [Step(taken.since, new)])
     gone = taken.plan.present - after.present
     if gone or (rule is SchemaChanges.REFUSE and after.columns != taken.plan.columns):
         what = f"{', '.join(sorted(gone))} went" if gone else "columns were added or widened"

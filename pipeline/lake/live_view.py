@@ -68,8 +68,8 @@ from pipeline.lake.tables import (
     SEGMENT,
     WHOLE,
     Property,
+    TableReport,
     Tier,
-    Told,
     shadow,
     table_at,
 )
@@ -96,7 +96,7 @@ class MirrorPosition:
     frozen: bool = False
 
     @staticmethod
-    def told(mirror: Told, changelog: Told) -> "MirrorPosition":
+    def told(mirror: TableReport, changelog: TableReport) -> "MirrorPosition":
         """Where a mirror is by what the two tables say."""
         return MirrorPosition(
             mirror.generation,
@@ -120,7 +120,7 @@ class Versions:
     changelog: int
 
 
-def readable(mirror: Told, table: TableId) -> None:
+def check_complete(mirror: TableReport, table: TableId) -> None:
     """Raise Definite where a mirror has never been complete, so that there's no live view of it yet."""
     if mirror.first:
         raise Definite(

@@ -114,7 +114,7 @@ class TableUpkeep:
         return self.size.files - self.left.files
 
 
-def found(table: TableId, tier: Tier, size: TableSize, now: float, merged: int) -> TableUpkeep:
+def found_table(table: TableId, tier: Tier, size: TableSize, now: float, merged: int) -> TableUpkeep:
     """A lake table that's met at a start, when nobody knows what was done before."""
     return TableUpkeep(table, tier, size, now, now - VACUUM_EVERY_S + VACUUM_FIRST_S, merged=merged)
 

@@ -35,7 +35,7 @@ def check_mirrors(delivered: LakeTableState, table: TableId, rule: LakeRule) -> 
         raise Definite(_THERE.format(table=table))
 
 
-def bare(
+def tables_without_mirror(
     delivered: Mapping[TableId, LakeTableState], begun: Mapping[TableId, Mirror], rules: tuple[LakeRule, ...]
 ) -> frozenset[TableId]:
     """The tables of whose mirror the lake hasn't got the generation that has `begun`, unless they're to have none."""
@@ -49,7 +49,7 @@ def bare(
     )
 
 
-def ruled(
+def apply_rules(
     batch: Batch, rules: tuple[LakeRule, ...], waiting: frozenset[TableId] = frozenset(), since: int = 0
 ) -> Batch:
     """The batch without the generations of mirrors that aren't kept.

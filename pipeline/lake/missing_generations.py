@@ -18,7 +18,9 @@ from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 
 
-def incomplete(tables: Collection[TableId], checkpoint: Checkpoint, beginning: int) -> dict[TableId, int]:
+def incomplete_generations(
+    tables: Collection[TableId], checkpoint: Checkpoint, beginning: int
+) -> dict[TableId, int]:
     """Those of the tables whose generation at this checkpoint lacks rows, with its `since`.
 
     `beginning`: the last SCN that has gone from the journal.

@@ -27,7 +27,7 @@ from typing import Final
 import pyarrow as pa
 
 from pipeline.errors import InvariantBroken
-from pipeline.lake.column_changes import aside, holds
+from pipeline.lake.column_changes import can_hold, retired_name
 from pipeline.lake.tables import SPARK_TYPES, spark_type
 from pipeline.schema.spelling import folded
 
@@ -88,7 +88,7 @@ def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
     fields = []
     for field in file:
         column = there.get(folded(field.name))
-        if column is not None and not holds(column.type, spark_type(field.type)):
+        if column is not None and not can_hold(column.type, spark_type(field.type)):
             column = _set_aside(field, there) or column
         if column is None:
             raise InvariantBroken(
@@ -105,11 +105,11 @@ def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
 
 def _set_aside(field: pa.Field, there: Mapping[str, Stored]) -> Stored | None:
     """The column that had this name last, of those that can hold the field's values; None if there's none."""
-    name = re.compile(re.escape(folded(aside(field.name, ""))) + r"(\d+)_*")
+    name = re.compile(re.escape(folded(retired_name(field.name, ""))) + r"(\d+)_*")
     found = [
         (int(match[1]), column)
         for other, column in there.items()
-        if (match := name.fullmatch(other)) and holds(column.type, spark_type(field.type))
+        if (match := name.fullmatch(other)) and can_hold(column.type, spark_type(field.type))
     ]
     return max(found, key=lambda each: each[0])[1] if found else None
 

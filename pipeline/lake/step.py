@@ -7,7 +7,7 @@ wait (up to a bound), so that the further the sink lags the larger its commits a
 any of them says all had (`pipeline.lake.delivery`), or what the journal was told of the very same tables, if that's
 more: behind what they say there may have been segments with nothing for any of them. From there each batch begins
 behind the end of the one before, and ends before the next one is read. So a table that's killed in the middle of a
-batch is one of those that are delivered anew, of which `missing` leaves out what it has.
+batch is one of those that are delivered anew, of which `missing_pieces` leaves out what it has.
 
 **What has gone.** Where the journal begins behind that place, the tables that lack what has gone are left out until
 their mirrors have begun anew (`pipeline.lake.missing_generations`), and a batch ends where one of them can be taken
@@ -36,9 +36,17 @@ from pipeline.errors import InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.lake import background, mirror_rules
 from pipeline.lake.background import BackgroundWork
-from pipeline.lake.batch import MOST_BYTES, Batch, LakeTableState, Pieces, missing, next_batch, said_by
+from pipeline.lake.batch import (
+    MOST_BYTES,
+    Batch,
+    LakeTableState,
+    Pieces,
+    missing_pieces,
+    next_batch,
+    reported_segment,
+)
 from pipeline.lake.maintenance import TableSize
-from pipeline.lake.missing_generations import incomplete
+from pipeline.lake.missing_generations import incomplete_generations
 from pipeline.lake.state import (
     Ahead,
     Confirming,
@@ -135,13 +143,13 @@ class TableFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class JournalTold:
+class ProgressReported:
     """The journal knows how far the lake is."""
 
 
 @dataclass(frozen=True, slots=True)
-class MomentCame:
-    """The moment of `wakes_at` has come."""
+class LakeTimerFired:
+    """The moment of `timer_at` has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +189,8 @@ Fact = (
     | BatchRead
     | TableDelivered
     | TableFailed
-    | JournalTold
-    | MomentCame
+    | ProgressReported
+    | LakeTimerFired
     | WorkDone
     | WorkGivenUp
     | WorkFailed
@@ -229,7 +237,7 @@ class DeliverTable:
 
 
 @dataclass(frozen=True, slots=True)
-class TellJournal:
+class ReportProgress:
     """Tell the journal that all is delivered through the batch's end, by tables that have `said` so, None where that
     isn't to count; the batch took so many `seconds`.
     """
@@ -245,14 +253,14 @@ class StopSpark:
 
 
 @dataclass(frozen=True, slots=True)
-class AskForMirrors:
+class RequestMirrors:
     """Ask that these generations of mirrors, by their `since`, begin anew."""
 
     generations: dict[TableId, int]
 
 
 @dataclass(frozen=True, slots=True)
-class TellOfGap:
+class ReportGap:
     """Tell people that these tables lack what has gone: the journal begins with the segment `begins`."""
 
     tables: frozenset[TableId]
@@ -260,7 +268,7 @@ class TellOfGap:
 
 
 @dataclass(frozen=True, slots=True)
-class TellOfBareTables:
+class ReportMissingMirrors:
     """Tell people that these tables have no mirror in the lake."""
 
     tables: frozenset[TableId]
@@ -272,12 +280,12 @@ Order = (
     | FindPlace
     | ReadBatch
     | DeliverTable
-    | TellJournal
+    | ReportProgress
     | BackgroundWork
     | StopSpark
-    | AskForMirrors
-    | TellOfGap
-    | TellOfBareTables
+    | RequestMirrors
+    | ReportGap
+    | ReportMissingMirrors
 )
 _Next = tuple[State, tuple[Order, ...]]
 
@@ -296,7 +304,7 @@ def step(state: State, fact: Fact, now: float) -> _Next:
     Raises Definite where a rule isn't kept to, and InvariantBroken for a fact that nothing was under way for.
     """
     state, orders = _batches(state, fact, now)
-    between = isinstance(state.doing, Idle) or isinstance(fact, JournalTold)
+    between = isinstance(state.doing, Idle) or isinstance(fact, ProgressReported)
     return _beside(state, orders, now) if between else (state, orders)
 
 
@@ -325,9 +333,9 @@ def _batches(state: State, fact: Fact, now: float) -> _Next:
             return _delivered(state, fact, now)
         case TableFailed():
             return _failed(state, fact, now)
-        case JournalTold():
+        case ProgressReported():
             return _going_on(state, _doing(Confirming, state, fact).sealed)
-        case MomentCame():
+        case LakeTimerFired():
             return _moment(state, now)
         case WorkDone(size):
             return replace(state, background=background.work_done(state.background, size, now)), ()
@@ -358,18 +366,18 @@ def _beside(state: State, orders: tuple[Order, ...], now: float) -> _Next:
 
 def _moment(state: State, now: float) -> _Next:
     """Look for the journal's end where tables that failed are due again."""
-    again = again_at(state)
+    again = retry_at(state)
     if again is None or again > now:
         return state, ()
     return replace(state, doing=Retrying()), (FindEnd(),)
 
 
-def wakes_at(state: State) -> float | None:
+def timer_at(state: State) -> float | None:
     """When (s) something is due by time alone; None where nothing is, or where a fact comes first."""
     if state.ending or not isinstance(state.doing, Idle):
         return None
     due = background.background_due_at(state.background, state.lake_tables)
-    return min((at for at in (again_at(state), due) if at is not None), default=None)
+    return min((at for at in (retry_at(state), due) if at is not None), default=None)
 
 
 def _delivered(state: State, fact: TableDelivered, now: float) -> _Next:
@@ -389,14 +397,14 @@ def _doing(kind: type[_D], state: State, fact: Fact) -> _D:
     raise InvariantBroken(f"{type(fact).__name__} came while {state.doing}")
 
 
-def again_at(state: State) -> float | None:
+def retry_at(state: State) -> float | None:
     """When (s) a table is due again that was set aside; None where there's none, or something is under way."""
     resting = isinstance(state.doing, Idle)
     so_far = state.so_far
     return min((so_far.failed[table].again for table in so_far.aside), default=None) if resting else None
 
 
-def whole_through(said: int, told: int, by: int | None) -> int:
+def complete_through(said: int, told: int, by: int | None) -> int:
     """The segment through which the lake has everything, if its tables say that they have it through `said`.
 
     What's behind that had nothing for them, as far as the journal was `told` of the very same tables: when they said
@@ -413,13 +421,13 @@ def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST
     so_far = state.so_far
 
     def late(entry: Entry) -> frozenset[TableId]:
-        return frozenset(incomplete(so_far.late.tables, entry.checkpoint, so_far.late.since))
+        return frozenset(incomplete_generations(so_far.late.tables, entry.checkpoint, so_far.late.since))
 
     first = next(entries)
     left_out = late(first)
     same = chain([first], takewhile(lambda entry: late(entry) == left_out, entries))
     batch = next_batch(same, most_bytes)
-    batch = mirror_rules.ruled(batch, state.rules, so_far.bare.tables, so_far.bare.since)
+    batch = mirror_rules.apply_rules(batch, state.rules, so_far.bare.tables, so_far.bare.since)
     # As long as a table is left out, a restart has to find that again.
     return BatchRead(replace(batch, after=so_far.whole) if left_out or so_far.aside else batch, left_out)
 
@@ -476,7 +484,7 @@ def _searching(state: State, searching: Searching) -> _Next:
         return replace(state, doing=searching), ()
     if state.so_far.ahead is not None and not state.so_far.catching_up:
         return _going_on(replace(state, so_far=_caught_up(state.so_far)), searching.sealed)
-    said = said_by(state.so_far.tables.values())
+    said = reported_segment(state.so_far.tables.values())
     state = replace(
         state, so_far=replace(state.so_far, said=said), doing=Joining(searching.end, searching.sealed)
     )
@@ -487,7 +495,7 @@ def _placed(state: State, place: Place, joining: Joining) -> _Next:
     so_far, tell = state.so_far, tuple[Order, ...]()
     match place:
         case PlaceFound(through, then):
-            bare = mirror_rules.bare(so_far.tables, then.mirrors, state.rules)
+            bare = mirror_rules.tables_without_mirror(so_far.tables, then.mirrors, state.rules)
             so_far = replace(
                 so_far,
                 segment=through,
@@ -496,14 +504,14 @@ def _placed(state: State, place: Place, joining: Joining) -> _Next:
                 mirrors=then.mirrors,
                 bare=Lacking(bare, then.scn),
             )
-            tell = (TellOfBareTables(bare),) if bare else ()
+            tell = (ReportMissingMirrors(bare),) if bare else ()
         case GapFound(through, first):
             segment = first.segment - 1
             behind = frozenset(t for t in first.checkpoint.schemas if so_far.of(t).changes < segment)
             lacking = behind if so_far.ahead is None else so_far.catching_up | so_far.late.tables
             late = Lacking(lacking, first.first_scn - 1)
             so_far = replace(so_far, segment=segment, whole=through, late=late)
-            tell = (TellOfGap(late.tables, first.segment),)
+            tell = (ReportGap(late.tables, first.segment),)
         case BeginningFound(through):
             so_far = replace(so_far, segment=through, whole=through)
         case _:
@@ -512,14 +520,14 @@ def _placed(state: State, place: Place, joining: Joining) -> _Next:
     return state, (*tell, *_asking(so_far, joining.end), *orders)
 
 
-def _asking(so_far: LakeProgress, at: Checkpoint) -> tuple[AskForMirrors, ...]:
+def _asking(so_far: LakeProgress, at: Checkpoint) -> tuple[RequestMirrors, ...]:
     """For the mirrors that haven't begun anew at this checkpoint."""
     lacked = {
         table: since
         for each in (so_far.bare, so_far.late)
-        for table, since in incomplete(each.tables, at, each.since).items()
+        for table, since in incomplete_generations(each.tables, at, each.since).items()
     }
-    return (AskForMirrors(lacked),) if lacked else ()
+    return (RequestMirrors(lacked),) if lacked else ()
 
 
 def _going_on(state: State, sealed: int) -> _Next:
@@ -543,7 +551,7 @@ def _meeting(state: State, meeting: LoadingTables, now: float) -> _Next:
     for table in _wanted(so_far, batch):
         before = so_far.tables[table]
         if before.stopped is None or batch.resumed(table, before):
-            pieces = missing(before, table, batch)
+            pieces = missing_pieces(before, table, batch)
             orders.append(DeliverTable(table, before, pieces, batch))
     brought = any(order.pieces.changes or order.pieces.rows for order in orders)
     left = frozenset(order.table for order in orders)
@@ -565,7 +573,7 @@ def _landing(state: State, landing: Delivering, now: float) -> _Next:
         mirrors=batch.checkpoint.mirrors,
         said=max(landing.said, 0 if there else -1),
     )
-    tell = TellJournal(batch, None if so_far.left_out else so_far.said, now - landing.began)
+    tell = ReportProgress(batch, None if so_far.left_out else so_far.said, now - landing.began)
     so_far = _caught_up(so_far)
     state = replace(state, so_far=so_far, doing=Confirming(landing.sealed))
     return state, (tell, *_asking(so_far, batch.checkpoint))

@@ -110,7 +110,7 @@ def pin_of(generation: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TableReport:
     """What a version of a lake table says of itself: its properties, and how far each application has committed."""
 
     properties: Mapping[str, str]

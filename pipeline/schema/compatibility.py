@@ -28,10 +28,10 @@ from pipeline.types.column_types import (
     Year,
     arrow_type,
 )
-from pipeline.types.enum_labels import alike
+from pipeline.types.enum_labels import labels_agree
 
 
-def agree(one: TableSchema, other: TableSchema) -> bool:
+def schemas_agree(one: TableSchema, other: TableSchema) -> bool:
     """Whether the two are one schema, as far as labels are known (`pipeline.types.enum_labels`)."""
     return one == other or (
         one.table == other.table
@@ -44,7 +44,7 @@ def agree(one: TableSchema, other: TableSchema) -> bool:
 def _agree(one: Column, other: Column) -> bool:
     match one.type, other.type:
         case (Enum(labels), Enum(others)) | (Set(labels), Set(others)):
-            return (one.name, one.nullable) == (other.name, other.nullable) and alike(labels, others)
+            return (one.name, one.nullable) == (other.name, other.nullable) and labels_agree(labels, others)
         case _:
             return one == other
 
@@ -59,7 +59,7 @@ def difference(source: TableSchema, log: TableSchema) -> str:
     return f"the source has {one or 'no column'} where the log has {other or 'none'}"
 
 
-def obstacle(present: TableSchema, new: TableSchema) -> str | None:
+def incompatibility(present: TableSchema, new: TableSchema) -> str | None:
     """Why rows of `present` can't stay as they are under `new`, or None if they can.
 
     They can if columns have only moved, or been added with NULL for the rows that there were.
@@ -88,7 +88,7 @@ def _keeps(old: Column, new: Column) -> bool:
         return _widens(old.type, new.type)
     match old.type, new.type:
         case (Enum(before), Enum(after)) | (Set(before), Set(after)):
-            return alike(after[: len(before)], before)
+            return labels_agree(after[: len(before)], before)
         case (Text(before_charset), Text(after_charset)):
             # The one character set that turns a character into another one without an error: U+6661 into U+6659.
             return before_charset == after_charset or after_charset != "cp932"

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.schema.table_schema import TableSchema
-from pipeline.types.charsets import twins
+from pipeline.types.charsets import ambiguous_characters
 from pipeline.types.column_types import Enum, Set, Text
 
 _NO_VALUE = (
@@ -52,7 +52,7 @@ def tokens(rows: pa.RecordBatch, key: Sequence[int]) -> pa.Array:
     return pc.binary_join_element_wise(first, *others, pa.scalar(b"", pa.binary())) if others else first
 
 
-def indistinct(schema: TableSchema, rows: pa.RecordBatch) -> str | None:
+def ambiguous_keys(schema: TableSchema, rows: pa.RecordBatch) -> str | None:
     """Returns why the keys of these rows can't tell them apart in the lake; None if they can.
 
     A key may have no value: a zero or partial date. The server distinguishes some keys with the same text: a character
@@ -63,7 +63,7 @@ def indistinct(schema: TableSchema, rows: pa.RecordBatch) -> str | None:
         column = schema.columns[index]
         if rows.column(index).null_count:
             return _NO_VALUE.format(column=column.name)
-        if isinstance(column.type, Text) and (characters := twins(column.type.charset)):
+        if isinstance(column.type, Text) and (characters := ambiguous_characters(column.type.charset)):
             listed = "".join(sorted(f"\\x{{{ord(character):x}}}" for character in characters))
             held: pa.Array = pc.match_substring_regex(rows.column(index), f"[{listed}]")
             if held.true_count:

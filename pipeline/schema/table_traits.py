@@ -98,7 +98,7 @@ class Survey:
         return after, frozenset(holding)
 
 
-def known_at(told: Mapping[TableId, Traits], at: GtidSet) -> Survey:
+def initial_survey(told: Mapping[TableId, Traits], at: GtidSet) -> Survey:
     """What the server said at the start, when it had executed `at`."""
     return Survey(answers={table: _Answered(traits, at, None) for table, traits in told.items()})
 

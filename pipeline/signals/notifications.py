@@ -56,7 +56,7 @@ class Notice:
     data: Mapping[str, str] = field(default_factory=dict)
 
 
-def noticed(before: Checkpoint | None, after: Checkpoint) -> tuple[Notice, ...]:
+def notices_between(before: Checkpoint | None, after: Checkpoint) -> tuple[Notice, ...]:
     """Returns the notices of what happened between the two; `before` is None if nothing was reported yet."""
     earlier = before or _NOTHING
     was = {snapshot.id: snapshot for snapshot in earlier.snapshots}

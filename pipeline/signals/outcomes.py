@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from pipeline.signals.notifications import Notice, NoticeType, noticed
+from pipeline.signals.notifications import Notice, NoticeType, notices_between
 from pipeline.snapshot.checkpoint import Checkpoint
 
 STATES_REMEMBERED: Final = 200
@@ -54,12 +54,12 @@ class SignalState:
         }
 
 
-def later(before: Checkpoint | None, after: Checkpoint) -> tuple[SignalState, ...]:
+def outcomes_between(before: Checkpoint | None, after: Checkpoint) -> tuple[SignalState, ...]:
     """Returns the progress of signals between the two; `before` is None if nothing was reported yet."""
-    return of_notices(noticed(before, after))
+    return outcomes_of_notices(notices_between(before, after))
 
 
-def of_notices(notices: Iterable[Notice]) -> tuple[SignalState, ...]:
+def outcomes_of_notices(notices: Iterable[Notice]) -> tuple[SignalState, ...]:
     """How far signals have come by these."""
     return tuple(
         SignalState(notice.id, _OUTCOMES[notice.type], _told(notice))
@@ -95,7 +95,7 @@ class SignalHistory:
         """
         known = set(self._rows)
         new = tuple(row for row in rows if row not in known)
-        for state in (*new, *later(self._checkpoint, checkpoint)):
+        for state in (*new, *outcomes_between(self._checkpoint, checkpoint)):
             self.told(state)
         self._checkpoint, self._rows = checkpoint, rows
         return new

@@ -39,6 +39,6 @@ class ChunkIndex:
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def primary(schema: TableSchema) -> ChunkIndex:
+def primary_index(schema: TableSchema) -> ChunkIndex:
     """The walk along a primary key all of whose columns are ascending, and none of which is text."""
     return ChunkIndex(PRIMARY, schema.key, (False,) * len(schema.key), (None,) * len(schema.key))

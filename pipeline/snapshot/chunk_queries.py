@@ -11,7 +11,7 @@ a column of the index is descending, its comparisons are reversed, and so is its
 so that the optimizer takes no other one with a sort. If it's gone, the server says so.
 
 A *condition* leaves rows out, perhaps nearly all, and then a chunk's limit doesn't bound what the server reads. So the
-chunk's end is found first, by the index alone (`boundary`), and the condition applies up to there.
+chunk's end is found first, by the index alone (`select_boundary`), and the condition applies up to there.
 
 Sources: MySQL 9.7 Reference Manual, "Range Optimization", "Index Hints", "LIMIT Query Optimization".
 """
@@ -22,7 +22,7 @@ from typing import Final
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.chunk_index import ChunkIndex
-from pipeline.source.parameters import Fragment, comparison, stored
+from pipeline.source.parameters import Fragment, comparison, key_storage
 from pipeline.source.result_set import LocatedRows
 from pipeline.source.statement import Statement, quote_name, quoted_table
 from pipeline.types.column_types import ColumnType, Enum, Integer, Set
@@ -38,7 +38,7 @@ _COLUMNS_OF_EXPLAIN: Final = 12
 _NUMBER: Final = Integer(8, unsigned=True)
 
 
-def chunk(
+def select_chunk(
     schema: TableSchema,
     walk: ChunkIndex,
     after: Key | None,
@@ -58,13 +58,15 @@ def chunk(
     return _select(schema, walk, columns, where, f"{_order(schema, walk)} LIMIT {limit:d}")
 
 
-def some(schema: TableSchema, where: Fragment) -> Statement:
+def select_where(schema: TableSchema, where: Fragment) -> Statement:
     """The rows that satisfy a condition, all columns in the table's order."""
     columns = ", ".join(quote_name(column.name) for column in schema.columns)
     return Statement(f"SELECT {columns} FROM {quoted_table(schema.table)} WHERE {where[0]}", where[1])  # noqa: S608 - quoted names
 
 
-def boundary(schema: TableSchema, walk: ChunkIndex, after: Key | None, end: Key, number: int) -> Statement:
+def select_boundary(
+    schema: TableSchema, walk: ChunkIndex, after: Key | None, end: Key, number: int
+) -> Statement:
     """The `number`th key with `after` < key <= `end`: one row with the key's parts, or none if there aren't as many."""
     order = f"{_order(schema, walk)} LIMIT 1 OFFSET {number - 1:d}"
     return _select(schema, walk, _key(schema, walk), _between(schema, walk, after, end), order)
@@ -94,11 +96,12 @@ def last_through(schema: TableSchema, walk: ChunkIndex, after: Key, bound: Key, 
 
 def first_behind(schema: TableSchema, walk: ChunkIndex, bound: Key, end: Key) -> Statement:
     """The first key with `bound` < key <= `end`: one row or none. `bound` may be the beginning of a key."""
-    return boundary(schema, walk, bound, end, 1)
+    return select_boundary(schema, walk, bound, end, 1)
 
 
 def explain_query(schema: TableSchema, walk: ChunkIndex, after: Key, end: Key) -> Statement:
-    """Returns the EXPLAIN for the keys with `after` < key <= `end`. `estimated` reads their number from its answer.
+    """Returns the EXPLAIN for the keys with `after` < key <= `end`. `estimated_rows` reads their number from its
+    answer.
 
     With a forced index the server counts no keys of a plain SELECT, and reports one. It does count for DISTINCT (MySQL
     9.7 Reference Manual, "Equality Range Optimization of Many-Valued Comparisons", on skipped index dives).
@@ -107,7 +110,7 @@ def explain_query(schema: TableSchema, walk: ChunkIndex, after: Key, end: Key) -
     return Statement(f"EXPLAIN FORMAT=TRADITIONAL {select.sql}", select.parameters)
 
 
-def estimated(plan: LocatedRows) -> int:
+def estimated_rows(plan: LocatedRows) -> int:
     """Returns the number of rows in the one row of `weight`'s answer: its column `rows`; none for a range that can't
     have any.
 
@@ -118,7 +121,7 @@ def estimated(plan: LocatedRows) -> int:
 
 
 def key_places(schema: TableSchema, walk: ChunkIndex) -> tuple[tuple[ColumnType, int], ...]:
-    """Where a row of `chunk` has the parts of its key: for each the type that it comes as, and its column."""
+    """Where a row of `select_chunk` has the parts of its key: for each the type that it comes as, and its column."""
     places, behind = [], len(schema.columns)
     for index in walk.columns:
         if _numbered(schema, index):
@@ -157,7 +160,7 @@ def _numbered(schema: TableSchema, index: int) -> bool:
 
 
 def _kind(schema: TableSchema, index: int) -> ColumnType:
-    return _NUMBER if _numbered(schema, index) else stored(schema.columns[index].type)
+    return _NUMBER if _numbered(schema, index) else key_storage(schema.columns[index].type)
 
 
 def _order(schema: TableSchema, walk: ChunkIndex, *, backward: bool = False) -> str:

@@ -36,7 +36,7 @@ from pipeline.types.column_types import (
 )
 
 
-def of_rows(schema: TableSchema, keys: pa.RecordBatch) -> tuple[Key, ...]:
+def bound_keys(schema: TableSchema, keys: pa.RecordBatch) -> tuple[Key, ...]:
     """Keys as they're bound, of the key's columns in their canonical form and order. Raises InvariantBroken."""
     parts = []
     for index, values in zip(schema.key, keys.columns, strict=True):
@@ -88,7 +88,7 @@ def _time(microseconds: int) -> str:
     return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"
 
 
-def bound(schema: TableSchema, key: Key) -> Key:
+def bound_key(schema: TableSchema, key: Key) -> Key:
     """The key as it's bound. Raises ValueError where it can't be a key of the table."""
     if len(key) != len(schema.key):
         columns = ", ".join(schema.key_names)
@@ -119,7 +119,7 @@ def _value(column: Column, given: KeyPart) -> KeyPart | None:
         case FixedBinary() | Binary():
             return given.encode() if isinstance(given, str) else given if isinstance(given, bytes) else None
         case Date() | DateTime() | Timestamp():
-            moment = row_filter.moment(given) if isinstance(given, str) else None
+            moment = row_filter.parse_moment(given) if isinstance(given, str) else None
             return None if moment is None else str(moment)
         case Time():
             return given if isinstance(given, str) and row_filter.TIME.fullmatch(given) else None

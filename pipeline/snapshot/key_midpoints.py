@@ -14,7 +14,7 @@ from decimal import localcontext
 from typing import Final
 
 from pipeline.schema.row_keys import Key, KeyPart
-from pipeline.source.parameters import domain
+from pipeline.source.parameters import label_numbers
 from pipeline.types.column_types import (
     Bit,
     ColumnType,
@@ -59,7 +59,7 @@ def _between(kind: ColumnType, low: KeyPart, high: KeyPart, fraction: float) -> 
             return _part(low, high, fraction)
         case ((Enum() | Set()), int(), int()):
             # Where its numbers can't be listed, each question would read the index from its beginning.
-            return None if domain(kind) is None else _part(low, high, fraction)
+            return None if label_numbers(kind) is None else _part(low, high, fraction)
         case ((Float() | Double()), float(), float()):
             return low * (1 - fraction) + high * fraction
         case Decimal(_, scale), str(), str():

@@ -90,7 +90,7 @@ class _Place:
     share: float
 
 
-def search(
+def search_splits(
     kinds: tuple[ColumnType, ...], first: Key, end: Key, rows: int, most: int, least_rows: int
 ) -> Search:
     """The last keys of all ranges but the last, in order, for at most so many ranges of at least so many rows.

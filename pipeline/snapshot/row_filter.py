@@ -139,7 +139,7 @@ _DATETIME: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?"
 TIME: Final = re.compile(r"-?(?:[0-7]?\d?\d|8[0-2]\d|83[0-8]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?", re.ASCII)
 
 
-def moment(text: str) -> date | None:
+def parse_moment(text: str) -> date | None:
     """The date, or date and time, that this text is in MySQL's usual form; None if it's none in the calendar."""
     try:
         if _DATE.fullmatch(text):
@@ -149,7 +149,7 @@ def moment(text: str) -> date | None:
         return None
 
 
-def checked(condition: Condition, schema: TableSchema) -> Condition:
+def check_filter(condition: Condition, schema: TableSchema) -> Condition:
     """Returns the condition with columns as the table spells them and literals that fit them. Raises Refused.
 
     Text for a date becomes a date, so that it compares as one on every version of the server.
@@ -172,11 +172,11 @@ def checked(condition: Condition, schema: TableSchema) -> Condition:
         case IsNull(name, negated):
             return IsNull(_column(schema, name).name, negated)
         case Not(part):
-            return Not(checked(part, schema))
+            return Not(check_filter(part, schema))
         case And(parts):
-            return And(tuple(checked(part, schema) for part in parts))
+            return And(tuple(check_filter(part, schema) for part in parts))
         case Or(parts):
-            return Or(tuple(checked(part, schema) for part in parts))
+            return Or(tuple(check_filter(part, schema) for part in parts))
         case _:
             assert_never(condition)
 
@@ -208,7 +208,7 @@ def _fitting(column: Column, value: Literal) -> Literal:
             return value
         case ((Date() | DateTime() | Timestamp()), date()):
             return value
-        case ((Date() | DateTime() | Timestamp()), str()) if (found := moment(value)) is not None:
+        case ((Date() | DateTime() | Timestamp()), str()) if (found := parse_moment(value)) is not None:
             return found
         case _:
             only = "it can't be compared, but IS [NOT] NULL will do"

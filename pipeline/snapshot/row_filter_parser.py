@@ -22,7 +22,7 @@ from pipeline.snapshot.row_filter import (
     Not,
     Operator,
     Or,
-    moment,
+    parse_moment,
 )
 
 # A condition is typed by hand or made from a list of values; its depth is that of parentheses and NOTs. It's in every
@@ -207,7 +207,7 @@ class _Parser:
     def _temporal(self, kind: str) -> date:
         at = self._take()
         text = self._string()
-        value = moment(text)
+        value = parse_moment(text)
         if value is None or isinstance(value, datetime) != (kind == "TIMESTAMP"):
             raise self._refused(f"{text!r} isn't a {kind}", at)
         return value

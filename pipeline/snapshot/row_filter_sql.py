@@ -29,7 +29,7 @@ from pipeline.snapshot.row_filter import (
     Literal,
     Not,
     Or,
-    checked,
+    check_filter,
 )
 from pipeline.snapshot.row_filter_parser import parse_filter
 from pipeline.snapshot.snapshot import Request
@@ -38,17 +38,17 @@ from pipeline.source.statement import quote_name
 from pipeline.types.column_types import ColumnType, Time
 
 
-def requested(schema: TableSchema, request: Request) -> Fragment | None:
+def requested_condition(schema: TableSchema, request: Request) -> Fragment | None:
     """Returns the condition that the requested rows satisfy; None if all are. Raises Refused if it doesn't fit this
     table."""
-    conditions = [one_of(schema, request.keys)] if request.keys else []
+    conditions = [keys_condition(schema, request.keys)] if request.keys else []
     if request.condition is not None:
-        conditions.append(filter_sql(schema, checked(parse_filter(request.condition), schema)))
+        conditions.append(filter_sql(schema, check_filter(parse_filter(request.condition), schema)))
     return _joined([_grouped(each) for each in conditions], " AND ") if conditions else None
 
 
 def filter_sql(schema: TableSchema, condition: Condition) -> Fragment:
-    """A `checked` condition as SQL and the parameters that belong in it."""
+    """A condition that `check_filter` returned, as SQL and the parameters that belong in it."""
     kinds = {column.name: column.type for column in schema.columns}
 
     def of(part: Condition) -> Fragment:
@@ -79,7 +79,7 @@ def filter_sql(schema: TableSchema, condition: Condition) -> Fragment:
     return of(condition)
 
 
-def one_of(schema: TableSchema, keys: Sequence[Key]) -> Fragment:
+def keys_condition(schema: TableSchema, keys: Sequence[Key]) -> Fragment:
     """That a row has one of these primary keys. Raises Refused where they're none of this table."""
     columns = [schema.columns[index] for index in schema.key]
     if any(len(key) != len(columns) for key in keys):

@@ -159,7 +159,7 @@ class ChunkId:
         return f"{self.snapshot}/{self.table}/{self.number}"
 
 
-def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
+def advance_range(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
     """The ranges after a chunk of the one with this number: it has come to that key, or to its end and has left."""
     return tuple(
         replace(each, done=upto) if each.number == number else each

@@ -39,7 +39,7 @@ def bytes_behind(logs: Mapping[str, int], end: Coordinates, ours: Coordinates) -
     return max(0, logs.get(ours.file, 0) - ours.offset) + between + end.offset
 
 
-def kept_s(variables: Mapping[str, str]) -> float:
+def retention_s(variables: Mapping[str, str]) -> float:
     """Returns how long a file of the log is kept, in seconds; infinite if the server removes none by itself.
 
     `variables`: those of RETENTION that the server has, in its own form.

@@ -78,7 +78,7 @@ class ServerHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class Serves:
+class CanContinue:
     """Its log can be read on. `doubtful`: what it will bring that may have been written on a replica."""
 
     server: str
@@ -116,13 +116,13 @@ class Refused:
     why: str
 
 
-CandidateVerdict = Serves | Behind | Purged | Unreachable | Refused
+CandidateVerdict = CanContinue | Behind | Purged | Unreachable | Refused
 
 
 def _server_of(verdict: CandidateVerdict) -> str | None:
     """What the server calls itself, as far as that was found."""
     match verdict:
-        case Serves(server) | Behind(server) | Purged(server):
+        case CanContinue(server) | Behind(server) | Purged(server):
             return server
         case Unreachable() | Refused():
             return None
@@ -130,24 +130,24 @@ def _server_of(verdict: CandidateVerdict) -> str | None:
             assert_never(verdict)
 
 
-def judged(position: GtidSet, history: ServerHistory, last: str) -> CandidateVerdict:
+def candidate_verdict(position: GtidSet, history: ServerHistory, last: str) -> CandidateVerdict:
     """Whether the log can be read on from the position at a server; `last`: the one that the position comes from."""
     if missing := position - history.executed:
         return Behind(history.server, missing, history.replica)
     if missing := history.purged - position:
         return Purged(history.server, missing)
     if history.server == last or not last:
-        return Serves(history.server)
+        return CanContinue(history.server)
     known = {source.uuid for source in position.intervals} - {history.server}
     behind = history.executed - position
     doubtful = {source: numbers for source, numbers in behind.intervals.items() if source.uuid not in known}
-    return Serves(history.server, GtidSet(doubtful))
+    return CanContinue(history.server, GtidSet(doubtful))
 
 
 def explain_verdict(verdict: CandidateVerdict) -> str:
     """Returns why a server can't continue the log, and what to do."""
     match verdict:
-        case Serves():
+        case CanContinue():
             return "it qualifies"
         case Behind(_, missing, replica=True):
             return f"it lags: it hasn't executed {missing}, which has passed here; let it catch up"
@@ -165,14 +165,14 @@ def explain_verdict(verdict: CandidateVerdict) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
+class ContinueAt:
     """Go on at this one, by its place in the list."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitForServers:
     """Look again in a moment."""
 
 
@@ -181,7 +181,7 @@ class NoneServes:
     """None of them will do, and none ever will."""
 
 
-Decision = Go | Wait | NoneServes
+Decision = ContinueAt | WaitForServers | NoneServes
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class Patience:
     catch_up_s: float
 
 
-def decided(
+def choose_server(
     verdicts: Sequence[CandidateVerdict],
     at: int | None,
     waited_s: float,
@@ -207,23 +207,23 @@ def decided(
     got any nearer.
     """
     if at is not None:
-        if isinstance(verdicts[at], Serves):
-            return Go(at)
+        if isinstance(verdicts[at], CanContinue):
+            return ContinueAt(at)
         if waited_s < _grace_s(verdicts[at], patience):
-            return Wait()
+            return WaitForServers()
     for index, verdict in enumerate(verdicts):
-        if isinstance(verdict, Serves):
-            return Go(index)
+        if isinstance(verdict, CanContinue):
+            return ContinueAt(index)
     if stood_s < max(_worth_s(verdict, patience) for verdict in verdicts):
-        return Wait()
+        return WaitForServers()
     if mode is SnapshotMode.WHEN_NEEDED:
         for index, verdict in enumerate(verdicts):
             if isinstance(verdict, Purged):
-                return Go(index)
+                return ContinueAt(index)
     return NoneServes()
 
 
-def present(verdicts: Sequence[CandidateVerdict], last: str) -> int | None:
+def last_server(verdicts: Sequence[CandidateVerdict], last: str) -> int | None:
     """Which of them is the server that the position comes from, or may be; None if none is.
 
     One that can't be reached may be. `last` is empty if it isn't known: then it's the first of the list.
@@ -242,7 +242,7 @@ def _grace_s(verdict: CandidateVerdict, patience: Patience) -> float:
             return patience.failover_after_s
         case Behind():
             return COMMITTING_S
-        case Serves() | Purged() | Refused():
+        case CanContinue() | Purged() | Refused():
             return 0.0
         case _:
             assert_never(verdict)
@@ -255,7 +255,7 @@ def _worth_s(verdict: CandidateVerdict, patience: Patience) -> float:
             return patience.catch_up_s
         case Behind():
             return COMMITTING_S
-        case Serves() | Purged() | Refused():
+        case CanContinue() | Purged() | Refused():
             return 0.0
         case _:
             assert_never(verdict)

@@ -8,7 +8,8 @@ indexes are in neither place.
 The key is the primary key. Without one it is the server's own choice, which the log has too: its first unique index
 without NULLs or prefixes. COLUMN_KEY marks that one's columns.
 
-Two unique indexes may have the same columns. Then the server takes the one that SHOW KEYS lists first (`contested`).
+Two unique indexes may have the same columns. Then the server takes the one that SHOW KEYS lists first
+(`ambiguous_key_tables`).
 
 A table that can't be described comes with the reason (`Descriptions.refused`). The others are described all the same.
 
@@ -237,7 +238,7 @@ def indexes(table: TableId) -> Statement:
     return Statement(_INDEXES.format(table=_ONE.format(c="s.")), 2 * (table.database, table.name))
 
 
-def indexed(rows: Iterable[IndexRow]) -> dict[str, tuple[IndexPart, ...]]:
+def unique_indexes(rows: Iterable[IndexRow]) -> dict[str, tuple[IndexPart, ...]]:
     """The unique indexes in these rows, by name."""
     return {
         name: tuple(
@@ -273,7 +274,7 @@ def describe_tables(
     return Descriptions(found, refused)
 
 
-def contested(rows: Iterable[ColumnRow]) -> tuple[TableId, ...]:
+def ambiguous_key_tables(rows: Iterable[ColumnRow]) -> tuple[TableId, ...]:
     """Returns the tables in these rows whose key is one of several unique indexes: SHOW KEYS says which."""
     return tuple(table for table, columns in _by_table(rows) if len(_candidates(*_keyed(columns))) > 1)
 

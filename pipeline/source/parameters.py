@@ -91,7 +91,7 @@ def placeholder(kind: ColumnType, value: KeyPart, collation: str | None) -> str:
 
 def comparison(name: str, kind: ColumnType, operator: str, value: KeyPart, collation: str | None) -> Fragment:
     """The condition `name operator value` for a column of this type; `name` is quoted."""
-    numbers = domain(kind)
+    numbers = label_numbers(kind)
     if isinstance(kind, Set) and len(kind.labels) == _ALL_BITS:
         name = f"CAST({name} AS UNSIGNED)"  # which MySQL takes for negative if it has the highest bit
     if numbers is None or operator == "=":
@@ -108,7 +108,7 @@ def comparison(name: str, kind: ColumnType, operator: str, value: KeyPart, colla
     return f"{name} IN ({', '.join(['%s'] * len(listed))})", tuple(listed)
 
 
-def domain(kind: ColumnType) -> range | None:
+def label_numbers(kind: ColumnType) -> range | None:
     """All numbers that a value of an ENUM or SET can have, if they are few enough to be listed."""
     match kind:
         case Enum(labels):
@@ -120,7 +120,7 @@ def domain(kind: ColumnType) -> range | None:
     return range(size) if size <= LONGEST_LIST else None
 
 
-def stored(kind: ColumnType) -> ColumnType:
+def key_storage(kind: ColumnType) -> ColumnType:
     """As what type a key's part is read where it isn't the column's own: bytes for text that isn't all of Unicode."""
     match kind:
         case Text(charset) if charset not in EXACT_CHARSETS:

@@ -137,7 +137,7 @@ def findings(
     return tuple(sorted(found, key=lambda finding: list(Severity).index(finding.severity)))
 
 
-def markers(facts: ServerFacts, table: TableId, refused: str | None) -> Iterator[Finding]:
+def watermark_findings(facts: ServerFacts, table: TableId, refused: str | None) -> Iterator[Finding]:
     """What hinders watermarks as rows of a table; `refused`: the server's words when one was tried."""
     if refused is not None:
         name = quoted_table(table).replace("%%", "%")
@@ -148,7 +148,7 @@ def markers(facts: ServerFacts, table: TableId, refused: str | None) -> Iterator
         )
 
 
-def places(
+def position_findings(
     server: str, position_of: str | None, by_places: bool, snapshot: SnapshotSettings
 ) -> Iterator[Finding]:
     """What's to be said where positions are places in a server's log; `position_of`: the server that the last is of."""

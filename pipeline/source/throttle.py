@@ -55,13 +55,13 @@ class Debt:
     at: float
 
 
-def paid(bounds: SourceLimits, debt: Debt, now: float) -> Debt:
+def pay_debt(bounds: SourceLimits, debt: Debt, now: float) -> Debt:
     """The debt after the time that has passed."""
     least = -bounds.rows_per_s * _SAVED_S
     return Debt(max(least, debt.rows - bounds.rows_per_s * (now - debt.at)), now)
 
 
-def strain(bounds: SourceLimits, load: Load, debt: Debt, *, strained: bool) -> str | None:
+def reached_limit(bounds: SourceLimits, load: Load, debt: Debt, *, strained: bool) -> str | None:
     """Why the source has enough to do, or None if it hasn't; `strained`: whether it had a moment ago."""
     share = EASED_AT if strained else 1.0
     if bounds.threads_running and load.threads_running > bounds.threads_running * share:

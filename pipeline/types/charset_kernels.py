@@ -15,7 +15,7 @@ from numba import boolean, int32, int64, types, uint8
 
 from pipeline.types.buffers import Bytes, Ends, Int, Longs
 from pipeline.types.charset_tables import FOUR_BYTES, LEAD, NONE, CodePoints
-from pipeline.types.jit import compiled, part
+from pipeline.types.jit import compiled, inlined
 
 # The most bytes of UTF-8 for one byte of text in any other set: a character of one byte has three at most.
 GROWTH: Final = 3
@@ -30,7 +30,7 @@ _POINTS: Final = int32[::1]
 _SUPPLEMENTARY: Final = 189000
 
 
-@part
+@inlined
 def _put(out: Bytes, at: Int, point: Int) -> Int:
     """Writes the character in UTF-8, and returns the index after it."""
     if point < 0x80:
@@ -52,7 +52,7 @@ def _put(out: Bytes, at: Int, point: Int) -> Int:
     return at + 4
 
 
-@part
+@inlined
 def _four_bytes(data: Bytes, at: Int, four: CodePoints) -> Int:
     """The code point of GB 18030's code of four bytes, the first two of which are known to begin one."""
     third, fourth = np.int64(data[at + 2]) - 0x81, np.int64(data[at + 3]) - 0x30
@@ -101,7 +101,7 @@ def by_table(
     return WHOLE
 
 
-@part
+@inlined
 def _unit(data: Bytes, at: Int, width: Int, little: bool) -> Int:
     """The number in `width` bytes."""
     unit: Int = np.int64(0)

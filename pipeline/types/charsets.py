@@ -75,7 +75,7 @@ def to_text(value: bytes, charset: str) -> str:
 
 
 @cache
-def twins(charset: str) -> frozenset[str]:
+def ambiguous_characters(charset: str) -> frozenset[str]:
     """The characters of which MySQL's `charset` has more than one code, so that two texts in it can read alike."""
     if charset not in TABLED:
         return frozenset()

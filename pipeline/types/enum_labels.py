@@ -36,7 +36,7 @@ class NoLabel(Definite):
     """A value is a number that none of its column's labels has."""
 
 
-def alike(labels: tuple[str, ...], others: tuple[str, ...]) -> bool:
+def labels_agree(labels: tuple[str, ...], others: tuple[str, ...]) -> bool:
     """Whether these may be the same labels, as far as they're known."""
     return len(labels) == len(others) and all(map(_alike, labels, others))
 

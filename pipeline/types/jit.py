@@ -27,7 +27,7 @@ def compiled(signature: object, *, inlined: bool = False) -> Callable[[_Function
     return decorate
 
 
-def part(function: _Function) -> _Function:
+def inlined(function: _Function) -> _Function:
     """Let a function be compiled into the loops of the same file that call it, for the types that they give it.
 
     It has no code of its own that a start would have to load.

@@ -172,7 +172,7 @@ def decimals(
 
 
 @compiled("int64(uint8[::1], int32[::1], int64, int64, int32[::1], uint8[::1])")
-def lay_out(buffer: Bytes, cells: Cells, prefix: int, width: int, offsets: Cells, out: Bytes) -> int:
+def join_values(buffer: Bytes, cells: Cells, prefix: int, width: int, offsets: Cells, out: Bytes) -> int:
     """Lays the values end to end in `out`, which has SLACK bytes after the last one.
 
     A value has a length of `prefix` bytes before it, or has `width` bytes if that is zero. With both, one that is

@@ -25,7 +25,7 @@ from pipeline.schema.table_schema import TableId
 
 
 @dataclass(frozen=True, slots=True)
-class Doubts:
+class OutdatedForeignKeys:
     """The tables that may have other foreign keys by now: the server hasn't been queried since these statements.
 
     `reread`: whether tables that foreign keys change are read again; otherwise they stop.
@@ -34,23 +34,25 @@ class Doubts:
     reread: bool
     tables: Mapping[TableId, GtidSet] = field(default_factory=dict)
 
-    def altered(self, tables: Collection[TableId], gtid: Gtid) -> "Doubts":
+    def altered(self, tables: Collection[TableId], gtid: Gtid) -> "OutdatedForeignKeys":
         """A statement may have given them others."""
         statements = {table: self.tables.get(table, GtidSet()).with_gtid(gtid) for table in tables}
         return replace(self, tables={**self.tables, **statements})
 
-    def asked(self, at: GtidSet) -> "Doubts":
-        """Returns the doubts after a query at which the server had executed `at`."""
+    def asked(self, at: GtidSet) -> "OutdatedForeignKeys":
+        """Returns what is outdated after a query at which the server had executed `at`."""
         return replace(self, tables={t: gtids for t, gtids in self.tables.items() if not gtids <= at})
 
 
-def cascaded(keys: Iterable[ForeignKey], changes: TableChanges) -> frozenset[TableId]:
+def cascaded_tables(keys: Iterable[ForeignKey], changes: TableChanges) -> frozenset[TableId]:
     """Returns the tables whose rows may have changed along with these. Another foreign key may continue a change."""
     known = tuple(keys)
-    return along(known, {k.child for k in known if k.parent == changes.schema.table and _works(k, changes)})
+    return changed_along(
+        known, {k.child for k in known if k.parent == changes.schema.table and _works(k, changes)}
+    )
 
 
-def along(keys: Collection[ForeignKey], changed: Collection[TableId]) -> frozenset[TableId]:
+def changed_along(keys: Collection[ForeignKey], changed: Collection[TableId]) -> frozenset[TableId]:
     """The tables whose rows may have changed if those of `changed` have, with these."""
     found = set(changed)
     while more := {key.child for key in keys if key.parent in found} - found:

@@ -74,7 +74,7 @@ def _fits(column: ColumnType, logged: LogType) -> bool:
             return column == logged
 
 
-def completed(schema: TableSchema, table_map: TableMap, rows: pa.RecordBatch) -> pa.RecordBatch:
+def complete_columns(schema: TableSchema, table_map: TableMap, rows: pa.RecordBatch) -> pa.RecordBatch:
     """The rows of a map that fits the schema (`TableImages.rows`), under its names and of its types (`schema.arrow`).
 
     Raises Definite: a value isn't one of its column's type (a label that isn't there, bytes that aren't text).

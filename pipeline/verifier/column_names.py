@@ -23,7 +23,7 @@ from pipeline.messages.changes import TableStopped
 from pipeline.messages.row_images import CHANGE_FIELDS, TableChanges, TableImages, TableUnreadable
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.verifier.column_metadata import completed, misfit, self_described
+from pipeline.verifier.column_metadata import complete_columns, misfit, self_described
 from pipeline.verifier.table_state import (
     Capturable,
     SchemaFetched,
@@ -48,7 +48,7 @@ class KeyAbsent(Definite):
     """The log leaves out a column of the primary key."""
 
 
-def behind(state: TableState | None, gtid: Gtid, to_come: TableSchema | None) -> TableState:
+def after_statement(state: TableState | None, gtid: Gtid, to_come: TableSchema | None) -> TableState:
     """Returns a table's state after a statement that may have altered it; `to_come`: the schema that has its work in
     it."""
     match state:
@@ -74,7 +74,7 @@ def name_columns(
         return TableStopped(table, why)
     try:
         fields = _with_names(verified.schema, images.images)
-        rows = completed(verified.schema, images.map, images.rows)
+        rows = complete_columns(verified.schema, images.map, images.rows)
     except Definite as error:
         return TableStopped(table, str(error))
     return verified, TableChanges(verified.schema, fields, rows)
@@ -85,7 +85,7 @@ def images_table(images: TableImages | TableUnreadable) -> TableId:
     return images.table if isinstance(images, TableUnreadable) else images.map.table
 
 
-def waits(state: TableState, images: TableImages | TableUnreadable) -> bool:
+def must_wait(state: TableState, images: TableImages | TableUnreadable) -> bool:
     """Whether these images have to wait for the proof of their table's schema."""
     if isinstance(images, TableUnreadable) or isinstance(images.map.metadata, FullMetadata):
         return False

@@ -20,7 +20,7 @@ from pipeline.messages.binlog import (
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
-from pipeline.verifier.column_names import REMEDY, images_table, waits
+from pipeline.verifier.column_names import REMEDY, images_table, must_wait
 from pipeline.verifier.table_state import SchemaFetched, SchemaKnown, TableState, Unproven
 
 # How many bytes of rows are held, at most, until a schema is proven.
@@ -81,10 +81,10 @@ def waiting_tables(tables: Mapping[TableId, TableState], message: HeldMessage) -
     if not isinstance(message, TransactionsRead | TransactionPartRead):
         return frozenset()
     read = ((images_table(images), images) for images in message.tables)
-    return frozenset(table for table, images in read if waits(tables.get(table, Unproven()), images))
+    return frozenset(table for table, images in read if must_wait(tables.get(table, Unproven()), images))
 
 
-def settled(
+def prove_schema(
     table: TableId, state: TableState, held: Sequence[HeldMessage], size: int, alters: Alters
 ) -> SchemaKnown | NeverProven | NotYetProven:
     """Whether a schema is proven for a table whose images wait at the front.
@@ -94,7 +94,7 @@ def settled(
     """
     if isinstance(state, SchemaFetched):
         for message in held:
-            there = place(message)
+            there = position_after(message)
             if isinstance(message, DdlRead | CreateTableSelectRead) and table in alters(message):
                 between = there is None or state.end.reaches(there)
                 return NeverProven(_BETWEEN) if between else _proven(state)
@@ -105,7 +105,7 @@ def settled(
     return NotYetProven()
 
 
-def place(message: HeldMessage) -> Coordinates | None:
+def position_after(message: HeldMessage) -> Coordinates | None:
     """Returns where the stream is after the message; None inside a transaction."""
     return None if isinstance(message, TransactionPartRead | CreateTableSelectRead) else message.end
 

@@ -41,7 +41,7 @@ class SignalRows:
     waiting: tuple[SourceSignal, ...] = ()
 
 
-def problem(schema: TableSchema) -> str | None:
+def why_unreadable(schema: TableSchema) -> str | None:
     """Why signals can't be read from the table; None if they can."""
     kinds = [type(column.type) for column in schema.columns]
     if len(kinds) == 3 and set(kinds[:2]) == {Text} and kinds[2] in (Text, Json):
@@ -50,7 +50,7 @@ def problem(schema: TableSchema) -> str | None:
     return f"{schema.table} hasn't three columns of text (id, type, data), but {columns}"
 
 
-def diverted(rows: SignalRows, message: FromVerifier) -> tuple[SignalRows, FromVerifier | None]:
+def divert_signals(rows: SignalRows, message: FromVerifier) -> tuple[SignalRows, FromVerifier | None]:
     """Returns what is sent instead of the message, None for nothing."""
     match message:
         case ChangesVerified(tables=tables):
@@ -87,7 +87,7 @@ def _signals(rows: SignalRows, tables: tuple[TableChanges, ...]) -> list[SourceS
     return [
         SourceSignal(*row)
         for changes in tables
-        if changes.schema.table == rows.table and problem(changes.schema) is None
+        if changes.schema.table == rows.table and why_unreadable(changes.schema) is None
         for row in _inserted(changes)
     ]
 

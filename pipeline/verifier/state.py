@@ -10,7 +10,7 @@ from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Survey
-from pipeline.verifier.cascades import Doubts
+from pipeline.verifier.cascades import OutdatedForeignKeys
 from pipeline.verifier.schema_fence import HeldMessage
 from pipeline.verifier.table_state import TableState
 
@@ -24,9 +24,9 @@ class State:
     server is to be queried, or has answered. `creating`: those that the present transaction creates. `held`: what
     waits, with `held_bytes` of rows; `place`: where the stream is after what was sent. `foreign_keys`: those whose
     effects aren't in the log, and `cascaded` the tables that they may have changed in the present transaction, with the
-    parents; `doubts`: which tables may have others by now, None if the server logs their effects. `unnamed`: tables
-    whose images in the present transaction were left out, and why. `survey`: facts of tables that the log doesn't have.
-    `asking`: whether a query to the server is under way.
+    parents; `outdated_keys`: which tables may have others by now, None if the server logs their effects. `unnamed`:
+    tables whose images in the present transaction were left out, and why. `survey`: facts of tables that the log
+    doesn't have. `asking`: whether a query to the server is under way.
     """
 
     captured: TableFilter
@@ -42,7 +42,7 @@ class State:
     place: Coordinates | None = None
     foreign_keys: tuple[ForeignKey, ...] = ()
     cascaded: Mapping[TableId, frozenset[TableId]] = field(default_factory=dict)
-    doubts: Doubts | None = None
+    outdated_keys: OutdatedForeignKeys | None = None
     unnamed: Mapping[TableId, str] = field(default_factory=dict)
     survey: Survey = field(default_factory=Survey)
     asking: bool = False

@@ -72,17 +72,17 @@ from pipeline.messages.changes import (
 from pipeline.messages.inboxes import ToSchemaVerifier
 from pipeline.messages.message_size import weight
 from pipeline.messages.row_images import TableChanges, TableImages, TableUnreadable
-from pipeline.schema.compatibility import obstacle
+from pipeline.schema.compatibility import incompatibility
 from pipeline.schema.ddl import effects as ddl
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.schema.table_traits import known_at
+from pipeline.schema.table_traits import initial_survey
 from pipeline.verifier import schema_fence
-from pipeline.verifier.cascades import Doubts
-from pipeline.verifier.column_names import behind, images_table, name_columns
+from pipeline.verifier.cascades import OutdatedForeignKeys
+from pipeline.verifier.column_names import after_statement, images_table, name_columns
 from pipeline.verifier.schema_fence import HeldMessage, NeverProven, NotYetProven, ServerAnswer
 from pipeline.verifier.state import State
 from pipeline.verifier.table_restarts import (
@@ -93,7 +93,7 @@ from pipeline.verifier.table_restarts import (
     by_new_foreign_keys,
     by_statement,
     by_unread,
-    orphans,
+    orphaned_tables,
     parents_of,
 )
 from pipeline.verifier.table_state import (
@@ -129,7 +129,7 @@ def start(
     stopped: Iterable[TableId],
     unproven: frozenset[TableId],
     foreign_keys: tuple[ForeignKey, ...] = (),
-    doubts: Doubts | None = None,
+    outdated_keys: OutdatedForeignKeys | None = None,
 ) -> tuple[State, tuple[Order, ...]]:
     """The state at a checkpoint with this position, these schemas and tables, and what follows from it."""
     to_come = known.at - position
@@ -143,8 +143,8 @@ def start(
     ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
     # A start wasn't refused for these if capture had begun before.
     cascading = (
-        by_new_foreign_keys(foreign_keys, foreign_keys, captured, ended, reread=doubts.reread)[0]
-        if doubts
+        by_new_foreign_keys(foreign_keys, foreign_keys, captured, ended, reread=outdated_keys.reread)[0]
+        if outdated_keys
         else ()
     )
     given = {stop.table: stop.reason for stop in cascading}
@@ -156,7 +156,12 @@ def start(
         table for table, state in tables.items() if isinstance(state, Unproven | SchemaPending)
     )
     state = State(captured, known, to_come, tables, dict(schemas), doubtful=doubtful)
-    state = replace(state, foreign_keys=foreign_keys, doubts=doubts, survey=known_at(known.traits, known.at))
+    state = replace(
+        state,
+        foreign_keys=foreign_keys,
+        outdated_keys=outdated_keys,
+        survey=initial_survey(known.traits, known.at),
+    )
     state, elsewhere = _surveyed(state)
     new = [
         s.schema for t, s in state.tables.items() if isinstance(s, SchemaKnown) and s.schema != schemas.get(t)
@@ -186,7 +191,7 @@ def _asking(state: State, said: tuple[FromVerifier, ...]) -> tuple[State, tuple[
 
 def tables_to_ask(state: State) -> frozenset[TableId]:
     """Returns the tables for which the server is to be queried."""
-    doubts = state.doubts.tables.keys() if state.doubts else frozenset[TableId]()
+    doubts = state.outdated_keys.tables.keys() if state.outdated_keys else frozenset[TableId]()
     return _unproven(state) | doubts | state.survey.wanted.keys()
 
 
@@ -214,16 +219,16 @@ def _answered(state: State, answer: ServerAnswer) -> tuple[State, tuple[FromVeri
 
 def _cascades(state: State, answer: ServerAnswer) -> tuple[State, tuple[News, ...]]:
     """The state with the server's foreign keys, and what that makes of the tables that new ones change."""
-    if state.doubts is None:
+    if state.outdated_keys is None:
         return state, ()
     new = [
         key
         for key in answer.foreign_keys
         if state.captured.match(key.child) and key not in state.foreign_keys
     ]
-    keys, reread = (*state.foreign_keys, *new), state.doubts.reread
+    keys, reread = (*state.foreign_keys, *new), state.outdated_keys.reread
     stops, restarts = by_new_foreign_keys(keys, new, state.captured, _ended(state), reread=reread)
-    state = replace(state, foreign_keys=keys, doubts=state.doubts.asked(answer.at))
+    state = replace(state, foreign_keys=keys, outdated_keys=state.outdated_keys.asked(answer.at))
     return _with(state, {stop.table: Stopped() for stop in stops}), (*stops, *restarts)
 
 
@@ -242,7 +247,7 @@ def _released(state: State) -> tuple[State, tuple[FromVerifier, ...]]:
         state = replace(state, held=state.held[1:], held_bytes=state.held_bytes - weight(message))
         state, orphaned = _orphaned(state)
         state, taken = _taken(state, _left_out(message, unnamed))
-        state, arrived = _arrived(replace(state, place=schema_fence.place(message) or state.place))
+        state, arrived = _arrived(replace(state, place=schema_fence.position_after(message) or state.place))
         said += (*orphaned, *taken, *arrived)
     return state, tuple(said)
 
@@ -268,7 +273,9 @@ def _settled(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, st
         before = state.tables.get(table, Unproven())
         if isinstance(before, SchemaPending):
             before = Unproven()
-        outcome = schema_fence.settled(table, before, state.held, state.held_bytes, partial(_altered, state))
+        outcome = schema_fence.prove_schema(
+            table, before, state.held, state.held_bytes, partial(_altered, state)
+        )
         match outcome:
             case SchemaKnown(schema):
                 state, news = _all_told(_with(state, {table: outcome}), [schema])
@@ -361,11 +368,11 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     gone = {stop.table for stop in unfit}
     alterations = tuple(each for each in alterations if each.schema.table not in gone)
     state = replace(state, told={**state.told, **{each.schema.table: each.schema for each in alterations}})
-    if state.doubts is not None:
-        state = replace(state, doubts=state.doubts.altered(changed, gtid))
+    if state.outdated_keys is not None:
+        state = replace(state, outdated_keys=state.outdated_keys.altered(changed, gtid))
     state = replace(state, survey=state.survey.altered(changed, gtid))
     to_come = state.known.schemas if gtid in state.to_come else {}
-    state = _with(state, {t: behind(state.tables.get(t), gtid, to_come.get(t)) for t in changed})
+    state = _with(state, {t: after_statement(state.tables.get(t), gtid, to_come.get(t)) for t in changed})
     still = (state.tables.get(table) for table in sorted(touched - changed))
     same = [SchemaVerified(known.schema) for known in still if isinstance(known, SchemaKnown | Verified)]
     state, arrived = _passed(state, GtidSet().with_gtid(gtid) | message.covered)
@@ -387,7 +394,7 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
 
 def _orphaned(state: State) -> tuple[State, tuple[TableStopped, ...]]:
     """The state in which tables stop along with those that foreign keys change them by."""
-    stops = orphans(state.foreign_keys, _ended(state)) if state.foreign_keys else ()
+    stops = orphaned_tables(state.foreign_keys, _ended(state)) if state.foreign_keys else ()
     return _with(state, {stop.table: Stopped() for stop in stops}), stops
 
 
@@ -469,7 +476,7 @@ def _all_told(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tupl
         if isinstance(state.tables.get(table), Stopped):
             continue
         before = told.get(table)
-        why = None if before is None else obstacle(before, schema)
+        why = None if before is None else incompatibility(before, schema)
         restarted = () if why is None else (MirrorInvalidated(table, table in state.emptied, why),)
         news.append(SchemaVerified(schema, restarted))
         told[table] = schema

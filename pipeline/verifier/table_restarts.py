@@ -12,7 +12,7 @@ from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
-from pipeline.verifier.cascades import along, cascaded
+from pipeline.verifier.cascades import cascaded_tables, changed_along
 
 LEFT_OUT = (
     "the configuration doesn't capture it any more, so that its changes are missing from here on; to have it again, "
@@ -59,7 +59,7 @@ def by_gaps(
     cascade = _CASCADED.format(parents=", ".join(map(str, sorted(unnamed))))
     return tuple(
         MirrorInvalidated(table, False, unnamed.get(table, cascade), gap=table in unnamed)
-        for table in sorted(along(keys, unnamed) - set(ended))
+        for table in sorted(changed_along(keys, unnamed) - set(ended))
     )
 
 
@@ -88,7 +88,7 @@ def by_unread(
     stops: dict[TableId, TableStopped] = {}
     restarts: dict[TableId, MirrorInvalidated] = {}
     for each in unread:
-        meant = along(keys, [table for table in there if _meant(each, table)]) & frozenset(there)
+        meant = changed_along(keys, [table for table in there if _meant(each, table)]) & frozenset(there)
         for table in sorted(meant):
             if each.lost or table not in told or told[table].key:
                 restarts[table] = MirrorInvalidated(table, False, each.reason, gap=each.lost)
@@ -104,7 +104,7 @@ def _meant(unread: RowsUnread, table: TableId) -> bool:
     return table.database.casefold() in {name.casefold() for name in unread.databases}
 
 
-def orphans(keys: Collection[ForeignKey], ended: Collection[TableId]) -> tuple[TableStopped, ...]:
+def orphaned_tables(keys: Collection[ForeignKey], ended: Collection[TableId]) -> tuple[TableStopped, ...]:
     """Returns the tables that stop with these, because foreign keys from these change them, and nothing is known of
     these any more."""
     parents: dict[TableId, set[TableId]] = {}
@@ -130,7 +130,7 @@ def parents_of(
     """
     found = dict(before)
     for each in changes if keys else ():
-        for child in cascaded(keys, each):
+        for child in cascaded_tables(keys, each):
             found[child] = found.get(child, frozenset()) | {each.schema.table}
     return found
 
@@ -165,5 +165,5 @@ def by_new_foreign_keys(
         TableStopped(child, _REFUSED.format(parents=" and ".join(map(str, sorted(parents[child])))))
         for child in sorted(parents)
     )
-    changed = along(keys, {key.child for key in new}) - parents.keys() - set(ended)
+    changed = changed_along(keys, {key.child for key in new}) - parents.keys() - set(ended)
     return stops, tuple(MirrorInvalidated(table, False, _GIVEN) for table in sorted(changed))

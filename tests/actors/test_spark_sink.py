@@ -59,7 +59,7 @@ async def test_work_beside_the_batches_that_fails_is_counted_and_is_its_tables_a
 
     lake: Any = SimpleNamespace(upkeep=FailingUpkeep())
     spark: Any = None
-    kept = maintenance.found(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
+    kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
     trim = MaintainTable(Chore.TRIM, kept, None, 1.0)
     assert await sink._do_work(Up(spark, lake), trim) == fact
     assert sink.metrics.value(counted, kind="trim") == 1
@@ -72,7 +72,7 @@ async def test_work_ends_the_sink_where_spark_has_gone(sink: SparkSink) -> None:
 
     lake: Any = SimpleNamespace(upkeep=GoneUpkeep())
     spark: Any = None
-    kept = maintenance.found(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
+    kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
     with pytest.raises(SparkLost):
         await sink._do_work(Up(spark, lake), MaintainTable(Chore.TRIM, kept, None, 1.0))
 

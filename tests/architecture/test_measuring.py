@@ -1,7 +1,7 @@
 """Code that computes measurements or reports keeps its errors to itself (`actors.runtime.measuring`).
 
 A call of a metric's or of the log's may be anywhere as long as its arguments can't fail: names, attributes, texts, and
-what arithmetic or the few functions below make of them. All else belongs into a `measuring` function.
+what arithmetic or the few functions below make of them. All else belongs into a `contain_errors` function.
 """
 
 import ast
@@ -69,7 +69,7 @@ def _harmless(node: ast.AST) -> bool:
 
 def _is_measuring(function: ast.FunctionDef) -> bool:
     return any(
-        isinstance(each, ast.Name | ast.Attribute) and ast.unparse(each).endswith("measuring")
+        isinstance(each, ast.Name | ast.Attribute) and ast.unparse(each).endswith("contain_errors")
         for each in function.decorator_list
     )
 
@@ -114,7 +114,7 @@ def test_functions_that_are_called_so_are_measuring(path: Path) -> None:
         ("self.metrics.count(catalogue.ROWS, rows[table])", True),
         ("log.error('stopped', reason=stopped[table])", True),
         ("metrics.set(catalogue.OLDEST, min(ages))", True),
-        ("@measuring\ndef _tell():\n    log.error('stopped', reason=stopped[table])", False),
+        ("@contain_errors\ndef _tell():\n    log.error('stopped', reason=stopped[table])", False),
     ],
 )
 def test_what_may_fail_is_found(source: str, found: bool) -> None:

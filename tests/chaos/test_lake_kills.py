@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from duckdb import DuckDBPyConnection
 
-from actors.lake.delta_log import logged
+from actors.lake.delta_log import read_version
 from actors.service.live_view_text import live_view_text
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import SparkSettings
@@ -226,14 +226,14 @@ def wrong_changes(source: Source, each: Lives, connection: DuckDBPyConnection) -
     wrong = []
     for table in (*source.keyed, source.bag):
         path = location(each.lake, table.schema.table, Tier.CHANGELOG)
-        if (log := logged(path)) is None:
+        if (log := read_version(path)) is None:
             continue
         through = log.mark("changes")
         told = [change for change in source.changes[table.schema.table] if change["__segment"] <= through]
         there = read(connection, f"SELECT * FROM delta_scan('file://{path}')")
         if each.maintained and table.schema.table.name == TRIMMED:
             begins = min((change["__segment"] for change in there), default=through + 1)
-            mirror = logged(location(each.lake, table.schema.table, Tier.MIRROR))
+            mirror = read_version(location(each.lake, table.schema.table, Tier.MIRROR))
             merged = 0 if mirror is None else mirror.merged
             gone = [change for change in told if change["__segment"] < begins]
             wrong += [f"{path}: {c} is missing, and wasn't merged" for c in gone if c["__segment"] > merged]
@@ -247,7 +247,7 @@ def wrong_at_the_end(source: Source, each: Lives, connection: DuckDBPyConnection
     wrong = wrong_changes(source, each, connection)
     for table in (*source.keyed, source.bag):
         path = location(each.lake, table.schema.table, Tier.CHANGELOG)
-        log = logged(path)
+        log = read_version(path)
         assert log is not None
         there = len(list(Path(path).glob("*.parquet*")))
         if there != log.files and not each.maintained:  # else some are left of compaction

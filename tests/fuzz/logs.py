@@ -12,7 +12,7 @@ import numpy as np
 
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.packets import Packets
-from pipeline.binlog.slice import Bound
+from pipeline.binlog.slice import SliceBound
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.errors import Definite, Transient
@@ -24,7 +24,7 @@ from tests.fuzz.rows import shown
 from tests.pipeline.binlog.test_transaction_assembler import messages
 
 _USUAL: Final = 1 << 20  # bytes
-_FEW: Final = Bound(transactions=2, bytes=200, held=2000)
+_FEW: Final = SliceBound(transactions=2, bytes=200, held=2000)
 
 
 def log_told(case: Case) -> object:
@@ -34,7 +34,7 @@ def log_told(case: Case) -> object:
     """
     if case.lies:  # there are no events apart from their packets
         return wire_told(case.wire(), case.cuts)
-    bound = _FEW if case.cuts & 8 else Bound()
+    bound = _FEW if case.cuts & 8 else SliceBound()
     told = _told(_guarded(case.events, bound))
     match case.cuts & 7:
         case 0:
@@ -48,8 +48,8 @@ def log_told(case: Case) -> object:
 
 def wire_told(wire: bytes, cuts: int) -> object:
     """The same of packets."""
-    told = _told(_walked_at_once(wire, Bound()))
-    _assert_same(told, _told(_walked(pieces(wire, cuts), Bound())), "in pieces")
+    told = _told(_walked_at_once(wire, SliceBound()))
+    _assert_same(told, _told(_walked(pieces(wire, cuts), SliceBound())), "in pieces")
     return told
 
 
@@ -57,12 +57,12 @@ def _assert_same(told: list[str], other: list[str], how: str) -> None:
     assert other == told, f"{how} it is\n{other}\nand not\n{told}"
 
 
-def stream(bound: Bound) -> LogStream:
+def stream(bound: SliceBound) -> LogStream:
     """Everything is captured."""
     return LogStream(lambda _: True, lambda _: True, bound)
 
 
-def _walked(pieces: Iterable[bytes], bound: Bound) -> Iterator[Given]:
+def _walked(pieces: Iterable[bytes], bound: SliceBound) -> Iterator[Given]:
     packets, log = Packets(1), stream(bound)
     for piece in pieces:
         packets.room()[: len(piece)] = piece
@@ -71,7 +71,7 @@ def _walked(pieces: Iterable[bytes], bound: Bound) -> Iterator[Given]:
     yield from log.take()
 
 
-def _walked_at_once(wire: bytes, bound: Bound) -> Iterator[Given]:
+def _walked_at_once(wire: bytes, bound: SliceBound) -> Iterator[Given]:
     packets, log = Packets(1), stream(bound)
     packets.bytes, packets.start, packets.end = _memory(len(wire)).holding(wire, b""), 0, len(wire)
     yield from _taken(packets, log)
@@ -92,7 +92,7 @@ def _memory(size: int) -> Guarded:
     return _usual_memory() if size <= _USUAL else Guarded(size)
 
 
-def _guarded(events: tuple[bytes, ...], bound: Bound) -> Iterator[Given]:
+def _guarded(events: tuple[bytes, ...], bound: SliceBound) -> Iterator[Given]:
     log, data = stream(bound), b"".join(events)
     sizes = np.array([len(event) for event in events], np.int64)
     ends = np.cumsum(sizes)
@@ -101,7 +101,7 @@ def _guarded(events: tuple[bytes, ...], bound: Bound) -> Iterator[Given]:
     yield from log.take()
 
 
-def _folded(events: tuple[bytes, ...], bound: Bound) -> Iterator[Given]:
+def _folded(events: tuple[bytes, ...], bound: SliceBound) -> Iterator[Given]:
     log = stream(bound)
     for event in events:
         yield from log.fold(event)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.table_map_event import table_map
-from pipeline.binlog.rows.row_events import ROW_EVENTS, RowsEvents, finish, locate_images
+from pipeline.binlog.rows.row_events import ROW_EVENTS, RowsEvents, images_of_events, locate_images
 from pipeline.errors import Definite
 from pipeline.messages.row_images import TableImages
 from pipeline.types.buffers import SLACK
@@ -118,7 +118,7 @@ def _images(case: RowsCase, slack: bytes) -> TableImages:
         starts, ends, codes, np.zeros(len(bodies), np.int32), np.full((5, len(bodies)), -1), ("",)
     )
     located = locate_images(table_map(case.map), _memory().holding(b"".join(bodies), slack), events)
-    return finish(located, np.cumsum(located.images) - located.images)
+    return images_of_events(located, np.cumsum(located.images) - located.images)
 
 
 def shown(images: TableImages) -> str:

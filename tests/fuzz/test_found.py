@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.table_map_event import table_map
-from pipeline.binlog.slice import Bound
+from pipeline.binlog.slice import SliceBound
 from pipeline.errors import Definite
 from pipeline.messages.binlog import TransactionsRead
 from pipeline.types.field_types import FieldType
@@ -153,7 +153,7 @@ def test_a_payload_much_larger_than_memory_would_be_passes_piece_by_piece() -> N
     log = [rotate(), begin(1), made(Code.TRANSACTION_PAYLOAD, payloads.body(fields, data))]
     tracemalloc.start()
     arrow_before = pa.default_memory_pool().bytes_allocated()
-    *_, passed = folded(stream(Bound()), log)
+    *_, passed = folded(stream(SliceBound()), log)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert isinstance(passed, TransactionsRead)

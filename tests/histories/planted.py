@@ -142,7 +142,7 @@ def _padded(patch: Patch) -> None:
 
 
 def _twins(patch: Patch) -> None:
-    patch.setattr(handle_log, "indistinct", lambda *_: None)
+    patch.setattr(handle_log, "ambiguous_keys", lambda *_: None)
 
 
 def _histories(patch: Patch) -> None:
@@ -190,7 +190,7 @@ def _year_0(patch: Patch) -> None:
 
 
 def _labels(patch: Patch) -> None:
-    patch.setattr(compatibility, "alike", lambda one, other: one == other)
+    patch.setattr(compatibility, "labels_agree", lambda one, other: one == other)
 
 
 def _stops_all(patch: Patch) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import duckdb
 
-from actors.lake.delta_log import logged
+from actors.lake.delta_log import read_version
 from actors.service.live_view_text import live_view_text
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.errors import Definite
@@ -84,8 +84,8 @@ class Readers:
 
     def _texts(self, table: TableId) -> Iterator[tuple[str, str]]:
         """The queries of this moment, and how each of them reads."""
-        told = logged(location(self.lake, table, Tier.MIRROR))
-        changes = logged(location(self.lake, table, Tier.CHANGELOG))
+        told = read_version(location(self.lake, table, Tier.MIRROR))
+        changes = read_version(location(self.lake, table, Tier.CHANGELOG))
         if told is None or changes is None or Property.PARTIAL in changes.properties:
             return
         old = self.texts.setdefault(table, [])

@@ -21,7 +21,7 @@ from pipeline.journal import manifest
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
-from pipeline.snapshot.chunk_index import primary
+from pipeline.snapshot.chunk_index import primary_index
 from pipeline.snapshot.snapshot import (
     Chunking,
     Completed,
@@ -212,7 +212,7 @@ def test_a_kept_schema_has_its_digest(kept: Path) -> None:
     entry = JournalReader(kept / "journal").entry(SEGMENTS)
     assert entry.schemas == VERSIONS
     assert {schema.version: schema for schema in VERSIONS.values()} == VERSIONS
-    assert primary(LARGE).version(LARGE) == LARGE_WALK
+    assert primary_index(LARGE).version(LARGE) == LARGE_WALK
 
 
 def test_a_kept_entry_is_written_with_the_same_words(kept: Path) -> None:

@@ -49,7 +49,7 @@ from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.signals.signal import ExecuteSnapshot, Filter, StopSnapshot
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.snapshot.chunk_index import primary
+from pipeline.snapshot.chunk_index import primary_index
 from pipeline.snapshot.snapshot import TableSnapshot
 from pipeline.snapshot.watermark import High
 from pipeline.types.column_types import Integer
@@ -225,7 +225,7 @@ def planned(
 ) -> TablePlanned:
     """The table's plan: its last key, None where it's empty, and the keys at which it's divided."""
     found = WithoutRows() if end is None else TableRanges((end,), tuple((key,) for key in splits), expected=7)
-    return TablePlanned(schema, primary(schema), found, _high(high))
+    return TablePlanned(schema, primary_index(schema), found, _high(high))
 
 
 def read(

@@ -111,15 +111,15 @@ def _judge_low(patch: Patch, judged: Callable[[GtidSet, GtidSet], bool]) -> None
     def usable(low: GtidSet, asked_at: GtidSet) -> bool:
         return judged(low, asked_at)
 
-    patch.setattr(watermark, "usable", usable)
-    patch.setattr(window, "usable", usable)
+    patch.setattr(watermark, "is_usable_low", usable)
+    patch.setattr(window, "is_usable_low", usable)
 
 
 def low_is_compared_at_the_answer(patch: Patch) -> None:
     original = handle_chunks.chunk_read
 
     def chunk_read(state: State, message: ChunkRead) -> State:
-        if not watermark.usable(message.low, state.checkpoint.position):
+        if not watermark.is_usable_low(message.low, state.checkpoint.position):
             raise InvariantBroken("the low watermark lacks what has passed since")
         return original(state, message)
 
@@ -316,12 +316,12 @@ def ranges_wait_for_each_other(patch: Patch) -> None:
 
 
 def the_first_range_done_completes_the_table(patch: Patch) -> None:
-    original = snapshots.progressed
+    original = snapshots.advance_range
 
     def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
         return original(ranges, number, upto) if upto is not None else ()
 
-    patch.setattr(window_close, "progressed", progressed)
+    patch.setattr(window_close, "advance_range", progressed)
 
 
 def an_empty_table_is_complete_at_once(patch: Patch) -> None:
@@ -399,7 +399,7 @@ def done_moves_when_a_chunk_is_read(patch: Patch) -> None:
         chunking = snapshot.tables[table] if snapshot else None
         if snapshot is None or not isinstance(chunking, Chunking) or message.upto is None:
             return state
-        ranges = snapshots.progressed(chunking.ranges, 0, message.upto)
+        ranges = snapshots.advance_range(chunking.ranges, 0, message.upto)
         return coordinator_state.with_table(state, snapshot, table, replace(chunking, ranges=ranges))
 
     patch.setattr(handle_chunks, "chunk_read", chunk_read)

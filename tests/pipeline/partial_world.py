@@ -36,7 +36,7 @@ from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
-from pipeline.snapshot.chunk_index import ChunkIndex, primary
+from pipeline.snapshot.chunk_index import ChunkIndex, primary_index
 from tests.pipeline.builders import COMMIT_TIME, execute, gtid, gtids, place, table
 
 TABLE = table("partial", "id", "a", "b")
@@ -228,7 +228,7 @@ class World:
         return row[0] if self.surrogate else key
 
     def walk(self) -> ChunkIndex:
-        return ChunkIndex("a", (1,), (False,), (None,)) if self.surrogate else primary(TABLE)
+        return ChunkIndex("a", (1,), (False,), (None,)) if self.surrogate else primary_index(TABLE)
 
     def crash(self) -> None:
         """What isn't sealed is lost, and capture continues from what is."""

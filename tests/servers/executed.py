@@ -15,7 +15,7 @@ def executed(server: MysqlServer) -> GtidSet:
     return (
         GtidSet.parse(server.executed())
         if mode == "ON"
-        else file_positions.before(server.uuid, end_of_log(server))
+        else file_positions.all_before(server.uuid, end_of_log(server))
     )
 
 

@@ -14,7 +14,7 @@ import structlog
 from actors import chunk_selector
 from actors.journal.store import JournalStore
 from actors.runtime.actor import Actor
-from actors.runtime.redaction import story
+from actors.runtime.redaction import redacted_traceback
 from actors.runtime.retry import Backoff
 from actors.runtime.supervisor import ExitCode, RestartLimits, RunOutcome, Supervisor
 from actors.service.assembly import Assembly
@@ -192,7 +192,7 @@ def _plain_log() -> Iterator[None]:
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.ExceptionRenderer(lambda failed: story(failed[1])),
+            structlog.processors.ExceptionRenderer(lambda failed: redacted_traceback(failed[1])),
             structlog.processors.LogfmtRenderer(),
         ]
     )

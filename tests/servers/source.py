@@ -14,7 +14,7 @@ from deploy.toolchain.mysql_server import CAPTURE, Account, MysqlServer
 from pipeline.config.settings import Secret, SourceSettings, TlsMode, TlsSettings
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot import chunk_queries
-from pipeline.snapshot.chunk_index import primary
+from pipeline.snapshot.chunk_index import primary_index
 from pipeline.source import result_set
 from pipeline.source.result_columns import ResultColumn, mismatch
 from pipeline.source.statement import Statement
@@ -109,7 +109,7 @@ async def ask(source: Source, sql: str) -> list[tuple[Any, ...]]:
 async def read_whole(source: Source, schema: TableSchema) -> pa.RecordBatch:
     """All rows of a table with an integer for its key, in one chunk."""
     columns, located = await select(
-        source, chunk_queries.chunk(schema, primary(schema), None, (2**31 - 1,), 1000)
+        source, chunk_queries.select_chunk(schema, primary_index(schema), None, (2**31 - 1,), 1000)
     )
     assert mismatch(schema, columns) is None
     batch = pa.concat_batches([result_set.decode_rows(schema, rows) for rows in located])

@@ -181,13 +181,13 @@ def the_next_chunk_begins_a_row_later(patch: Patch) -> None:
 
 
 def a_short_chunk_ends_the_table(patch: Patch) -> None:
-    original = snapshots.progressed
+    original = snapshots.advance_range
 
     def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
         return () if upto is None else original(ranges, number, upto)
 
-    patch.setattr(window_close, "progressed", progressed)
-    patch.setattr(handle_chunks, "progressed", progressed)
+    patch.setattr(window_close, "advance_range", progressed)
+    patch.setattr(handle_chunks, "advance_range", progressed)
 
 
 def ranges_leave_out_their_first_keys(patch: Patch) -> None:
@@ -198,12 +198,12 @@ def ranges_leave_out_their_first_keys(patch: Patch) -> None:
 
 
 def a_done_range_is_the_first_one(patch: Patch) -> None:
-    original = snapshots.progressed
+    original = snapshots.advance_range
 
     def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
         return ranges[1:] if upto is None else original(ranges, number, upto)
 
-    patch.setattr(window_close, "progressed", progressed)
+    patch.setattr(window_close, "advance_range", progressed)
 
 
 def a_statement_does_not_pass(patch: Patch) -> None:
@@ -265,7 +265,7 @@ def cascades_go_no_further(patch: Patch) -> None:
         known = [key for key in keys if key.parent == changes.schema.table]
         return frozenset(key.child for key in known if cascades._works(key, changes))
 
-    patch.setattr(table_restarts, "cascaded", direct)
+    patch.setattr(table_restarts, "cascaded_tables", direct)
 
 
 def keys_that_change_do_not_cascade(patch: Patch) -> None:
@@ -278,14 +278,16 @@ def cascades_of_parts_are_forgotten(patch: Patch) -> None:
 
 
 def children_go_on_without_their_parents(patch: Patch) -> None:
-    patch.setattr(schema_verifier, "orphans", lambda _keys, _ended: ())
+    patch.setattr(schema_verifier, "orphaned_tables", lambda _keys, _ended: ())
 
 
 # Delivery
 
 
 def what_the_lake_has_is_delivered_again(patch: Patch) -> None:
-    patch.setattr(delivery, "missing", lambda _, table, batch: batch.tables.get(table, batch_.Pieces()))
+    patch.setattr(
+        delivery, "missing_pieces", lambda _, table, batch: batch.tables.get(table, batch_.Pieces())
+    )
 
 
 def a_batch_says_its_own_end(patch: Patch) -> None:
@@ -293,7 +295,7 @@ def a_batch_says_its_own_end(patch: Patch) -> None:
 
 
 def what_the_journal_was_told_counts_for_any_lake(patch: Patch) -> None:
-    patch.setattr(spark_sink, "whole_through", lambda said, told, _by: max(0, said, told))
+    patch.setattr(spark_sink, "complete_through", lambda said, told, _by: max(0, said, told))
 
 
 def a_start_tells_the_journal_nothing(patch: Patch) -> None:
@@ -311,7 +313,7 @@ def a_batch_ends_with_its_first_table(patch: Patch) -> None:
 
 def a_mirror_in_the_lake_has_one_generation(patch: Patch) -> None:
     for module in (batch_, delivery):
-        patch.setattr(module, "newer", lambda _generation, present: present is None)
+        patch.setattr(module, "is_newer", lambda _generation, present: present is None)
 
 
 def rows_of_older_generations_are_delivered(patch: Patch) -> None:
@@ -319,12 +321,12 @@ def rows_of_older_generations_are_delivered(patch: Patch) -> None:
 
 
 def a_batch_leaves_out_its_first_segment(patch: Patch) -> None:
-    original = batch_.missing
+    original = batch_.missing_pieces
 
     def missing(delivered: LakeTableState, table: TableId, batch: Batch) -> Pieces:
         return original(replace(delivered, changes=delivered.changes + 1), table, batch)
 
-    patch.setattr(delivery, "missing", missing)
+    patch.setattr(delivery, "missing_pieces", missing)
 
 
 # Topics
@@ -468,7 +470,7 @@ def a_name_is_a_transaction(patch: Patch) -> None:
 
 
 def the_last_transaction_is_not_kept(patch: Patch) -> None:
-    patch.setattr(passed, "witnessed", lambda before, _run: before)
+    patch.setattr(passed, "add_transactions", lambda before, _run: before)
 
 
 def a_recapture_goes_on_with_the_mirror(patch: Patch) -> None:

@@ -175,7 +175,7 @@ class Selector:
         order, views, where = plan.order, plan.views, self._read
         if views is None:
             where = self._connected()
-            if not watermark.usable(where.executed, order.asked_at) or not self._whole():
+            if not watermark.is_usable_low(where.executed, order.asked_at) or not self._whole():
                 self._reached["a plan waited for what had passed"] += 1
                 return None
         self.plans.remove(plan)
@@ -237,7 +237,7 @@ class Selector:
         elif self._world.reads is Reads.MARKED:
             chunk.opened = chunk.opened or self._mark(OPEN_MARKER)
             chunk.low = chunk.order.asked_at if chunk.opened.committed else None
-        elif watermark.usable(low, chunk.order.asked_at):
+        elif watermark.is_usable_low(low, chunk.order.asked_at):
             chunk.low = low
             self._story.tell("low:", chunk.order.chunk, low)
         else:
@@ -321,7 +321,9 @@ def wanted(row: Row, request: Request) -> bool:
 def walk_of(schema: TableSchema, request: Request) -> ChunkIndex:
     """The index that the chunks follow."""
     return (
-        ChunkIndex("by_value", (1,), (False,), (None,)) if request.surrogate else chunk_index.primary(schema)
+        ChunkIndex("by_value", (1,), (False,), (None,))
+        if request.surrogate
+        else chunk_index.primary_index(schema)
     )
 
 

@@ -18,7 +18,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.gtid.witness import Witness
 from pipeline.journal import segment as journal
-from pipeline.journal.segment import Unfinished
+from pipeline.journal.segment import OpenTransactionRows
 from pipeline.messages.binlog import PauseReading, ResumeReading
 from pipeline.messages.changes import ChangesVerified
 from pipeline.messages.chunks import (
@@ -90,7 +90,7 @@ class Simulation:
     verifier: Verifier
     reader: Reader
     selector: Selector
-    unfinished: Unfinished
+    unfinished: OpenTransactionRows
     strained: bool
     full: bool
     question: frozenset[TableId]
@@ -336,7 +336,7 @@ class Simulation:
         self.coverage = Coverage(self.reached, self.server)
         self.reader = Reader(self.server, checkpoint.position, self.world, self.random)
         self.selector = Selector(self.server, self.replica, self.world, self.random, self.story, self.reached)
-        self.unfinished = Unfinished()
+        self.unfinished = OpenTransactionRows()
         self.asking = None
         self.question = frozenset()
         self.strained = self.full = False
@@ -391,10 +391,10 @@ class Simulation:
                     judge_resume(self.state, full=self.full)
                     self.reader.resume()
                 case AppendRows():
-                    self.unfinished = journal.continued(self.unfinished, order)
+                    self.unfinished = journal.add_rows(self.unfinished, order)
                 case Append():
-                    whole = journal.finished(self.unfinished, order)
-                    self.unfinished = Unfinished()
+                    whole = journal.end_transaction(self.unfinished, order)
+                    self.unfinished = OpenTransactionRows()
                     self._append(whole)
 
     def _append(self, append: Append) -> None:

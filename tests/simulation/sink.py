@@ -31,14 +31,14 @@ from pipeline.lake.step import (
     FindTable,
     JournalFound,
     JournalFoundEmpty,
-    JournalTold,
     Order,
     Place,
     PlaceFound,
+    ProgressReported,
     ReadBatch,
+    ReportProgress,
     TableDelivered,
     TableFound,
-    TellJournal,
 )
 from pipeline.messages.journal import Append, ChunkPart, SegmentSealed
 from pipeline.schema.table_schema import TableId
@@ -127,7 +127,7 @@ class Segments:
         if not self._appends:
             return
         number = len(self.entries) + 1
-        tables = journal.segment_tables(number, journal.parts_of(self._appends))
+        tables = journal.segment_tables(number, journal.parts_of_appends(self._appends))
         files = tuple(self._file(number, place, each) for place, each in enumerate(tables))
         before = self.entries[-1].checkpoint if self.entries else None
         self.entries.append(journal.seal(number, self._appends, files, before, 0))
@@ -167,7 +167,7 @@ class Segments:
 
     def _read(self, table: TableId) -> Iterator[Message]:
         """The rows of first snapshots: their chunks say where they are in the stream."""
-        for part in journal.parts_of(self._appends):
+        for part in journal.parts_of_appends(self._appends):
             if isinstance(part, ChunkPart) and part.first and part.schema.table == table:
                 for place, row in enumerate(chunk_rows(part)):
                     yield Message(part.scn, str(table), place, "r", *row)
@@ -254,18 +254,18 @@ class Sink:
             case DeliverTable(table, before, _, batch):
                 self._landed.append(table)
                 return TableDelivered(table, (yield from self._deliver(table, before, batch)))
-            case TellJournal(batch, said):
+            case ReportProgress(batch, said):
                 self._story.tell("delivered through segment", batch.through)
                 while self._landed:
                     self._judge(self._landed.pop(0), batch)
                 yield
                 self._told = batch.through, said
-                return JournalTold()
+                return ProgressReported()
             case _:
                 raise Violation(f"nothing has gone from the journal or the lake, and yet: {order}")
 
     def _place(self, said: int) -> Place:
-        whole = spark_sink.whole_through(said, *self._told)
+        whole = spark_sink.complete_through(said, *self._told)
         self.tell_at_start(whole, said)
         if not whole:
             return BeginningFound(0)
@@ -275,7 +275,7 @@ class Sink:
         self, table: TableId, present: LakeTableState, batch: Batch
     ) -> Generator[None, None, LakeTableState]:
         lake = self.tables.setdefault(table, Table())
-        todo = delivery.accepted(present, table, batch)
+        todo = delivery.accept_batch(present, table, batch)
         if todo.reason:
             raise Violation(f"{table} can't be delivered: {todo.reason}")
         if todo.schema is None:

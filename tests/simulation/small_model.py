@@ -27,7 +27,7 @@ from pipeline.messages.chunks import ChunkRead, ReadChunk
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot import watermark
-from pipeline.snapshot.chunk_index import primary
+from pipeline.snapshot.chunk_index import primary_index
 from pipeline.snapshot.snapshot import WHOLE, ChunkId
 from pipeline.snapshot.watermark import StreamPosition
 from pipeline.types.column_types import Integer
@@ -214,7 +214,7 @@ class Model:
 
     def usable(self, low: int, at: int) -> bool:
         """Whether the executed set may be the low watermark of what was asked for at this position."""
-        return watermark.usable(gtid_set(low), gtid_set((1 << at) - 1))
+        return watermark.is_usable_low(gtid_set(low), gtid_set((1 << at) - 1))
 
     def high(self, server: Server) -> int | None:
         """The high watermark: the end of the log. None where it can't be told yet."""
@@ -326,7 +326,7 @@ def _with(rows: tuple[int, ...], values: dict[int, int]) -> tuple[int, ...]:
 def emitted(histories: Histories, chunk: High, at: int) -> npt.NDArray[np.int64]:
     """[h, k]: the rows that the product's window emits for all histories, or ABSENT."""
     chunk_id, asked_at = ChunkId("s1", _TABLE.table, 1), gtid_set((1 << chunk.at) - 1)
-    order = ReadChunk(chunk_id, _TABLE, primary(_TABLE), WHOLE, 0, None, (0,), 1, asked_at)
+    order = ReadChunk(chunk_id, _TABLE, primary_index(_TABLE), WHOLE, 0, None, (0,), 1, asked_at)
     reading = window.Reading(order)
     for i in range(chunk.at, chunk.came):
         passed = window.pass_keys(reading, _passed(histories, i))

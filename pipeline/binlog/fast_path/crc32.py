@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.types.buffers import Bytes, Int
-from pipeline.types.jit import compiled, part
+from pipeline.types.jit import compiled, inlined
 
 _POLYNOMIAL: Final = 0xEDB88320
 _STEP: Final = 16
@@ -40,7 +40,7 @@ _BYTE: Final = np.uint64(255)
 _ALL: Final = np.uint64(0xFFFFFFFF)
 
 
-@part
+@inlined
 def _eight(buffer: Bytes, at: Unsigned) -> Unsigned:
     """The little-endian integer of the 8 bytes there; LLVM makes one load of it."""
     value = np.uint64(0)
@@ -49,7 +49,7 @@ def _eight(buffer: Bytes, at: Unsigned) -> Unsigned:
     return value
 
 
-@part
+@inlined
 def _moved(eight: Unsigned, following: int) -> Unsigned:
     """What 8 bytes do to the remainder when `following` others follow them."""
     return np.uint64(

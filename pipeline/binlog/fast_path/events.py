@@ -51,7 +51,7 @@ from pipeline.binlog.stream_state import (
 )
 from pipeline.types.buffers import SLACK, Bytes, Int
 from pipeline.types.byte_kernels import copy, integer, same
-from pipeline.types.jit import compiled, part
+from pipeline.types.jit import compiled, inlined
 
 _HEADER: Final = 19
 _OFFSETS: Final = 2**32  # a header has an offset's lowest 32 bits
@@ -87,7 +87,7 @@ _IS_ROWS: Final = np.array(
 )
 
 
-@part
+@inlined
 def _sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: int) -> bool:
     """Whether the event is as long as it says, and undamaged."""
     if end - start < _HEADER + checksum_bytes or integer(buffer, start + 9, 4) != end - start:
@@ -97,7 +97,7 @@ def _sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: int) -> bool:
     return crc32(buffer, start, end - checksum_bytes) == integer(buffer, end - checksum_bytes, 4)
 
 
-@part
+@inlined
 def _frame(buffer: Bytes, at: Int, end: Int, state: Record) -> int:
     """A QUERY event's body, which is a BEGIN; see `query_event.query`."""
     if state.phase != BEGUN or end - at < _QUERY_HEAD:
@@ -111,7 +111,7 @@ def _frame(buffer: Bytes, at: Int, end: Int, state: Record) -> int:
     return DONE
 
 
-@part
+@inlined
 def _statement(buffer: Bytes, at: Int, end: Int, state: Record, rows: SliceRows) -> int:
     """A ROWS_QUERY event's body: a byte that means nothing, and the text. Without a body it's one that says nothing."""
     if not state.keeps_statements or at == end:
@@ -132,7 +132,7 @@ def _statement(buffer: Bytes, at: Int, end: Int, state: Record, rows: SliceRows)
     return DONE
 
 
-@part
+@inlined
 def _find(buffer: Bytes, at: Int, end: Int, known: MapIndex) -> Int:
     """The number of the table map whose content is buffer[at:end], or -1."""
     mask = len(known.slots) - 1
@@ -146,7 +146,7 @@ def _find(buffer: Bytes, at: Int, end: Int, known: MapIndex) -> Int:
     return np.int64(-1)
 
 
-@part
+@inlined
 def _explained(state: Record, explained: NDArray[np.int64], table_id: Int) -> int:
     """Where in `explained` the table id is, or -1; most often it's the last one."""
     for i in range(state.tables - 1, -1, -1):
@@ -155,7 +155,7 @@ def _explained(state: Record, explained: NDArray[np.int64], table_id: Int) -> in
     return -1
 
 
-@part
+@inlined
 def _map(
     buffer: Bytes, at: Int, end: Int, state: Record, known: MapIndex, explained: NDArray[np.int64]
 ) -> int:
@@ -176,7 +176,7 @@ def _map(
     return DONE
 
 
-@part
+@inlined
 def _rows(
     buffer: Bytes,
     at: Int,
@@ -216,7 +216,7 @@ def _rows(
     return FULL if state.bytes >= state.most_bytes else DONE
 
 
-@part
+@inlined
 def _commit(state: Record, rows: SliceRows) -> int:
     """An XID event."""
     if state.phase != FRAMED:
@@ -236,7 +236,7 @@ def _commit(state: Record, rows: SliceRows) -> int:
     return FULL if state.transactions >= state.most_transactions else DONE
 
 
-@part
+@inlined
 def _event(
     buffer: Bytes,
     start: Int,

@@ -13,7 +13,7 @@ from pipeline.binlog.stream_state import BEGUN, BETWEEN, DONE, RARE, Record
 from pipeline.gtid.gtid_set import LARGEST_NUMBER
 from pipeline.types.buffers import Bytes, Int
 from pipeline.types.byte_kernels import integer, same
-from pipeline.types.jit import part
+from pipeline.types.jit import inlined
 
 _HEADER: Final = 19
 _UUID: Final = 16
@@ -27,7 +27,7 @@ _LARGEST_TIME: Final = 2**55 - 1
 Encoded = NDArray[np.uint8]  # of `registries.Sources`: of each source its UUID, its tag's length, its tag
 
 
-@part
+@inlined
 def begin(buffer: Bytes, at: Int, end: Int, state: Record, sources: Encoded) -> int:
     """A GTID event's body; see `gtid_event.gtid`."""
     if state.phase != BETWEEN or end - at < _GTID_BYTES:
@@ -53,7 +53,7 @@ def begin(buffer: Bytes, at: Int, end: Int, state: Record, sources: Encoded) -> 
     return DONE
 
 
-@part
+@inlined
 def _source(buffer: Bytes, at: Int, sources: Encoded, last: Int) -> Int:
     """The number of the source with this UUID and no tag, or -1; most often it's that of the last one."""
     for i in range(-1, len(sources)):
@@ -64,7 +64,7 @@ def _source(buffer: Bytes, at: Int, sources: Encoded, last: Int) -> Int:
     return -1
 
 
-@part
+@inlined
 def begin_tagged(buffer: Bytes, at: Int, end: Int, state: Record, sources: Encoded) -> int:
     """A tagged GTID event's body; see `gtid_event.tagged_gtid`. Its fields have the numbers 0 to 7."""
     if state.phase != BETWEEN:
@@ -102,7 +102,7 @@ def begin_tagged(buffer: Bytes, at: Int, end: Int, state: Record, sources: Encod
     return DONE
 
 
-@part
+@inlined
 def _tagged_source(buffer: Bytes, uuid: Int, tag: Int, length: Int, sources: Encoded, last: Int) -> Int:
     """The number of the source with this tag and this UUID, whose bytes are integers of variable length, or -1."""
     for i in range(-1, len(sources)):
@@ -114,7 +114,7 @@ def _tagged_source(buffer: Bytes, uuid: Int, tag: Int, length: Int, sources: Enc
     return -1
 
 
-@part
+@inlined
 def _same_uuid(buffer: Bytes, at: Int, source: Bytes) -> bool:
     for i in range(_UUID):
         byte, at = _variable(buffer, at, len(buffer))
@@ -123,20 +123,20 @@ def _same_uuid(buffer: Bytes, at: Int, source: Bytes) -> bool:
     return True
 
 
-@part
+@inlined
 def _field(buffer: Bytes, at: Int, end: Int, number: Int) -> tuple[Int, Int]:
     """The integer of the field with this number, as `_variable`."""
     return _variable(buffer, _numbered(buffer, at, end, number), end)
 
 
-@part
+@inlined
 def _numbered(buffer: Bytes, at: Int, end: Int, number: Int) -> Int:
     """Returns where the field with this number begins, after the number; -1 if it isn't there."""
     found, behind = _variable(buffer, at, end)
     return behind if found == number else np.int64(-1)
 
 
-@part
+@inlined
 def _variable(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
     """An unsigned integer of variable length (`Cursor.variable`), and where it ends.
 

@@ -31,7 +31,7 @@ from pipeline.binlog.fast_path.crc32 import crc32
 from pipeline.binlog.rows.row_events import ROW_EVENTS
 from pipeline.types.buffers import Bytes, Int, Longs
 from pipeline.types.byte_kernels import copy, integer
-from pipeline.types.jit import compiled, part
+from pipeline.types.jit import compiled, inlined
 
 # Small enough that a run which comes to nothing costs little; as large as makes the cost of one little for each.
 _PAYLOADS: Final = 256
@@ -93,7 +93,7 @@ def find_run(frames: Frames, first: int, checksum_bytes: int) -> PayloadRun | No
     return PayloadRun(Frames(laid, laid_bounds[:events]), taken) if taken else None
 
 
-@part
+@inlined
 def _sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: Int) -> bool:
     if end - start < _HEADER + checksum_bytes or integer(buffer, start + _SIZE, 4) != end - start:
         return False
@@ -102,7 +102,7 @@ def _sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: Int) -> bool:
     return crc32(buffer, start, end - checksum_bytes) == integer(buffer, end - checksum_bytes, 4)
 
 
-@part
+@inlined
 def _described(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
     """Returns where the data of the payload with this body begins, and its unpacked size; -1 if it's encoded in any
     other way than the server's: three fields in any order, and the length of each is that of its value."""
@@ -135,7 +135,7 @@ def _described(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
     return at + 1, size
 
 
-@part
+@inlined
 def _is_frame(buffer: Bytes, at: Int, end: Int, size: Int) -> bool:
     """Whether these bytes are one frame that says that it has this size, without a dictionary."""
     if end - at < 5 or integer(buffer, at, 4) != _MAGIC:
@@ -195,13 +195,13 @@ def _gathered(
     return count, packed_bytes, plain_bytes
 
 
-@part
+@inlined
 def _write(buffer: Bytes, at: Int, value: Int) -> None:
     for i in range(4):
         buffer[at + i] = value >> (8 * i) & 255
 
 
-@part
+@inlined
 def _lay_inner(
     plain: Bytes, at: Int, end: Int, laid: Bytes, to: Int, bounds: NDArray[np.int64], events: int
 ) -> int:

@@ -14,7 +14,12 @@ import pyarrow as pa
 
 from pipeline.binlog.rows import temporal
 from pipeline.binlog.rows.json import document as json
-from pipeline.binlog.rows.stored_values import StoredColumn, decode_little_endian, decode_varying, laid_out
+from pipeline.binlog.rows.stored_values import (
+    StoredColumn,
+    decode_little_endian,
+    decode_varying,
+    join_stored_values,
+)
 from pipeline.errors import InvariantBroken, UndecodableError
 from pipeline.types import arrow_arrays, packed_decimal, value_kernels
 from pipeline.types.arrow_arrays import fixed
@@ -228,7 +233,7 @@ def _bits(width: int, storage: Storage, stored: StoredColumn) -> pa.Array:
 
 
 def _vectors(storage: Storage, stored: StoredColumn) -> pa.Array:
-    offsets, data = laid_out(storage, stored)
+    offsets, data = join_stored_values(storage, stored)
     if (offsets % 4).any():
         stored.refuse("VECTOR")
     return arrow_arrays.vectors(offsets, data, stored.exists)

@@ -63,10 +63,10 @@ def decode_big_endian(width: int, stored: StoredColumn) -> Longs:
 
 def decode_varying(storage: Storage, stored: StoredColumn, padded: int = 0) -> pa.Array:
     """The stored bytes as they are, as pa.binary(); with `padded`, filled up with zero bytes to that many."""
-    return arrow_arrays.varying(pa.binary(), *laid_out(storage, stored, padded), stored.exists)
+    return arrow_arrays.varying(pa.binary(), *join_stored_values(storage, stored, padded), stored.exists)
 
 
-def laid_out(storage: Storage, stored: StoredColumn, padded: int = 0) -> tuple[Cells, Bytes]:
+def join_stored_values(storage: Storage, stored: StoredColumn, padded: int = 0) -> tuple[Cells, Bytes]:
     """The stored bytes end to end: where each value begins (one entry more than there are values), and all of them."""
     width = stored_width(storage)
     slot = padded if width < 0 else width
@@ -74,7 +74,7 @@ def laid_out(storage: Storage, stored: StoredColumn, padded: int = 0) -> tuple[C
     if size > LONGEST_DATA:
         stored.refuse_size()
     offsets, data = np.empty(len(stored) + 1, np.int32), np.empty(size + SLACK, np.uint8)
-    wrong = value_kernels.lay_out(stored.buffer, stored.cells, max(-width, 0), slot, offsets, data)
+    wrong = value_kernels.join_values(stored.buffer, stored.cells, max(-width, 0), slot, offsets, data)
     if wrong != value_kernels.NONE:
         stored.refuse(f"value of {padded} bytes")
     return offsets, data[: offsets[-1]]

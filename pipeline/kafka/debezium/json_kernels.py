@@ -15,7 +15,7 @@ from numba import types, uint8
 from numpy.typing import NDArray
 
 from pipeline.types.buffers import Bytes, Ends, Int
-from pipeline.types.jit import compiled, part
+from pipeline.types.jit import compiled, inlined
 
 # What comes from Arrow may not be written to.
 _READ_ONLY: Final = types.Array(uint8, 1, "C", readonly=True)
@@ -42,7 +42,7 @@ HEX_DIGITS: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _FOUR_BYTES: Final = 0xF0
 
 
-@part
+@inlined
 def _width(byte: Int, short: Bytes) -> Int:
     """How many bytes the text has for this byte of UTF-8."""
     if byte >= _FOUR_BYTES:
@@ -63,7 +63,7 @@ def size_of_escaped(data: Bytes, short: Bytes) -> Int:
     return size
 
 
-@part
+@inlined
 def _put_unit(out: Bytes, to: Int, unit: Int, digits: Bytes) -> Int:
     """Write a unit of UTF-16 as an escape, and return the place after it."""
     out[to] = _BACKSLASH
@@ -75,7 +75,7 @@ def _put_unit(out: Bytes, to: Int, unit: Int, digits: Bytes) -> Int:
     return to + 6
 
 
-@part
+@inlined
 def _put_byte(out: Bytes, to: Int, byte: Int, short: Bytes, digits: Bytes) -> Int:
     """Write a byte of a character up to U+FFFF, and return the place after it."""
     if byte in (_QUOTE, _BACKSLASH):
@@ -194,7 +194,7 @@ def whole_numbers(values: NDArray[np.int64], out: Bytes, out_ends: Ends) -> None
         out_ends[i] = to
 
 
-@part
+@inlined
 def _put_two(out: Bytes, to: Int, value: Int) -> None:
     """Write a number of two digits."""
     out[to] = _ZERO + value // 10
@@ -256,7 +256,7 @@ _LEAST_PLAIN: Final = -2
 _MOST_PLAIN: Final = 7
 
 
-@part
+@inlined
 def _put_digits(digits: Bytes, count: Int, first: Int, end: Int, out: Bytes, to: Int) -> Int:
     """Write the digits from `first` to `end`, with zeros where there are none, and return the place after them."""
     for k in range(first, end):
@@ -265,7 +265,7 @@ def _put_digits(digits: Bytes, count: Int, first: Int, end: Int, out: Bytes, to:
     return to
 
 
-@part
+@inlined
 def _put_exponent(exponent: Int, out: Bytes, to: Int) -> Int:
     out[to] = ord("E")
     to += 1
@@ -283,7 +283,7 @@ def _put_exponent(exponent: Int, out: Bytes, to: Int) -> Int:
     return to + 1
 
 
-@part
+@inlined
 def _put_double(shown: Bytes, at: Int, end: Int, digits: Bytes, out: Bytes, to: Int) -> Int:
     """Write the number that lies in decimal at shown[at:end] as Java does, and return the place after it."""
     if shown[at] == _MINUS:
@@ -343,7 +343,7 @@ def doubles(shown: Bytes, ends: Ends, digits: Bytes, out: Bytes, out_ends: Ends)
 WIDEST_DECIMAL: Final = 28
 
 
-@part
+@inlined
 def _put_big_endian(value: Bytes, out: Bytes, to: Int) -> Int:
     """Write a little-endian number in two's complement with the fewest bytes, the highest first."""
     high = len(value) - 1

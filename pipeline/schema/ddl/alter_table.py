@@ -98,7 +98,7 @@ def _read(reading: list[Lexeme], database: str) -> tuple[TableId, ColumnChanges]
     return (statement.table, changes) if changes else None
 
 
-def altered(schema: TableSchema, changes: ColumnChanges, statement: str) -> Alteration | None:
+def alteration_of(schema: TableSchema, changes: ColumnChanges, statement: str) -> Alteration | None:
     """Returns the alteration of a table that had this schema, None if it isn't one.
 
     Columns that the schema doesn't have came since, and don't matter. A removed column of the primary key isn't

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from pipeline.schema.ddl.alter_table import Alteration, altered, column_changes
+from pipeline.schema.ddl.alter_table import Alteration, alteration_of, column_changes
 from pipeline.schema.ddl.sql_identifiers import identifiers
 from pipeline.schema.ddl.sql_lexer import readings
 from pipeline.schema.ddl.statement_kinds import (
@@ -191,7 +191,7 @@ def alterations(
         if table in known
     }
     for table, changes in (told,) if (told := column_changes(database, statement)) else ():
-        if table in known and (alteration := altered(known[table], changes, "ALTER TABLE")):
+        if table in known and (alteration := alteration_of(known[table], changes, "ALTER TABLE")):
             found[table] = replace(alteration, emptied=table in found)
     return tuple(found[table] for table in sorted(found))
 

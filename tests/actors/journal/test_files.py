@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.journal.files import Files, LocalFiles, NoRoom, RemoteFiles, open_files, telling
+from actors.journal.files import Files, LocalFiles, NoRoom, RemoteFiles, journal_errors, open_files
 from pipeline.errors import Definite, Transient
 
 
@@ -120,13 +120,13 @@ def test_a_uri_that_will_not_do_is_refused_and_shows_no_secret(uri: str, wrong: 
 
 def test_a_store_that_is_not_there_is_transient(s3_server: str) -> None:  # noqa: ARG001 - its credentials are used
     nowhere = open_files("s3://bucket/x?endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1")
-    with pytest.raises(Transient, match="s3://bucket/x"), telling(nowhere.shown):
+    with pytest.raises(Transient, match="s3://bucket/x"), journal_errors(nowhere.shown):
         nowhere.listed("manifest")
 
 
 def test_a_bucket_that_is_not_there_is_definite(s3_server: str) -> None:
     nowhere = open_files(f"s3://nobucket/x?endpoint_override={s3_server}&scheme=http&region=us-east-1")
-    with pytest.raises(Definite, match="s3://nobucket/x"), telling(nowhere.shown):
+    with pytest.raises(Definite, match="s3://nobucket/x"), journal_errors(nowhere.shown):
         nowhere.put("manifest/x", b"")
 
 
@@ -135,5 +135,5 @@ def test_a_bucket_that_is_not_there_is_definite(s3_server: str) -> None:
     [(errno.ENOSPC, NoRoom), (errno.EDQUOT, NoRoom), (errno.EACCES, Definite), (errno.EIO, Transient)],
 )
 def test_what_a_filesystem_refuses_is_said_in_our_terms(number: int, kind: type[Exception]) -> None:
-    with pytest.raises(kind, match="/journal"), telling("/journal"):
+    with pytest.raises(kind, match="/journal"), journal_errors("/journal"):
         raise OSError(number, os.strerror(number))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from actors.journal.reselect_keys import unread
+from actors.journal.reselect_keys import unread_rows_keys
 from actors.journal.store import JournalStore
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import Entry
@@ -44,7 +44,7 @@ def sealed(store: JournalStore, number: int, *partial: int, mark: int) -> Entry:
 def test_the_keys_behind_the_mark_are_found_in_the_stream_s_order(tmp_path: Path) -> None:
     store = JournalStore.open_single_writer(tmp_path, "shop")
     entries = [sealed(store, number, 10 * number, 10 * number + 3, mark=11) for number in (1, 2, 3)]
-    found = unread(store, entries[-1], entries[-1].checkpoint)
+    found = unread_rows_keys(store, entries[-1], entries[-1].checkpoint)
     assert found[WIDE.table].to_pydict() == {"id": [20, 23, 30, 33]}, (
         "those of the first segment aren't behind it"
     )
@@ -58,15 +58,15 @@ def test_what_retention_may_have_removed_is_not_looked_for(tmp_path: Path) -> No
     )
     for path in (tmp_path / "manifest").glob(f"*{first.segment}.json*"):
         path.unlink()
-    assert unread(store, last, last.checkpoint)[WIDE.table].to_pydict() == {"id": [20]}
+    assert unread_rows_keys(store, last, last.checkpoint)[WIDE.table].to_pydict() == {"id": [20]}
     store.close()
 
 
 def test_nothing_is_looked_for_where_nothing_is_unread(tmp_path: Path) -> None:
     store = JournalStore.open_single_writer(tmp_path, "shop")
     entry = sealed(store, 1, 10, mark=0)
-    assert unread(store, entry, replace(entry.checkpoint, unread={})) == {}
-    assert unread(store, None, Checkpoint(position(0))) == {}
-    (none,) = unread(store, entry, replace(entry.checkpoint, unread={WIDE.table: 11})).values()
+    assert unread_rows_keys(store, entry, replace(entry.checkpoint, unread={})) == {}
+    assert unread_rows_keys(store, None, Checkpoint(position(0))) == {}
+    (none,) = unread_rows_keys(store, entry, replace(entry.checkpoint, unread={WIDE.table: 11})).values()
     assert none.num_rows == 0
     store.close()

@@ -17,7 +17,7 @@ from tests.actors.segments import ITEMS, append
 def test_its_bytes_and_digest_are_told(rows: int) -> None:
     ids = pa.table({"id": pa.array(range(rows), pa.int64())}, schema=ITEMS.arrow)
     file = io.BytesIO()
-    size, digest = segment_file.write(file, SegmentTable(ITEMS, FileKind.ROWS, ids))
+    size, digest = segment_file.write_parquet(file, SegmentTable(ITEMS, FileKind.ROWS, ids))
     content = file.getvalue()
     assert (size, digest) == (len(content), hashlib.sha256(content).hexdigest())
     assert pq.read_table(io.BytesIO(content)).equals(ids)
@@ -26,5 +26,5 @@ def test_its_bytes_and_digest_are_told(rows: int) -> None:
 def test_changes_come_back_as_they_were() -> None:
     for table in segment_tables(1, append(1, chunk=True).parts):
         file = io.BytesIO()
-        segment_file.write(file, table)
+        segment_file.write_parquet(file, table)
         assert pq.read_table(file).equals(table.rows)

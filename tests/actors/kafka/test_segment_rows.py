@@ -51,7 +51,7 @@ def entry(store: JournalStore) -> Entry:
         chunk(4, 5, first=False),
     )
     sealed = Append(parts, Checkpoint(position(0), scn=5, schemas={ITEMS.table: ITEMS}))
-    files = store.write(1, journal.segment_tables(1, journal.parts_of([sealed])))
+    files = store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed])))
     store.publish(journal.seal(1, [sealed], files, None, 0))
     return store.entry(1)
 

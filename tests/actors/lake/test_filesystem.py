@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from actors.lake.filesystem import located
+from actors.lake.filesystem import lake_filesystem
 from pipeline.errors import Definite
 
 
 def test_a_local_path_is_taken_however_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for path in (str(tmp_path / "lake"), "lake", f"file:{tmp_path}/lake", f"file://{tmp_path}/lake"):
-        filesystem, folder = located(path)
+        filesystem, folder = lake_filesystem(path)
         assert isinstance(filesystem, fs.LocalFileSystem)
         assert folder == str(tmp_path / "lake")
 
@@ -26,11 +26,11 @@ def test_a_local_path_is_taken_however_it_is_said(tmp_path: Path, monkeypatch: p
     ],
 )
 def test_stores_that_both_spark_and_pyarrow_know_are_taken(path: str, kind: str, folder: str) -> None:
-    filesystem, found = located(path)
+    filesystem, found = lake_filesystem(path)
     assert (filesystem.type_name, found) == (kind, folder)
 
 
 @pytest.mark.parametrize("path", ["hdfs://names:8020/lake", "dbfs://lake", "abfss://nobody/lake"])
 def test_any_other_is_refused_by_its_name(path: str) -> None:
     with pytest.raises(Definite, match=f"{path} can't be reached"):
-        located(path)
+        lake_filesystem(path)

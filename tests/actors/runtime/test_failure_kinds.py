@@ -4,7 +4,7 @@ import pytest
 
 from actors.runtime.failure_kinds import FailureKind, Hung, kind_of
 from actors.runtime.mailbox import Closed
-from actors.runtime.redaction import Plain
+from actors.runtime.redaction import ActorError
 from actors.source.errors import AccessDenied
 from pipeline.errors import Definite, InvariantBroken, Transient
 
@@ -19,7 +19,7 @@ from pipeline.errors import Definite, InvariantBroken, Transient
         (Definite("the log is purged"), FailureKind.DEFINITE),
         (InvariantBroken("a position fell"), FailureKind.INVARIANT),
         (Hung("for more than 12 s"), FailureKind.HANG),
-        (Plain("it was cancelled"), FailureKind.UNFORESEEN),
+        (ActorError("it was cancelled"), FailureKind.UNFORESEEN),
         (Closed(), FailureKind.UNFORESEEN),
         (ExceptionGroup("both", [Transient()]), FailureKind.UNFORESEEN),
         (KeyError("odd"), FailureKind.UNFORESEEN),

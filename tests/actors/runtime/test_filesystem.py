@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.runtime.filesystem import TEMPORARY, filesystem_at, put_file, sync, written_whole
+from actors.runtime.filesystem import TEMPORARY, filesystem_at, put_file, sync, whole_file
 
 
 def test_files_and_directories_can_be_made_durable(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_a_file_is_put_in_the_place_of_another(tmp_path: Path) -> None:
 
 def test_what_was_not_written_to_its_end_takes_no_room(tmp_path: Path) -> None:
     def fill() -> None:
-        with written_whole(tmp_path / f"file{TEMPORARY}") as file:
+        with whole_file(tmp_path / f"file{TEMPORARY}") as file:
             file.write(b"x")
             raise OSError("full")
 

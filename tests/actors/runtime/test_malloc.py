@@ -15,7 +15,7 @@ import ctypes, os, sys, tempfile, threading
 from actors.runtime import malloc as heap
 
 if sys.argv[1] == "settled":
-    heap.settle()
+    heap.use_one_arena()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
 together = threading.Barrier(16)
@@ -41,7 +41,7 @@ HOLES = """
 import ctypes, re
 from actors.runtime import malloc as heap
 
-heap.settle()
+heap.use_one_arena()
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 
@@ -54,7 +54,7 @@ for piece in taken:
 for piece in taken[:-1]:
     libc.free(piece)
 print(resident())
-heap.give_back()
+heap.trim_heap()
 print(resident())
 """
 
@@ -85,9 +85,9 @@ async def test_it_is_given_back_again_and_again(monkeypatch: pytest.MonkeyPatch)
         assert len(given) < 3
 
     monkeypatch.setattr(malloc, "GIVE_BACK_EVERY_S", 0.0)
-    monkeypatch.setattr(malloc, "give_back", third_fails)
+    monkeypatch.setattr(malloc, "trim_heap", third_fails)
     with pytest.raises(AssertionError):
-        await asyncio.wait_for(malloc.keep_small(), 10)
+        await asyncio.wait_for(malloc.trim_regularly(), 10)
 
 
 def test_arrow_has_its_memory_from_there_as_well() -> None:

@@ -28,14 +28,14 @@ def lines() -> Iterator[io.StringIO]:
 
 
 def test_an_error_is_counted_and_told_once_for_each_place_and_type(lines: io.StringIO) -> None:
-    @measuring.measuring
+    @measuring.contain_errors
     def breaks(error: Exception) -> None:
         raise error
 
-    before = measuring.failures()
+    before = measuring.failure_count()
     for error in (ValueError("4711"), ValueError("4712"), KeyError("4713")):
         breaks(error)
-    assert measuring.failures() == before + 3
+    assert measuring.failure_count() == before + 3
     told = [json.loads(line) for line in lines.getvalue().splitlines()]
     assert [(line["event"], line["level"]) for line in told] == [("measuring failed", "error")] * 2
     assert all(line["place"].endswith("breaks") for line in told)
@@ -44,14 +44,14 @@ def test_an_error_is_counted_and_told_once_for_each_place_and_type(lines: io.Str
 
 
 def test_what_cannot_be_told_is_told_otherwise() -> None:
-    before = measuring.failures()
-    assert measuring.or_else("here", lambda: 1, 2) == 1
-    assert measuring.or_else("here", lambda: 1 // 0, 2) == 2
-    assert measuring.failures() == before + 1
+    before = measuring.failure_count()
+    assert measuring.value_or("here", lambda: 1, 2) == 1
+    assert measuring.value_or("here", lambda: 1 // 0, 2) == 2
+    assert measuring.failure_count() == before + 1
 
 
 def test_nobody_who_works_can_be_interrupted_less() -> None:
-    @measuring.measuring
+    @measuring.contain_errors
     def ended() -> None:
         raise KeyboardInterrupt
 
@@ -66,15 +66,15 @@ def test_a_log_that_fails_fails_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
-    recent, before = Recent(), measuring.failures()
+    recent, before = Recent(), measuring.failure_count()
     try:
         logs.configure("shop", Unwritable(), recent)
         structlog.get_logger("actors.runtime.supervisor").info("stopping")
-        assert measuring.failures() > before  # its line, and that this couldn't be logged
+        assert measuring.failure_count() > before  # its line, and that this couldn't be logged
         monkeypatch.setattr(Recent, "__call__", lambda *_: 1 / 0)
-        before = measuring.failures()
+        before = measuring.failure_count()
         structlog.get_logger("actors.runtime.supervisor").info("stopping")
-        assert measuring.failures() > before
+        assert measuring.failure_count() > before
     finally:
         root.handlers = handlers
         root.setLevel(level)

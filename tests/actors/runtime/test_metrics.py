@@ -115,11 +115,11 @@ def test_ever_more_tables_do_not_become_ever_more_series() -> None:
 
 @pytest.mark.measuring_fails
 def test_wrong_labels_fail_nobody_and_are_counted() -> None:
-    metrics, before = Metrics(), measuring.failures()
+    metrics, before = Metrics(), measuring.failure_count()
     metrics.count(catalogue.ERRORS, actor="a")
     metrics.watch(catalogue.MAILBOX_DEPTH, lambda: 1 / 0, actor="a")
     assert math.isnan(metrics.value(catalogue.MAILBOX_DEPTH, actor="a"))
-    assert measuring.failures() == before + 2
+    assert measuring.failure_count() == before + 2
     assert f"{catalogue.MEASURING_ERRORS.name} {before + 2}.0" in metrics.text().decode()
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.runtime.redaction import safe_message, story, without_values
+from actors.runtime.redaction import redacted_traceback, safe_message, without_values
 from pipeline.errors import Definite, Transient
 
 VALUE = "CANARY-4711"
@@ -47,7 +47,7 @@ def test_our_own_errors_are_told_as_they_are() -> None:
 )
 def test_others_errors_are_told_without_values(doing: object) -> None:
     error = caught(doing)
-    for text in (safe_message(error), story(error)):
+    for text in (safe_message(error), redacted_traceback(error)):
         assert type(error).__name__ in text
         assert "CANARY" not in text.replace(f'"{VALUE}', "")
         assert "4711" not in safe_message(error)
@@ -65,7 +65,7 @@ def test_a_story_has_each_cause_and_its_place() -> None:
         except KeyError as error:
             raise Transient("the lake was lost") from error
 
-    text = story(caught(fail))
+    text = redacted_traceback(caught(fail))
     assert (
         text.index("KeyError: '…'") < text.index("which led to:") < text.index("Transient: the lake was lost")
     )
@@ -74,7 +74,7 @@ def test_a_story_has_each_cause_and_its_place() -> None:
 
 
 def test_a_group_tells_each_of_its_errors() -> None:
-    text = story(
+    text = redacted_traceback(
         caught(ExceptionGroup(f"'{VALUE}'", [ValueError(f"odd: {VALUE!r}"), Transient("it was lost")]))
     )
     assert "ValueError: odd: '…'" in text
@@ -103,7 +103,7 @@ def test_an_error_that_led_to_itself_is_told_once() -> None:
         except ExceptionGroup as group:
             raise group.exceptions[0] from group
 
-    text = story(caught(fail))
+    text = redacted_traceback(caught(fail))
     assert [text.count(words) for words in ("it was lost", "odd", "ExceptionGroup: two")] == [1, 1, 1]
     assert text.index("ExceptionGroup: two") < text.index("one of them:") < text.index("odd")
     assert text.index("which led to:") < text.index("Transient: it was lost")
@@ -117,5 +117,5 @@ def test_of_a_thousand_causes_the_last_ones_are_told() -> None:
             error.__context__ = before
         raise error
 
-    text = story(caught(lambda: fail(5000)))
+    text = redacted_traceback(caught(lambda: fail(5000)))
     assert "Transient: try 4999" in text and text.count("which led to:") == 49

@@ -20,9 +20,9 @@ def test_a_file_is_read_anew(tmp_path: Path) -> None:
     file.write_text("old")
     secret = secret_files.read_secret(file)
     file.write_text("new")
-    assert secret_files.current(secret) == "new"
-    assert secret_files.current(Secret("said")) == "said"
+    assert secret_files.current_secret(secret) == "new"
+    assert secret_files.current_secret(Secret("said")) == "said"
     file.unlink()
     with pytest.raises(FileNotFoundError):
-        secret_files.current(secret)
+        secret_files.current_secret(secret)
     assert "old" not in repr(secret) and "old" not in str(secret)

@@ -10,7 +10,7 @@ import sys
 from actors.service import cli; from actors.service import no_pandas as unneeded
 
 if sys.argv[1] == "kept out":
-    unneeded.keep_out()
+    unneeded.block_pandas()
 import pyarrow as pa
 from actors.service import assembly
 

@@ -13,7 +13,7 @@ from actors.service import warm_up
 
 def test_what_has_to_be_compiled_is_told_once_and_that_it_is_done() -> None:
     told: list[str] = []
-    with warm_up.compiling_told(told.append):
+    with warm_up.log_compilation(told.append):
         numba.njit("int64(int64)")(lambda number: number + 1)
         numba.njit("int64(int64)")(lambda number: number + 2)
     assert [line.split()[0] for line in told] == ["compiling", "compiled"]
@@ -34,7 +34,7 @@ def test_what_is_in_the_cache_is_not_told(tmp_path: Path) -> None:
     source.write_text(CACHED)
     for expected in (2, 0):
         told: list[str] = []
-        with warm_up.compiling_told(told.append):
+        with warm_up.log_compilation(told.append):
             exec(
                 compile(source.read_text(), source, "exec"), {"__name__": "kernels", "__file__": str(source)}
             )

@@ -7,7 +7,7 @@ import pytest
 
 from actors.source.decoder_threads import Decoding
 from pipeline.binlog.event_type import Code
-from pipeline.binlog.slice import Part, Passed, Slice
+from pipeline.binlog.slice import Slice, TransactionPart, WholeTransactions
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.messages.binlog import LogAdvanced, ReadingPaused, TransactionPartRead, TransactionsRead
@@ -20,7 +20,7 @@ def passed(made: Making, number: int, *rows: int) -> Slice:
     if rows:
         made.rows(made.orders, *rows)
     made.passed(f"{A}:{number}", 10)
-    return made.slice.cut(Passed(END))
+    return made.slice.cut(WholeTransactions(END))
 
 
 async def test_what_is_put_is_given_in_its_order() -> None:
@@ -47,7 +47,7 @@ async def test_parts_count_on_whatever_thread_they_are_in() -> None:
     try:
         for n in range(5):
             made.rows(made.orders, *range(n * 1000))
-            decoding.put(made.slice.cut_part(Part(gtid, 10, 10)))
+            decoding.put(made.slice.cut_part(TransactionPart(gtid, 10, 10)))
         decoding.put(passed(made, 1, 1))
         counted = []
         for _ in range(6):
@@ -83,7 +83,7 @@ async def test_a_large_slice_is_alone_under_way() -> None:
         made.slice.add_rows(made.orders, Code.WRITE_ROWS, bytes(33 << 20))
         made.passed(f"{A}:1", 10)
         fullness = [decoding.full]
-        decoding.put(made.slice.cut(Passed(END)))
+        decoding.put(made.slice.cut(WholeTransactions(END)))
         fullness.append(decoding.full)
         await decoding.give()
         fullness.append(decoding.full)
@@ -108,7 +108,7 @@ def _impossible() -> Slice:
     made = Making()
     made.rows(made.orders, 1)
     made.passed(f"{A}:1", 10)
-    slice_ = made.slice.cut(Passed(END))
+    slice_ = made.slice.cut(WholeTransactions(END))
     return Slice(slice_.rows, {}, slice_.sources, slice_.files, slice_.of, continues=False)
 
 

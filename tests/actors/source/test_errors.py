@@ -5,7 +5,7 @@ import ssl
 import pymysql
 import pytest
 
-from actors.source.errors import AccessDenied, AnotherServer, Outdated, RightLacked, translated
+from actors.source.errors import AccessDenied, AnotherServer, RightLacked, StatementOutdated, translate_errors
 from pipeline.config.settings import ServerSettings
 from pipeline.errors import Definite, Transient
 
@@ -17,7 +17,11 @@ from pipeline.errors import Definite, Transient
         (pymysql.err.OperationalError(2013, "Lost"), Transient, r"^Lost \(asking\)$"),
         (ConnectionResetError("reset"), Transient, r"^reset \(asking\)$"),
         (TimeoutError(), Transient, "^the source didn't answer in time: asking$"),
-        (pymysql.err.ProgrammingError(1146, "No table"), Outdated, r"^No table \(error 1146 of the source"),
+        (
+            pymysql.err.ProgrammingError(1146, "No table"),
+            StatementOutdated,
+            r"^No table \(error 1146 of the source",
+        ),
         (
             pymysql.err.OperationalError(1525, "Incorrect DATE value: 'x'"),
             Definite,
@@ -30,7 +34,7 @@ from pipeline.errors import Definite, Transient
 def test_an_error_of_the_driver_becomes_one_of_ours(
     error: Exception, kind: type[Exception], told: str
 ) -> None:
-    with pytest.raises(kind, match=told) as raised, translated("asking"):
+    with pytest.raises(kind, match=told) as raised, translate_errors("asking"):
         raise error
     assert type(raised.value) is kind
 
@@ -39,7 +43,7 @@ def test_a_certificate_that_cannot_be_trusted_stays_so() -> None:
     untrusted = pymysql.err.OperationalError(2003, "Can't connect")
     untrusted.__cause__ = ssl.SSLCertVerificationError("self-signed")
     told = r"certificate can't be trusted.*self-signed.*source\.tls"
-    with pytest.raises(Definite, match=told), translated("connecting"):
+    with pytest.raises(Definite, match=told), translate_errors("connecting"):
         raise untrusted
 
 

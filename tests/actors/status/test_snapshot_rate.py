@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from actors.status.snapshot_rate import OVER_S, Pace, Paces
+from actors.status.snapshot_rate import OVER_S, Rate, TableRates
 from pipeline.schema.table_schema import TableId
 
 
 def test_pace_is_none_until_there_is_something_to_compare() -> None:
-    pace = Pace()
+    pace = Rate()
     assert pace.per_second() is None
     pace.look(1.0, 100)
     assert pace.per_second() is None
@@ -18,7 +18,7 @@ def test_pace_is_none_until_there_is_something_to_compare() -> None:
 
 
 def test_pace_is_that_of_the_last_while() -> None:
-    pace = Pace()
+    pace = Rate()
     for second in range(100):
         pace.look(float(second), 0 if second < 50 else (second - 50) * 10)
     assert pace.per_second() == 10.0
@@ -37,7 +37,7 @@ def capture(*tables: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def test_a_table_and_its_snapshot() -> None:
-    paces = Paces()
+    paces = TableRates()
     paces.look(10.0, capture(table("a.b", 0, 0, 1000), table("b", 0, 0, 500))["snapshots"])
     told = capture(
         table("a.b", 90, 10, 1000),
@@ -55,7 +55,7 @@ def test_a_table_and_its_snapshot() -> None:
 
 
 def test_what_is_left_is_not_guessed_where_there_is_nothing_to_go_by() -> None:
-    paces = Paces()
+    paces = TableRates()
     more_than_expected = table("a", 110, 0, 100)
     paces.look(10.0, capture(table("a", 0, 0, 100))["snapshots"])
     paces.look(11.0, capture(more_than_expected)["snapshots"])
@@ -65,12 +65,12 @@ def test_what_is_left_is_not_guessed_where_there_is_nothing_to_go_by() -> None:
     (snapshot,) = paces.told(capture(under_way, table("b", 0, state="waiting")))
     assert snapshot["tables"][0]["left_seconds"] is not None
     assert snapshot["left_seconds"] is None  # the size of b isn't known
-    (snapshot,) = Paces().told(capture(under_way))
+    (snapshot,) = TableRates().told(capture(under_way))
     assert (snapshot["rows_per_second"], snapshot["left_seconds"]) == (None, None)
 
 
 def test_a_table_that_has_ended_has_no_pace() -> None:
-    paces = Paces()
+    paces = TableRates()
     paces.look(10.0, capture(table("a", 0, 0, 100))["snapshots"])
     ended = table("a", 100, 0, 100, "completed")
     paces.look(11.0, capture(ended)["snapshots"])
@@ -82,7 +82,7 @@ def test_a_table_that_has_ended_has_no_pace() -> None:
 def test_the_state_of_a_snapshot_is_that_of_its_tables() -> None:
     def state(*states: str, paused: bool = False) -> object:
         tables = [table(str(number), 0, state=each) for number, each in enumerate(states)]
-        return Paces().told(capture(*tables, paused=paused))[0]["state"]
+        return TableRates().told(capture(*tables, paused=paused))[0]["state"]
 
     assert state("waiting", "waiting") == "waiting"
     assert state("completed", "chunking", "failed") == "running"
@@ -93,4 +93,4 @@ def test_the_state_of_a_snapshot_is_that_of_its_tables() -> None:
 
 
 def test_nothing_is_told_before_the_coordinator_is_built() -> None:
-    assert Paces().told({}) == []
+    assert TableRates().told({}) == []

@@ -14,7 +14,7 @@ from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.schema_verifier import SchemaVerifier
-from actors.source.preflight import answer
+from actors.source.preflight import query_tables
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.config.settings import TlsMode, TlsSettings
@@ -495,7 +495,7 @@ async def verifying(
             frozenset(),
         )
         out = Mailbox[Any](inbox(ActorName.WATERMARK_COORDINATOR))
-        ask = partial(answer, settings(server, server.create_capture_user(database)), server.uuid)
+        ask = partial(query_tables, settings(server, server.create_capture_user(database)), server.uuid)
         verifier = SchemaVerifier(follow.out, Metrics(), state, news, Sender(COORDINATOR, out), ask)
         task = asyncio.create_task(verifier.run())
 

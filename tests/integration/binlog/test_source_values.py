@@ -9,7 +9,7 @@ from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.errors import Definite
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot import chunk_queries
-from pipeline.snapshot.chunk_index import primary
+from pipeline.snapshot.chunk_index import primary_index
 from pipeline.source.result_columns import mismatch
 from pipeline.source.statement import Statement
 from tests.servers.source import connected, read_whole, select
@@ -90,6 +90,8 @@ async def test_a_result_of_an_altered_table_is_seen(mysql: MysqlServer, database
         [found] = (await source.describe([TableId(database, "t")])).values()
         mysql.sql(f"ALTER TABLE t {altered}", database=database)
         [now] = (await source.describe([TableId(database, "t")])).values()
-        columns, _ = await select(source, chunk_queries.chunk(now.schema, primary(now.schema), None, (9,), 9))
+        columns, _ = await select(
+            source, chunk_queries.select_chunk(now.schema, primary_index(now.schema), None, (9,), 9)
+        )
     assert mismatch(now.schema, columns) is None
     assert mismatch(found.schema, columns) is not None

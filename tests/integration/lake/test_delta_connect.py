@@ -15,7 +15,7 @@ from actors.lake.delta_connect import ConnectTable
 from actors.lake.delta_table import is_conflict
 from actors.lake.delta_tables import delta_tables
 from actors.lake.live_view import live_view
-from actors.lake.spark_connect import Connected, connect
+from actors.lake.spark_connect import ConnectSpark, connect
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.errors import Definite, Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
@@ -38,14 +38,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully suppo
 
 
 @pytest.fixture
-def connected(connect_server: SparkConnectServer, tmp_path: Path) -> Iterator[Connected]:
+def connected(connect_server: SparkConnectServer, tmp_path: Path) -> Iterator[ConnectSpark]:
     made = connect(connect_server.settings, tmp_path / "spark")
     yield made
     made.stop()
 
 
 @pytest.fixture
-def delivery(connected: Connected, tmp_path: Path) -> Iterator[Delivery]:
+def delivery(connected: ConnectSpark, tmp_path: Path) -> Iterator[Delivery]:
     made = Delivery(connected, tmp_path)
     with closing(made.history.store):
         yield made
@@ -102,7 +102,7 @@ def test_a_journal_lands_once_and_whole_whatever_is_repeated(delivery: Delivery)
 
 
 @pytest.fixture
-def table(connected: Connected, tmp_path: Path) -> ConnectTable:
+def table(connected: ConnectSpark, tmp_path: Path) -> ConnectTable:
     """A table of two columns and a row."""
     path = str(tmp_path / "lake" / "table")
     connected.session.sql(
@@ -115,7 +115,7 @@ def table(connected: Connected, tmp_path: Path) -> ConnectTable:
     return found
 
 
-def read(connected: Connected, table: ConnectTable) -> list[dict[str, Any]]:
+def read(connected: ConnectSpark, table: ConnectTable) -> list[dict[str, Any]]:
     return [row.asDict() for row in connected.session.read.format("delta").load(table.path).collect()]
 
 
@@ -130,7 +130,7 @@ EXCHANGED = Plan(
 
 
 def test_columns_change_at_once_for_whoever_reads_and_are_finished_by_whoever_comes(
-    connected: Connected, table: ConnectTable
+    connected: ConnectSpark, table: ConnectTable
 ) -> None:
     before = table.snapshot()
     assert before is not None
@@ -153,7 +153,7 @@ def test_columns_change_at_once_for_whoever_reads_and_are_finished_by_whoever_co
     assert read(connected, table) == [{"B": 1, "new": None, "A": 2, "last": None}]
 
 
-def test_delta_itself_refuses_what_has_come_already(connected: Connected, table: ConnectTable) -> None:
+def test_delta_itself_refuses_what_has_come_already(connected: ConnectSpark, table: ConnectTable) -> None:
     rows = connected.session.sql("SELECT 3 AS a, 4 AS b")
     for _ in range(2):
         table._write(rows, "us", 5, "{}")
@@ -165,7 +165,7 @@ def test_delta_itself_refuses_what_has_come_already(connected: Connected, table:
     assert len(read(connected, table)) == 2
 
 
-def test_a_conflict_is_told_from_a_failure(connected: Connected, table: ConnectTable) -> None:
+def test_a_conflict_is_told_from_a_failure(connected: ConnectSpark, table: ConnectTable) -> None:
     with pytest.raises(PySparkException) as raised:
         connected.session.sql(f"SELECT raise_error('x') FROM delta.`{table.path}`").collect()
     assert not is_conflict(raised.value)

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 
 from actors.journal.store import JournalStore
 from actors.lake import lake
-from actors.lake.delta_log import logged
+from actors.lake.delta_log import read_version
 from actors.lake.delta_table import Conflict, DeltaTable, is_conflict
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
@@ -30,7 +30,7 @@ from actors.service.live_view_text import live_view_text
 from pipeline.errors import Definite
 from pipeline.lake import parquet_files
 from pipeline.lake.batch import Batch, LakeTableState, next_batch
-from pipeline.lake.delivery import accepted
+from pipeline.lake.delivery import accept_batch
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.sql_dialects import Dialect
@@ -130,7 +130,7 @@ class Delivery:
         return rows(live_view(self.spark.session, self.root, table.schema.table))
 
     def properties(self, table: Table, tier: Tier) -> Mapping[str, str]:
-        found = logged(location(self.root, table.schema.table, tier))
+        found = read_version(location(self.root, table.schema.table, tier))
         assert found is not None
         return found.properties
 
@@ -348,7 +348,7 @@ def test_added_columns_are_taken_on_and_older_segments_stay_readable(delivery: D
     delivery.history.seal()
     wanted, present = orders.schema, delivery.delivered[ORDERS.table]
     batch = delivery.batch()
-    todo = accepted(present, ORDERS.table, batch)
+    todo = accept_batch(present, ORDERS.table, batch)
     delivery.lake._prepare(ORDERS.table, present, todo, wanted, batch)
     delivery.begin()
     delivery.deliver()
@@ -494,7 +494,7 @@ def test_a_mirror_that_begins_anew_is_never_seen_in_part_whatever_fails(
         delivered_at_last()
         seen(before)
         if not first:
-            rebuilding = logged(location(delivery.root, ORDERS.table, Tier.MIRROR))
+            rebuilding = read_version(location(delivery.root, ORDERS.table, Tier.MIRROR))
             assert rebuilding is not None
             assert rebuilding.rebuilding is not None
             assert (rebuilding.rebuilding.generation, rebuilding.rebuilding.segment) == (
@@ -584,7 +584,7 @@ def test_a_stopped_table_comes_back_with_the_next_generation_of_its_mirror(deliv
     history.transaction((orders, "c", (4, 8)))
     delivery.begin()
     delivery.deliver()
-    mirrored = logged(location(delivery.root, ORDERS.table, Tier.MIRROR))
+    mirrored = read_version(location(delivery.root, ORDERS.table, Tier.MIRROR))
     assert mirrored is not None
     assert mirrored.rebuilding is not None
     assert mirrored.rebuilding.segment == 1, "what is shown meanwhile is of before the stop"

@@ -16,7 +16,7 @@ import sqlglot
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from actors.lake.delta_log import logged
+from actors.lake.delta_log import read_version
 from actors.lake.delta_table import DeltaTable
 from actors.lake.lake import Lake
 from actors.lake.spark_session import Spark
@@ -130,7 +130,7 @@ def the_same_is_said(session: SparkSession, path: str) -> None:
             for commit in folder.glob("*.json"):
                 if int(commit.stem) < int(newest.name[:20]):
                     commit.unlink()
-        delta, said = DeltaTable(session, path).snapshot(), logged(path)
+        delta, said = DeltaTable(session, path).snapshot(), read_version(path)
         assert delta is not None
         assert said is not None
         assert (said.version, said.applications) == (delta.version, delta.applications)

@@ -9,7 +9,7 @@ from typing import Final
 import duckdb
 import pytest
 
-from actors.lake.delta_log import logged
+from actors.lake.delta_log import read_version
 from actors.service.assembly import Assembly
 from actors.service.live_view_text import live_view_text
 from deploy.toolchain.mysql_server import MysqlServer
@@ -50,7 +50,7 @@ class Readers:
     def look(self) -> None:
         """Poll once."""
         mirror = location(self.lake, self.table, Tier.MIRROR)
-        told = logged(mirror)
+        told = read_version(mirror)
         self.frozen += told is not None and told.rebuilding is not None and not told.first
         try:
             fresh = live_view_text(self.lake, str(self.table), Dialect.DUCKDB)

@@ -49,7 +49,7 @@ async def test_a_long_call_gets_on_as_long_as_its_tasks_end(spark: Spark, pool: 
         if pool is Pool.BATCHES:
             spark.session.sql(LONG).collect()
         else:
-            with spark_session.beside(spark.session, {}) as session:
+            with spark_session.side_session(spark.session, {}) as session:
                 session.sql(LONG).collect()
 
     async with felt(spark) as pulse:

@@ -44,7 +44,7 @@ def measured() -> Iterator[tuple[Any, str, Callable[..., None]]]:
                     yield holder, name, function
 
 
-@measuring.measuring
+@measuring.contain_errors
 def _example() -> None:
     pass
 
@@ -60,7 +60,7 @@ def raising(function: Callable[..., None], broken: set[str]) -> Callable[..., No
         raise LookupError("nothing can be measured")
 
     raises.__qualname__ = function.__qualname__
-    return measuring.measuring(raises)
+    return measuring.contain_errors(raises)
 
 
 @pytest.mark.measuring_fails

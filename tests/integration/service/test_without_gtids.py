@@ -208,10 +208,10 @@ async def test_a_row_is_written_behind_the_end_of_the_log_that_is_said(
     source = await Source.connect(settings(server, tmp_path).source)
     try:
         before = executed(server)
-        assert await gtid_history.visible(source, SignalTable(SIGNALS)) == before
+        assert await gtid_history.visible_transactions(source, SignalTable(SIGNALS)) == before
         assert server.sql("SELECT type FROM tidemark.signals") == [(OPEN_MARKER,)]
         assert before <= executed(server) != before
-        assert await gtid_history.purged(source, by_places=True) <= before
+        assert await gtid_history.purged_transactions(source, by_places=True) <= before
     finally:
         source.close()
 

@@ -152,7 +152,7 @@ async def test_a_walk_reads_each_row_once_in_the_servers_order_and_no_others(
         whole = await running.read(running.chunk(plan, None, divided(plan).end, 1000))
         begun = await running.read(running.chunk(plan, None, divided(plan).end, len(values) // 3))
     assert len(set(tokens(whole.rows, plan.schema.key).to_pylist())) == len(expected)
-    statement = chunk_queries.chunk(plan.schema, plan.walk, begun.upto, divided(plan).end, 100)
+    statement = chunk_queries.select_chunk(plan.schema, plan.walk, begun.upto, divided(plan).end, 100)
     if name not in WITHOUT_RANGES:
         async with connected(mysql, database) as source:
             await reads_what_it_gives(source, statement)

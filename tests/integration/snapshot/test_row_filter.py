@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from actors.source.connection import Source
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.snapshot.row_filter import Condition, checked
+from pipeline.snapshot.row_filter import Condition, check_filter
 from pipeline.snapshot.row_filter_parser import parse_filter
-from pipeline.snapshot.row_filter_sql import requested
+from pipeline.snapshot.row_filter_sql import requested_condition
 from pipeline.snapshot.snapshot import Request
 from pipeline.source.statement import Statement
 from tests.pipeline.printed_conditions import printed
@@ -85,7 +85,7 @@ def both(mysql: MysqlServer) -> Iterator[Callable[[Condition], tuple[list[int], 
                 f"SELECT id FROM samples WHERE {printed(condition)} ORDER BY id".replace("%", "%%"), ()
             )
             told = [id_ for (id_,) in cursor.fetchall()]
-            where = requested(SAMPLES, Request(condition=printed(condition)))
+            where = requested_condition(SAMPLES, Request(condition=printed(condition)))
             assert where is not None
             select = f"SELECT id FROM {database}.samples WHERE {where[0]} ORDER BY id"
             return told, [id_ for (id_,) in runner.run(source.ask(Statement(select, where[1])))]
@@ -110,4 +110,4 @@ def test_a_text_in_other_words_gives_the_same_rows(
     """What the grammar says of cases, spaces and parentheses holds on the server."""
     text = printed(condition)
     other = data.draw(st.sampled_from([f"(({text}))", f"NOT (NOT ({text}))", f" \n\t{text}\n"]))
-    assert both(checked(parse_filter(other), SAMPLES))[0] == both(condition)[1]
+    assert both(check_filter(parse_filter(other), SAMPLES))[0] == both(condition)[1]

@@ -196,8 +196,8 @@ async def test_without_gtids_the_last_place_is_looked_at(
     source = await Source.connect(settings)
     try:
         end, _ = await source.end_of_log()
-        name = file_positions.name(server.uuid, Coordinates(file, int(begins)))
-        last = Checkpoint(file_positions.before(server.uuid, end), server=server.uuid)
+        name = file_positions.transaction_at(server.uuid, Coordinates(file, int(begins)))
+        last = Checkpoint(file_positions.all_before(server.uuid, end), server=server.uuid)
         other = Witness(name, 1_600_000_000_000_000, 0)
         told = await contradiction(source, settings, replace(last, witnesses=(other,)))
         assert told is not None and f"{name}, which has passed here, was committed at 2020-09-13" in told

@@ -13,7 +13,7 @@ from actors.snapshot.connection_pool import SourcePool
 from actors.source.binlog_dump import BinlogDump
 from actors.source.connection import Source
 from actors.source.errors import AnotherServer
-from actors.source.preflight import answer
+from actors.source.preflight import query_tables
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.config.settings import SourceSettings
@@ -38,7 +38,7 @@ def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _asked(source: SourceSettings, server: str) -> None:
-    await answer(source, server, frozenset({T}))
+    await query_tables(source, server, frozenset({T}))
 
 
 async def _followed(source: SourceSettings, server: str) -> None:

@@ -5,13 +5,13 @@ import re
 import pytest
 
 from actors.source.connection import Source
-from actors.source.server_facts import facts
+from actors.source.server_facts import collect_facts
 from deploy.toolchain.mysql_server import GTIDS_56, Account, MysqlServer
 from pipeline.config.settings import TlsMode, TlsSettings
 from pipeline.errors import Definite
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot import chunk_queries
-from pipeline.snapshot.chunk_index import primary
+from pipeline.snapshot.chunk_index import primary_index
 from pipeline.source.prerequisites import Finding, Privilege, Severity, findings
 from pipeline.types.column_types import Integer
 from tests.integration.snapshot.test_chunk_walks import WALKS, shuffled
@@ -85,8 +85,8 @@ async def test_a_chunk_reads_its_own_rows_only(mysql56: MysqlServer, database56:
     )
     async with connected(mysql56, database56) as source:
         [found] = (await source.describe([TableId(database56, "t")])).values()
-        statement = chunk_queries.chunk(
-            found.schema, primary(found.schema), (0, "k200", 5), (1, "k300", 5), 500
+        statement = chunk_queries.select_chunk(
+            found.schema, primary_index(found.schema), (0, "k200", 5), (1, "k300", 5), 500
         )
         before = await _reads(source)
         _, [chunk] = await select(source, statement)
@@ -120,7 +120,7 @@ async def all_found_on(
     """The errors that are found, and the notes."""
     source = await Source.connect(settings(server, account))
     try:
-        return findings(await facts(source, tables, await source.describe(tables), locks))
+        return findings(await collect_facts(source, tables, await source.describe(tables), locks))
     finally:
         source.close()
 

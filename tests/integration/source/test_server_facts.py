@@ -4,7 +4,7 @@ import pytest
 
 from actors.source import server_facts
 from actors.source.connection import Source
-from actors.source.server_facts import TABLES_AT_ONCE, facts
+from actors.source.server_facts import TABLES_AT_ONCE, collect_facts
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, Account, MysqlServer
 from pipeline.schema.table_schema import TableId
 from pipeline.source.prerequisites import Privilege, findings
@@ -17,7 +17,7 @@ async def found_on(
 ) -> dict[str, str]:
     """What is found, the first words of each finding with its remedy."""
     source = await Source.connect(settings(server, account))
-    found = findings(await facts(source, tables, await source.describe(tables), locks))
+    found = findings(await collect_facts(source, tables, await source.describe(tables), locks))
     source.close()
     return {finding.wrong: finding.remedy for finding in found}
 
@@ -55,13 +55,13 @@ async def test_the_right_to_lock_is_asked_for_without_locking(
     server = factory(GTIDS_56 if version == "mysql56_factory" else GTIDS)
     account = server.create_capture_user()
     async with connected_with(server, account) as source:
-        assert (await facts(source, [], {})).denied == {}
-        told = await facts(source, [], {}, locks=True)
+        assert (await collect_facts(source, [], {})).denied == {}
+        told = await collect_facts(source, [], {}, locks=True)
     assert told.denied.keys() == {Privilege.RELOAD}
     [remedy] = [finding.remedy for finding in findings(told) if "lacks RELOAD" in finding.wrong]
     server.sql(remedy)
     async with connected_with(server, account) as source:
-        assert (await facts(source, [], {}, locks=True)).denied == {}
+        assert (await collect_facts(source, [], {}, locks=True)).denied == {}
         server.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT)", "INSERT INTO d.t VALUES (1)")
 
 
@@ -78,7 +78,7 @@ async def test_many_tables_are_tried_at_once_and_those_that_may_not_be_read_are_
     server.sql(f"GRANT SELECT (id) ON d.b TO {account.user}")
     server.sql(*(f"GRANT SELECT ON {table} TO {account.user}" for table in tables if table.name not in "be"))
     async with connected_with(server, account) as source:
-        denied = (await facts(source, tables, await source.describe(tables))).denied
+        denied = (await collect_facts(source, tables, await source.describe(tables))).denied
     assert set(denied) == {TableId("d", "b"), TableId("d", "e")}
     assert "SELECT command denied" in denied[TableId("d", "e")]
 
@@ -91,7 +91,7 @@ async def test_a_thousand_tables_do_not_take_a_thousand_statements(mysql_factory
     )
     account = server.create_capture_user("d")
     async with connected_with(server, account) as source:
-        assert (await facts(source, tables, await source.describe(tables))).denied == {}
+        assert (await collect_facts(source, tables, await source.describe(tables))).denied == {}
     assert sum("LIMIT 0" in each.text for each in server.logged()) == 3
 
 

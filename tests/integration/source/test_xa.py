@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
-from pipeline.binlog.slice import Bound
+from pipeline.binlog.slice import SliceBound
 from pipeline.config.settings import Settings, SnapshotMode
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.messages.topology import ActorName as Name
@@ -154,7 +154,7 @@ async def test_between_its_phases_a_restart_costs_nothing(
 async def test_one_with_more_rows_than_may_wait(
     server: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.binlog.stream.Bound", lambda: Bound(bytes=1000, held=2000))
+    monkeypatch.setattr("pipeline.binlog.stream.SliceBound", lambda: SliceBound(bytes=1000, held=2000))
     settings = captured(server, tmp_path)
     rows = ", ".join(f"({key}, 0)" for key in range(10, 600))
     async with running(settings) as service:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.binlog.rows.row_events import LocatedImages, RowsEvents, finish, locate_images
+from pipeline.binlog.rows.row_events import LocatedImages, RowsEvents, images_of_events, locate_images
 from pipeline.messages.row_images import TableImages
 from pipeline.schema.table_map import TableMap
 from pipeline.types.buffers import SLACK
@@ -36,4 +36,4 @@ def images(table_map: TableMap, bodies: Iterable[Body], first_ordinal: int = 0) 
     """The events' row images in columns, with ordinals as if all were of one transaction."""
     found = located(table_map, bodies)
     ordinals = first_ordinal + np.cumsum(found.images) - found.images
-    return finish(found, ordinals)
+    return images_of_events(found, ordinals)

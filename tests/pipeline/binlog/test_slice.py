@@ -4,7 +4,7 @@ import struct
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.registries import FileRegistry, TableMapRegistry, TsidRegistry
-from pipeline.binlog.slice import Part, Passed, Slice, SliceBuilder, Transaction
+from pipeline.binlog.slice import Slice, SliceBuilder, Transaction, TransactionPart, WholeTransactions
 from pipeline.binlog.stream_state import StreamState
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
@@ -81,7 +81,7 @@ def test_images_know_their_transaction_and_are_counted_over_all_its_tables() -> 
     made.rows(made.orders, 4)
     made.passed(f"{A}:2", 30)
     assert made.slice.passed == 3
-    message = read(made.slice.cut(Passed(END)))
+    message = read(made.slice.cut(WholeTransactions(END)))
     assert message.transactions.gtid_texts().to_pylist() == [f"{A}:1", f"{B}:5", f"{A}:2"]
     assert message.transactions.commit_time.tolist() == [10, 20, 30]
     assert [t.map.table.name for t in message.tables if isinstance(t, TableImages)] == ["orders", "items"]
@@ -96,9 +96,11 @@ def test_images_know_their_transaction_and_are_counted_over_all_its_tables() -> 
 def test_a_slice_names_only_the_sources_that_it_has() -> None:
     made = Making()
     made.passed(f"{A}:1", 10)
-    made.slice.cut(Passed(END))
+    made.slice.cut(WholeTransactions(END))
     made.passed(f"{B}:1", 10)
-    assert [str(source) for source in read(made.slice.cut(Passed(END))).transactions.sources] == [B]
+    assert [str(source) for source in read(made.slice.cut(WholeTransactions(END))).transactions.sources] == [
+        B
+    ]
 
 
 def test_what_is_open_stays_for_the_next_slice() -> None:
@@ -107,9 +109,9 @@ def test_what_is_open_stays_for_the_next_slice() -> None:
     made.passed(f"{A}:1", 10)
     made.rows(made.items, 2)
     made.rows(made.orders, 3)
-    assert ids(read(made.slice.cut(Passed(END)))) == [[1]]
+    assert ids(read(made.slice.cut(WholeTransactions(END)))) == [[1]]
     made.passed(f"{A}:2", 20)
-    message = read(made.slice.cut(Passed(END)))
+    message = read(made.slice.cut(WholeTransactions(END)))
     assert ids(message) == [[2], [3]]
     assert ordinals(message) == [[0], [1]]
 
@@ -117,7 +119,7 @@ def test_what_is_open_stays_for_the_next_slice() -> None:
 def test_parts_count_on() -> None:
     made = Making()
     gtid = Gtid.parse(f"{A}:1")
-    part = Part(gtid, 10, 9)
+    part = TransactionPart(gtid, 10, 9)
     made.rows(made.orders, 1, 2)
     first = made.slice.cut_part(part)
     made.rows(made.items, 3)
@@ -126,7 +128,7 @@ def test_parts_count_on() -> None:
     made.passed(f"{A}:1", 10)
     made.rows(made.orders, 5)
     made.passed(f"{A}:2", 20)
-    last = made.slice.cut(Passed(END))
+    last = made.slice.cut(WholeTransactions(END))
     assert [part.continues for part in (first, second, last)] == [False, True, True]
     assert first.of == part
     message, ordinal = first.read()
@@ -137,7 +139,7 @@ def test_parts_count_on() -> None:
     message, ordinal = last.read(ordinal)
     assert (ordinals(message), ordinal) == ([[3, 0]], 0)
     made.passed(f"{A}:3", 30)
-    assert not made.slice.cut(Passed(END)).continues
+    assert not made.slice.cut(WholeTransactions(END)).continues
 
 
 def test_what_is_held_is_out_of_the_slice_until_it_is_put_back() -> None:
@@ -151,7 +153,7 @@ def test_what_is_held_is_out_of_the_slice_until_it_is_put_back() -> None:
     made.passed(f"{A}:2", 20)
     made.slice.add_held(held)
     made.passed(f"{A}:3", 30)
-    message = read(made.slice.cut(Passed(END)))
+    message = read(made.slice.cut(WholeTransactions(END)))
     assert ids(message) == [[1, 3], [2]]
     assert [t.images["transaction"].to_pylist() for t in message.tables if isinstance(t, TableImages)] == [
         [0, 1],
@@ -165,9 +167,9 @@ def test_it_grows_as_needed_and_the_next_one_is_small_again() -> None:
     made.rows(made.orders, *range(100_000))
     made.passed(f"{A}:1", 10)
     assert len(made.slice.rows.body) > 500_000
-    assert ids(read(made.slice.cut(Passed(END)))) == [list(range(100_000))]
+    assert ids(read(made.slice.cut(WholeTransactions(END)))) == [list(range(100_000))]
     made.passed(f"{A}:2", 10)
-    made.slice.cut(Passed(END))
+    made.slice.cut(WholeTransactions(END))
     assert len(made.slice.rows.body) == small
 
 
@@ -186,7 +188,7 @@ def test_a_table_that_cannot_be_decoded_is_unreadable_and_the_others_are_not() -
     made.rows(made.items, 2)
     made.rows(made.strange, 3)
     made.passed(f"{A}:1", 10)
-    orders, items, strange = read(made.slice.cut(Passed(END))).tables
+    orders, items, strange = read(made.slice.cut(WholeTransactions(END))).tables
     assert isinstance(orders, TableUnreadable)
     assert orders.table == TableId("shop", "orders")
     assert "ends inside" in orders.reason
@@ -198,15 +200,15 @@ def test_too_many_images_in_a_transaction_make_their_own_tables_unreadable() -> 
     made = Making()
     gtid = Gtid.parse(f"{A}:1")
     made.rows(made.orders, 1)
-    made.slice.cut_part(Part(gtid, 10, 10))
+    made.slice.cut_part(TransactionPart(gtid, 10, 10))
     made.rows(made.items, 1)
     made.rows(made.orders, 1)
-    part, last = made.slice.cut_part(Part(gtid, 10, 10)).read(2**31 - 2)
+    part, last = made.slice.cut_part(TransactionPart(gtid, 10, 10)).read(2**31 - 2)
     items, orders = part.tables
     assert isinstance(items, TableImages)
     assert isinstance(orders, TableUnreadable)
     assert orders.table == TableId("shop", "orders")
     assert "more than 2³¹ row images" in orders.reason
     made.rows(made.items, 1)
-    [items] = made.slice.cut_part(Part(gtid, 10, 10)).read(last)[0].tables
+    [items] = made.slice.cut_part(TransactionPart(gtid, 10, 10)).read(last)[0].tables
     assert isinstance(items, TableUnreadable)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.packets import Packets
-from pipeline.binlog.slice import Bound
+from pipeline.binlog.slice import SliceBound
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.errors import Definite
 from pipeline.messages.binlog import TransactionPartRead, TransactionsRead
@@ -35,7 +35,7 @@ from tests.pipeline.binlog.test_transaction_assembler import (
     table,
 )
 
-SMALL = Bound(transactions=3, bytes=150, held=120)
+SMALL = SliceBound(transactions=3, bytes=150, held=120)
 CREATE = "CREATE TABLE `new` (`id` int) START TRANSACTION"
 XID = made(Code.XID, bytes(8))
 NAMES = ("orders", "items", "ignored")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.binlog.stream_state import StreamState, wider
+from pipeline.binlog.stream_state import StreamState, widened
 
 
 def test_the_state_is_plain_numbers_in_one_record() -> None:
@@ -15,6 +15,6 @@ def test_the_state_is_plain_numbers_in_one_record() -> None:
 
 def test_tables_widen_by_doubling() -> None:
     table = np.arange(6).reshape(2, 3)
-    assert wider(table, 3) is table
-    assert wider(table, 4).shape == (2, 6)
-    assert wider(table, 9)[:, :3].tolist() == table.tolist()
+    assert widened(table, 3) is table
+    assert widened(table, 4).shape == (2, 6)
+    assert widened(table, 9)[:, :3].tolist() == table.tolist()

@@ -14,7 +14,7 @@ from pipeline.binlog import transaction_assembler
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events import event as events
-from pipeline.binlog.slice import Bound, Slice
+from pipeline.binlog.slice import Slice, SliceBound
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.errors import Definite, UndecodableError
@@ -44,7 +44,7 @@ def anywhere(database: str) -> bool:
     return bool(database)
 
 
-def stream(*tables: str, bound: Bound | None = None) -> LogStream:
+def stream(*tables: str, bound: SliceBound | None = None) -> LogStream:
     """A stream that captures these tables of the database `shop`, or all of all databases."""
     if not tables:
         return LogStream(everything, anywhere, bound)
@@ -271,7 +271,7 @@ def test_a_prepared_transaction_without_captured_rows_passes_at_once() -> None:
 
 
 def test_an_xa_transaction_with_more_rows_than_may_wait_has_its_tables_read_anew() -> None:
-    log = stream(bound=Bound(bytes=100, held=300))
+    log = stream(bound=SliceBound(bytes=100, held=300))
     slice_ = last(read(log, [rotate(), *prepared(1, *[ROW] * 40)]))
     assert numbers(slice_) == ["1"]
     slice_ = last(read(log, committed(2)))
@@ -334,7 +334,7 @@ def test_however_it_is_cut_the_same_passes(cuts: list[bool]) -> None:
 
 
 def test_a_slice_is_full_at_its_bound_in_transactions() -> None:
-    log = stream(bound=Bound(transactions=2, bytes=1 << 20))
+    log = stream(bound=SliceBound(transactions=2, bytes=1 << 20))
     three = [rotate(), *(event for number in (1, 2, 3) for event in transaction(number))]
     [full] = messages(log.walk(frames(three)))
     assert numbers(full) == ["1", "2"]
@@ -344,7 +344,7 @@ def test_a_slice_is_full_at_its_bound_in_transactions() -> None:
 
 def test_a_slice_is_full_at_its_bound_in_bytes() -> None:
     body = len(ROW) - 23
-    log = stream(bound=Bound(transactions=100, bytes=2 * body))
+    log = stream(bound=SliceBound(transactions=100, bytes=2 * body))
     three = [rotate(), *(event for number in (1, 2, 3) for event in transaction(number, MAP, ROW))]
     # It's full with the row of a transaction that is open at the time, and goes to the next slice.
     slices = list(messages([*log.walk(frames(three)), *log.take()]))
@@ -399,7 +399,7 @@ def test_statement_format_has_captured_tables_read_anew_that_it_may_be_about() -
 
 
 def test_what_changes_more_than_its_rows_tell_says_so_behind_its_end() -> None:
-    log = stream(bound=Bound(bytes=100))
+    log = stream(bound=SliceBound(bytes=100))
     log_events = [*transaction(1, MAP, ROW), *transaction(2, query("UPDATE x"), MAP, *[ROW] * 40)]
     *parts, _ = said = read(log, [rotate(), *log_events])
     slice_ = last(said)

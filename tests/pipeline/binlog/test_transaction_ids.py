@@ -6,7 +6,7 @@ from itertools import accumulate
 import pytest
 
 from pipeline.binlog.event_type import Code
-from pipeline.binlog.slice import Bound
+from pipeline.binlog.slice import SliceBound
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.errors import UndecodableError
 from pipeline.gtid import file_positions
@@ -64,7 +64,7 @@ class Log:
 
     def before(self, transaction: int) -> GtidSet:
         """All before this one."""
-        return file_positions.before(SERVER, self.place(transaction))
+        return file_positions.all_before(SERVER, self.place(transaction))
 
     def sent(self, position: GtidSet) -> list[bytes]:
         """Returns what a server sends for what this position lacks."""
@@ -77,7 +77,7 @@ class Log:
         return [rotate(offset=asked), *(event for end, event in placed if end > asked)]
 
 
-def reader(position: GtidSet, bound: Bound | None = None) -> LogStream:
+def reader(position: GtidSet, bound: SliceBound | None = None) -> LogStream:
     return LogStream(everything, anywhere, bound, position)
 
 
@@ -114,7 +114,7 @@ def test_all_that_lies_before_the_end_has_passed_then(read: Read, first: tuple[b
     slice_ = said[0]
     assert isinstance(slice_, TransactionsRead)
     assert [slice_.transactions.gtid(i) for i in range(2)] == [
-        file_positions.name(SERVER, log.place(i)) for i in range(2)
+        file_positions.transaction_at(SERVER, log.place(i)) for i in range(2)
     ]
     assert slice_.transactions.gtid_texts().to_pylist() == [None, None]
     assert slice_.covered == log.before(2) - log.before(0)
@@ -167,10 +167,10 @@ def test_parts_of_what_had_passed_are_left_out(read: Read) -> None:
     first = (ANONYMOUS,)
     large = [*first, query("BEGIN"), MAP, *(row(1, value) for value in range(10, 20)), XID]
     log = Log(prepared(1, first), large, [*first, query(f"XA COMMIT {XA}")])
-    position = log.before(2) - (log.before(1) - log.before(0)) | file_positions.before(
+    position = log.before(2) - (log.before(1) - log.before(0)) | file_positions.all_before(
         SERVER, Coordinates("binlog.000001", _START)
     )
-    said = read(reader(position, Bound(bytes=40)), log.sent(position))
+    said = read(reader(position, SliceBound(bytes=40)), log.sent(position))
     assert [type(message) for message in said] == [TransactionsRead]
     assert values(said) == [1]
     assert behind(position, said) == log.before(3)

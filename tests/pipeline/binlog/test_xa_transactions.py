@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.binlog.slice import Held, Transaction
+from pipeline.binlog.slice import HeldRows, Transaction
 from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.snapshot.prepared_xa import XaPrepared
@@ -13,7 +13,7 @@ NOTED = XaPrepared(A, 10, (ORDERS.table,), gtids("a:1"))
 
 
 def prepared(number: int, size: int) -> Prepared:
-    held = Held(np.zeros(size, np.uint8), np.zeros((5, 0), np.int64))
+    held = HeldRows(np.zeros(size, np.uint8), np.zeros((5, 0), np.int64))
     return Prepared(Transaction(0, number, 10, 0), Coordinates("binlog.000001", 90), held, ())
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.coordinator.chunk_size import ChunkLimits, ChunkSize, halve, resize
 from pipeline.messages.chunks import ChunkRead, ReadChunk
-from pipeline.snapshot.chunk_index import primary
+from pipeline.snapshot.chunk_index import primary_index
 from pipeline.snapshot.snapshot import ChunkId, Request
 from tests.pipeline.builders import ORDERS, gtids, place, rows
 
@@ -16,7 +16,7 @@ LIMITS = ChunkLimits(chunk_rows=1000, chunk_us=100_000, chunk_bytes=1 << 20)
 def order(limit: int, chunk_rows: int | None = None) -> ReadChunk:
     """An order for so many rows."""
     request, chunk = Request(chunk_rows=chunk_rows), ChunkId("s1", ORDERS.table, 1)
-    return ReadChunk(chunk, ORDERS, primary(ORDERS), request, 0, None, (9,), limit, gtids(""))
+    return ReadChunk(chunk, ORDERS, primary_index(ORDERS), request, 0, None, (9,), limit, gtids(""))
 
 
 def chunk(count: int, took: int, size: int, more: bool = True) -> ChunkRead:

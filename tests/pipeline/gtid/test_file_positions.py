@@ -22,23 +22,23 @@ places = st.builds(
 def test_a_transaction_is_before_all_places_behind_its_beginning(
     begins: Coordinates, place: Coordinates
 ) -> None:
-    here = file_positions.before(SERVER, place)
-    assert (file_positions.name(SERVER, begins) in here) == (not begins.reaches(place))
-    assert (file_positions.before(SERVER, begins) <= here) == place.reaches(begins)
+    here = file_positions.all_before(SERVER, place)
+    assert (file_positions.transaction_at(SERVER, begins) in here) == (not begins.reaches(place))
+    assert (file_positions.all_before(SERVER, begins) <= here) == place.reaches(begins)
 
 
 @given(places, places)
 def test_what_is_missing_of_a_later_place_is_what_is_between(first: Coordinates, later: Coordinates) -> None:
-    missing = file_positions.before(SERVER, later) - file_positions.before(SERVER, first)
-    assert missing == file_positions.between(file_positions.name(SERVER, first), later)
+    missing = file_positions.all_before(SERVER, later) - file_positions.all_before(SERVER, first)
+    assert missing == file_positions.all_between(file_positions.transaction_at(SERVER, first), later)
     assert bool(missing) == (not first.reaches(later))
 
 
 def test_the_first_place_that_is_missing_is_before_a_gap() -> None:
-    gap = file_positions.between(
-        file_positions.name(SERVER, Coordinates("b.000007", 200)), Coordinates("b.000007", 300)
+    gap = file_positions.all_between(
+        file_positions.transaction_at(SERVER, Coordinates("b.000007", 200)), Coordinates("b.000007", 300)
     )
-    position = file_positions.before(SERVER, Coordinates("b.000009", 4)) - gap
+    position = file_positions.all_before(SERVER, Coordinates("b.000009", 4)) - gap
     missing = file_positions.first_missing(position)
     assert file_positions.file_and_offset(missing) == (7, 200)
     assert str(missing) == f"{SERVER}:tidemark_binlog:700000000200"
@@ -47,7 +47,7 @@ def test_the_first_place_that_is_missing_is_before_a_gap() -> None:
 
 
 def test_a_position_says_its_server_and_survives_as_text() -> None:
-    position = file_positions.before(SERVER, Coordinates("b.000009", 4))
+    position = file_positions.all_before(SERVER, Coordinates("b.000009", 4))
     assert file_positions.server_of(GtidSet.parse(str(position))) == SERVER
     assert GtidSet.parse(str(position)) == position
     assert file_positions.server_of(GtidSet()) is None
@@ -58,4 +58,4 @@ def test_a_position_says_its_server_and_survives_as_text() -> None:
 @pytest.mark.parametrize("place", [Coordinates("b.000001", 10**11), Coordinates("b.92233721", 4)])
 def test_places_beyond_what_can_be_counted_are_refused(place: Coordinates) -> None:
     with pytest.raises(Definite, match="beyond the places"):
-        file_positions.before(SERVER, place)
+        file_positions.all_before(SERVER, place)

@@ -2,7 +2,7 @@
 
 from pipeline.gtid import witness
 from pipeline.gtid.transactions import Transactions
-from pipeline.gtid.witness import Witness, witnessed
+from pipeline.gtid.witness import Witness, add_transactions
 from tests.pipeline.builders import gtid
 
 
@@ -15,16 +15,16 @@ def of(name: str) -> Witness:
 
 
 def test_the_last_one_of_each_source_is_kept_and_the_last_of_all_comes_last() -> None:
-    first = witnessed((), passed("a:1", "b:5", "a:2"))
+    first = add_transactions((), passed("a:1", "b:5", "a:2"))
     assert first == (of("b:5"), of("a:2"))
-    assert witnessed(first, passed("c:1")) == (*first, of("c:1"))
-    assert witnessed(first, passed("b:4")) == (of("a:2"), of("b:4"))
+    assert add_transactions(first, passed("c:1")) == (*first, of("c:1"))
+    assert add_transactions(first, passed("b:4")) == (of("a:2"), of("b:4"))
 
 
 def test_those_that_passed_long_ago_are_let_go() -> None:
     found: tuple[Witness, ...] = ()
     for number in range(1, 2 * witness.MOST):
-        found = witnessed(found, Transactions.of([(gtid(f"a:tag{number}:7"), 1)]))
+        found = add_transactions(found, Transactions.of([(gtid(f"a:tag{number}:7"), 1)]))
     assert len(found) == witness.MOST
     assert found[-1].gtid == gtid(f"a:tag{2 * witness.MOST - 1}:7")
 

@@ -20,7 +20,7 @@ from pipeline.gtid.transactions import Transactions
 from pipeline.journal import change_rows
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import CommitTimes, File, FileKind
-from pipeline.journal.segment import EarlyFile, Unfinished, Waiting
+from pipeline.journal.segment import EarlyFile, OpenTransactionRows, Unsealed
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.message_size import of_part
 from pipeline.messages.row_images import CHANGE_FIELDS, SOURCE_TYPE, ImageKind, TableChanges
@@ -261,8 +261,11 @@ def test_by_rule_a_first_snapshot_goes_to_the_changelog() -> None:
     rule = LakeRule(TableFilter((".*",)), Tiers.CHANGELOG)
     chunk, changed = chunk_of([("x", 1, "a")], first=True), part_of([Change(0, None, ("z", 3, "c"))], KEYED)
     append = Append((chunk, changed), checkpoint(1))
-    assert change_rows.chunks_as_changes(append, (LakeRule(TableFilter((".*",)), Tiers.MIRROR),)) == append
-    (table,) = journal.segment_tables(SEGMENT, change_rows.chunks_as_changes(append, (rule,)).parts)
+    assert (
+        change_rows.turn_chunks_into_changes(append, (LakeRule(TableFilter((".*",)), Tiers.MIRROR),))
+        == append
+    )
+    (table,) = journal.segment_tables(SEGMENT, change_rows.turn_chunks_into_changes(append, (rule,)).parts)
     assert table.kind is FileKind.CHANGES
     assert table.rows["__op"].to_pylist() == ["r", "c"]
 
@@ -396,7 +399,7 @@ def test_a_segment_has_one_table_for_each_version_and_kind_in_the_order_of_the_s
         Append((part_of([Change(0, None, ("6", 6, "a"))], newer, 6),), checkpoint(6)),
         Append((chunk_of([], first=False),), checkpoint(7)),
     ]
-    tables = journal.segment_tables(SEGMENT, journal.parts_of(appends))
+    tables = journal.segment_tables(SEGMENT, journal.parts_of_appends(appends))
     assert [(table.schema, table.kind, table.rows.column("value").to_pylist()) for table in tables] == [
         (KEYED, FileKind.CHANGES, ["1", "2", "5"]),
         (other, FileKind.CHANGES, ["3"]),
@@ -439,7 +442,7 @@ def test_a_segment_in_which_a_mirror_begins_anew_has_no_chunk_of_before() -> Non
     ]
     entry = journal.seal(4, appends, (), checkpoint(9), sealed_at=5)
     assert [chunk.chunk.number for chunk in entry.chunks] == [2, 4]
-    tables = journal.segment_tables(SEGMENT, journal.parts_of(appends))
+    tables = journal.segment_tables(SEGMENT, journal.parts_of_appends(appends))
     found = {table.kind: table.rows for table in tables}
     assert found[FileKind.ROWS].num_rows == 1
     assert found[FileKind.CHANGES]["__op"].to_pylist() == ["c", "r"]
@@ -467,10 +470,10 @@ SETTINGS = JournalSettings("journal", seal_after_ms=200, seal_mib=1)
 BEFORE = checkpoint(5)
 
 
-def waiting(*arrivals: tuple[float, Append], before: Checkpoint | None = BEFORE) -> Waiting:
-    result: Waiting | None = None
+def waiting(*arrivals: tuple[float, Append], before: Checkpoint | None = BEFORE) -> Unsealed:
+    result: Unsealed | None = None
     for now, append in arrivals:
-        result = journal.appended(result, append, before, now)
+        result = journal.add_append(result, append, before, now)
     assert result is not None
     return result
 
@@ -502,11 +505,11 @@ def test_a_new_position_alone_can_wait() -> None:
 
 def test_a_full_segment_is_sealed_at_once() -> None:
     half = Append((part_of([Change(0, None, ("x" * (600 << 10), 1, "a"))], KEYED),), checkpoint(6))
-    assert not journal.full(None, Unfinished(), SETTINGS)
-    assert not journal.full(waiting((100.0, half)), Unfinished(), SETTINGS)
+    assert not journal.is_full(None, OpenTransactionRows(), SETTINGS)
+    assert not journal.is_full(waiting((100.0, half)), OpenTransactionRows(), SETTINGS)
     both = waiting((100.0, half), (100.1, half))
     assert both.appends == (half, half)
-    assert journal.full(both, Unfinished(), SETTINGS)
+    assert journal.is_full(both, OpenTransactionRows(), SETTINGS)
 
 
 # A transaction whose end hasn't come
@@ -525,10 +528,10 @@ def values(parts: Iterable[ChangePart | ChunkPart]) -> list[str]:
 
 
 def test_rows_that_were_kept_come_before_those_of_the_append_that_ends_their_transaction() -> None:
-    unfinished = journal.continued(journal.continued(Unfinished(), rows_of("1")), rows_of("2"))
-    assert unfinished.bytes == 2 * journal.continued(Unfinished(), rows_of("1")).bytes > 0
+    unfinished = journal.add_rows(journal.add_rows(OpenTransactionRows(), rows_of("1")), rows_of("2"))
+    assert unfinished.bytes == 2 * journal.add_rows(OpenTransactionRows(), rows_of("1")).bytes > 0
     end = Append(rows_of("3").parts, checkpoint(8), (SignalAccepted("s", ""),))
-    whole = journal.finished(unfinished, end)
+    whole = journal.end_transaction(unfinished, end)
     assert values(whole.parts) == ["1", "2", "3"]
     assert (whole.checkpoint, whole.answers) == (end.checkpoint, end.answers)
 
@@ -536,21 +539,21 @@ def test_rows_that_were_kept_come_before_those_of_the_append_that_ends_their_tra
 def test_rows_in_memory_fill_a_segment_whether_their_transaction_has_ended_or_not() -> None:
     half = "x" * (600 << 10)
     whole = waiting((100.0, Append(rows_of(half).parts, checkpoint(6))))
-    unfinished = journal.continued(Unfinished(), rows_of(half))
-    assert not journal.full(None, unfinished, SETTINGS)
-    assert journal.full(whole, unfinished, SETTINGS)
-    assert journal.full(None, journal.continued(unfinished, rows_of(half)), SETTINGS)
+    unfinished = journal.add_rows(OpenTransactionRows(), rows_of(half))
+    assert not journal.is_full(None, unfinished, SETTINGS)
+    assert journal.is_full(whole, unfinished, SETTINGS)
+    assert journal.is_full(None, journal.add_rows(unfinished, rows_of(half)), SETTINGS)
 
 
 def test_what_is_written_ahead_leaves_nothing_in_memory_but_whose_it_was() -> None:
-    unfinished = Unfinished()
+    unfinished = OpenTransactionRows()
     for rows in (rows_of("1"), rows_of("2", schema=OTHERS), rows_of("3"), rows_of("4", schema=OTHERS)):
-        unfinished = journal.continued(unfinished, rows)
-    left = journal.written(unfinished)
+        unfinished = journal.add_rows(unfinished, rows)
+    left = journal.drop_written_rows(unfinished)
     assert left.bytes == 0
     assert values(left.parts) == []
     entry = journal.seal(
-        4, [journal.finished(left, Append((), checkpoint(8)))], (), checkpoint(7), sealed_at=1
+        4, [journal.end_transaction(left, Append((), checkpoint(8)))], (), checkpoint(7), sealed_at=1
     )
     assert entry.transactions == 1
     assert entry.commit_times is not None
@@ -558,19 +561,19 @@ def test_what_is_written_ahead_leaves_nothing_in_memory_but_whose_it_was() -> No
 
 
 def test_a_table_that_is_withdrawn_has_nothing_of_the_transaction_in_the_segment() -> None:
-    unfinished = journal.continued(Unfinished(), rows_of("1"))
-    unfinished = journal.continued(unfinished, rows_of("2", schema=OTHERS))
+    unfinished = journal.add_rows(OpenTransactionRows(), rows_of("1"))
+    unfinished = journal.add_rows(unfinished, rows_of("2", schema=OTHERS))
     end = Append((), checkpoint(8), withdrawn=frozenset({ITEMS}))
-    assert values(journal.finished(unfinished, end).parts) == ["2"]
+    assert values(journal.end_transaction(unfinished, end).parts) == ["2"]
     ahead = [
         EarlyFile(File("0", ITEMS, "", FileKind.CHANGES, 1, 1, "", False)),
         EarlyFile(File("1", OTHERS.table, "", FileKind.CHANGES, 1, 1, "", False)),
         EarlyFile(File("2", ITEMS, "", FileKind.CHANGES, 1, 1, "", False), scn=9),
     ]
     files = tuple(each.file for each in ahead)
-    assert journal.kept(ahead, [end]) == files[1:]
+    assert journal.files_of_segment(ahead, [end]) == files[1:]
     # A later transaction's withdrawal isn't about files that were written ahead of the first one's end.
-    assert journal.kept(ahead, [Append((), checkpoint(8)), end]) == files
+    assert journal.files_of_segment(ahead, [Append((), checkpoint(8)), end]) == files
 
 
 # What's written ahead of its segment's end
@@ -585,7 +588,7 @@ def test_what_is_written_ahead_makes_no_difference_to_what_is_in_a_segment(steps
     """The rows of each version and kind in their order, and the entry, with any rows that a new generation leaves
     out."""
     appends, scn, mirrors = [Append((), checkpoint(9))], 9, {ITEMS: Filling(9)}
-    small = journal.appended(None, appends[0], BEFORE, 0.0)
+    small = journal.add_append(None, appends[0], BEFORE, 0.0)
     ahead: list[EarlyFile] = []
     rows: dict[File, pa.Table] = {}
     for step in steps:
@@ -604,7 +607,7 @@ def test_what_is_written_ahead_makes_no_difference_to_what_is_in_a_segment(steps
             case _:
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(journal, "AHEAD", 100)
-                    small, parts = journal.ahead_of(small)
+                    small, parts = journal.split_early_parts(small)
                 at = small.appends[-1].checkpoint.scn
                 for table in journal.segment_tables(SEGMENT, parts):
                     file = File(
@@ -614,7 +617,7 @@ def test_what_is_written_ahead_makes_no_difference_to_what_is_in_a_segment(steps
                     ahead.append(EarlyFile(file, at))
                 continue
         appends.append(append)
-        small = journal.appended(small, append, BEFORE, 0.0)
+        small = journal.add_append(small, append, BEFORE, 0.0)
 
     def by_file(tables: Iterable[tuple[str, FileKind, pa.Table]]) -> dict[tuple[str, FileKind], list[Any]]:
         found: dict[tuple[str, FileKind], list[Any]] = {}
@@ -622,9 +625,9 @@ def test_what_is_written_ahead_makes_no_difference_to_what_is_in_a_segment(steps
             found.setdefault((version, kind), []).extend(table.to_pylist())
         return found
 
-    expected = journal.segment_tables(SEGMENT, journal.parts_of(appends))
-    rest = journal.segment_tables(SEGMENT, journal.parts_of(small.appends))
-    kept = [(file.version, file.kind, rows[file]) for file in journal.kept(ahead, small.appends)]
+    expected = journal.segment_tables(SEGMENT, journal.parts_of_appends(appends))
+    rest = journal.segment_tables(SEGMENT, journal.parts_of_appends(small.appends))
+    kept = [(file.version, file.kind, rows[file]) for file in journal.files_of_segment(ahead, small.appends)]
     assert by_file([*kept, *((each.schema.version, each.kind, each.rows) for each in rest)]) == by_file(
         (each.schema.version, each.kind, each.rows) for each in expected
     )
@@ -636,10 +639,10 @@ def test_what_is_written_ahead_makes_no_difference_to_what_is_in_a_segment(steps
 def test_only_what_is_worth_a_file_is_written_ahead() -> None:
     large = chunk_of([("x" * journal.AHEAD, 1, "a")], first=True, scn=6)
     few = part_of([Change(0, None, ("1", 1, "a"))], KEYED, 7)
-    before, none = journal.ahead_of(waiting((1.0, Append((few,), checkpoint(7)))))
+    before, none = journal.split_early_parts(waiting((1.0, Append((few,), checkpoint(7)))))
     assert (none, before.appends) == ([], (Append((few,), checkpoint(7)),))
-    after, parts = journal.ahead_of(waiting((1.0, Append((large, few), checkpoint(7)))))
+    after, parts = journal.split_early_parts(waiting((1.0, Append((large, few), checkpoint(7)))))
     assert parts == [large]
     assert [of_part(part) for part in after.appends[0].parts] == [0, of_part(few)]
     assert after.bytes == of_part(large) + of_part(few)
-    assert journal.ahead_of(after) == (after, [])
+    assert journal.split_early_parts(after) == (after, [])

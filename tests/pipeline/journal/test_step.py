@@ -18,14 +18,14 @@ from pipeline.journal.step import (
     Fact,
     FlushedEarly,
     GiveUp,
+    JournalTimerFired,
     MailboxClosed,
     Order,
     Published,
+    ReportSealed,
+    ReportSpace,
     RetentionApplied,
-    RoomLacked,
-    TellRoom,
-    TellSealed,
-    TimeCame,
+    SpaceLacked,
 )
 from pipeline.messages.journal import Append, AppendRows, Full, HasSpace
 from pipeline.messages.signals import SignalAccepted
@@ -48,7 +48,7 @@ class Story:
     def __init__(self, settings: JournalSettings = SETTINGS) -> None:
         self.state = journal_writer.start(settings, (), None)
         self.now = 0.0
-        assert self.after(TimeCame()) == (ApplyRetention(reserve=True),)
+        assert self.after(JournalTimerFired()) == (ApplyRetention(reserve=True),)
         assert self.after(KEPT) == ()
 
     def after(self, fact: Fact, seconds: float = 0.0) -> tuple[Order, ...]:
@@ -60,7 +60,7 @@ class Story:
     def sealing(self, number: int = 1) -> Seal:
         """An append comes, and its segment is due."""
         assert self.after(append(number)) == ()
-        (seal,) = self.after(TimeCame(), AFTER_S)
+        (seal,) = self.after(JournalTimerFired(), AFTER_S)
         assert isinstance(seal, Seal)
         return seal
 
@@ -69,9 +69,9 @@ def published(seal: Seal | Publish, size: int = 0) -> Published:
     return Published(journal.seal(seal.segment, seal.waiting.appends, (), seal.before, 0), size)
 
 
-def told(orders: tuple[Order, ...]) -> tuple[TellSealed, tuple[Order, ...]]:
+def told(orders: tuple[Order, ...]) -> tuple[ReportSealed, tuple[Order, ...]]:
     first, *others = orders
-    assert isinstance(first, TellSealed)
+    assert isinstance(first, ReportSealed)
     return first, tuple(others)
 
 
@@ -86,31 +86,31 @@ def test_what_came_waits_for_its_moment_and_is_told_when_it_is_durable() -> None
     accepted, row = SignalAccepted("a", "begun"), SignalState("r", Outcome.REJECTED, "no such table")
     assert story.after(append(1)) == story.after(moved(2, (accepted, row))) == ()
     assert journal_writer.next_at(story.state) == AFTER_S
-    assert story.after(TimeCame(), AFTER_S / 2) == ()
-    (seal,) = story.after(TimeCame(), AFTER_S / 2)
+    assert story.after(JournalTimerFired(), AFTER_S / 2) == ()
+    (seal,) = story.after(JournalTimerFired(), AFTER_S / 2)
     assert isinstance(seal, Seal)
     assert (seal.segment, len(seal.waiting.appends), seal.before) == (1, 2, None)
     assert journal_writer.next_at(story.state) is None
     assert story.after(append(3)) == ()
     sealed, others = told(story.after(published(seal)))
-    assert (sealed.answers, sealed.judged, others) == ((accepted,), (row,), ())
-    (seal,) = story.after(TimeCame(), AFTER_S)
+    assert (sealed.answers, sealed.signal_outcomes, others) == ((accepted,), (row,), ())
+    (seal,) = story.after(JournalTimerFired(), AFTER_S)
     assert isinstance(seal, Seal)
     assert (seal.segment, seal.before) == (2, moved(2).checkpoint)
-    assert told(story.after(published(seal)))[0].judged == (row,)
+    assert told(story.after(published(seal)))[0].signal_outcomes == (row,)
 
 
 def test_one_fills_while_one_is_sealed_and_then_nothing_is_taken() -> None:
     story = Story(SMALL)
     (seal,) = story.after(append(1))
     assert isinstance(seal, Seal)
-    assert journal_writer.takes(story.state)
+    assert journal_writer.takes_messages(story.state)
     assert story.after(append(2)) == ()
-    assert not journal_writer.takes(story.state)
+    assert not journal_writer.takes_messages(story.state)
     _, (other,) = told(story.after(published(seal)))
     assert isinstance(other, Seal)
     assert other.segment == 2
-    assert journal_writer.takes(story.state)
+    assert journal_writer.takes_messages(story.state)
 
 
 def test_an_append_that_alters_columns_waits_for_all_before_it() -> None:
@@ -120,16 +120,16 @@ def test_an_append_that_alters_columns_waits_for_all_before_it() -> None:
     (seal,) = story.after(altering)
     assert isinstance(seal, Seal)
     assert len(seal.waiting.appends) == 1
-    assert not journal_writer.takes(story.state)
+    assert not journal_writer.takes_messages(story.state)
     assert told(story.after(published(seal)))[1] == ()
-    assert journal_writer.takes(story.state)
-    (seal,) = story.after(TimeCame(), AFTER_S)
+    assert journal_writer.takes_messages(story.state)
+    (seal,) = story.after(JournalTimerFired(), AFTER_S)
     assert isinstance(seal, Seal)
     assert seal.waiting.appends == (altering,)
     # And where nothing is before it, it waits for nothing.
     told(story.after(published(seal)))
     assert story.after(altering) == ()
-    assert journal_writer.takes(story.state)
+    assert journal_writer.takes_messages(story.state)
 
 
 def test_large_pieces_are_written_while_a_segment_fills(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_large_pieces_are_written_while_a_segment_fills(monkeypatch: pytest.Monk
     assert (write.segment, write.first, write.scn) == (1, 0, append(1).checkpoint.scn)
     file = EarlyFile(File("0", ITEMS.table, ITEMS.version, FileKind.CHANGES, 10, 100, "", False), write.scn)
     assert story.after(FlushedEarly((file,))) == ()
-    (seal,) = story.after(TimeCame(), AFTER_S)
+    (seal,) = story.after(JournalTimerFired(), AFTER_S)
     assert isinstance(seal, Seal)
     assert seal.ahead == (file,)
     assert story.state.ahead == ()
@@ -151,14 +151,14 @@ def test_rows_of_a_transaction_are_written_once_they_fill_a_segment_and_nothing_
     (seal,) = story.after(append(1))
     assert isinstance(seal, Seal)
     assert story.after(AppendRows((part(2, 0, 5),))) == ()
-    assert not journal_writer.takes(story.state)
+    assert not journal_writer.takes_messages(story.state)
     _, (write,) = told(story.after(published(seal)))
     assert isinstance(write, FlushEarly)
     assert (write.segment, write.scn) == (2, None)
     assert story.state.unfinished.bytes == 0
     # At the end they never happened.
     assert story.after(FlushedEarly(())) == story.after(MailboxClosed()) == ()
-    assert journal_writer.ended(story.state)
+    assert journal_writer.has_ended(story.state)
 
 
 def test_at_the_end_all_that_is_whole_is_sealed_at_once() -> None:
@@ -166,15 +166,15 @@ def test_at_the_end_all_that_is_whole_is_sealed_at_once() -> None:
     assert story.after(append(1)) == ()
     (seal,) = story.after(MailboxClosed())
     assert isinstance(seal, Seal)
-    assert not journal_writer.ended(story.state)
+    assert not journal_writer.has_ended(story.state)
     assert told(story.after(published(seal)))[1] == ()
-    assert journal_writer.ended(story.state)
+    assert journal_writer.has_ended(story.state)
 
 
 def test_the_journal_is_kept_small_now_and_then_and_for_as_long_as_something_goes() -> None:
     story = Story()
     assert journal_writer.next_at(story.state) == KEEP_EVERY_S
-    assert story.after(TimeCame(), KEEP_EVERY_S) == (ApplyRetention(reserve=True),)
+    assert story.after(JournalTimerFired(), KEEP_EVERY_S) == (ApplyRetention(reserve=True),)
     assert story.after(replace(KEPT, removed=3)) == (ApplyRetention(reserve=True),)
     assert story.after(KEPT) == ()
     assert journal_writer.next_at(story.state) == 2 * KEEP_EVERY_S
@@ -184,47 +184,50 @@ def test_what_there_was_no_room_for_is_done_again_as_far_as_it_is_left() -> None
     story = Story()
     seal = story.sealing()
     left = Publish(seal.segment, seal.waiting, (), None)
-    assert story.after(RoomLacked(LACKED, left)) == (TellRoom(Full(LACKED)), ApplyRetention(reserve=False))
+    assert story.after(SpaceLacked(LACKED, left)) == (
+        ReportSpace(Full(LACKED)),
+        ApplyRetention(reserve=False),
+    )
     assert journal_writer.next_at(story.state) is None
     assert story.after(append(2)) == ()
     assert story.after(replace(KEPT, reserved=False)) == ()
-    assert story.after(TimeCame(), AGAIN_S / 2) == ()
-    assert story.after(TimeCame(), AGAIN_S / 2) == (ApplyRetention(reserve=False),)
+    assert story.after(JournalTimerFired(), AGAIN_S / 2) == ()
+    assert story.after(JournalTimerFired(), AGAIN_S / 2) == (ApplyRetention(reserve=False),)
     assert story.after(replace(KEPT, reserved=False)) == (left,)
     _, (other,) = told(story.after(published(left)))
     assert isinstance(other, Seal)
     # Then it's seen whether there's room again.
     assert told(story.after(published(other)))[1] == (ApplyRetention(reserve=True),)
-    assert story.after(KEPT) == (TellRoom(HasSpace()),)
+    assert story.after(KEPT) == (ReportSpace(HasSpace()),)
 
 
 def test_once_something_has_gone_it_is_done_again_at_once() -> None:
     story = Story()
     seal = story.sealing()
-    story.after(RoomLacked(LACKED, seal))
+    story.after(SpaceLacked(LACKED, seal))
     assert story.after(replace(KEPT, removed=1, reserved=False)) == (ApplyRetention(reserve=False),)
     assert story.after(replace(KEPT, reserved=False)) == (seal,)
-    assert story.after(RoomLacked(LACKED, seal)) == (ApplyRetention(reserve=False),)  # it's reported once
+    assert story.after(SpaceLacked(LACKED, seal)) == (ApplyRetention(reserve=False),)  # it's reported once
 
 
 def test_keeping_the_journal_small_may_lack_room_as_well() -> None:
     story = Story()
-    story.after(TimeCame(), KEEP_EVERY_S)
-    assert story.after(RoomLacked(LACKED, ApplyRetention(reserve=True))) == (TellRoom(Full(LACKED)),)
+    story.after(JournalTimerFired(), KEEP_EVERY_S)
+    assert story.after(SpaceLacked(LACKED, ApplyRetention(reserve=True))) == (ReportSpace(Full(LACKED)),)
     assert journal_writer.next_at(story.state) == KEEP_EVERY_S + AGAIN_S
     seal = story.sealing()
-    story.after(RoomLacked(LACKED, seal))
-    assert story.after(RoomLacked(LACKED, ApplyRetention(reserve=False))) == ()
-    assert story.after(TimeCame(), AGAIN_S) == (ApplyRetention(reserve=False),)
+    story.after(SpaceLacked(LACKED, seal))
+    assert story.after(SpaceLacked(LACKED, ApplyRetention(reserve=False))) == ()
+    assert story.after(JournalTimerFired(), AGAIN_S) == (ApplyRetention(reserve=False),)
 
 
 def test_without_a_reserve_there_is_no_room() -> None:
     story = Story()
-    story.after(TimeCame(), KEEP_EVERY_S)
+    story.after(JournalTimerFired(), KEEP_EVERY_S)
     no_reserve = replace(KEPT, reserved=False)
-    assert story.after(no_reserve) == (TellRoom(Full("the filesystem of here is full")),)
-    assert story.after(TimeCame(), KEEP_EVERY_S) == (ApplyRetention(reserve=True),)
-    assert story.after(KEPT) == (TellRoom(HasSpace()),)
+    assert story.after(no_reserve) == (ReportSpace(Full("the filesystem of here is full")),)
+    assert story.after(JournalTimerFired(), KEEP_EVERY_S) == (ApplyRetention(reserve=True),)
+    assert story.after(KEPT) == (ReportSpace(HasSpace()),)
 
 
 def test_at_the_quota_the_journal_is_kept_small_at_once_and_then_there_is_no_room() -> None:
@@ -233,7 +236,7 @@ def test_at_the_quota_the_journal_is_kept_small_at_once_and_then_there_is_no_roo
     size = 1 << 20
     assert told(story.after(published(seal, size)))[1] == (ApplyRetention(reserve=True),)
     (tell,) = story.after(replace(KEPT, behind="lake", bytes=size))
-    assert isinstance(tell, TellRoom)
+    assert isinstance(tell, ReportSpace)
     assert isinstance(tell.room, Full)
     assert "journal.quota_mib" in tell.room.reason
     # What's on its way is sealed still.
@@ -246,11 +249,11 @@ def test_nobody_waits_for_room_at_the_end() -> None:
     story.after(append(1))
     (seal,) = story.after(MailboxClosed())
     assert isinstance(seal, Seal)
-    assert story.after(RoomLacked(LACKED, seal)) == (GiveUp(LACKED),)
+    assert story.after(SpaceLacked(LACKED, seal)) == (GiveUp(LACKED),)
 
 
 @pytest.mark.parametrize(
-    "fact", [KEPT, RoomLacked(LACKED, ApplyRetention(reserve=False))], ids=["kept", "no room"]
+    "fact", [KEPT, SpaceLacked(LACKED, ApplyRetention(reserve=False))], ids=["kept", "no room"]
 )
 def test_what_nobody_was_told_to_do_breaks_an_invariant(fact: Fact) -> None:
     with pytest.raises(InvariantBroken):

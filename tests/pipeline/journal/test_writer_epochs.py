@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.errors import Definite
 from pipeline.journal import writer_epochs
-from pipeline.journal.writer_epochs import EpochRecord, Lost, View
+from pipeline.journal.writer_epochs import EntryLost, EpochRecord, JournalView
 
 NOTHING = EpochRecord("id", "test")
 
@@ -31,7 +31,7 @@ class Story:
     def __init__(self) -> None:
         self.taken: dict[int, str] = {}
 
-    def takes(self, view: View) -> None:
+    def takes(self, view: JournalView) -> None:
         for segment in range(1, view.last + 1):
             name = view.name(segment)
             assert self.taken.setdefault(segment, name) == name, f"segment {segment} was another one before"
@@ -57,14 +57,14 @@ def writer(store: Store, story: Story, token: str, segments: int, breaking: froz
     record = NOTHING
     if store.begun:
         before = max(store.begun)
-        record = writer_epochs.view(before, store.begun[before], listed, 1).succeeded(1)
+        record = writer_epochs.valid_segments(before, store.begun[before], listed, 1).succeeded(1)
     yield
     store.begun[mine] = record
     yield
     if max(store.claims) > mine and "begin" not in breaking:
         return
     yield
-    view = View(mine, record, record.through)
+    view = JournalView(mine, record, record.through)
     story.takes(view)
     for segment in range(view.last + 1, view.last + 1 + segments):
         yield
@@ -72,7 +72,7 @@ def writer(store: Store, story: Story, token: str, segments: int, breaking: froz
         yield
         if max(store.claims) > mine and "publish" not in breaking:
             return
-        view = View(mine, record, segment)
+        view = JournalView(mine, record, segment)
         story.takes(view)
 
 
@@ -89,9 +89,9 @@ def reader(store: Store, story: Story, looks: int, breaking: frozenset[str]) -> 
         assert isinstance(listed, list)
         greatest = max(begun)
         if greatest == max(known):
-            story.takes(writer_epochs.view(greatest, begun[greatest], listed, 1))
+            story.takes(writer_epochs.valid_segments(greatest, begun[greatest], listed, 1))
         else:
-            story.takes(View(greatest, begun[greatest], begun[greatest].through))
+            story.takes(JournalView(greatest, begun[greatest], begun[greatest].through))
 
 
 def run(seed: int, breaking: frozenset[str] = frozenset()) -> Story:
@@ -120,16 +120,16 @@ def test_each_step_of_it_is_needed(left_out: str) -> None:
         for seed in range(10_000):
             run(seed, frozenset({left_out}))
 
-    with pytest.raises((AssertionError, Lost)):
+    with pytest.raises((AssertionError, EntryLost)):
         broken()
 
 
-def views() -> Iterator[View]:
+def views() -> Iterator[JournalView]:
     """Those of claims that published 3, none, and 2 segments."""
-    view = View("00000001-aaaaaaaa", NOTHING, 3)
+    view = JournalView("00000001-aaaaaaaa", NOTHING, 3)
     yield view
     for claim, last in (("00000002-bbbbbbbb", 3), ("00000003-cccccccc", 5)):
-        view = View(claim, view.succeeded(1), last)
+        view = JournalView(claim, view.succeeded(1), last)
         yield view
 
 
@@ -149,18 +149,18 @@ def test_claims_that_nothing_is_left_of_are_forgotten() -> None:
 
 
 def test_a_new_journal_that_nothing_was_published_in_goes_on_at_its_beginning() -> None:
-    record = View("00000001-aaaaaaaa", NOTHING, 0).succeeded(1)
+    record = JournalView("00000001-aaaaaaaa", NOTHING, 0).succeeded(1)
     assert record.through == 0
-    assert View("00000002-bbbbbbbb", record, 1).name(1) == "000000000001-00000002-bbbbbbbb"
+    assert JournalView("00000002-bbbbbbbb", record, 1).name(1) == "000000000001-00000002-bbbbbbbb"
 
 
 def test_a_gap_among_the_last_claims_entries_is_refused_by_the_name_of_what_is_missing() -> None:
     claim = "00000001-aaaaaaaa"
-    with pytest.raises(Lost, match=f"000000000002-{claim}"):
-        writer_epochs.view(claim, NOTHING, [(1, claim), (3, claim)], 1)
+    with pytest.raises(EntryLost, match=f"000000000002-{claim}"):
+        writer_epochs.valid_segments(claim, NOTHING, [(1, claim), (3, claim)], 1)
     other = [(2, "00000002-bbbbbbbb")]
-    assert writer_epochs.view(claim, NOTHING, [(1, claim), *other], 1).last == 1
-    assert writer_epochs.view(claim, NOTHING, [(1, claim), (3, claim), (4, claim)], 3).last == 4
+    assert writer_epochs.valid_segments(claim, NOTHING, [(1, claim), *other], 1).last == 1
+    assert writer_epochs.valid_segments(claim, NOTHING, [(1, claim), (3, claim), (4, claim)], 3).last == 4
 
 
 def test_claims_rise() -> None:

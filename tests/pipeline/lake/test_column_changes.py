@@ -10,11 +10,11 @@ from pipeline.lake.column_changes import (
     Incompatible,
     Plan,
     Step,
-    common,
-    features,
-    followed,
-    planned,
+    follow_steps,
+    needed_features,
     schema_text,
+    unchanged_plan,
+    widened_type,
 )
 from pipeline.lake.tables import LakeColumn, Tier
 from pipeline.schema.ddl.alter_table import Alteration, ColumnChanges
@@ -40,7 +40,7 @@ def schema(**columns: ColumnType) -> TableSchema:
 
 
 V1 = schema(id=INT, a=INT, b=TEXT)
-AS_IT_IS = planned([LakeColumn("id", "int"), LakeColumn("a", "int"), LakeColumn("b", "string")], V1)
+AS_IT_IS = unchanged_plan([LakeColumn("id", "int"), LakeColumn("a", "int"), LakeColumn("b", "string")], V1)
 
 
 def dropped(*names: str) -> Alteration:
@@ -55,7 +55,7 @@ def after(*changes: Alteration | TableSchema, anew: bool = False, plan: Plan = A
     """The columns of a mirror of V1 after these, in segments from 5 on: each with what it was, if it's another one."""
     steps = [Step(5 + i, change, anew) for i, change in enumerate(changes)]
     told = []
-    for each in followed(plan, Tier.MIRROR, steps).columns:
+    for each in follow_steps(plan, Tier.MIRROR, steps).columns:
         was = (
             "" if each.was == each.column else f" < {each.was.name} {each.was.type}" if each.was else " < new"
         )
@@ -107,7 +107,7 @@ def test_a_column_that_takes_the_name_of_a_dropped_one_is_another_one() -> None:
 
 
 def test_a_name_that_is_set_aside_is_nobodys() -> None:
-    plan = planned([*(each.column for each in AS_IT_IS.columns), LakeColumn("A__until_6", "int")], V1)
+    plan = unchanged_plan([*(each.column for each in AS_IT_IS.columns), LakeColumn("A__until_6", "int")], V1)
     assert after(dropped("a"), V1, plan=plan)[-3:] == [
         "a__until_6_ int < a int",
         "b string",
@@ -154,11 +154,13 @@ def test_what_no_type_holds_is_refused_by_name() -> None:
 
 
 def test_a_changelog_has_our_columns_first() -> None:
-    made = followed(planned([], None), Tier.CHANGELOG, [Step(1, V1)])
+    made = follow_steps(unchanged_plan([], None), Tier.CHANGELOG, [Step(1, V1)])
     assert [each.column.name for each in made.columns[-4:]] == ["__segment", "id", "a", "b"]
     assert {each.was for each in made.columns} == {None}
     assert (
-        followed(planned([each.column for each in made.columns], V1), Tier.CHANGELOG, [Step(2, V1)]).changes
+        follow_steps(
+            unchanged_plan([each.column for each in made.columns], V1), Tier.CHANGELOG, [Step(2, V1)]
+        ).changes
         is False
     )
 
@@ -187,18 +189,18 @@ def test_a_changelog_has_our_columns_first() -> None:
     ],
 )
 def test_the_type_of_both(has: str, wanted: str, both: str | None) -> None:
-    assert common(has, wanted) == both
+    assert widened_type(has, wanted) == both
 
 
 def test_columns_get_a_life_of_their_own_only_when_they_need_one() -> None:
     def needed(*changes: Alteration | TableSchema, **properties: str) -> list[str]:
-        plan = followed(AS_IT_IS, Tier.MIRROR, [Step(5, change) for change in changes])
-        return sorted(name.removeprefix("delta.") for name in features(plan, properties))
+        plan = follow_steps(AS_IT_IS, Tier.MIRROR, [Step(5, change) for change in changes])
+        return sorted(name.removeprefix("delta.") for name in needed_features(plan, properties))
 
     assert needed() == needed(schema(id=INT, a=INT, b=TEXT, c=INT)) == needed(dropped("a")) == []
     assert needed(schema(id=INT, a=LONG, b=TEXT)) == ["enableTypeWidening"]
     assert needed(schema(id=INT, a=INT, b=TEXT, m=DateTime(0))) == ["feature.timestampNtz"]
-    assert not features(planned([LakeColumn("m", "timestamp_ntz")], schema(m=DateTime(0))), {})
+    assert not needed_features(unchanged_plan([LakeColumn("m", "timestamp_ntz")], schema(m=DateTime(0))), {})
     assert needed(renamed(("a", "c"))) == needed(schema(**{"id": INT, "a;": INT})) == ["columnMapping.mode"]
     assert needed(renamed(("a", "c")), **{"delta.columnMapping.mode": "name"}) == []
 
@@ -212,7 +214,7 @@ def test_the_schema_as_delta_has_it() -> None:
     }
     wanted = schema(id=INT, c=LONG, n=Float(), v=Vector(), d=Date(), e=Decimal(9, 2))
     steps = [Step(5, renamed(("a", "c"))), Step(6, wanted)]
-    text = schema_text(followed(AS_IT_IS, Tier.MIRROR, steps), json.dumps(present))
+    text = schema_text(follow_steps(AS_IT_IS, Tier.MIRROR, steps), json.dumps(present))
     change = {"fromType": "integer", "toType": "long"}
     found = json.loads(text)
     assert found["type"] == "struct"

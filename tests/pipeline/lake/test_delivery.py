@@ -7,9 +7,16 @@ import pytest
 from pipeline.config.table_rules import SchemaChanges
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import CommitTimes, Entry, File, FileKind
-from pipeline.lake.batch import Generation, LakeTableState, Pieces, missing, next_batch, said_by
+from pipeline.lake.batch import (
+    Generation,
+    LakeTableState,
+    Pieces,
+    missing_pieces,
+    next_batch,
+    reported_segment,
+)
 from pipeline.lake.column_changes import Step
-from pipeline.lake.delivery import accepted
+from pipeline.lake.delivery import accept_batch
 from pipeline.lake.tables import LakeColumn, Tier, columns
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -59,14 +66,14 @@ def test_a_batch_takes_segments_until_it_is_full_and_no_more() -> None:
 
 
 def test_a_lake_without_tables_says_less_than_one_whose_first_batch_came() -> None:
-    assert said_by([]) == said_by([LakeTableState()]) == -1
-    assert said_by([LakeTableState(), LakeTableState(V1)]) == 0
-    assert said_by([LakeTableState(V1, after=3), LakeTableState(V1, after=7)]) == 7
+    assert reported_segment([]) == reported_segment([LakeTableState()]) == -1
+    assert reported_segment([LakeTableState(), LakeTableState(V1)]) == 0
+    assert reported_segment([LakeTableState(V1, after=3), LakeTableState(V1, after=7)]) == 7
 
 
 def test_what_is_there_is_not_taken_again() -> None:
     batch = next_batch([entry(1, V1), entry(2, V1, kind=FileKind.ROWS), entry(3, V1, kind=FileKind.ROWS)])
-    left = missing(LakeTableState(V1, changes=1, rows=2), V1.table, batch)
+    left = missing_pieces(LakeTableState(V1, changes=1, rows=2), V1.table, batch)
     assert [piece.segment for piece in (*left.changes, *left.rows)] == [3]
 
 
@@ -88,21 +95,21 @@ def test_a_stopped_table_comes_back_with_a_generation_that_begins_behind_its_sto
     )
     assert batch.resumed(V1.table, stopped) == Generation(5, 6, retyped)
     assert batch.resumed(V1.table, replace(stopped, stopped=None)) is None
-    todo = accepted(stopped, V1.table, batch)
+    todo = accept_batch(stopped, V1.table, batch)
     assert (todo.reason, todo.generation, todo.schema, todo.through) == ("", 5, retyped, 7)
     assert [piece.segment for piece in (*todo.pieces.rows, *todo.pieces.changes)] == [6, 7]
     names = [column.name for column in todo.plan.after]
     assert "note" in names and "note__until_6" in names, "the history keeps its values"
     # Behind a crash its mirror has the generation, and the stop isn't taken back yet.
     again = replace(stopped, schema=retyped, since=6, columns=todo.plan.after, generation=5, mirror_since=6)
-    assert accepted(again, V1.table, batch).reason == ""
-    assert [piece.segment for piece in missing(again, V1.table, batch).changes] == [7]
+    assert accept_batch(again, V1.table, batch).reason == ""
+    assert [piece.segment for piece in missing_pieces(again, V1.table, batch).changes] == [7]
 
 
 def test_a_batch_ends_for_a_table_before_the_segment_that_it_cannot_take() -> None:
     entries = [entry(1, V1), entry(2, V2), entry(3, V2, BAD), entry(4, V1)]
     batch = next_batch([replace(e, checkpoint=replace(e.checkpoint, mirrors=MIRRORED)) for e in entries])
-    todo = accepted(LakeTableState(), V1.table, batch)
+    todo = accept_batch(LakeTableState(), V1.table, batch)
     assert (todo.schema, todo.since, todo.through) == (V2, 2, 2)
     assert todo.steps == (Step(1, V1, anew=True), Step(2, V2))
     assert [piece.segment for piece in todo.pieces.changes] == [1, 2]
@@ -113,35 +120,35 @@ def test_rows_that_lack_columns_are_taken_and_make_the_table_partial() -> None:
     lacking = entry(3, V1, ITEMS)
     files = (replace(lacking.files[0], absent=True), lacking.files[1])
     batch = next_batch([entry(1, V1), entry(2, V1), replace(lacking, files=files), entry(4, V1, ITEMS)])
-    todo = accepted(LakeTableState(), V1.table, batch)
+    todo = accept_batch(LakeTableState(), V1.table, batch)
     assert (todo.partial, todo.through, todo.reason) == (True, 4, "")
     assert [piece.segment for piece in todo.pieces.changes] == [1, 2, 3, 4]
     # Also behind a schema that came with a later segment, as it's found after a crash in between.
-    assert accepted(LakeTableState(V1, since=4), V1.table, batch).partial
-    assert accepted(LakeTableState(V1, partial=True), V1.table, next_batch([entry(1, V1)])).partial
-    assert not accepted(LakeTableState(), ITEMS.table, batch).partial
+    assert accept_batch(LakeTableState(V1, since=4), V1.table, batch).partial
+    assert accept_batch(LakeTableState(V1, partial=True), V1.table, next_batch([entry(1, V1)])).partial
+    assert not accept_batch(LakeTableState(), ITEMS.table, batch).partial
 
 
 def test_files_with_an_older_schema_that_come_again_are_known_as_older() -> None:
     there = LakeTableState(V2, since=2, columns=changelog(V2), generation=0)
     batch = next_batch([entry(1, V1), entry(2, V1, V2)])
-    assert accepted(there, V1.table, batch).reason == ""
+    assert accept_batch(there, V1.table, batch).reason == ""
     again = next_batch([entry(1, V1), entry(2, V1, V2), entry(3, V1)])
-    assert accepted(there, V1.table, again).reason.startswith("from segment 3 on: column 'added'")
+    assert accept_batch(there, V1.table, again).reason.startswith("from segment 3 on: column 'added'")
 
 
 def test_the_version_of_a_first_snapshots_rows_counts_in_the_order_of_the_stream() -> None:
     first, second = entry(1, V1, kind=FileKind.ROWS), entry(1, V2)
     both = replace(second, files=(*first.files, *second.files), schemas={**first.schemas, **second.schemas})
-    todo = accepted(LakeTableState(), V1.table, next_batch([both]))
+    todo = accept_batch(LakeTableState(), V1.table, next_batch([both]))
     assert (todo.schema, todo.reason) == (V2, "")
 
 
 def test_an_empty_table_gets_its_mirror() -> None:
-    todo = accepted(LakeTableState(), V1.table, next_batch([entry(1, mirror=Ready(0))]))
+    todo = accept_batch(LakeTableState(), V1.table, next_batch([entry(1, mirror=Ready(0))]))
     assert (todo.schema, todo.steps, todo.generation) == (V1, (Step(1, V1, anew=True),), 0)
     assert todo.pieces == Pieces()
-    assert accepted(LakeTableState(), ITEMS.table, next_batch([entry(1)])).schema is None
+    assert accept_batch(LakeTableState(), ITEMS.table, next_batch([entry(1)])).schema is None
 
 
 def test_a_mirror_that_begins_anew_takes_any_schema_and_no_rows_of_before() -> None:
@@ -163,10 +170,10 @@ def test_a_mirror_that_begins_anew_takes_any_schema_and_no_rows_of_before() -> N
         (Generation(70, 5, V2),),
     ]
     # Within the generation that it had the table stops, since nothing said what became of its rows.
-    stopped = accepted(LakeTableState(), V1.table, first)
+    stopped = accept_batch(LakeTableState(), V1.table, first)
     assert (stopped.through, stopped.generation) == (1, 5)
     there = LakeTableState(V1, since=1, columns=changelog(V1), changes=2, rows=2, generation=5)
-    todo = accepted(there, V1.table, second)
+    todo = accept_batch(there, V1.table, second)
     assert (todo.reason, todo.generation, todo.schema, todo.since) == ("", 30, V1, 3)
     assert [piece.segment for piece in todo.pieces.rows] == [4]
     assert [piece.segment for piece in todo.pieces.changes] == [3, 3]
@@ -184,7 +191,7 @@ def test_a_generation_is_complete_with_its_batch_only_where_no_snapshot_fills_it
 def test_behind_a_crash_the_mirror_may_be_ahead_of_a_batch() -> None:
     there = LakeTableState(V1, since=1, columns=changelog(V1), changes=1, rows=1, generation=30)
     old = next_batch([entry(2, V1, kind=FileKind.ROWS, mirror=Filling(5)), entry(3, V1, mirror=Filling(5))])
-    todo = accepted(there, V1.table, old)
+    todo = accept_batch(there, V1.table, old)
     assert (todo.generation, todo.reason) == (30, "")
     assert todo.pieces.rows == ()
     assert not old.newly_begun(V1.table, there)
@@ -197,7 +204,7 @@ def test_behind_a_crash_the_mirror_may_be_ahead_of_a_batch() -> None:
 def test_a_table_without_a_mirror_takes_any_schema_as_long_as_its_columns_keep_their_types() -> None:
     retyped = replace(V1, columns=(ID, Column("Note", INT, True)))
     batch = next_batch([entry(1, V1), entry(2, BAD), entry(3, V2), entry(4, retyped)])
-    todo = accepted(LakeTableState(), V1.table, batch)
+    todo = accept_batch(LakeTableState(), V1.table, batch)
     assert (todo.schema, todo.through) == (V2, 3)
     assert todo.steps == (Step(1, V1), Step(2, BAD), Step(3, V2))
     assert todo.reason.startswith("from segment 4 on: column 'Note' of shop.orders was STRING and is BIGINT")
@@ -230,7 +237,7 @@ def test_what_a_statement_did_comes_before_the_rows_behind_it() -> None:
         V1, since=1, mirror_since=1, columns=changelog(V1), changes=2, rows=2, generation=0
     )
     wider = replace(RENAMED, columns=(*RENAMED.columns, Column("n", INT, True)))
-    todo = accepted(
+    todo = accept_batch(
         there, V1.table, next_batch([altering(3, RENAMING, RENAMED), altering(4, RENAMING, wider)][:1])
     )
     assert (todo.reason, todo.schema, todo.since) == ("", RENAMED, 3)
@@ -238,12 +245,12 @@ def test_what_a_statement_did_comes_before_the_rows_behind_it() -> None:
     assert [each.column.name for each in todo.plan.columns][-2:] == ["id", "text"]
     # Without any row behind it as well, and once only.
     alone = next_batch([altering(3, RENAMING)])
-    assert accepted(there, V1.table, alone).schema == RENAMED
+    assert accept_batch(there, V1.table, alone).schema == RENAMED
     again = replace(there, schema=RENAMED, since=3, columns=changelog(RENAMED))
-    todo = accepted(again, V1.table, alone)
+    todo = accept_batch(again, V1.table, alone)
     assert (todo.plan.changes, todo.since) == (False, 3)
     assert todo.steps == (Step(3, RENAMING),), "the mirror may not have come so far"
-    assert accepted(LakeTableState(), V1.table, replace(alone, generations={})).schema is None
+    assert accept_batch(LakeTableState(), V1.table, replace(alone, generations={})).schema is None
 
 
 def test_columns_that_came_without_a_row_come_with_the_first_one_behind_another_statement() -> None:
@@ -252,20 +259,20 @@ def test_columns_that_came_without_a_row_come_with_the_first_one_behind_another_
     )
     wider = replace(RENAMED, columns=(*RENAMED.columns, Column("n", INT, True)))
     renaming = replace(RENAMING, schema=wider)
-    alone = accepted(there, V1.table, next_batch([altering(3, renaming)]))
+    alone = accept_batch(there, V1.table, next_batch([altering(3, renaming)]))
     assert (alone.schema, [each.column.name for each in alone.plan.columns][-2:]) == (RENAMED, ["id", "text"])
-    todo = accepted(there, V1.table, next_batch([altering(3, renaming, wider)]))
+    todo = accept_batch(there, V1.table, next_batch([altering(3, renaming, wider)]))
     assert (todo.schema, todo.steps) == (wider, (Step(3, renaming), Step(3, wider)))
     assert [each.column.name for each in todo.plan.columns][-3:] == ["id", "text", "n"]
     # Also where it's such a column that the statement is about.
     of_it = Alteration(wider, "ALTER TABLE", ColumnChanges((("m", "n"),)))
-    assert accepted(there, V1.table, next_batch([altering(3, of_it)])).schema == V1
+    assert accept_batch(there, V1.table, next_batch([altering(3, of_it)])).schema == V1
 
 
 def test_a_segment_of_which_something_cannot_be_taken_is_not_begun() -> None:
     there = LakeTableState(V1, since=1, columns=changelog(V1), changes=2, rows=2, generation=0)
     retyped = replace(RENAMED, columns=(ID, Column("text", INT, True)))
-    todo = accepted(there, V1.table, next_batch([altering(3, RENAMING, retyped)]))
+    todo = accept_batch(there, V1.table, next_batch([altering(3, RENAMING, retyped)]))
     assert (todo.schema, todo.since, todo.steps) == (V1, 1, ())
     assert todo.reason.startswith("from segment 3 on: column 'text' of shop.orders was")
 
@@ -288,9 +295,9 @@ def test_a_segment_of_which_something_cannot_be_taken_is_not_begun() -> None:
 def test_a_rule_may_want_less_than_what_can_be_done(entries: list[Entry], additive: str, refuse: str) -> None:
     there = LakeTableState(V1, since=1, columns=changelog(V1), changes=2, rows=2, generation=0)
     batch = next_batch(entries)
-    assert accepted(there, V1.table, batch).reason == ""
+    assert accept_batch(there, V1.table, batch).reason == ""
     for rule, why in ((SchemaChanges.ADDITIVE, additive), (SchemaChanges.REFUSE, refuse)):
-        reason = accepted(there, V1.table, batch, rule).reason
+        reason = accept_batch(there, V1.table, batch, rule).reason
         assert why in reason and bool(why) is bool(reason)
         assert not why or f"schema_changes = '{rule}'" in reason
-    assert accepted(LakeTableState(), V1.table, batch, SchemaChanges.REFUSE).reason == ""
+    assert accept_batch(LakeTableState(), V1.table, batch, SchemaChanges.REFUSE).reason == ""

@@ -16,7 +16,7 @@ from pipeline.lake.maintenance import (
     TableUpkeep,
     Trim,
     due_at,
-    found,
+    found_table,
     trim_of,
     versions_h,
 )
@@ -28,7 +28,7 @@ ORDERS = TableId("shop", "orders")
 
 
 def kept(files: int = 0, hidden: int = 0, tier: Tier = Tier.CHANGELOG) -> TableUpkeep:
-    return found(ORDERS, tier, TableSize(files, hidden), 1000.0, 7)
+    return found_table(ORDERS, tier, TableSize(files, hidden), 1000.0, 7)
 
 
 def due(kept: TableUpkeep, policy: Policy, now: float) -> list[Chore]:

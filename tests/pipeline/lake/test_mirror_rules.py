@@ -7,7 +7,7 @@ import pytest
 from pipeline.config.table_rules import PLAIN, LakeRule, Tiers
 from pipeline.errors import Definite
 from pipeline.lake.batch import Generation, LakeTableState, Piece, Pieces, next_batch
-from pipeline.lake.mirror_rules import bare, check_mirrors, ruled
+from pipeline.lake.mirror_rules import apply_rules, check_mirrors, tables_without_mirror
 from pipeline.schema.table_filter import TableFilter
 from pipeline.snapshot.checkpoint import Ready
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
@@ -22,8 +22,8 @@ BATCH = replace(
 
 def test_a_table_that_has_no_mirror_by_its_rule_has_no_generations() -> None:
     changes = replace(BATCH, tables={t: replace(p, rows=()) for t, p in BATCH.tables.items()})
-    assert list(ruled(changes, RULES).generations) == [ITEMS.table]
-    assert ruled(changes, ()) == changes
+    assert list(apply_rules(changes, RULES).generations) == [ITEMS.table]
+    assert apply_rules(changes, ()) == changes
 
 
 def test_a_mirror_that_is_there_against_its_rule_is_refused_by_name() -> None:
@@ -37,19 +37,19 @@ def test_rows_that_wait_for_a_mirror_are_not_lost() -> None:
     rows = Piece(1, 0, "rows", V1, 1, 100, False)
     batch = replace(BATCH, tables={ORDERS: Pieces(rows=(rows,))})
     with pytest.raises(Definite, match=r"rows of the first snapshot of shop\.orders wait for its mirror"):
-        ruled(batch, RULES)
-    assert ruled(batch, ()) == batch
+        apply_rules(batch, RULES)
+    assert apply_rules(batch, ()) == batch
 
 
 def test_a_mirror_that_has_gone_begins_with_a_generation_that_is_all_to_come() -> None:
     begun = {ORDERS: Ready(0)}
     for found in (LakeTableState(V1, changes=3), LakeTableState()):
-        assert bare({ORDERS: found, ITEMS.table: LakeTableState()}, begun, ()) == {ORDERS}
-        assert not bare({ORDERS: found}, begun, RULES)
-        assert not bare({ORDERS: replace(found, generation=0)}, begun, ())
-        assert bare({ORDERS: replace(found, generation=0)}, {ORDERS: Ready(3)}, ())
-        assert not bare({ORDERS: replace(found, stopped="so")}, begun, ())
-    kept = ruled(BATCH, (), frozenset({ORDERS}), 4).generations
+        assert tables_without_mirror({ORDERS: found, ITEMS.table: LakeTableState()}, begun, ()) == {ORDERS}
+        assert not tables_without_mirror({ORDERS: found}, begun, RULES)
+        assert not tables_without_mirror({ORDERS: replace(found, generation=0)}, begun, ())
+        assert tables_without_mirror({ORDERS: replace(found, generation=0)}, {ORDERS: Ready(3)}, ())
+        assert not tables_without_mirror({ORDERS: replace(found, stopped="so")}, begun, ())
+    kept = apply_rules(BATCH, (), frozenset({ORDERS}), 4).generations
     assert [each.since for each in kept[ORDERS]] == [7]
     assert len(kept[ITEMS.table]) == 2
-    assert ORDERS not in ruled(BATCH, (), frozenset({ORDERS}), 8).generations
+    assert ORDERS not in apply_rules(BATCH, (), frozenset({ORDERS}), 8).generations

@@ -16,7 +16,6 @@ from pipeline.lake.batch import LakeTableState
 from pipeline.lake.maintenance import REST_S, TableSize
 from pipeline.lake.state import Idle, SinkEnded, State
 from pipeline.lake.step import (
-    AskForMirrors,
     BeginningFound,
     DeliverTable,
     Fact,
@@ -26,20 +25,21 @@ from pipeline.lake.step import (
     GapFound,
     JournalFound,
     JournalFoundEmpty,
-    JournalTold,
-    MomentCame,
+    LakeTimerFired,
     Order,
     PlaceFound,
+    ProgressReported,
     ReadBatch,
+    ReportGap,
+    ReportMissingMirrors,
+    ReportProgress,
+    RequestMirrors,
     SealingEnded,
     SparkStopped,
     StopSpark,
     TableDelivered,
     TableFailed,
     TableFound,
-    TellJournal,
-    TellOfBareTables,
-    TellOfGap,
     WorkDone,
     WorkFailed,
     WorkGivenUp,
@@ -78,7 +78,7 @@ class Story:
 
     def retried(self, end: Checkpoint) -> "Story":
         """The tables that failed are due again, and this is what's true at the journal's end."""
-        assert self.after(MomentCame()).only(FindEnd) == FindEnd()
+        assert self.after(LakeTimerFired()).only(FindEnd) == FindEnd()
         return self.after(JournalFound(end, 0))
 
     def only(self, kind: type[Kind]) -> Kind:
@@ -121,29 +121,29 @@ def test_a_batch_is_read_met_delivered_and_told_and_then_comes_the_next() -> Non
     assert (one.table, other.table, one.before) == (ORDERS, ITEMS.table, NOTHING)
     assert [piece.segment for piece in one.pieces.changes] == [1]
     assert story.after(TableDelivered(ORDERS, had(1, 0))).orders == []
-    told = story.after(TableDelivered(ITEMS.table, had(1, 0))).only(TellJournal)
+    told = story.after(TableDelivered(ITEMS.table, had(1, 0))).only(ReportProgress)
     assert (told.batch.through, told.said, told.seconds) == (1, 0, 4.0)
     assert (story.state.so_far.segment, story.state.so_far.of(ORDERS).changes) == (1, 1)
-    assert story.after(JournalTold()).orders == [ReadBatch(1, 2)]
+    assert story.after(ProgressReported()).orders == [ReadBatch(1, 2)]
     assert story.read(of(ORDERS, 2)).only(DeliverTable).before == had(1, 0)
-    assert story.after(TableDelivered(ORDERS, had(2, 1))).only(TellJournal).said == 1
-    assert story.after(JournalTold()).orders == []
+    assert story.after(TableDelivered(ORDERS, had(2, 1))).only(ReportProgress).said == 1
+    assert story.after(ProgressReported()).orders == []
     assert story.state.doing == Idle()
     assert story.after(SegmentSealed(2)).orders == []  # it was told of that already
 
 
 def test_what_has_nothing_for_any_table_is_told_at_once_and_says_no_more_than_before() -> None:
     story = begun({ORDERS: had(3, 2)}, PlaceFound(3, entry(3).checkpoint), entry(4))
-    told = story.after(SegmentSealed(4)).read(entry(4)).only(TellJournal)
+    told = story.after(SegmentSealed(4)).read(entry(4)).only(ReportProgress)
     assert (told.batch.through, told.said, told.seconds) == (4, 2, 0.0)
 
 
 def test_a_table_that_is_made_says_that_it_is_there() -> None:
     made = entry(1, mirror=Filling(1))
     story = Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(made).after(TableFound(ORDERS, NOTHING))
-    assert story.after(TableDelivered(ORDERS, had(1, 0, generation=1))).only(TellJournal).said == 0
+    assert story.after(TableDelivered(ORDERS, had(1, 0, generation=1))).only(ReportProgress).said == 0
     # Once it's removed, what the journal was told counts no more.
-    assert spark_sink.whole_through(-1, 1, 0) == 0
+    assert spark_sink.complete_through(-1, 1, 0) == 0
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_table_that_is_made_says_that_it_is_there() -> None:
 def test_the_journal_is_believed_where_it_was_told_of_the_same_tables(
     said: int, told: int, by: int | None, whole: int
 ) -> None:
-    assert spark_sink.whole_through(said, told, by) == whole
+    assert spark_sink.complete_through(said, told, by) == whole
 
 
 def test_at_the_start_the_tables_say_where_the_lake_is() -> None:
@@ -189,7 +189,7 @@ def test_a_mirror_that_begins_anew_makes_its_table_wanted() -> None:
     restarted = entry(4, mirror=Filling(4))
     assert story.after(SegmentSealed(4)).read(restarted).only(DeliverTable).table == ORDERS
     same = begun({ORDERS: had(3, 2, generation=4)}, PlaceFound(3, entry(3).checkpoint), entry(4))
-    assert same.after(SegmentSealed(4)).read(restarted).only(TellJournal).batch.through == 4
+    assert same.after(SegmentSealed(4)).read(restarted).only(ReportProgress).batch.through == 4
 
 
 def test_behind_a_gap_tables_are_left_out_until_their_mirrors_have_begun_anew() -> None:
@@ -197,7 +197,7 @@ def test_behind_a_gap_tables_are_left_out_until_their_mirrors_have_begun_anew() 
     for each in (first, end):
         each.checkpoint.schemas[ITEMS.table] = ITEMS
     story = begun({ORDERS: had(2, 2), ITEMS.table: had(4, 2)}, GapFound(2, first), end)
-    assert story.orders == [TellOfGap(frozenset({ORDERS}), 5), AskForMirrors({ORDERS: 0})]
+    assert story.orders == [ReportGap(frozenset({ORDERS}), 5), RequestMirrors({ORDERS: 0})]
     assert story.state.so_far.late.since == first.first_scn - 1
     story.after(SegmentSealed(8))
     assert story.orders == [ReadBatch(4, 8)]
@@ -206,28 +206,28 @@ def test_behind_a_gap_tables_are_left_out_until_their_mirrors_have_begun_anew() 
     order = story.read(*entries).only(DeliverTable)
     assert (order.table, order.batch.through, order.batch.after) == (ITEMS.table, 6, 2)
     told, asked = story.after(TableDelivered(ITEMS.table, had(6, 2))).orders
-    assert isinstance(told, TellJournal)
+    assert isinstance(told, ReportProgress)
     assert told.said is None  # a restart has to find what's left out again
-    assert asked == AskForMirrors({ORDERS: 0})
-    story.after(JournalTold()).read(*entries[2:])
+    assert asked == RequestMirrors({ORDERS: 0})
+    story.after(ProgressReported()).read(*entries[2:])
     order = story.only(DeliverTable)
     assert (order.table, order.batch.through, order.batch.after) == (ORDERS, 8, 6)
-    assert story.after(TableDelivered(ORDERS, had(8, 6))).only(TellJournal).said == 6
+    assert story.after(TableDelivered(ORDERS, had(8, 6))).only(ReportProgress).said == 6
     assert story.state.so_far.late.tables == frozenset()
 
 
 def test_a_mirror_that_has_gone_is_asked_for_and_the_changelog_goes_on() -> None:
     at = of(ORDERS, 3, {ORDERS: Ready(1)})
     story = begun({ORDERS: had(3, 2)}, PlaceFound(3, at.checkpoint), at)
-    assert story.orders == [TellOfBareTables(frozenset({ORDERS})), AskForMirrors({ORDERS: 1})]
+    assert story.orders == [ReportMissingMirrors(frozenset({ORDERS})), RequestMirrors({ORDERS: 1})]
     order = story.after(SegmentSealed(4)).read(of(ORDERS, 4, {ORDERS: Ready(1)})).only(DeliverTable)
     assert order.batch.generations == {}  # none that began before
     told, asked = story.after(TableDelivered(ORDERS, had(4, 3))).orders
-    assert isinstance(told, TellJournal)
-    assert asked == AskForMirrors({ORDERS: 1})
-    story.after(JournalTold(), SegmentSealed(5)).read(of(ORDERS, 5, {ORDERS: Filling(4)}))
+    assert isinstance(told, ReportProgress)
+    assert asked == RequestMirrors({ORDERS: 1})
+    story.after(ProgressReported(), SegmentSealed(5)).read(of(ORDERS, 5, {ORDERS: Filling(4)}))
     assert story.only(DeliverTable).batch.generations[ORDERS][0].since == 4
-    assert story.after(TableDelivered(ORDERS, had(5, 4, generation=4))).only(TellJournal).said == 4
+    assert story.after(TableDelivered(ORDERS, had(5, 4, generation=4))).only(ReportProgress).said == 4
 
 
 def test_a_new_lake_in_a_whole_journal_lacks_nothing() -> None:
@@ -249,7 +249,7 @@ def test_a_table_whose_rule_is_not_kept_to_stops_it_wherever_it_is_met() -> None
 
 
 @pytest.mark.parametrize(
-    "facts", [(SegmentSealed(1), SegmentSealed(2)), (JournalTold(),), (JournalFoundEmpty(),)]
+    "facts", [(SegmentSealed(1), SegmentSealed(2)), (ProgressReported(),), (JournalFoundEmpty(),)]
 )
 def test_what_cannot_happen_now_breaks_an_invariant(facts: Sequence[Fact]) -> None:
     with pytest.raises(InvariantBroken, match=f"{type(facts[-1]).__name__} came while"):
@@ -273,21 +273,21 @@ def failing(*left: TableId) -> Story:
 
 def test_a_table_that_fails_is_set_aside_and_the_others_say_that_it_lacks_something() -> None:
     story = failing(ITEMS.table)
-    assert (story.only(TellJournal).batch.through, story.only(TellJournal).said) == (4, None)
+    assert (story.only(ReportProgress).batch.through, story.only(ReportProgress).said) == (4, None)
     aside = story.state.so_far.failed[ITEMS.table]
     assert (aside.reason, aside.times, aside.again) == ("so", 1, story.now + spark_sink.FIRST_PAUSE_S)
-    assert spark_sink.again_at(story.state) is None, "something is under way"
+    assert spark_sink.retry_at(story.state) is None, "something is under way"
     assert ITEMS.table not in story.state.so_far.mergeable
-    story.after(JournalTold(), SegmentSealed(5)).read(entry(5, V1, ITEMS))
+    story.after(ProgressReported(), SegmentSealed(5)).read(entry(5, V1, ITEMS))
     order = story.only(DeliverTable)
     assert (order.table, order.batch.after) == (ORDERS, 3), "all tables have everything through 3"
-    story.after(TableDelivered(ORDERS, had(5, 3)), JournalTold())
-    assert spark_sink.again_at(story.state) == aside.again
+    story.after(TableDelivered(ORDERS, had(5, 3)), ProgressReported())
+    assert spark_sink.retry_at(story.state) == aside.again
 
 
 def test_a_table_catches_up_from_where_it_failed_while_the_others_have_it_all() -> None:
-    story = failing(ITEMS.table).after(JournalTold(), SegmentSealed(5)).read(entry(5, V1, ITEMS))
-    story.after(TableDelivered(ORDERS, had(5, 3)), JournalTold())
+    story = failing(ITEMS.table).after(ProgressReported(), SegmentSealed(5)).read(entry(5, V1, ITEMS))
+    story.after(TableDelivered(ORDERS, had(5, 3)), ProgressReported())
     end = entry(5, V1, ITEMS).checkpoint
     assert story.retried(end).only(FindTable).table == ITEMS.table
     assert story.after(TableFound(ITEMS.table, had(3, 2))).only(FindPlace).said == 3
@@ -300,23 +300,23 @@ def test_a_table_catches_up_from_where_it_failed_while_the_others_have_it_all() 
     }
     assert brought == {ORDERS: [], ITEMS.table: [4, 5]}
     story.after(TableDelivered(ORDERS, had(5, 3)))
-    told = story.after(TableDelivered(ITEMS.table, had(5, 3))).only(TellJournal)
+    told = story.after(TableDelivered(ITEMS.table, had(5, 3))).only(ReportProgress)
     assert (told.batch.through, told.said) == (5, 3)
-    so_far = story.after(JournalTold()).state.so_far
+    so_far = story.after(ProgressReported()).state.so_far
     assert (so_far.segment, so_far.aside, so_far.failed, so_far.ahead) == (5, frozenset(), {}, None)
 
 
 def test_a_table_that_fails_again_rests_longer_and_the_others_are_where_they_were() -> None:
     for finds in (False, True):
-        story = failing(ITEMS.table).after(JournalTold(), SegmentSealed(6))
-        story.read(entry(5, V1), entry(6, V1)).after(TableDelivered(ORDERS, had(6, 3)), JournalTold())
+        story = failing(ITEMS.table).after(ProgressReported(), SegmentSealed(6))
+        story.read(entry(5, V1), entry(6, V1)).after(TableDelivered(ORDERS, had(6, 3)), ProgressReported())
         story.retried(entry(6).checkpoint)
         if finds:
             story.after(TableFound(ITEMS.table, had(3, 2)), PlaceFound(3, entry(3).checkpoint))
             story.after(SegmentSealed(6)).read(entry(4, V1, ITEMS)).after(TableDelivered(ORDERS, had(6, 3)))
         story.after(TableFailed(ITEMS.table, "so again"))
         if finds:
-            assert story.after(JournalTold()).orders == [], "all else has been delivered"
+            assert story.after(ProgressReported()).orders == [], "all else has been delivered"
         so_far = story.state.so_far
         assert so_far.segment == 6
         assert (so_far.failed[ITEMS.table].times, so_far.whole, so_far.ahead) == (2, 3, None)
@@ -334,10 +334,10 @@ def test_a_table_that_cannot_be_found_at_the_start_is_left_out() -> None:
 
 
 def test_what_a_failed_table_lacks_may_have_gone_and_no_other_table_begins_anew() -> None:
-    story = failing(ITEMS.table).after(JournalTold())
+    story = failing(ITEMS.table).after(ProgressReported())
     story.retried(entry(9, V1, ITEMS).checkpoint).after(TableFound(ITEMS.table, had(3, 2)))
     gap, *_ = story.after(GapFound(3, entry(8, V1, ITEMS))).orders
-    assert isinstance(gap, TellOfGap)
+    assert isinstance(gap, ReportGap)
     assert gap.tables == {ITEMS.table}
 
 
@@ -363,8 +363,8 @@ def test_a_mirror_is_merged_beside_the_batches_one_thing_at_a_time() -> None:
     story.after(SegmentSealed(4)).read(end)
     pieces = story.only(DeliverTable).pieces
     story.after(TableDelivered(ORDERS, had(4, 3, generation=0), pieces))
-    assert story.after(JournalTold()).orders == [], "a merge is under way"
-    assert spark_sink.wakes_at(story.state) is None
+    assert story.after(ProgressReported()).orders == [], "a merge is under way"
+    assert spark_sink.timer_at(story.state) is None
     following = story.after(WorkDone(TableSize(files=1))).only(MergeMirror)
     assert (following.through, following.reached.merged) == (4, 3)
 
@@ -377,7 +377,7 @@ def test_between_two_batches_begins_what_is_due() -> None:
     story.read(of(ORDERS, 4, {ORDERS: Ready(0)}))
     pieces = story.only(DeliverTable).pieces
     story.after(TableDelivered(ORDERS, had(4, 3, generation=0), pieces))
-    read, merge = story.after(JournalTold()).orders
+    read, merge = story.after(ProgressReported()).orders
     assert read == ReadBatch(4, 5)
     assert isinstance(merge, MergeMirror)
 
@@ -385,17 +385,17 @@ def test_between_two_batches_begins_what_is_due() -> None:
 def test_work_that_is_given_up_rests_and_begins_again_at_its_moment() -> None:
     story = merging().after(WorkGivenUp())
     assert story.orders == []
-    again = spark_sink.wakes_at(story.state)
+    again = spark_sink.timer_at(story.state)
     assert again == story.now + REST_S
-    assert story.after(MomentCame()).orders == []
+    assert story.after(LakeTimerFired()).orders == []
     story.now = again
-    assert story.after(MomentCame()).only(MergeMirror).table == ORDERS
+    assert story.after(LakeTimerFired()).only(MergeMirror).table == ORDERS
 
 
 def test_at_the_end_nothing_begins_and_spark_is_stopped_after_the_work_under_way() -> None:
     story = merging().after(SealingEnded())
     assert story.orders == []
     assert story.after(WorkFailed()).only(StopSpark) == StopSpark()
-    assert spark_sink.wakes_at(story.state) is None
+    assert spark_sink.timer_at(story.state) is None
     assert story.after(SparkStopped()).state.doing == SinkEnded()
     assert Story().after(JournalFoundEmpty(), SealingEnded()).only(StopSpark) == StopSpark()

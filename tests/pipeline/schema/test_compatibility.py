@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.schema.compatibility import obstacle
+from pipeline.schema.compatibility import incompatibility
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import (
     Bit,
@@ -27,8 +27,10 @@ V1 = TableSchema(TableId("shop", "orders"), (ID, Column("note", Text("utf8mb4"),
 
 
 def test_columns_that_may_be_null_can_be_added_anywhere_and_columns_can_move() -> None:
-    assert obstacle(V1, replace(V1, columns=(Column("first", INT, True), *V1.columns), key=(1,))) is None
-    assert obstacle(V1, replace(V1, columns=V1.columns[::-1], key=(1,))) is None
+    assert (
+        incompatibility(V1, replace(V1, columns=(Column("first", INT, True), *V1.columns), key=(1,))) is None
+    )
+    assert incompatibility(V1, replace(V1, columns=V1.columns[::-1], key=(1,))) is None
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_columns_that_may_be_null_can_be_added_anywhere_and_columns_can_move() -
     ],
 )
 def test_what_does_not_is_told(new: TableSchema, told: str) -> None:
-    assert (obstacle(V1, new) or "").startswith(told)
+    assert (incompatibility(V1, new) or "").startswith(told)
 
 
 @pytest.mark.parametrize(
@@ -88,13 +90,13 @@ def test_what_does_not_is_told(new: TableSchema, told: str) -> None:
 )
 def test_a_column_may_change_where_its_values_do_not(old: ColumnType, new: ColumnType, kept: bool) -> None:
     before, after = (replace(V1, columns=(ID, Column("c", type_, True))) for type_ in (old, new))
-    assert (obstacle(before, after) is None) is kept
+    assert (incompatibility(before, after) is None) is kept
 
 
 def test_a_character_set_that_changes_a_character_does_not_keep_values() -> None:
     def of(charset: str) -> TableSchema:
         return TableSchema(TableId("d", "t"), (Column("c", Text(charset), True),), ())
 
-    assert obstacle(of("utf8mb4"), of("cp932")) is not None
-    assert obstacle(of("cp932"), of("cp932")) is None
-    assert obstacle(of("cp932"), of("utf8mb4")) is None
+    assert incompatibility(of("utf8mb4"), of("cp932")) is not None
+    assert incompatibility(of("cp932"), of("cp932")) is None
+    assert incompatibility(of("cp932"), of("utf8mb4")) is None

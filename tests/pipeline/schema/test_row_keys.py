@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.schema import row_keys as keys_module
-from pipeline.schema.row_keys import Key, indistinct, key_from_json, key_to_json
+from pipeline.schema.row_keys import Key, ambiguous_keys, key_from_json, key_to_json
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Date, Enum, Set, Text
 from tests.pipeline import mutations
@@ -131,8 +131,8 @@ def test_a_character_with_two_codes_makes_a_key_ambiguous() -> None:
         (0, 1),
     )
     rows = pa.RecordBatch.from_pydict({"a": ["x", "y"], "b": ["\\", "x"], "c": ["\\", "x"]})
-    assert indistinct(schema, rows) is None
-    told = indistinct(schema, rows.set_column(0, "a", pa.array(["x", "y\\"])))
+    assert ambiguous_keys(schema, rows) is None
+    told = ambiguous_keys(schema, rows.set_column(0, "a", pa.array(["x", "y\\"])))
     assert told is not None and told.startswith("a of its primary key has a character with two codes")
 
 
@@ -143,8 +143,8 @@ def test_an_empty_label_makes_a_key_ambiguous(kind: type[Enum] | type[Set]) -> N
         for labels in (("x", ""), ("x", "y"))
     )
     empty, told = (pa.RecordBatch.from_pydict({"a": ["x", value]}) for value in ("", "x"))
-    assert "has an empty text" in str(indistinct(with_it, empty))
-    assert [indistinct(with_it, told), indistinct(without, empty)] == [None, None]
+    assert "has an empty text" in str(ambiguous_keys(with_it, empty))
+    assert [ambiguous_keys(with_it, told), ambiguous_keys(without, empty)] == [None, None]
 
 
 def test_a_key_without_a_value_is_none() -> None:
@@ -155,6 +155,6 @@ def test_a_key_without_a_value_is_none() -> None:
         pa.RecordBatch.from_arrays([key, dates], ["a", "b"])
         for key in (dates.fill_null(date(2020, 1, 1)), dates)
     )
-    assert indistinct(schema, whole) is None
-    told = indistinct(schema, zero)
+    assert ambiguous_keys(schema, whole) is None
+    told = ambiguous_keys(schema, zero)
     assert told is not None and told.startswith("a of its primary key has a zero or partial date")

@@ -3,7 +3,7 @@
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 from pipeline.schema.table_schema import TableId
-from pipeline.schema.table_traits import Survey, Traits, known_at
+from pipeline.schema.table_traits import Survey, Traits, initial_survey
 
 SERVER = Tsid("3e11fa47-71ca-11e1-9e33-c80aa9429562")
 T = TableId("d", "t")
@@ -23,7 +23,7 @@ def altered(survey: Survey, number: int) -> Survey:
 
 
 def test_what_was_known_at_the_start_holds_once_all_of_it_has_passed() -> None:
-    survey = known_at({T: PLAIN}, upto(5))
+    survey = initial_survey({T: PLAIN}, upto(5))
     assert survey.arrived(place(4), False) == (survey, frozenset())
     survey, new = survey.arrived(None, True)
     assert survey.holding == {T: PLAIN}
@@ -32,7 +32,7 @@ def test_what_was_known_at_the_start_holds_once_all_of_it_has_passed() -> None:
 
 
 def test_a_statement_to_come_is_in_it_and_a_later_one_is_not() -> None:
-    survey = altered(known_at({T: PLAIN}, upto(5)), 4)
+    survey = altered(initial_survey({T: PLAIN}, upto(5)), 4)
     assert not survey.wanted
     assert survey.arrived(None, True)[1] == {T}
     survey = altered(survey, 6)
@@ -41,7 +41,7 @@ def test_a_statement_to_come_is_in_it_and_a_later_one_is_not() -> None:
 
 
 def test_an_answer_holds_at_its_place_if_each_statement_before_is_in_it() -> None:
-    survey, _ = known_at({T: PLAIN}, upto(5)).arrived(None, True)
+    survey, _ = initial_survey({T: PLAIN}, upto(5)).arrived(None, True)
     survey = altered(altered(survey, 6), 7)
     assert T not in survey.holding
     assert survey.answered({T}, {T: OTHER}, upto(6), place(9)) == survey
@@ -56,6 +56,6 @@ def test_an_answer_holds_at_its_place_if_each_statement_before_is_in_it() -> Non
 
 
 def test_nothing_is_known_of_a_table_that_is_gone() -> None:
-    survey = altered(known_at({T: PLAIN}, upto(5)).arrived(None, True)[0], 6)
+    survey = altered(initial_survey({T: PLAIN}, upto(5)).arrived(None, True)[0], 6)
     survey, new = survey.answered({T}, {}, upto(6), place(6)).arrived(place(6), True)
     assert (survey, new) == (Survey(), frozenset())

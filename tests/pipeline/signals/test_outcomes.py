@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.signals.outcomes import STATES_REMEMBERED, Outcome, SignalHistory, SignalState, later
+from pipeline.signals.outcomes import STATES_REMEMBERED, Outcome, SignalHistory, SignalState, outcomes_between
 from pipeline.snapshot.checkpoint import Checkpoint, Moving
 from pipeline.snapshot.snapshot import (
     Completed,
@@ -61,7 +61,7 @@ def of(state: TableSnapshot) -> Checkpoint:
 def test_signals_come_further_with_the_checkpoint(
     before: Checkpoint | None, after: Checkpoint, expected: list[SignalState]
 ) -> None:
-    assert list(later(before, after)) == expected
+    assert list(outcomes_between(before, after)) == expected
 
 
 def test_the_last_state_of_a_signal_is_found() -> None:

@@ -6,16 +6,16 @@ from itertools import pairwise, product
 
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.snapshot.chunk_index import ChunkIndex, primary
+from pipeline.snapshot.chunk_index import ChunkIndex, primary_index
 from pipeline.snapshot.chunk_queries import (
-    boundary,
-    chunk,
     first_behind,
     first_key,
     key_alone,
     key_places,
     last_key,
     last_through,
+    select_boundary,
+    select_chunk,
 )
 from pipeline.source.statement import Statement
 from pipeline.types.column_types import Binary, Bit, ColumnType, Enum, Integer, Set, Text, Year
@@ -31,19 +31,19 @@ def table(*key: ColumnType, rest: tuple[Column, ...] = ()) -> TableSchema:
 
 def test_a_key_of_one_column() -> None:
     schema = table(INT)
-    first = chunk(schema, primary(schema), None, (9,), 100)
+    first = select_chunk(schema, primary_index(schema), None, (9,), 100)
     assert first.sql == (
         "SELECT `a` FROM `shop`.`orders` FORCE INDEX (`PRIMARY`) WHERE `a` <= %s ORDER BY `a` LIMIT 100"
     )
     assert first.parameters == (9,)
-    later = chunk(schema, primary(schema), (3,), (9,), 100)
+    later = select_chunk(schema, primary_index(schema), (3,), (9,), 100)
     assert "WHERE `a` > %s AND `a` <= %s ORDER BY" in later.sql
     assert later.parameters == (3, 9)
 
 
 def test_a_composite_key_is_compared_lexicographically_and_by_ranges() -> None:
     schema = table(INT, Text("latin1"))
-    statement = chunk(schema, primary(schema), (3, "x"), (9, "y"), 5)
+    statement = select_chunk(schema, primary_index(schema), (3, "x"), (9, "y"), 5)
     assert "WHERE (`a` >= %s AND (`a` > %s OR (`a` = %s AND `b` > %s)))" in statement.sql
     assert "AND (`a` <= %s AND (`a` < %s OR (`a` = %s AND `b` <= %s)))" in statement.sql
     assert statement.parameters == (3, 3, 3, "x", 9, 9, 9, "y")
@@ -52,7 +52,7 @@ def test_a_composite_key_is_compared_lexicographically_and_by_ranges() -> None:
 def test_a_walk_has_its_own_index_columns_and_order() -> None:
     schema = TableSchema(TableId("d", "t"), table(INT, Year(), INT).columns, (0,))
     walk = ChunkIndex("u", (2, 1), (False, True), (None, None))
-    statement = chunk(schema, walk, None, (7, 1999), 5)
+    statement = select_chunk(schema, walk, None, (7, 1999), 5)
     assert statement.sql == (
         "SELECT `a`, `b`, `c` FROM `d`.`t` FORCE INDEX (`u`)"
         " WHERE (`c` <= %s AND (`c` < %s OR (`c` = %s AND `b` >= %s))) ORDER BY `c`, `b` DESC LIMIT 5"
@@ -65,18 +65,18 @@ def test_a_walk_has_its_own_index_columns_and_order() -> None:
 
 def test_names_are_quoted() -> None:
     schema = TableSchema(TableId("a`b", "50%"), (Column("`%s", INT, nullable=False),), (0,))
-    assert last_key(schema, primary(schema)).marked == (
+    assert last_key(schema, primary_index(schema)).marked == (
         "SELECT ```%s` FROM `a``b`.`50%` FORCE INDEX (`PRIMARY`) ORDER BY ```%s` DESC LIMIT 1"
     )
-    assert chunk(schema, primary(schema), None, (1,), 2).marked.endswith(
+    assert select_chunk(schema, primary_index(schema), None, (1,), 2).marked.endswith(
         "WHERE ```%s` <= ? ORDER BY ```%s` LIMIT 2"
     )
 
 
 def test_the_numbers_of_enums_and_sets_come_behind_the_columns() -> None:
     schema = table(Enum(("x",)), INT, Set(("y",)), rest=(Column("n", Text("gbk"), nullable=True),))
-    walk = primary(schema)
-    statement = chunk(schema, walk, None, (1, 2, 0), 5)
+    walk = primary_index(schema)
+    statement = select_chunk(schema, walk, None, (1, 2, 0), 5)
     assert "SELECT `a`, `b`, `c`, `n`, CAST(`a` AS UNSIGNED), CAST(`c` AS UNSIGNED) FROM" in statement.sql
     assert key_places(schema, walk) == ((NUMBER, 4), (INT, 1), (NUMBER, 5))
     assert "SELECT CAST(`a` AS UNSIGNED), `b`, CAST(`c` AS UNSIGNED) FROM" in last_key(schema, walk).sql
@@ -85,12 +85,12 @@ def test_the_numbers_of_enums_and_sets_come_behind_the_columns() -> None:
 
 def test_text_that_is_not_all_of_unicode_is_read_as_bytes() -> None:
     schema = table(Text("gbk"), Text("latin1"), Bit(3))
-    assert key_alone(schema, primary(schema)) == ((Binary(), 0), (Text("latin1"), 1), (Bit(3), 2))
+    assert key_alone(schema, primary_index(schema)) == ((Binary(), 0), (Text("latin1"), 1), (Bit(3), 2))
 
 
 def test_a_condition_is_one_part_of_the_chunks() -> None:
     schema = table(INT)
-    statement = chunk(schema, primary(schema), (1,), (9,), 5, ("`a` = %s OR `a` = %s", (3, 4)))
+    statement = select_chunk(schema, primary_index(schema), (1,), (9,), 5, ("`a` = %s OR `a` = %s", (3, 4)))
     assert "WHERE `a` > %s AND `a` <= %s AND (`a` = %s OR `a` = %s) ORDER BY" in statement.sql
     assert statement.parameters == (1, 9, 3, 4)
 
@@ -111,7 +111,7 @@ def test_any_cut_of_a_composite_key_gives_each_row_once() -> None:
                 return lite.execute(sql, statement.parameters).fetchall()
 
             def select(after: Key | None, end: Key) -> list[tuple[int, ...]]:
-                return ask(chunk(schema, walk, after, end, 1000))  # noqa: B023
+                return ask(select_chunk(schema, walk, after, end, 1000))  # noqa: B023
 
             assert ask(first_key(schema, walk)) == rows[:1]
             assert ask(last_key(schema, walk)) == rows[-1:]
@@ -120,7 +120,7 @@ def test_any_cut_of_a_composite_key_gives_each_row_once() -> None:
                 assert select(None, low) + select(low, high) + select(high, rows[-1]) == rows
             for (i, after), (j, end) in product(enumerate(rows), enumerate(rows)):
                 assert select(after, end) == rows[i + 1 : j + 1]
-                assert ask(boundary(schema, walk, after, end, 2)) == rows[i + 1 : j + 1][1:2]
+                assert ask(select_boundary(schema, walk, after, end, 2)) == rows[i + 1 : j + 1][1:2]
             for i, bound, last in product((0, 10, 26), rows[::4], (9, 26)):
                 through = [place for place, row in enumerate(rows) if row[:2] == bound[:2]][-1]
                 found = ask(last_through(schema, walk, rows[i], bound[:2], rows[last]))

@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.schema.row_keys import KeyPart
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.snapshot.key_literals import bound
+from pipeline.snapshot.key_literals import bound_key
 from pipeline.types import column_types
 from pipeline.types.column_types import ColumnType
 
@@ -39,7 +39,7 @@ def keyed(*kinds: ColumnType) -> TableSchema:
     ],
 )
 def test_a_value_of_its_column_is_bound(kind: ColumnType, given: KeyPart, part: KeyPart) -> None:
-    (found,) = bound(keyed(kind), (given,))
+    (found,) = bound_key(keyed(kind), (given,))
     assert (type(found), found) == (type(part), part)
 
 
@@ -66,13 +66,13 @@ def test_a_value_of_its_column_is_bound(kind: ColumnType, given: KeyPart, part: 
 )
 def test_what_is_none_is_refused_by_name(kind: ColumnType, given: KeyPart) -> None:
     with pytest.raises(ValueError, match=r"is no value of the key's column c0, which is [A-Z]+$"):
-        bound(keyed(kind), (given,))
+        bound_key(keyed(kind), (given,))
 
 
 def test_a_key_of_several_columns_is_in_the_key_s_order() -> None:
     schema = keyed(column_types.Text("utf8mb4"), column_types.Integer(4, unsigned=False))
-    assert bound(schema, (7, "a")) == (7, "a")
+    assert bound_key(schema, (7, "a")) == (7, "a")
     with pytest.raises(ValueError, match="c1, which is INTEGER"):
-        bound(schema, ("a", 7))
+        bound_key(schema, ("a", 7))
     with pytest.raises(ValueError, match=r"\[7\] has 1 parts, and the primary key of db.t is c1, c0"):
-        bound(schema, (7,))
+        bound_key(schema, (7,))

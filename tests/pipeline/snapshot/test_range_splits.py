@@ -19,7 +19,7 @@ from pipeline.snapshot.range_splits import (
     LastThrough,
     SplitAnswer,
     Weigh,
-    search,
+    search_splits,
 )
 from pipeline.types.column_types import Binary, ColumnType, Integer, Text
 
@@ -42,7 +42,7 @@ class Server:
         self.questions = 0
 
     def divide(self, kinds: tuple[ColumnType, ...], ranges: int, least: int = 100) -> tuple[Key, ...]:
-        asking = search(kinds, self.first, self.end, len(self._keys), ranges, least)
+        asking = search_splits(kinds, self.first, self.end, len(self._keys), ranges, least)
         answer: SplitAnswer = None
         while True:
             try:

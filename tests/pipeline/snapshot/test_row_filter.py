@@ -14,15 +14,15 @@ from pipeline.snapshot.row_filter import (
     Not,
     Operator,
     Or,
-    checked,
-    moment,
+    check_filter,
+    parse_moment,
 )
 from pipeline.snapshot.row_filter_parser import parse_filter
 from tests.pipeline.random_conditions import SAMPLES, conditions
 
 
 def of(text: str) -> Condition:
-    return checked(parse_filter(text), SAMPLES)
+    return check_filter(parse_filter(text), SAMPLES)
 
 
 def test_columns_are_spelt_as_the_table_spells_them() -> None:
@@ -76,9 +76,9 @@ def test_what_does_not_fit_is_refused_by_name(text: str, reason: str) -> None:
     "text", ["2026-01-31x", "2026-13-01", "20260131", "2026-01-31 24:00:00", "٢٠٢٦-01-31"]
 )
 def test_what_is_no_moment(text: str) -> None:
-    assert moment(text) is None
+    assert parse_moment(text) is None
 
 
 @given(conditions)
 def test_fitting_literals_are_left_as_they_are(condition: Condition) -> None:
-    assert repr(checked(condition, SAMPLES)) == repr(condition)
+    assert repr(check_filter(condition, SAMPLES)) == repr(condition)

@@ -5,7 +5,7 @@ import pytest
 from pipeline.schema.row_keys import KeyPart
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.row_filter import InvalidRowFilter
-from pipeline.snapshot.row_filter_sql import requested
+from pipeline.snapshot.row_filter_sql import requested_condition
 from pipeline.snapshot.snapshot import WHOLE, Request
 from pipeline.types.column_types import ColumnType, Date, DateTime, Decimal, Double, Integer, Text, Time
 
@@ -59,31 +59,31 @@ SCHEMA = TableSchema(
     ],
 )
 def test_a_condition_is_names_and_marks(text: str, sql: str, values: tuple[KeyPart, ...]) -> None:
-    assert requested(SCHEMA, Request(condition=text)) == (f"({sql})", values)
+    assert requested_condition(SCHEMA, Request(condition=text)) == (f"({sql})", values)
 
 
 def test_keys_are_a_list() -> None:
-    assert requested(SCHEMA, Request(keys=((1,), (2,)))) == ("(`id` IN (%s, %s))", (1, 2))
+    assert requested_condition(SCHEMA, Request(keys=((1,), (2,)))) == ("(`id` IN (%s, %s))", (1, 2))
 
 
 def test_keys_of_several_parts_are_alternatives() -> None:
     schema = TableSchema(SCHEMA.table, SCHEMA.columns, (0, 2))
     sql = "`id` = %s AND `price` = CAST(CAST(%s AS CHAR) AS DECIMAL(9, 2))"
-    assert requested(schema, Request(keys=((1, "2.50"), (3, "4.00")))) == (
+    assert requested_condition(schema, Request(keys=((1, "2.50"), (3, "4.00")))) == (
         f"(({sql}) OR ({sql}))",
         (1, "2.50", 3, "4.00"),
     )
 
 
 def test_keys_and_a_condition_both_hold() -> None:
-    assert requested(SCHEMA, Request(condition="big = 7", keys=((1,),))) == (
+    assert requested_condition(SCHEMA, Request(condition="big = 7", keys=((1,),))) == (
         "(`id` IN (%s)) AND (`big` = %s)",
         (1, 7),
     )
 
 
 def test_all_of_a_table_needs_no_condition() -> None:
-    assert requested(SCHEMA, WHOLE) is None
+    assert requested_condition(SCHEMA, WHOLE) is None
 
 
 @pytest.mark.parametrize(
@@ -96,4 +96,4 @@ def test_all_of_a_table_needs_no_condition() -> None:
 )
 def test_what_is_not_about_the_table_is_refused(request_: Request, reason: str) -> None:
     with pytest.raises(InvalidRowFilter, match=reason):
-        requested(SCHEMA, request_)
+        requested_condition(SCHEMA, request_)

@@ -26,17 +26,17 @@ def at(place: tuple[int, int]) -> Coordinates:
 
 @broken_by(mutations.any_low_is_usable)
 def test_low_is_unusable_if_it_lacks_one_transaction_that_had_passed_when_asked() -> None:
-    assert not watermark.usable(low=gtids("a:1-4"), asked_at=gtids("a:1-5"))
-    assert not watermark.usable(low=gtids("a:1-4:6"), asked_at=gtids("a:1-5"))
-    assert not watermark.usable(low=gtids("a:1-9"), asked_at=gtids("a:1-5,b:1"))
-    assert not watermark.usable(low=gtids("a:1-9"), asked_at=gtids("a:tag:1"))
+    assert not watermark.is_usable_low(low=gtids("a:1-4"), asked_at=gtids("a:1-5"))
+    assert not watermark.is_usable_low(low=gtids("a:1-4:6"), asked_at=gtids("a:1-5"))
+    assert not watermark.is_usable_low(low=gtids("a:1-9"), asked_at=gtids("a:1-5,b:1"))
+    assert not watermark.is_usable_low(low=gtids("a:1-9"), asked_at=gtids("a:tag:1"))
 
 
 @broken_by(mutations.low_must_not_be_ahead)
 def test_low_is_usable_if_it_holds_all_that_had_passed_when_asked_and_more() -> None:
-    assert watermark.usable(low=gtids("a:1-5"), asked_at=gtids("a:1-5"))
-    assert watermark.usable(low=gtids("a:1-9,b:7"), asked_at=gtids("a:1-5"))
-    assert watermark.usable(low=gtids(""), asked_at=gtids(""))
+    assert watermark.is_usable_low(low=gtids("a:1-5"), asked_at=gtids("a:1-5"))
+    assert watermark.is_usable_low(low=gtids("a:1-9,b:7"), asked_at=gtids("a:1-5"))
+    assert watermark.is_usable_low(low=gtids(""), asked_at=gtids(""))
 
 
 @broken_by(mutations.files_are_compared_as_text)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.source.binlog_retention import bytes_behind, kept_s, purged_at
+from pipeline.source.binlog_retention import bytes_behind, purged_at, retention_s
 
 LOGS = {"log.000009": 1000, "log.000010": 5000, "log.000011": 700, "log.000012": 300}
 
@@ -38,7 +38,7 @@ def test_bytes_behind_are_counted_over_all_files_between(ours: Coordinates, byte
     ],
 )
 def test_for_how_long_the_log_is_kept(variables: dict[str, str], seconds: float) -> None:
-    assert kept_s(variables) == seconds
+    assert retention_s(variables) == seconds
 
 
 def test_what_comes_next_is_kept_from_the_newest_commit_that_was_read() -> None:

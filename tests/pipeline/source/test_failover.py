@@ -13,18 +13,18 @@ from pipeline.source import failover
 from pipeline.source.failover import (
     COMMITTING_S,
     Behind,
+    CanContinue,
     CandidateVerdict,
+    ContinueAt,
     Decision,
-    Go,
     NoneServes,
     Patience,
     Purged,
     Refused,
     ServerHistory,
-    Serves,
     TransactionOrder,
     Unreachable,
-    Wait,
+    WaitForServers,
 )
 from tests.pipeline.builders import gtid, gtids
 
@@ -36,19 +36,19 @@ PATIENCE = Patience(failover_after_s=10, catch_up_s=60)
 
 @pytest.mark.parametrize("purged", ["", "a:1-9", "a:3"])
 def test_a_server_serves_that_has_what_passed_and_still_has_the_rest(purged: str) -> None:
-    assert failover.judged(POSITION, replace(FITS, purged=gtids(purged)), A) == Serves(B)
+    assert failover.candidate_verdict(POSITION, replace(FITS, purged=gtids(purged)), A) == CanContinue(B)
 
 
 def test_what_a_server_lacks_is_named() -> None:
     behind = replace(FITS, executed=gtids("a:1-4,a:6-7"))
-    assert failover.judged(POSITION, behind, A) == Behind(B, gtids("a:5,a:8-9"), replica=True)
+    assert failover.candidate_verdict(POSITION, behind, A) == Behind(B, gtids("a:5,a:8-9"), replica=True)
     gone = replace(FITS, purged=gtids("a:1-10,c:1"), executed=gtids("a:1-12,c:1"))
-    assert failover.judged(POSITION, gone, A) == Purged(B, gtids("a:10,c:1"))
+    assert failover.candidate_verdict(POSITION, gone, A) == Purged(B, gtids("a:10,c:1"))
 
 
 def test_another_history_is_not_one_that_was_purged() -> None:
     other = ServerHistory(B, gtids("b:1-7"), gtids("b:1-7"), replica=False)
-    assert failover.judged(POSITION, other, A) == Behind(B, POSITION, replica=False)
+    assert failover.candidate_verdict(POSITION, other, A) == Behind(B, POSITION, replica=False)
 
 
 @pytest.mark.parametrize(
@@ -63,18 +63,18 @@ def test_another_history_is_not_one_that_was_purged() -> None:
 )
 def test_what_may_have_been_written_on_a_replica_is_doubtful(executed: str, doubtful: str) -> None:
     told = replace(FITS, executed=gtids(executed), purged=NO_GTIDS)
-    assert failover.judged(POSITION, told, A) == Serves(B, gtids(doubtful))
+    assert failover.candidate_verdict(POSITION, told, A) == CanContinue(B, gtids(doubtful))
     # Of the server that the position comes from nothing is.
-    assert failover.judged(POSITION, told, B) == Serves(B)
-    assert failover.judged(POSITION, told, "") == Serves(B)
+    assert failover.candidate_verdict(POSITION, told, B) == CanContinue(B)
+    assert failover.candidate_verdict(POSITION, told, "") == CanContinue(B)
 
 
 def test_what_a_server_wrote_when_it_was_the_primary_before_is_no_excuse() -> None:
     told = replace(FITS, executed=gtids("a:1-12,b:1-3"), purged=NO_GTIDS)
-    assert failover.judged(gtids("a:1-9,b:1-2"), told, A) == Serves(B, gtids("b:3"))
+    assert failover.candidate_verdict(gtids("a:1-9,b:1-2"), told, A) == CanContinue(B, gtids("b:3"))
 
 
-SERVES, GONE, REFUSED = Serves(B), Purged(B, gtids("a:6")), Refused("it's MariaDB")
+SERVES, GONE, REFUSED = CanContinue(B), Purged(B, gtids("a:6")), Refused("it's MariaDB")
 AWAY = Unreachable("refused")
 LATE, OTHER = Behind(B, POSITION, replica=True), Behind(B, POSITION, replica=False)
 
@@ -87,12 +87,12 @@ def decided(
     mode: SnapshotMode = SnapshotMode.INITIAL,
 ) -> Decision:
     """What's decided when it's been waited for so long, by default with nothing changing."""
-    return failover.decided(verdicts, at, waited, waited if stood is None else stood, PATIENCE, mode)
+    return failover.choose_server(verdicts, at, waited, waited if stood is None else stood, PATIENCE, mode)
 
 
 def test_the_server_that_we_are_at_is_kept_if_it_serves() -> None:
-    assert decided(SERVES, SERVES, at=1) == Go(1)
-    assert decided(SERVES, SERVES, at=None) == Go(0)
+    assert decided(SERVES, SERVES, at=1) == ContinueAt(1)
+    assert decided(SERVES, SERVES, at=None) == ContinueAt(0)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_the_server_that_we_are_at_is_kept_if_it_serves() -> None:
 )
 def test_another_one_is_taken_when_ours_has_had_its_time(present: CandidateVerdict, grace: float) -> None:
     if grace:
-        assert decided(present, SERVES, waited=grace - 0.1) == Wait()
-    assert decided(present, SERVES, waited=grace) == Go(1)
-    assert decided(SERVES, present, REFUSED, SERVES, at=1, waited=grace) == Go(0)
+        assert decided(present, SERVES, waited=grace - 0.1) == WaitForServers()
+    assert decided(present, SERVES, waited=grace) == ContinueAt(1)
+    assert decided(SERVES, present, REFUSED, SERVES, at=1, waited=grace) == ContinueAt(0)
 
 
 @pytest.mark.parametrize(
@@ -112,25 +112,25 @@ def test_where_none_serves_one_that_may_is_waited_for_while_it_gets_nearer(
     other: CandidateVerdict, worth: float
 ) -> None:
     if worth:
-        assert decided(REFUSED, other, waited=worth - 0.1) == Wait()
-        assert decided(REFUSED, other, waited=10 * worth, stood=worth - 0.1) == Wait()
+        assert decided(REFUSED, other, waited=worth - 0.1) == WaitForServers()
+        assert decided(REFUSED, other, waited=10 * worth, stood=worth - 0.1) == WaitForServers()
     assert decided(REFUSED, other, waited=worth) == NoneServes()
 
 
 def test_a_purged_log_is_begun_anew_where_that_is_wanted_and_nothing_better_may_come() -> None:
     assert decided(REFUSED, GONE) == NoneServes()
-    assert decided(REFUSED, GONE, mode=SnapshotMode.WHEN_NEEDED) == Go(1)
-    assert decided(AWAY, GONE, waited=59, mode=SnapshotMode.WHEN_NEEDED) == Wait()
-    assert decided(AWAY, GONE, waited=60, mode=SnapshotMode.WHEN_NEEDED) == Go(1)
+    assert decided(REFUSED, GONE, mode=SnapshotMode.WHEN_NEEDED) == ContinueAt(1)
+    assert decided(AWAY, GONE, waited=59, mode=SnapshotMode.WHEN_NEEDED) == WaitForServers()
+    assert decided(AWAY, GONE, waited=60, mode=SnapshotMode.WHEN_NEEDED) == ContinueAt(1)
     assert decided(OTHER, mode=SnapshotMode.WHEN_NEEDED, waited=60) == NoneServes()
 
 
 def test_after_a_start_we_are_at_the_server_that_the_position_comes_from() -> None:
-    assert failover.present([Serves(A), SERVES], B) == 1
-    assert failover.present([Serves(A), AWAY], B) == 1
-    assert failover.present([AWAY, LATE], B) == 1
-    assert failover.present([Serves(A), Serves(A)], B) is None
-    assert failover.present([AWAY, SERVES], "") == 0
+    assert failover.last_server([CanContinue(A), SERVES], B) == 1
+    assert failover.last_server([CanContinue(A), AWAY], B) == 1
+    assert failover.last_server([AWAY, LATE], B) == 1
+    assert failover.last_server([CanContinue(A), CanContinue(A)], B) is None
+    assert failover.last_server([AWAY, SERVES], "") == 0
 
 
 def test_why_a_server_will_not_do_is_told_with_what_to_do() -> None:

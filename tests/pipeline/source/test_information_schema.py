@@ -4,7 +4,13 @@ import pytest
 
 from pipeline.schema.table_schema import Column, TableId
 from pipeline.schema.table_traits import TextColumn, Traits
-from pipeline.source.information_schema import ColumnRow, column_type, contested, describe, describe_tables
+from pipeline.source.information_schema import (
+    ColumnRow,
+    ambiguous_key_tables,
+    column_type,
+    describe,
+    describe_tables,
+)
 from pipeline.types.column_types import (
     Binary,
     Bit,
@@ -117,7 +123,7 @@ def test_of_two_unique_indexes_that_could_both_be_the_key_the_one_that_is_listed
     rows += [row("b", place=p, index=i) for i, p in (("x", 2), ("y", 1))]
     table = TableId("shop", "orders")
     other = row("a", place=1, table="other")
-    assert contested([*rows, other]) == (table,)
+    assert ambiguous_key_tables([*rows, other]) == (table,)
     assert describe_tables(rows, {table: ["x", "x", "y", "y"]}).described[table].schema.key == (0, 1)
     assert describe_tables(rows, {table: ["y", "y", "x", "x"]}).described[table].schema.key == (1, 0)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.schema.row_keys import KeyPart
-from pipeline.source.parameters import LONGEST_LIST, comparison, domain, placeholder, stored
+from pipeline.source.parameters import LONGEST_LIST, comparison, key_storage, label_numbers, placeholder
 from pipeline.types.column_types import (
     Binary,
     Bit,
@@ -63,15 +63,15 @@ def test_the_same_number_needs_no_list() -> None:
 
 def test_a_list_has_its_longest() -> None:
     labels = tuple(map(str, range(LONGEST_LIST)))
-    assert domain(Enum(labels[1:])) == range(LONGEST_LIST)
-    assert domain(Enum(labels)) is None
-    assert domain(Set(labels[:10])) == range(LONGEST_LIST)
-    assert domain(Set(labels[:11])) is None
+    assert label_numbers(Enum(labels[1:])) == range(LONGEST_LIST)
+    assert label_numbers(Enum(labels)) is None
+    assert label_numbers(Set(labels[:10])) == range(LONGEST_LIST)
+    assert label_numbers(Set(labels[:11])) is None
     assert comparison("`a`", Set(labels[:11]), "<", 7, None) == ("`a` < %s", (7,))
     assert comparison("`a`", Set(labels[:64]), "<", 7, None) == ("CAST(`a` AS UNSIGNED) < %s", (7,))
 
 
 def test_text_that_is_not_all_of_unicode_goes_through_as_bytes() -> None:
-    assert stored(Text("gbk")) == Binary()
-    assert stored(Text("utf8mb4")) == Text("utf8mb4")
-    assert stored(THREE) == THREE
+    assert key_storage(Text("gbk")) == Binary()
+    assert key_storage(Text("utf8mb4")) == Text("utf8mb4")
+    assert key_storage(THREE) == THREE

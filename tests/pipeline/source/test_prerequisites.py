@@ -12,9 +12,9 @@ from pipeline.source.prerequisites import (
     ServerFacts,
     Severity,
     findings,
-    markers,
     server_version,
     unlogged_foreign_keys,
+    watermark_findings,
 )
 
 FIT = ServerFacts(
@@ -253,8 +253,8 @@ def test_commits_have_to_be_in_the_logs_order() -> None:
 
 def test_watermarks_in_a_table_need_the_table() -> None:
     table = TableId("tidemark", "odd`name%")
-    assert list(markers(FIT, table, None)) == []
-    [lacking] = markers(FIT, table, "Table doesn't exist")
+    assert list(watermark_findings(FIT, table, None)) == []
+    [lacking] = watermark_findings(FIT, table, "Table doesn't exist")
     assert lacking.severity is Severity.ERROR
     assert lacking.wrong == "watermarks can't be written into `tidemark`.`odd``name%`: Table doesn't exist"
     assert "CREATE TABLE `tidemark`.`odd``name%` (id" in lacking.remedy

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.source.throttle import Debt, Load, SourceLimits, paid, strain
+from pipeline.source.throttle import Debt, Load, SourceLimits, pay_debt, reached_limit
 
 NONE = Debt(0, 0)
 
 
 def test_without_bounds_nothing_strains() -> None:
-    assert strain(SourceLimits(), Load(10_000, None), Debt(1e9, 0), strained=False) is None
+    assert reached_limit(SourceLimits(), Load(10_000, None), Debt(1e9, 0), strained=False) is None
     assert not SourceLimits(rows_per_s=1).looked_at
     assert SourceLimits(threads_running=1).looked_at and SourceLimits(replica_lag_s=0.5).looked_at
 
@@ -26,24 +26,26 @@ def test_without_bounds_nothing_strains() -> None:
     ],
 )
 def test_a_server_beyond_a_bound_is_strained(load: Load, reason: str | None) -> None:
-    assert strain(SourceLimits(0, 40, 10.0), load, NONE, strained=False) == reason
+    assert reached_limit(SourceLimits(0, 40, 10.0), load, NONE, strained=False) == reason
 
 
 def test_it_is_eased_well_within_its_bounds_only() -> None:
     bounds = SourceLimits(0, 40, 10.0)
-    assert strain(bounds, Load(31), NONE, strained=True) and strain(bounds, Load(0, 7.6), NONE, strained=True)
-    assert strain(bounds, Load(30, 7.5), NONE, strained=True) is None
+    assert reached_limit(bounds, Load(31), NONE, strained=True) and reached_limit(
+        bounds, Load(0, 7.6), NONE, strained=True
+    )
+    assert reached_limit(bounds, Load(30, 7.5), NONE, strained=True) is None
 
 
 def test_rows_are_paid_by_time() -> None:
     bounds = SourceLimits(rows_per_s=1000)
     owed = Debt(5000, 10.0)
-    assert strain(bounds, Load(), owed, strained=False) == (
+    assert reached_limit(bounds, Load(), owed, strained=False) == (
         "5,000 rows were read ahead of their time (rows_per_s = 1000)"
     )
-    assert strain(bounds, Load(), paid(bounds, owed, 14.9), strained=True) is not None
-    assert strain(bounds, Load(), paid(bounds, owed, 15.0), strained=True) is None
-    assert paid(bounds, owed, 100.0) == Debt(-1000, 100.0)
+    assert reached_limit(bounds, Load(), pay_debt(bounds, owed, 14.9), strained=True) is not None
+    assert reached_limit(bounds, Load(), pay_debt(bounds, owed, 15.0), strained=True) is None
+    assert pay_debt(bounds, owed, 100.0) == Debt(-1000, 100.0)
 
 
 @given(
@@ -52,7 +54,7 @@ def test_rows_are_paid_by_time() -> None:
 def test_over_a_long_time_the_rate_holds(rate: int, chunks: list[tuple[float, int]]) -> None:
     bounds, debt, read, last = SourceLimits(rows_per_s=rate), NONE, 0, 0
     for after, rows in chunks:
-        debt = paid(bounds, debt, debt.at + after)
-        if strain(bounds, Load(), debt, strained=False) is None:
+        debt = pay_debt(bounds, debt, debt.at + after)
+        if reached_limit(bounds, Load(), debt, strained=False) is None:
             debt, read, last = Debt(debt.rows + rows, debt.at), read + rows, rows
     assert read - last <= rate * (debt.at + 1) + 1e-6

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.types.charsets import KNOWN, TextError, to_strings, to_text, twins
+from pipeline.types.charsets import KNOWN, TextError, ambiguous_characters, to_strings, to_text
 
 VALUES = [
     ("utf8mb4", "naïve 😀".encode(), "naïve 😀"),
@@ -152,7 +152,7 @@ def test_a_column_is_decoded_as_value_by_value_by_python(charset: str, texts: li
 
 
 def test_few_character_sets_have_two_codes_for_a_character() -> None:
-    assert {charset for charset in KNOWN if twins(charset)} == {
+    assert {charset for charset in KNOWN if ambiguous_characters(charset)} == {
         "armscii8",
         "big5",
         "cp932",
@@ -161,4 +161,8 @@ def test_few_character_sets_have_two_codes_for_a_character() -> None:
         "tis620",
         "ujis",
     }
-    assert twins("sjis") == {"\\"} and "①" not in twins("cp932") and "№" in twins("cp932")
+    assert (
+        ambiguous_characters("sjis") == {"\\"}
+        and "①" not in ambiguous_characters("cp932")
+        and "№" in ambiguous_characters("cp932")
+    )

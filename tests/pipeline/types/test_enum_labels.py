@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from pipeline.types.enum_labels import UNKNOWN, NoLabel, alike, enum_texts, set_texts
+from pipeline.types.enum_labels import UNKNOWN, NoLabel, enum_texts, labels_agree, set_texts
 
 LABELS = ("new", "paid")
 
@@ -47,5 +47,9 @@ def test_a_label_that_is_not_known_is_refused_only_where_it_is_a_value() -> None
 
 
 def test_labels_are_alike_where_an_unknown_character_may_be_the_other() -> None:
-    assert alike((UNKNOWN,), ("?",)) and alike(("\N{GRINNING FACE}",), (UNKNOWN,))
-    assert not alike((UNKNOWN,), ("a",)) and not alike(LABELS, ("new",)) and not alike(("ab",), (UNKNOWN,))
+    assert labels_agree((UNKNOWN,), ("?",)) and labels_agree(("\N{GRINNING FACE}",), (UNKNOWN,))
+    assert (
+        not labels_agree((UNKNOWN,), ("a",))
+        and not labels_agree(LABELS, ("new",))
+        and not labels_agree(("ab",), (UNKNOWN,))
+    )

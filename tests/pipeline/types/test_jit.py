@@ -5,7 +5,7 @@ import pytest
 from pipeline.binlog.rows import cells
 from pipeline.binlog.rows.json import document_kernels, doubles, opaque_values, text_kernels
 from pipeline.types import byte_words, value_kernels
-from pipeline.types.jit import compiled, part
+from pipeline.types.jit import compiled, inlined
 
 
 @compiled("int64(int64)")
@@ -24,7 +24,7 @@ def test_a_compiled_function_gives_what_the_plain_one_does() -> None:
     [
         cells.walk_cells,
         byte_words.copy_words,
-        value_kernels.lay_out,
+        value_kernels.join_values,
         text_kernels.quote_json,
         opaque_values.opaque,
         document_kernels.texts,
@@ -38,7 +38,7 @@ def test_a_compiled_loop_counts_no_references_and_keeps_its_code(loop: object) -
     assert loop._cache.cache_path  # type: ignore[attr-defined]
 
 
-@part
+@inlined
 def _twice(value: int) -> int:
     return 2 * value
 

@@ -9,7 +9,7 @@ from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer
-from pipeline.verifier.cascades import cascaded
+from pipeline.verifier.cascades import cascaded_tables
 
 A, B, C, D = (TableId("d", name) for name in "abcd")
 INT = Integer(8, unsigned=False)
@@ -63,4 +63,4 @@ CODED = changes((ImageKind.UPDATE_BEFORE, 1, 1), (ImageKind.UPDATE_AFTER, 1, Non
 def test_what_may_have_changed_along(
     keys: Iterable[ForeignKey], what: TableChanges, wanted: set[TableId]
 ) -> None:
-    assert cascaded(keys, what) == wanted
+    assert cascaded_tables(keys, what) == wanted

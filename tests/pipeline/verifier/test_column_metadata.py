@@ -26,7 +26,7 @@ from pipeline.types.column_types import (
 )
 from pipeline.types.enum_labels import NoLabel
 from pipeline.types.field_types import Storage
-from pipeline.verifier.column_metadata import TooLong, completed, misfit, self_described
+from pipeline.verifier.column_metadata import TooLong, complete_columns, misfit, self_described
 
 T = TableId("shop", "t")
 
@@ -42,7 +42,7 @@ def a_map(*types: LogType) -> TableMap:
 def one(kind: ColumnType, logged: LogType, values: pa.Array) -> pa.Array:
     """A column of these values, completed."""
     rows = pa.record_batch([values], names=["0"])
-    [array] = completed(schema(kind), a_map(logged), rows).columns
+    [array] = complete_columns(schema(kind), a_map(logged), rows).columns
     array.validate(full=True)
     return array
 

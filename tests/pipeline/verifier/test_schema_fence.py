@@ -3,7 +3,7 @@
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import CreateTableSelectRead, LogAdvanced
 from pipeline.messages.row_images import TableUnreadable
-from pipeline.verifier.schema_fence import place, waiting_tables
+from pipeline.verifier.schema_fence import position_after, waiting_tables
 from pipeline.verifier.table_state import (
     SchemaFetched,
     SchemaKnown,
@@ -39,10 +39,10 @@ def test_only_images_that_need_a_schema_wait_for_one() -> None:
 
 
 def test_a_place_is_between_transactions() -> None:
-    assert [place(m) for m in (slice_(1, 3), statement(4, "x"), LogAdvanced(end(9)))] == [
+    assert [position_after(m) for m in (slice_(1, 3), statement(4, "x"), LogAdvanced(end(9)))] == [
         end(3),
         end(4),
         end(9),
     ]
-    assert place(part(1)) is None
-    assert place(CreateTableSelectRead("", "x")) is None
+    assert position_after(part(1)) is None
+    assert position_after(CreateTableSelectRead("", "x")) is None

@@ -19,7 +19,7 @@ from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
 from pipeline.types.column_types import ColumnType, Integer, Json, Text
-from pipeline.verifier.signal_table import SignalRows, diverted, problem
+from pipeline.verifier.signal_table import SignalRows, divert_signals, why_unreadable
 from pipeline.verifier.step import FromVerifier
 from tests.pipeline.builders import COMMIT_TIME, ORDERS, gtid, place
 
@@ -69,7 +69,7 @@ def told(rows: SignalRows, *messages: FromVerifier) -> list[FromVerifier | None]
     """Returns what is sent instead of each message."""
     instead = []
     for message in messages:
-        rows, each = diverted(rows, message)
+        rows, each = divert_signals(rows, message)
         instead.append(each)
     return instead
 
@@ -156,7 +156,7 @@ def test_other_tables_news_are_told() -> None:
     ],
 )
 def test_only_a_table_of_three_texts_is_one(kinds: tuple[ColumnType, ...], fit: bool) -> None:
-    wrong = problem(schema_of(*kinds))
+    wrong = why_unreadable(schema_of(*kinds))
     assert (wrong is None) == fit
     assert wrong is None or wrong.startswith(
         "shop.signals hasn't three columns of text (id, type, data), but c0"

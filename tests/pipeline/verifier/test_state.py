@@ -7,7 +7,7 @@ import pytest
 from pipeline.messages.changes import MirrorInvalidated, SchemaVerified, TableStopped
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
-from pipeline.verifier.cascades import Doubts
+from pipeline.verifier.cascades import OutdatedForeignKeys
 from pipeline.verifier.state import State
 from pipeline.verifier.step import tables_to_ask
 from tests.pipeline.verifier.answers import step
@@ -20,7 +20,7 @@ GIVEN = replace(answer(2, SCHEMA), foreign_keys=(ForeignKey(ORDERS, ITEMS, ("id"
 
 def behind_the_statement(*, reread: bool) -> State:
     """An image has proven the table's schema since, so the server needn't be queried for this."""
-    state = replace(fresh(), doubts=Doubts(reread))
+    state = replace(fresh(), outdated_keys=OutdatedForeignKeys(reread))
     for message in (slice_(1), statement(2, ADDED), slice_(3)):
         state, _ = step(state, message)
     return state

@@ -17,7 +17,7 @@ from pipeline.verifier.table_restarts import (
     by_new_foreign_keys,
     by_statement,
     by_unread,
-    orphans,
+    orphaned_tables,
     parents_of,
 )
 from tests.pipeline.builders import ORDERS
@@ -76,11 +76,11 @@ def test_foreign_keys_have_children_read_anew_and_say_whose() -> None:
 
 def test_tables_stop_along_with_those_that_foreign_keys_change_them_by() -> None:
     keys = [key(B, A), key(C, B), key(D, C), key(A, D)]
-    stops = orphans(keys, [A, D])
+    stops = orphaned_tables(keys, [A, D])
     assert [stop.table for stop in stops] == [B, C]
     assert "along with those of d.a, which is stopped" in stops[0].reason
-    assert orphans(keys, []) == ()
-    assert orphans([key(C, A), key(C, B)], [A, B])[0].reason.startswith(
+    assert orphaned_tables(keys, []) == ()
+    assert orphaned_tables([key(C, A), key(C, B)], [A, B])[0].reason.startswith(
         "a foreign key changes its rows along with those of d.a and d.b"
     )
 

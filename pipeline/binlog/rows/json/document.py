@@ -46,7 +46,7 @@ def decode_documents(prefix: int, stored: StoredColumn) -> pa.Array:
     differ = np.less(stored.cells, ABSENT)
     if not differ.any():
         return printed
-    changed = partial_update.changed(prefix, stored, np.flatnonzero(differ))
+    changed = partial_update.apply_diffs(prefix, stored, np.flatnonzero(differ))
     return pc.replace_with_mask(printed, pa.array(differ), _printed(partial_update.PREFIX, changed))
 
 
@@ -70,7 +70,7 @@ def _printed(prefix: int, stored: StoredColumn) -> pa.Array:
     if status < 0:
         raise UndecodableError(f"{stored.name}: {_WRONG[int(status)]}")
     found = int(state[document_kernels.HOLES])
-    doubles.fill(out, offsets, holes[:found])
+    doubles.fill_doubles(out, offsets, holes[:found])
     if offsets[-1] > LONGEST_DATA:
         stored.refuse_size()
     texts = arrow_arrays.varying(pa.binary(), offsets, out[: offsets[-1]], stored.exists)

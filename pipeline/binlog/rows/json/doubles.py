@@ -31,7 +31,7 @@ _NINE: Final = ord("9")
 _E: Final = ord("e")
 
 
-def fill(out: Bytes, offsets: Longs, holes: Longs) -> None:
+def fill_doubles(out: Bytes, offsets: Longs, holes: Longs) -> None:
     """Puts the text of each double in place of its hole in `out`, and moves the bytes after it, and its `offsets`."""
     if len(holes) == 0:
         return

@@ -88,7 +88,7 @@ _LEG: Final = re.compile(
 )
 
 
-def changed(prefix: int, stored: StoredColumn, rows: NDArray[np.int64]) -> StoredColumn:
+def apply_diffs(prefix: int, stored: StoredColumn, rows: NDArray[np.int64]) -> StoredColumn:
     """Returns the documents of these rows, whose cells are diffs of the row before, each after a length of `PREFIX`
     bytes.
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pipeline.binlog.rows import cells, columns, row_events
 from pipeline.binlog.rows import stored_values as stored
 from pipeline.binlog.rows.json import document as json
-from pipeline.binlog.rows.row_events import RowsEvents, finish, locate_images
+from pipeline.binlog.rows.row_events import RowsEvents, images_of_events, locate_images
 from pipeline.errors import InvariantBroken, UndecodableError
 from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
@@ -191,7 +191,7 @@ def test_kinds_transactions_and_ordinals_of_many_events(codes: tuple[int, int, i
         ],
     )
     assert found.images.tolist() == [2, 4, 1]
-    table = finish(found, np.array([0, 7, 0]))
+    table = images_of_events(found, np.array([0, 7, 0]))
     assert table.rows["0"].to_pylist() == [1, 2, 1, 3, 2, 4, 3]
     assert table.images["kind"].to_pylist() == [0, 0, 1, 2, 1, 2, 3]
     assert table.images["transaction"].to_pylist() == [0, 0, 1, 1, 1, 1, 2]
@@ -498,7 +498,10 @@ def test_a_value_that_is_longer_than_its_column_is_not_copied_before_it_is_refus
     value = np.frombuffer(bytearray(b"\xfa" + b"a" * 250 + bytes(SLACK)), np.uint8)
     memory = np.zeros(512, np.uint8)
     of_two_bytes = memory[: 2 + SLACK]
-    assert value_kernels.lay_out(value, np.zeros(1, np.int32), 1, 2, np.empty(2, np.int32), of_two_bytes) == 0
+    assert (
+        value_kernels.join_values(value, np.zeros(1, np.int32), 1, 2, np.empty(2, np.int32), of_two_bytes)
+        == 0
+    )
     assert not memory.any()
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.schema.ddl.alter_table import Alteration, ColumnChanges, altered, column_changes
+from pipeline.schema.ddl.alter_table import Alteration, ColumnChanges, alteration_of, column_changes
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer, Text
 
@@ -58,39 +58,39 @@ def test_nothing_is_told_that_is_not_sure(text: str) -> None:
 
 
 def test_only_names_change_and_indices_of_the_key() -> None:
-    found = altered(SCHEMA, ColumnChanges((("b", "n"), ("A", "id"), ("gone", "x")), ()), "ALTER TABLE")
+    found = alteration_of(SCHEMA, ColumnChanges((("b", "n"), ("A", "id"), ("gone", "x")), ()), "ALTER TABLE")
     columns = (replace(A, name="id"), replace(B, name="n"), C)
     assert found == Alteration(
         TableSchema(T, columns, (2, 0)), "ALTER TABLE", ColumnChanges((("B", "n"), ("a", "id")))
     )
-    found = altered(SCHEMA, ColumnChanges((), ("b", "gone")), "ALTER TABLE")
+    found = alteration_of(SCHEMA, ColumnChanges((), ("b", "gone")), "ALTER TABLE")
     assert found == Alteration(TableSchema(T, (A, C), (1, 0)), "ALTER TABLE", ColumnChanges((), ("B",)))
 
 
 def test_a_name_may_go_to_another_column() -> None:
     keyless = replace(SCHEMA, key=())
-    swapped = altered(keyless, ColumnChanges((("a", "c"), ("c", "a")), ()), "ALTER TABLE")
+    swapped = alteration_of(keyless, ColumnChanges((("a", "c"), ("c", "a")), ()), "ALTER TABLE")
     assert swapped is not None
     assert [column.name for column in swapped.schema.columns] == ["c", "B", "a"]
-    followed = altered(keyless, ColumnChanges((("c", "a"),), ("a",)), "ALTER TABLE")
+    followed = alteration_of(keyless, ColumnChanges((("c", "a"),), ("a",)), "ALTER TABLE")
     assert followed is not None
     assert followed.schema.columns == (B, replace(C, name="a"))
 
 
 def test_of_two_names_that_are_nearly_one_the_column_of_that_very_name_is_meant() -> None:
     sharp = TableSchema(T, (A, replace(B, name="ß"), replace(C, name="ss")), (0,))
-    found = altered(sharp, ColumnChanges((("ß", "x"),), ()), "ALTER TABLE")
+    found = alteration_of(sharp, ColumnChanges((("ß", "x"),), ()), "ALTER TABLE")
     assert found is not None
     assert found.changes == ColumnChanges((("ß", "x"),))
-    found = altered(sharp, ColumnChanges((), ("ß",)), "ALTER TABLE")
+    found = alteration_of(sharp, ColumnChanges((), ("ß",)), "ALTER TABLE")
     assert found is not None
     assert found.schema.columns == (A, replace(C, name="ss"))
 
 
 def test_what_says_nothing_of_the_known_columns_is_no_alteration() -> None:
-    assert altered(SCHEMA, ColumnChanges((("x", "y"), ("a", "a")), ("z",)), "ALTER TABLE") is None
+    assert alteration_of(SCHEMA, ColumnChanges((("x", "y"), ("a", "a")), ("z",)), "ALTER TABLE") is None
 
 
 def test_a_column_of_the_key_does_not_go() -> None:
     """Rows that it told apart can't stay, so the verification of the next schema has to miss it."""
-    assert altered(SCHEMA, ColumnChanges((), ("a",)), "ALTER TABLE") is None
+    assert alteration_of(SCHEMA, ColumnChanges((), ("a",)), "ALTER TABLE") is None
