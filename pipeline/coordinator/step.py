@@ -8,7 +8,7 @@ happen there:
                          watermark has passed close: their rows are appended after these changes
     a chunk has come     its window has its watermarks now, and closes at once on an idle source
     a statement passed   the open windows of the tables that it may have changed are dropped, and these tables
-                         are planned again. Emitted rows stay done
+                         are planned again. Emitted rows stay done. Other tables that it names aren't concerned
     a signal came        snapshots begin, stop, pause or resume
 
 **A transaction larger than a slice** comes in parts. Between the first part and the end the state is `InTransaction`.

@@ -45,7 +45,9 @@ class SchemaVerified:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChanged:
-    """A statement passed that may have changed `tables`, captured ones; some are `restarted`, some surely altered.
+    """A statement passed that may have changed columns, keys or indexes of `tables`, captured ones.
+
+    The rows of some tables may be others, so that these are `restarted`. Some are surely altered: `alterations`.
 
     `begins`: where its event begins, and `server` the id of the server that wrote it.
     """

@@ -37,6 +37,12 @@ unchanged (`pipeline.schema.compatibility`). Then the table restarts, together w
 the schema. No checkpoint may have these without the restart, nor a restart without the schema that causes it. Two
 restarts do no harm.
 
+**Statements that leave a table as it is** (ANALYZE, GRANT, a trigger, a table made LIKE it) aren't reported as changes
+of it, so its open windows and its plan go on. A chunk depends on three things: the table's columns and key, the index
+that it is read along, and the table's rows. A statement that may change one of the first two is among what `may_alter`
+returns: it lists what certainly leaves them alone, and takes all else for a change. A statement that changes rows
+either logs them, and then their keys touch the windows, or it restarts the table, which drops these.
+
 **Tables that the checkpoint doesn't know** are reported as soon as their schema is proven: those of the server's
 schemas at the start, or once nothing is to come, and any other with its first map or the answer after its creation. A
 table that is no longer captured is stopped, because it would have a gap if it were captured again.
@@ -350,7 +356,6 @@ def _names(state: State) -> ddl.StatementScope:
 def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVerifier, ...]]:
     gtid, database, statement = message.gtid, message.database, message.statement
     names = _names(state)
-    touched = ddl.touched_tables(names, database, statement)
     changed = _altered(state, message)
     # If the schema after the first of two statements isn't known, what they converted isn't known either.
     exact = (
@@ -373,12 +378,10 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     state = replace(state, survey=state.survey.altered(changed, gtid))
     to_come = state.known.schemas if gtid in state.to_come else {}
     state = _with(state, {t: after_statement(state.tables.get(t), gtid, to_come.get(t)) for t in changed})
-    still = (state.tables.get(table) for table in sorted(touched - changed))
-    same = [SchemaVerified(known.schema) for known in still if isinstance(known, SchemaKnown | Verified)]
     state, arrived = _passed(state, GtidSet().with_gtid(gtid) | message.covered)
     passed = SchemaChanged(
         gtid,
-        touched,
+        changed,
         statement,
         message.end,
         restarts,
@@ -389,7 +392,7 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
         message.begins,
         message.server,
     )
-    return state, (*unfit, passed, *same, *arrived)
+    return state, (*unfit, passed, *arrived)
 
 
 def _orphaned(state: State) -> tuple[State, tuple[TableStopped, ...]]:

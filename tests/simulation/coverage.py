@@ -228,7 +228,9 @@ class Coverage:
             case SchemaChanged(_, tables, restarted=restarted):
                 for each in restarted:
                     self._count({"a table was emptied": each.emptied, "a table began anew": not each.emptied})
-                dropped = {window_table(w) for w in before.windows} & tables
+                dropped = {window_table(w) for w in before.windows} & (
+                    tables | {each.table for each in restarted}
+                )
                 self._dropped |= dropped
                 self._count(
                     {

@@ -237,6 +237,22 @@ async def test_rows_that_change_while_a_lock_keeps_their_chunk_from_being_read(
     assert emitted == {key for key in seen if key[0] not in TOUCHED}
 
 
+async def test_a_statement_that_leaves_a_table_as_it_is_leaves_its_windows_open(
+    mysql: MysqlServer, table: TableId, hold: Hold, tmp_path: Path
+) -> None:
+    gate = hold("high", 2)
+    async with running(pipeline(mysql, tmp_path, table.database, chunk_rows=CHUNK_ROWS)) as service:
+        await second_chunk(service, gate)
+        mysql.sql("ANALYZE TABLE t", "OPTIMIZE TABLE t", "CREATE TABLE u LIKE t", database=table.database)
+        await service.caught_up(mysql)
+        gate.opened.set()
+        await service.completed("s")
+        await service.stop()
+    assert unequal(mysql, tmp_path / "journal", table) == []
+    sealed = [chunk.chunk.number for entry in entries(tmp_path / "journal") for chunk in entry.chunks]
+    assert sealed == [1, 2, 3, 4]  # none was read twice
+
+
 def change_locked(connection: "pymysql.Connection[pymysql.cursors.Cursor]") -> None:
     """CHANGES, each statement a transaction, because BEGIN would release the lock."""
     with connection.cursor() as cursor:

@@ -384,12 +384,35 @@ def test_of_statements_to_come_only_those_made_the_schema_that_it_holds() -> Non
     assert kinds(said) == ["SchemaChanged", "ChangesVerified"]
 
 
-def test_a_statement_that_changes_no_columns_is_told_and_harms_nothing() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/* daily */ OPTIMIZE TABLE shop.orders",
+        "ANALYZE TABLE shop.orders UPDATE HISTOGRAM ON state",
+        "CHECK TABLE shop.orders",
+        "FLUSH TABLES shop.orders",
+        "GRANT SELECT ON shop.orders TO reader",
+        "CREATE TABLE other.items LIKE shop.orders",
+        "CREATE VIEW shop.latest AS SELECT * FROM shop.orders",
+        "CREATE TRIGGER shop.each BEFORE INSERT ON shop.orders FOR EACH ROW SET @n = 1",
+    ],
+)
+def test_a_statement_that_leaves_a_table_as_it_is_drops_none_of_its_windows(text: str) -> None:
+    """The coordinator drops those of `tables`."""
     known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
-    text = "/* daily */ OPTIMIZE TABLE shop.orders"
     said = run(fresh(known, position=5), statement(6, text, database=""), slice_(7, maps=(MINIMAL,)))
-    assert kinds(said) == ["SchemaChanged", "SchemaVerified", "SchemaVerified", "ChangesVerified"]
-    assert said[0] == SchemaChanged(Gtid(SERVER, 6), frozenset({ORDERS}), text, end(6))
+    assert kinds(said) == ["SchemaChanged", "SchemaVerified", "ChangesVerified"]
+    assert said[0] == SchemaChanged(Gtid(SERVER, 6), frozenset(), text, end(6))
+
+
+@pytest.mark.parametrize(
+    "text", ["CREATE INDEX i ON orders (state)", "DROP INDEX i ON orders", "WHAT orders"]
+)
+def test_a_plan_may_stand_on_an_index_that_a_statement_changes(text: str) -> None:
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
+    [changed, *_] = run(fresh(known, position=5), statement(6, text))
+    assert isinstance(changed, SchemaChanged)
+    assert ORDERS in changed.tables
 
 
 def test_a_full_map_proves_what_a_minimal_one_could_not() -> None:
@@ -524,6 +547,7 @@ def test_a_table_that_is_not_captured_any_more_is_stopped() -> None:
     ("text", "what", "emptied"),
     [
         ("TRUNCATE orders", "TRUNCATE TABLE", True),
+        ("REPAIR TABLE orders", "REPAIR TABLE", False),
         ("DROP TABLE items, orders", "DROP TABLE", True),
         ("DROP DATABASE shop", "DROP DATABASE", True),
         ("RENAME TABLE other.orders TO orders", "RENAME TABLE", False),
@@ -536,7 +560,6 @@ def test_a_statement_that_changes_rows_restarts_the_table_as_it_passes(
     said = run(fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5), slice_(6), statement(7, text), slice_(8))
     changed, *_, changes = said[2:]
     assert isinstance(changed, SchemaChanged)
-    assert ORDERS in changed.tables
     [restarted] = changed.restarted
     assert (restarted.table, restarted.emptied) == (ORDERS, emptied)
     assert restarted.reason.startswith(what)
