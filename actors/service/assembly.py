@@ -61,7 +61,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import Settings, SnapshotSettings, Watermark
 from pipeline.config.table_rules import LakeRule, with_before_images
 from pipeline.coordinator import resume
-from pipeline.coordinator.chunk_size import ChunkLimits
+from pipeline.coordinator.chunk_size import CHUNK_BYTES, ChunkLimits
 from pipeline.coordinator.state import Overlapping, Pausing
 from pipeline.errors import TidemarkError
 from pipeline.gtid.gtid_set import GtidSet
@@ -340,13 +340,14 @@ def _count_from_zero(metrics: Metrics, settings: Settings) -> None:
 
 
 def _limits(snapshot: SnapshotSettings) -> ChunkLimits:
+    memory = snapshot.memory_mib << 20
     return ChunkLimits(
         chunk_rows=snapshot.chunk_rows,
         connections=snapshot.connections,
         ranges=snapshot.most_ranges,
         chunk_us=1000 * snapshot.chunk_target_ms,
-        chunk_bytes=snapshot.chunk_mib << 20,
-        memory=snapshot.memory_mib << 20,
+        chunk_bytes=min(CHUNK_BYTES, memory),
+        memory=memory,
     )
 
 

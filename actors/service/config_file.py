@@ -30,6 +30,13 @@ ENVIRONMENT = "TIDEMARK__"
 
 _MISSING = object()
 
+# Keys of earlier versions, by their full names, and what to do about them.
+_CONSTANT = "remove it: Tidemark has one value that suits all, {value}"
+REMOVED_KEYS: Mapping[str, str] = {
+    "snapshot.chunk_mib": _CONSTANT.format(value="8 MiB"),
+    "source.catch_up_s": _CONSTANT.format(value="60 seconds"),
+}
+
 _WANTED: dict[type[object], str] = {
     str: "text",
     bool: "true or false",
@@ -242,6 +249,9 @@ class _Reader:
             return self._wrong(variable, f"{text!r} can't be read", "write it as in the file")
 
     def _unknown(self, key: str, name: str, known: list[str]) -> None:
+        if key in REMOVED_KEYS:
+            self._wrong(key, "there's no such key any more", REMOVED_KEYS[key])
+            return
         close = difflib.get_close_matches(name, known, 1)
         self._wrong(key, "there's no such key", f"did you mean {close[0]}?" if close else "remove it")
 

@@ -39,7 +39,6 @@ from pipeline.source.failover import (
     ContinueAt,
     NoneServes,
     NoServer,
-    Patience,
     Refused,
     ServerHistory,
     TransactionOrder,
@@ -95,7 +94,6 @@ class _Search:
         self._places = file_positions.server_of(position) is not None
         self._servers = servers[:1] if self._places else servers
         self._settings = settings
-        self._patience = Patience(settings.source.failover_after_s, settings.source.catch_up_s)
         self._at = at
         self._last = last
         # Those that have been found to be of no use when they were looked at more closely.
@@ -128,8 +126,8 @@ class _Search:
                 nearer_at = clock()
             at = failover.last_server(verdicts, self._last_server) if self._at is None else self._at
             waited_s, stood_s = clock() - began, clock() - nearer_at
-            mode = self._settings.snapshot.mode
-            match failover.choose_server(verdicts, at, waited_s, stood_s, self._patience, mode):
+            failover_after_s, mode = self._settings.source.failover_after_s, self._settings.snapshot.mode
+            match failover.choose_server(verdicts, at, waited_s, stood_s, failover_after_s, mode):
                 case ContinueAt(index):
                     if (found := await self._looked_closely(index, verdicts[index])) is not None:
                         return index, found

@@ -130,7 +130,7 @@ class SourceSettings(ServerSettings):
     """The server whose log is read. `server_id` must be unique among all replicas of it.
 
     `others`: servers that may take its place. One does when the server has been out of reach for `failover_after_s`.
-    Where none can give what comes next, one that might is waited for, until nothing has changed for `catch_up_s`. A new
+    Where none can give what comes next, one that might is waited for, until nothing has changed for a minute. A new
     journal begins after the GTID set `begin_after`, where that is given. `keep_statements`: whether the journal keeps
     the texts of statements that the log has (binlog_rows_query_log_events).
     """
@@ -138,7 +138,6 @@ class SourceSettings(ServerSettings):
     server_id: int = field(kw_only=True, metadata={"least": 1, "most": 2**32 - 1})
     others: tuple[ServerAddress, ...] = ()
     failover_after_s: float = field(default=10.0, metadata={"least": 0, "most": 86400})
-    catch_up_s: float = field(default=60.0, metadata={"least": 0, "most": 604800})
     begin_after: str | None = None
     keep_statements: bool = False
 
@@ -151,8 +150,8 @@ class SnapshotSettings:
     `watermark = "pause"` there's one at a time, whatever `windows` says. A table is divided into at most `ranges`
     (twice the connections, if it isn't said).
 
-    A table's first chunk is of `chunk_rows`, and those behind it of as many as take `chunk_target_ms` to read and come
-    in `chunk_mib`. Rows that wait for their windows to close take `memory_mib` at most.
+    A table's first chunk has `chunk_rows`, and later ones as many as one SELECT reads in `chunk_target_ms`. Rows that
+    wait for their windows to close take `memory_mib` at most.
 
     0 is no bound for `rows_per_s`, and for `most_threads_running` and `most_replica_lag_s`, beyond which no chunk is
     asked for. `source`: another server of the same history that chunks are read from. `allow_lock`: a consistent
@@ -166,7 +165,6 @@ class SnapshotSettings:
     ranges: int | None = field(default=None, metadata={"least": 1, "most": 4096})
     chunk_rows: int = field(default=50_000, metadata={"least": 1, "most": 10_000_000})
     chunk_target_ms: int = field(default=200, metadata={"least": 1, "most": 600_000})
-    chunk_mib: int = field(default=8, metadata={"least": 1, "most": 4096})
     memory_mib: int = field(default=256, metadata={"least": 1, "most": 1 << 20})
     rows_per_s: int = field(default=0, metadata={"least": 0})
     most_threads_running: int = field(default=0, metadata={"least": 0})

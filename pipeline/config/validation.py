@@ -106,12 +106,6 @@ def _of_source(source: SourceSettings) -> Iterator[Mistake]:
 
 
 def _of_snapshots(snapshot: SnapshotSettings) -> Iterator[Mistake]:
-    if snapshot.chunk_mib > snapshot.memory_mib:
-        yield Mistake(
-            "chunk_mib",
-            f"a chunk of {snapshot.chunk_mib} MiB doesn't fit into memory_mib ({snapshot.memory_mib})",
-            "lower it, or raise memory_mib",
-        )
     if snapshot.allow_lock and snapshot.mode is not SnapshotMode.CONSISTENT:
         yield Mistake("allow_lock", f'it has no use with mode = "{snapshot.mode}"', 'set mode = "consistent"')
     if snapshot.source is None:

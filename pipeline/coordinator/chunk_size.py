@@ -11,8 +11,12 @@ ordered beyond the budget, except that one chunk always is: otherwise no chunk w
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from pipeline.messages.chunks import ChunkRead, ReadChunk
+
+# The most bytes of a chunk. It fits into the memory for rows that wait, or is smaller.
+CHUNK_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)

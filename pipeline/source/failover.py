@@ -49,6 +49,9 @@ from pipeline.gtid.transactions import Transactions
 # commits.
 COMMITTING_S: Final = 5.0
 
+# Where no server can continue, one that still might is waited for, until nothing has changed for so long, in seconds.
+CATCH_UP_S: Final = 60.0
+
 PURGED: Final = (
     "the binlog that we need was purged: {missing}; restore it on the source and keep it for longer, or set "
     'snapshot.mode = "when_needed" to begin again with a snapshot of every table'
@@ -184,37 +187,28 @@ class NoneServes:
 Decision = ContinueAt | WaitForServers | NoneServes
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long the server that we're at may be out of reach before another one is taken, and how long servers are
-    waited for that get no nearer, in seconds."""
-
-    failover_after_s: float
-    catch_up_s: float
-
-
 def choose_server(
     verdicts: Sequence[CandidateVerdict],
     at: int | None,
     waited_s: float,
     stood_s: float,
-    patience: Patience,
+    failover_after_s: float,
     mode: SnapshotMode,
 ) -> Decision:
     """What to do with these servers, in the list's order.
 
     `at`: the one that we're at. `waited_s`: for how long it's been looked for; `stood_s`: for how long none of them has
-    got any nearer.
+    got any nearer. Another one is taken once this one is out of reach for `failover_after_s`.
     """
     if at is not None:
         if isinstance(verdicts[at], CanContinue):
             return ContinueAt(at)
-        if waited_s < _grace_s(verdicts[at], patience):
+        if waited_s < _grace_s(verdicts[at], failover_after_s):
             return WaitForServers()
     for index, verdict in enumerate(verdicts):
         if isinstance(verdict, CanContinue):
             return ContinueAt(index)
-    if stood_s < max(_worth_s(verdict, patience) for verdict in verdicts):
+    if stood_s < max(_worth_s(verdict) for verdict in verdicts):
         return WaitForServers()
     if mode is SnapshotMode.WHEN_NEEDED:
         for index, verdict in enumerate(verdicts):
@@ -235,11 +229,11 @@ def last_server(verdicts: Sequence[CandidateVerdict], last: str) -> int | None:
     return servers.index(last) if last in servers else next(unknown, None)
 
 
-def _grace_s(verdict: CandidateVerdict, patience: Patience) -> float:
+def _grace_s(verdict: CandidateVerdict, failover_after_s: float) -> float:
     """How long another one isn't taken, in case that this one comes to serve."""
     match verdict:
         case Unreachable():
-            return patience.failover_after_s
+            return failover_after_s
         case Behind():
             return COMMITTING_S
         case CanContinue() | Purged() | Refused():
@@ -248,11 +242,11 @@ def _grace_s(verdict: CandidateVerdict, patience: Patience) -> float:
             assert_never(verdict)
 
 
-def _worth_s(verdict: CandidateVerdict, patience: Patience) -> float:
+def _worth_s(verdict: CandidateVerdict) -> float:
     """How long this one is waited for where none serves."""
     match verdict:
         case Unreachable() | Behind(replica=True):
-            return patience.catch_up_s
+            return CATCH_UP_S
         case Behind():
             return COMMITTING_S
         case CanContinue() | Purged() | Refused():

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from actors.service import assembly
+from pipeline.config.settings import SnapshotSettings
 
 
 @pytest.mark.measuring_fails
@@ -23,3 +24,8 @@ async def test_who_fails_looking_looks_again(monkeypatch: pytest.MonkeyPatch) ->
     looking.cancel()
     await asyncio.wait({looking})
     assert looking.cancelled()
+
+
+def test_a_chunk_fits_into_the_memory_for_rows_that_wait() -> None:
+    limits = [assembly._limits(SnapshotSettings(memory_mib=mib)) for mib in (1, 8, 256)]
+    assert [each.chunk_bytes >> 20 for each in limits] == [1, 8, 8]

@@ -5,6 +5,7 @@ from unittest.mock import ANY
 
 import pytest
 
+from actors.service import config_file
 from actors.service.config_file import InvalidConfiguration, load
 from pipeline.config.column_rules import ColumnRule, HashAlgorithm, MessageKey
 from pipeline.config.message_routes import TopicRoute
@@ -100,6 +101,18 @@ tables = [".*"]
 before_images = true
 schema_changes = "additive"
 """
+
+
+def test_a_removed_key_says_what_to_do(path: Path) -> None:
+    text = GOOD.replace("[snapshot]\n", "[snapshot]\nchunk_mib = 16\n")
+    assert mistakes(path, text) == [
+        "snapshot.chunk_mib: there's no such key any more; remove it: Tidemark has one value that suits all, 8 MiB"
+    ]
+
+
+def test_every_removed_key_is_gone() -> None:
+    for key in config_file.REMOVED_KEYS:
+        assert config_file._kind_of(tuple(key.split("."))) is None
 
 
 def test_rules_of_the_lake_in_their_order(path: Path) -> None:

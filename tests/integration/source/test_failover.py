@@ -150,7 +150,7 @@ def listing(folder: Path, first: MysqlServer, *others: MysqlServer, **source: An
     """Capture from the first of these, or another one of them; `source` are of its settings."""
     plain = pipeline(first, folder, "d", chunk_rows=25, mode=SnapshotMode.NO_DATA)
     addresses = tuple(ServerAddress(other.host, other.port) for other in others)
-    quick = {"failover_after_s": 0.2, "catch_up_s": 60.0, **source}
+    quick = {"failover_after_s": 0.2, **source}
     return replace(plain, source=replace(plain.source, others=addresses, **quick))
 
 
@@ -284,10 +284,11 @@ async def test_a_replica_that_is_behind_is_waited_for(mysql_factory: MysqlFactor
 
 
 async def test_where_none_can_go_on_it_stops_and_names_what_each_lacks(
-    mysql_factory: MysqlFactory, tmp_path: Path
+    mysql_factory: MysqlFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(judgement, "CATCH_UP_S", 0.5)
     primary, behind, purged = cluster(mysql_factory, "second", "third")
-    settings = listing(tmp_path, primary, behind, purged, catch_up_s=0.5)
+    settings = listing(tmp_path, primary, behind, purged)
     async with begun(settings) as service:
         await service.stop()
     passed = GtidSet.parse(primary.executed())

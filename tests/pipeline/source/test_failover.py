@@ -18,7 +18,6 @@ from pipeline.source.failover import (
     ContinueAt,
     Decision,
     NoneServes,
-    Patience,
     Purged,
     Refused,
     ServerHistory,
@@ -31,7 +30,7 @@ from tests.pipeline.builders import gtid, gtids
 A, B = (gtid(f"{server}:1").source.uuid for server in "ab")
 POSITION = gtids("a:1-9")
 FITS = ServerHistory(B, gtids("a:1-12"), gtids("a:1-5"), replica=True)
-PATIENCE = Patience(failover_after_s=10, catch_up_s=60)
+FAILOVER_AFTER_S = 10
 
 
 @pytest.mark.parametrize("purged", ["", "a:1-9", "a:3"])
@@ -87,7 +86,9 @@ def decided(
     mode: SnapshotMode = SnapshotMode.INITIAL,
 ) -> Decision:
     """What's decided when it's been waited for so long, by default with nothing changing."""
-    return failover.choose_server(verdicts, at, waited, waited if stood is None else stood, PATIENCE, mode)
+    return failover.choose_server(
+        verdicts, at, waited, waited if stood is None else stood, FAILOVER_AFTER_S, mode
+    )
 
 
 def test_the_server_that_we_are_at_is_kept_if_it_serves() -> None:
