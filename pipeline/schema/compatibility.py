@@ -10,24 +10,7 @@ from itertools import zip_longest
 import pyarrow as pa
 
 from pipeline.schema.table_schema import Column, TableSchema
-from pipeline.types.column_types import (
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Integer,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Year,
-    arrow_type,
-)
+from pipeline.types import column_types as t
 from pipeline.types.enum_labels import labels_agree
 
 
@@ -43,7 +26,7 @@ def schemas_agree(one: TableSchema, other: TableSchema) -> bool:
 
 def _agree(one: Column, other: Column) -> bool:
     match one.type, other.type:
-        case (Enum(labels), Enum(others)) | (Set(labels), Set(others)):
+        case (t.Enum(labels), t.Enum(others)) | (t.Set(labels), t.Set(others)):
             return (one.name, one.nullable) == (other.name, other.nullable) and labels_agree(labels, others)
         case _:
             return one == other
@@ -84,46 +67,46 @@ def incompatibility(present: TableSchema, new: TableSchema) -> str | None:
 
 def _keeps(old: Column, new: Column) -> bool:
     """Whether each value of the old column that the new one has room for is the same value there."""
-    if arrow_type(old.type) != arrow_type(new.type):
+    if t.arrow_type(old.type) != t.arrow_type(new.type):
         return _widens(old.type, new.type)
     match old.type, new.type:
-        case (Enum(before), Enum(after)) | (Set(before), Set(after)):
+        case (t.Enum(before), t.Enum(after)) | (t.Set(before), t.Set(after)):
             return labels_agree(after[: len(before)], before)
-        case (Text(before_charset), Text(after_charset)):
+        case (t.Text(before_charset), t.Text(after_charset)):
             # The one character set that turns a character into another one without an error: U+6661 into U+6659.
             return before_charset == after_charset or after_charset != "cp932"
-        case (FixedBinary(before_width), FixedBinary(after_width)):
+        case (t.FixedBinary(before_width), t.FixedBinary(after_width)):
             return before_width == after_width
-        case (Bit(before_width), Bit(after_width)):
+        case (t.Bit(before_width), t.Bit(after_width)):
             return (before_width + 7) // 8 == (after_width + 7) // 8
-        case (Decimal(_, before_scale), Decimal(_, after_scale)):  # as text, which has all digits
+        case (t.Decimal(_, before_scale), t.Decimal(_, after_scale)):  # as text, which has all digits
             return before_scale == after_scale
-        case (Time(before_digits), Time(after_digits)):
+        case (t.Time(before_digits), t.Time(after_digits)):
             return before_digits <= after_digits
-        case (DateTime(before_digits), DateTime(after_digits)):
+        case (t.DateTime(before_digits), t.DateTime(after_digits)):
             return before_digits <= after_digits
-        case (Timestamp(before_digits), Timestamp(after_digits)):
+        case (t.Timestamp(before_digits), t.Timestamp(after_digits)):
             return before_digits <= after_digits
         case _:
             return type(old.type) is type(new.type)
 
 
-def _widens(old: ColumnType, new: ColumnType) -> bool:
+def _widens(old: t.ColumnType, new: t.ColumnType) -> bool:
     """Whether values that are kept in another form are the same numbers, or moments."""
     match old, new:
-        case (Integer() | Year(), Integer()) | (Float(), Double()) | (Date(), DateTime()):
+        case (t.Integer() | t.Year(), t.Integer()) | (t.Float(), t.Double()) | (t.Date(), t.DateTime()):
             return True
-        case Integer(), Decimal():
+        case t.Integer(), t.Decimal():
             return _is_number(new)
-        case Decimal(_, before), Decimal(_, after):
+        case t.Decimal(_, before), t.Decimal(_, after):
             return before <= after and _is_number(old) and _is_number(new)
-        case Integer(), Double():
+        case t.Integer(), t.Double():
             # Kept as an int32 at most, as Delta wants it.
             return old.bytes <= (2 if old.unsigned else 4)
         case _:
             return False
 
 
-def _is_number(column: ColumnType) -> bool:
+def _is_number(column: t.ColumnType) -> bool:
     """Whether it isn't kept as text, as decimals of very many digits are."""
-    return bool(pa.types.is_decimal(arrow_type(column)))
+    return bool(pa.types.is_decimal(t.arrow_type(column)))

@@ -15,27 +15,7 @@ from pipeline.errors import Definite, Transient
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.source.information_schema import IndexPart, TableDescription
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
+from pipeline.types import column_types as t
 
 Indexes = Mapping[str, Sequence[IndexPart]]
 
@@ -113,19 +93,19 @@ def _faults(schema: TableSchema, parts: Sequence[IndexPart]) -> Iterator[str]:
             yield f"its column {part.column} {why}"
 
 
-def _unfit(kind: ColumnType) -> str | None:
+def _unfit(kind: t.ColumnType) -> str | None:
     """Why a key can't hold a column of this type."""
     match kind:
-        case Integer() | Decimal() | Float() | Double() | Bit() | Year():
+        case t.Integer() | t.Decimal() | t.Float() | t.Double() | t.Bit() | t.Year():
             return None
-        case Date() | Time() | DateTime() | Timestamp():
+        case t.Date() | t.Time() | t.DateTime() | t.Timestamp():
             return None
-        case Text() | FixedBinary() | Binary():
+        case t.Text() | t.FixedBinary() | t.Binary():
             return None
-        case Enum(labels) | Set(labels):
+        case t.Enum(labels) | t.Set(labels):
             # The text of their keys tells rows apart.
             return "has an empty label, which reads like the value 0" if "" in labels else None
-        case Json() | Geometry() | Vector():
+        case t.Json() | t.Geometry() | t.Vector():
             return f"is a {kind.wire.upper()}"
         case _:
             assert_never(kind)

@@ -14,26 +14,7 @@ from pipeline.errors import InvariantBroken
 from pipeline.schema.row_keys import Key, KeyPart
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.snapshot import row_filter
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
+from pipeline.types import column_types as t
 
 
 def bound_keys(schema: TableSchema, keys: pa.RecordBatch) -> tuple[Key, ...]:
@@ -48,9 +29,9 @@ def bound_keys(schema: TableSchema, keys: pa.RecordBatch) -> tuple[Key, ...]:
 def _plain(column: Column, values: pa.Array) -> pa.Array:
     """Dates and moments as their text."""
     match column.type:
-        case Timestamp():
+        case t.Timestamp():
             return values.cast(pa.timestamp("us")).cast(pa.string())
-        case Date() | DateTime():
+        case t.Date() | t.DateTime():
             return values.cast(pa.string())
         case _:
             return values
@@ -59,19 +40,19 @@ def _plain(column: Column, values: pa.Array) -> pa.Array:
 def _of_value(column: Column, value: Any) -> KeyPart:
     part: KeyPart | None
     match column.type:
-        case Integer() | Year() | Float() | Double() | Text() | FixedBinary() | Binary():
+        case t.Integer() | t.Year() | t.Float() | t.Double() | t.Text() | t.FixedBinary() | t.Binary():
             part = int(value) if isinstance(value, Number) else value
-        case Date() | DateTime() | Timestamp() | Decimal():
+        case t.Date() | t.DateTime() | t.Timestamp() | t.Decimal():
             part = str(value) if isinstance(value, str) else f"{value:f}"
-        case Bit():
+        case t.Bit():
             part = int.from_bytes(value) if isinstance(value, bytes) else int(value)
-        case Time():
+        case t.Time():
             part = _time(value)
-        case Enum(labels):
+        case t.Enum(labels):
             part = labels.index(value) + 1 if value in labels else 0
-        case Set(labels):
+        case t.Set(labels):
             part = _bits(labels, value)
-        case Json() | Geometry() | Vector():  # these are in no key
+        case t.Json() | t.Geometry() | t.Vector():  # these are in no key
             part = None
         case _:
             assert_never(column.type)
@@ -108,26 +89,26 @@ def _part(column: Column, given: KeyPart) -> KeyPart:
 
 def _value(column: Column, given: KeyPart) -> KeyPart | None:
     match column.type:
-        case Integer() | Year() | Bit():
+        case t.Integer() | t.Year() | t.Bit():
             return given if isinstance(given, int) else None
-        case Decimal():
+        case t.Decimal():
             return _decimal(given)
-        case Float() | Double():
+        case t.Float() | t.Double():
             return float(given) if isinstance(given, int | float) else None
-        case Text():
+        case t.Text():
             return given if isinstance(given, str) else None
-        case FixedBinary() | Binary():
+        case t.FixedBinary() | t.Binary():
             return given.encode() if isinstance(given, str) else given if isinstance(given, bytes) else None
-        case Date() | DateTime() | Timestamp():
+        case t.Date() | t.DateTime() | t.Timestamp():
             moment = row_filter.parse_moment(given) if isinstance(given, str) else None
             return None if moment is None else str(moment)
-        case Time():
+        case t.Time():
             return given if isinstance(given, str) and row_filter.TIME.fullmatch(given) else None
-        case Enum(labels):
+        case t.Enum(labels):
             return labels.index(given) + 1 if isinstance(given, str) and given in labels else None
-        case Set(labels):
+        case t.Set(labels):
             return _bits(labels, given)
-        case Json() | Geometry() | Vector():  # these are in no key
+        case t.Json() | t.Geometry() | t.Vector():  # these are in no key
             return None
         case _:
             assert_never(column.type)

@@ -15,21 +15,7 @@ from typing import Final
 
 from pipeline.schema.row_keys import Key, KeyPart
 from pipeline.source.parameters import label_numbers
-from pipeline.types.column_types import (
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    Float,
-    Integer,
-    Set,
-    Time,
-    Timestamp,
-    Year,
-)
+from pipeline.types import column_types as t
 
 _ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _RANKS: Final = {letter: rank for rank, letter in enumerate(_ALPHABET)} | {"": 0}
@@ -41,7 +27,7 @@ _EPOCH: Final = datetime(1, 1, 1)  # noqa: DTZ001 - what DATETIME says has no zo
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def key_between(kinds: tuple[ColumnType, ...], low: Key, high: Key, fraction: float) -> Key | None:
+def key_between(kinds: tuple[t.ColumnType, ...], low: Key, high: Key, fraction: float) -> Key | None:
     """Returns the beginning of a key about this `fraction` of the way from `low` to `high`; None if none is known.
 
     `kinds`: the types of the key's columns. The result is after `low`, or equals its beginning.
@@ -53,22 +39,22 @@ def key_between(kinds: tuple[ColumnType, ...], low: Key, high: Key, fraction: fl
     return None
 
 
-def _between(kind: ColumnType, low: KeyPart, high: KeyPart, fraction: float) -> KeyPart | None:
+def _between(kind: t.ColumnType, low: KeyPart, high: KeyPart, fraction: float) -> KeyPart | None:
     match kind, low, high:
-        case ((Integer() | Year() | Bit()), int(), int()):
+        case ((t.Integer() | t.Year() | t.Bit()), int(), int()):
             return _part(low, high, fraction)
-        case ((Enum() | Set()), int(), int()):
+        case ((t.Enum() | t.Set()), int(), int()):
             # Where its numbers can't be listed, each question would read the index from its beginning.
             return None if label_numbers(kind) is None else _part(low, high, fraction)
-        case ((Float() | Double()), float(), float()):
+        case ((t.Float() | t.Double()), float(), float()):
             return low * (1 - fraction) + high * fraction
-        case Decimal(_, scale), str(), str():
+        case t.Decimal(_, scale), str(), str():
             with localcontext(prec=70):
                 ends = [int(Exact(end).scaleb(scale)) for end in (low, high)]
                 return str(Exact(_part(ends[0], ends[1], fraction)).scaleb(-scale))
-        case ((Date() | DateTime() | Timestamp()), str(), str()):
+        case ((t.Date() | t.DateTime() | t.Timestamp()), str(), str()):
             return _moment(low, high, fraction)
-        case Time(), str(), str():
+        case t.Time(), str(), str():
             return _clock(_part(_microseconds(low), _microseconds(high), fraction))
         case _, bytes(), bytes():
             return _binary(low, high, fraction)

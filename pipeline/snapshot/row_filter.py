@@ -22,27 +22,7 @@ from typing import Final, assert_never
 
 from pipeline.schema.spelling import column_called
 from pipeline.schema.table_schema import Column, TableSchema
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
-from pipeline.types.column_types import Decimal as DecimalType
+from pipeline.types import column_types as t
 
 # NULL is None. An int, a Decimal and a float are MySQL's exact integers, exact decimals and doubles.
 Literal = int | Decimal | float | str | bytes | bool | date | datetime | None
@@ -166,7 +146,7 @@ def check_filter(condition: Condition, schema: TableSchema) -> Condition:
             return Between(column.name, _fitting(column, low), _fitting(column, high), negated)
         case Like(name, pattern, escape, negated):
             column = _column(schema, name)
-            if not isinstance(column.type, Text | Enum | Set | Binary | FixedBinary):
+            if not isinstance(column.type, t.Text | t.Enum | t.Set | t.Binary | t.FixedBinary):
                 raise InvalidRowFilter(f"column {column.name} is {_word(column)}, and LIKE is for text")
             return Like(column.name, pattern, escape, negated)
         case IsNull(name, negated):
@@ -196,19 +176,19 @@ def _fitting(column: Column, value: Literal) -> Literal:
         return None
     match column.type, value:
         case (
-            (Integer() | DecimalType() | Float() | Double() | Bit() | Year()),
+            (t.Integer() | t.Decimal() | t.Float() | t.Double() | t.Bit() | t.Year()),
             (int() | Decimal() | float()),
         ):
             return value
-        case ((Text() | Enum() | Set()), str()):
+        case ((t.Text() | t.Enum() | t.Set()), str()):
             return value
-        case ((FixedBinary() | Binary()), (str() | bytes())):
+        case ((t.FixedBinary() | t.Binary()), (str() | bytes())):
             return value
-        case Time(), str() if TIME.fullmatch(value):
+        case t.Time(), str() if TIME.fullmatch(value):
             return value
-        case ((Date() | DateTime() | Timestamp()), date()):
+        case ((t.Date() | t.DateTime() | t.Timestamp()), date()):
             return value
-        case ((Date() | DateTime() | Timestamp()), str()) if (found := parse_moment(value)) is not None:
+        case ((t.Date() | t.DateTime() | t.Timestamp()), str()) if (found := parse_moment(value)) is not None:
             return found
         case _:
             only = "it can't be compared, but IS [NOT] NULL will do"
@@ -218,20 +198,20 @@ def _fitting(column: Column, value: Literal) -> Literal:
             )
 
 
-def _wanted(kind: ColumnType) -> str | None:
+def _wanted(kind: t.ColumnType) -> str | None:
     """What a column of this type is compared with, in words; None for nothing."""
     match kind:
-        case Integer() | DecimalType() | Float() | Double() | Bit() | Year():
+        case t.Integer() | t.Decimal() | t.Float() | t.Double() | t.Bit() | t.Year():
             return "a number"
-        case Text() | Enum() | Set():
+        case t.Text() | t.Enum() | t.Set():
             return "text"
-        case FixedBinary() | Binary():
+        case t.FixedBinary() | t.Binary():
             return "text or hexadecimal"
-        case Time():
+        case t.Time():
             return "a time as '10:30:00'"
-        case Date() | DateTime() | Timestamp():
+        case t.Date() | t.DateTime() | t.Timestamp():
             return "a date as '2026-01-31', perhaps with a time as '2026-01-31 10:30:00'"
-        case Json() | Geometry() | Vector():
+        case t.Json() | t.Geometry() | t.Vector():
             return None
         case _:
             assert_never(kind)

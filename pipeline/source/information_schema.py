@@ -32,27 +32,7 @@ from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.schema.table_traits import TextColumn, Traits
 from pipeline.source.statement import Statement, quoted_table
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
+from pipeline.types import column_types as t
 from pipeline.types.enum_labels import NO_TEXT, UNKNOWN
 
 _DESCRIBE = """\
@@ -101,14 +81,14 @@ _SPATIAL = {
     "geomcollection",
     "geometrycollection",
 }
-_WITHOUT_ARGUMENTS: dict[str, ColumnType] = {
-    "float": Float(),
-    "double": Double(),
-    "date": Date(),
-    "json": Json(),
-    "vector": Vector(),
+_WITHOUT_ARGUMENTS: dict[str, t.ColumnType] = {
+    "float": t.Float(),
+    "double": t.Double(),
+    "date": t.Date(),
+    "json": t.Json(),
+    "vector": t.Vector(),
 }
-_LABELLED: dict[str, type[Enum] | type[Set]] = {"enum": Enum, "set": Set}
+_LABELLED: dict[str, type[t.Enum] | type[t.Set]] = {"enum": t.Enum, "set": t.Set}
 # Character sets that hold what utf8mb3, in which the server keeps COLUMN_TYPE, does not.
 _BEYOND_UTF8MB3 = {"utf8mb4", "utf16", "utf16le", "utf32", "gb18030", "binary"}
 
@@ -149,7 +129,8 @@ class TableDescription:
         return tuple(
             column.name
             for column in self.schema.columns
-            if isinstance(column.type, Enum | Set) and any(UNKNOWN in label for label in column.type.labels)
+            if isinstance(column.type, t.Enum | t.Set)
+            and any(UNKNOWN in label for label in column.type.labels)
         )
 
 
@@ -289,42 +270,42 @@ def _by_table(rows: Iterable[ColumnRow]) -> Iterator[tuple[TableId, list[ColumnR
         yield table, list(columns)
 
 
-def column_type(text: str, charset: str | None) -> ColumnType | None:
+def column_type(text: str, charset: str | None) -> t.ColumnType | None:
     """The type that COLUMN_TYPE and CHARACTER_SET_NAME name, or None for an unknown one. Raises Undescribed."""
     match = _TYPE.fullmatch(text)
     if match is None:
         return None
     name, arguments = match["name"], match["arguments"]
     if name in _INTEGER_BYTES:
-        return Integer(_INTEGER_BYTES[name], unsigned=match["unsigned"] is not None)
+        return t.Integer(_INTEGER_BYTES[name], unsigned=match["unsigned"] is not None)
     if name in _TEXTS:
-        return Text(_charset(charset))
+        return t.Text(_charset(charset))
     if name in _BINARIES:
-        return Binary()
+        return t.Binary()
     if name in _SPATIAL:
-        return Geometry()
+        return t.Geometry()
     if name in _LABELLED:
         return _LABELLED[name](tuple(_labels(arguments or "", charset)))
     return _WITHOUT_ARGUMENTS.get(name) or _with_arguments(name, arguments)
 
 
-def _with_arguments(name: str, arguments: str | None) -> ColumnType | None:
+def _with_arguments(name: str, arguments: str | None) -> t.ColumnType | None:
     match name:
         case "decimal":
             precision, scale = (arguments or "").split(",")
-            return Decimal(int(precision), int(scale))
+            return t.Decimal(int(precision), int(scale))
         case "year" if arguments != "2":  # a YEAR(2) shows only half of the value in the log
-            return Year()
+            return t.Year()
         case "bit":
-            return Bit(int(arguments or 1))
+            return t.Bit(int(arguments or 1))
         case "time":
-            return Time(int(arguments or 0))
+            return t.Time(int(arguments or 0))
         case "datetime":
-            return DateTime(int(arguments or 0))
+            return t.DateTime(int(arguments or 0))
         case "timestamp":
-            return Timestamp(int(arguments or 0))
+            return t.Timestamp(int(arguments or 0))
         case "binary":
-            return FixedBinary(int(arguments or 1))
+            return t.FixedBinary(int(arguments or 1))
         case _:
             return None
 

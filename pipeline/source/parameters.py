@@ -20,18 +20,7 @@ Expressions", "The ENUM Type", "The SET Type".
 from typing import Final
 
 from pipeline.schema.row_keys import KeyPart
-from pipeline.types.column_types import (
-    Binary,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Enum,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-)
+from pipeline.types import column_types as t
 
 # The character sets that lose nothing on the way to Unicode and back (an integration test tries every byte). In the
 # others two texts can print alike, or one can print as another that sorts elsewhere: rows would be skipped.
@@ -72,27 +61,29 @@ TEXT: Final = "CAST(%s AS CHAR)"
 Fragment = tuple[str, tuple[KeyPart, ...]]
 
 
-def placeholder(kind: ColumnType, value: KeyPart, collation: str | None) -> str:
+def placeholder(kind: t.ColumnType, value: KeyPart, collation: str | None) -> str:
     """The text in whose place the value of such a column is bound."""
     match kind:
-        case Decimal(precision, scale):
+        case t.Decimal(precision, scale):
             return f"CAST({TEXT} AS DECIMAL({precision}, {scale}))"
-        case Date():
+        case t.Date():
             return f"CAST({TEXT} AS DATE)"
-        case Time(digits):
+        case t.Time(digits):
             return f"CAST({TEXT} AS TIME({digits}))"
-        case DateTime(digits) | Timestamp(digits):
+        case t.DateTime(digits) | t.Timestamp(digits):
             return f"CAST({TEXT} AS DATETIME({digits}))"
-        case Text(charset) if isinstance(value, bytes):
+        case t.Text(charset) if isinstance(value, bytes):
             return f"CONVERT(CAST(%s AS BINARY) USING {charset}) COLLATE {collation}"
         case _:
             return "%s"
 
 
-def comparison(name: str, kind: ColumnType, operator: str, value: KeyPart, collation: str | None) -> Fragment:
+def comparison(
+    name: str, kind: t.ColumnType, operator: str, value: KeyPart, collation: str | None
+) -> Fragment:
     """The condition `name operator value` for a column of this type; `name` is quoted."""
     numbers = label_numbers(kind)
-    if isinstance(kind, Set) and len(kind.labels) == _ALL_BITS:
+    if isinstance(kind, t.Set) and len(kind.labels) == _ALL_BITS:
         name = f"CAST({name} AS UNSIGNED)"  # which MySQL takes for negative if it has the highest bit
     if numbers is None or operator == "=":
         return f"{name} {operator} {placeholder(kind, value, collation)}", (value,)
@@ -108,22 +99,22 @@ def comparison(name: str, kind: ColumnType, operator: str, value: KeyPart, colla
     return f"{name} IN ({', '.join(['%s'] * len(listed))})", tuple(listed)
 
 
-def label_numbers(kind: ColumnType) -> range | None:
+def label_numbers(kind: t.ColumnType) -> range | None:
     """All numbers that a value of an ENUM or SET can have, if they are few enough to be listed."""
     match kind:
-        case Enum(labels):
+        case t.Enum(labels):
             size = len(labels) + 1  # 0 is what a wrong value became
-        case Set(labels):
+        case t.Set(labels):
             size = 1 << len(labels)
         case _:
             return None
     return range(size) if size <= LONGEST_LIST else None
 
 
-def key_storage(kind: ColumnType) -> ColumnType:
+def key_storage(kind: t.ColumnType) -> t.ColumnType:
     """As what type a key's part is read where it isn't the column's own: bytes for text that isn't all of Unicode."""
     match kind:
-        case Text(charset) if charset not in EXACT_CHARSETS:
-            return Binary()
+        case t.Text(charset) if charset not in EXACT_CHARSETS:
+            return t.Binary()
         case _:
             return kind

@@ -12,28 +12,8 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from pipeline.schema.table_schema import Column, TableSchema
+from pipeline.types import column_types as t
 from pipeline.types.collations import CHARSETS
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
 from pipeline.types.field_types import BLOBS, INTEGERS, FieldType
 
 _BINARY_CHARSET: Final = 63
@@ -86,7 +66,7 @@ def key_mismatch(schema: TableSchema, key: Sequence[int], columns: Sequence[Resu
     ENUM and SET come as numbers, even if they have become another type.
     """
     told = zip((schema.columns[index] for index in key), columns, strict=True)
-    return _altered(schema, ((each, of) for each, of in told if not isinstance(each.type, Enum | Set)))
+    return _altered(schema, ((each, of) for each, of in told if not isinstance(each.type, t.Enum | t.Set)))
 
 
 def _altered(schema: TableSchema, told: Iterable[tuple[Column, ResultColumn]]) -> str | None:
@@ -96,48 +76,48 @@ def _altered(schema: TableSchema, told: Iterable[tuple[Column, ResultColumn]]) -
     return None
 
 
-def _fits(kind: ColumnType, told: ResultColumn) -> bool:
+def _fits(kind: t.ColumnType, told: ResultColumn) -> bool:
     match kind:
-        case Integer(size, unsigned):
+        case t.Integer(size, unsigned):
             return told.code == INTEGERS[size] and bool(told.flags & _UNSIGNED) == unsigned
-        case Decimal(precision, scale):
+        case t.Decimal(precision, scale):
             signs = (0 if told.flags & _UNSIGNED else 1) + (1 if scale else 0)
             return (told.code, told.decimals, told.length - signs) == (
                 FieldType.NEWDECIMAL,
                 scale,
                 precision,
             )
-        case Float():
+        case t.Float():
             return told.code == FieldType.FLOAT
-        case Double():
+        case t.Double():
             return told.code == FieldType.DOUBLE
-        case Bit(width):
+        case t.Bit(width):
             return (told.code, told.length) == (FieldType.BIT, width)
-        case Year():
+        case t.Year():
             return told.code == FieldType.YEAR
-        case Date():
+        case t.Date():
             return told.code == FieldType.DATE
-        case Time(digits):
+        case t.Time(digits):
             return (told.code, told.decimals) == (FieldType.TIME, digits)
-        case DateTime(digits):
+        case t.DateTime(digits):
             return (told.code, told.decimals) == (FieldType.DATETIME, digits)
-        case Timestamp(digits):
+        case t.Timestamp(digits):
             return (told.code, told.decimals) == (FieldType.TIMESTAMP, digits)
-        case Text(charset):
+        case t.Text(charset):
             return _string(told) and charset_of(told) == charset
-        case FixedBinary(width):
+        case t.FixedBinary(width):
             return (told.code, told.length) == (FieldType.STRING, width) and _binary(told)
-        case Binary():
+        case t.Binary():
             return _string(told) and _binary(told)
-        case Enum():
+        case t.Enum():
             return bool(told.flags & _ENUM)
-        case Set():
+        case t.Set():
             return bool(told.flags & _SET)
-        case Json():
+        case t.Json():
             return told.code == FieldType.JSON
-        case Geometry():
+        case t.Geometry():
             return told.code == FieldType.GEOMETRY
-        case Vector():
+        case t.Vector():
             return told.code == FieldType.VECTOR
         case _:
             assert_never(kind)

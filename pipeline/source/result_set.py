@@ -28,34 +28,12 @@ from pipeline.schema.table_schema import TableSchema
 from pipeline.source import result_set_kernels as kernels
 from pipeline.source.result_columns import WIDTHS, ResultColumn, charset_of
 from pipeline.types import arrow_arrays
+from pipeline.types import column_types as t
 from pipeline.types import value_kernels as log_kernels
 from pipeline.types.arrow_arrays import fixed
 from pipeline.types.buffers import Bytes, Cells, CellTable, Flags, Longs
 from pipeline.types.charsets import to_strings, to_text
 from pipeline.types.collations import BINARY
-from pipeline.types.column_types import (
-    DECIMAL128_DIGITS,
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-    arrow_type,
-)
 
 # Cells are 32-bit places in the buffer, and Arrow's strings have 32-bit offsets.
 LARGEST_ROW: Final = 2**31 - 1
@@ -195,35 +173,35 @@ def impossible_dates(rows: pa.RecordBatch, located: LocatedRows) -> int:
     return sum(int(column.null_count) for column in rows.columns) - told
 
 
-def row_key(located: LocatedRows, row: int, places: Sequence[tuple[ColumnType, int]]) -> Key:
+def row_key(located: LocatedRows, row: int, places: Sequence[tuple[t.ColumnType, int]]) -> Key:
     """The row's key, as it's bound to the next statement; `places`: what type each part is of, and its column."""
     return tuple(_key_part(kind, located, column, row) for kind, column in places)
 
 
-def _key_part(kind: ColumnType, located: LocatedRows, column: int, row: int) -> KeyPart:
+def _key_part(kind: t.ColumnType, located: LocatedRows, column: int, row: int) -> KeyPart:
     match kind:
-        case Integer(_, unsigned):
+        case t.Integer(_, unsigned):
             return int.from_bytes(located.value(column, row), "little", signed=not unsigned)
-        case Year():
+        case t.Year():
             return int.from_bytes(located.value(column, row), "little")
-        case Bit():
+        case t.Bit():
             return int.from_bytes(located.value(column, row), "big")
-        case Float() | Double():
+        case t.Float() | t.Double():
             value = located.value(column, row)
             number: float = struct.unpack(_FLOATS[len(value)], value)[0]
             return number
-        case Text(name):
+        case t.Text(name):
             return to_text(located.value(column, row), name)
-        case Date():
+        case t.Date():
             return _date_text(located.value(column, row))
-        case DateTime(digits) | Timestamp(digits):
+        case t.DateTime(digits) | t.Timestamp(digits):
             value = located.value(column, row)
             return f"{_date_text(value[:4])} {_time_text(value[4:], digits)}"
-        case Time(digits):
+        case t.Time(digits):
             value = located.value(column, row)
             negative, days = value[:1] == b"\x01", int.from_bytes(value[1:5], "little")
             return f"{'-' if negative else ''}{_time_text(value[5:], digits, 24 * days)}"
-        case Decimal():
+        case t.Decimal():
             return located.value(column, row).decode("ascii")
         case _:
             return located.value(column, row)
@@ -288,47 +266,47 @@ class _Column(NamedTuple):
             )
 
 
-def _array(kind: ColumnType, column: _Column) -> pa.Array:
+def _array(kind: t.ColumnType, column: _Column) -> pa.Array:
     match kind:
-        case Integer(size, unsigned):
+        case t.Integer(size, unsigned):
             return _wide(column) if unsigned and size == 8 else _integers(kind, column, signed=not unsigned)
-        case Year():
+        case t.Year():
             return _integers(kind, column, signed=False)
-        case Decimal(precision, scale):
-            if precision > DECIMAL128_DIGITS:
+        case t.Decimal(precision, scale):
+            if precision > t.DECIMAL128_DIGITS:
                 return column.text("ascii")
             words = np.empty((len(column.cells), 2), np.uint64)
             column.refuse(kernels.parse_decimals(column.buffer, column.cells, scale, words))
             return fixed(pa.decimal128(precision, scale), words, column.exists())
-        case Float():
+        case t.Float():
             return fixed(pa.float32(), column.numbers().astype(np.uint32).view(np.float32), column.exists())
-        case Double():
+        case t.Double():
             return fixed(pa.float64(), column.numbers().view(np.float64), column.exists())
-        case Bit(1):
+        case t.Bit(1):
             return pc.equal(column.binary(), pa.scalar(b"\x01", pa.binary()))
-        case Date():
+        case t.Date():
             return _dates(column)
-        case Time():
+        case t.Time():
             return fixed(pa.int64(), column.parsed(kernels.times), column.exists())
-        case DateTime() | Timestamp():
+        case t.DateTime() | t.Timestamp():
             return _datetimes(kind, column)
-        case Text(charset):
+        case t.Text(charset):
             return column.text(charset)
-        case Enum() | Set():
+        case t.Enum() | t.Set():
             charset = charset_of(column.told)
             return column.text("utf8mb4" if charset == BINARY else charset)  # see pipeline.types.enum_labels
-        case Json():
+        case t.Json():
             return column.text("utf8mb4")
-        case Bit() | FixedBinary() | Binary() | Geometry():
+        case t.Bit() | t.FixedBinary() | t.Binary() | t.Geometry():
             return column.binary()
-        case Vector():
+        case t.Vector():
             return arrow_arrays.vectors(*column.laid_out(), column.exists())
         case _:
             assert_never(kind)
 
 
-def _integers(kind: ColumnType, column: _Column, *, signed: bool) -> pa.Array:
-    target = arrow_type(kind)
+def _integers(kind: t.ColumnType, column: _Column, *, signed: bool) -> pa.Array:
+    target = t.arrow_type(kind)
     return fixed(target, column.numbers(signed=signed).astype(target.to_pandas_dtype()), column.exists())
 
 
@@ -346,8 +324,8 @@ def _dates(column: _Column) -> pa.Array:
     return fixed(pa.date32(), days.astype(np.int32), exists)
 
 
-def _datetimes(kind: ColumnType, column: _Column) -> pa.Array:
+def _datetimes(kind: t.ColumnType, column: _Column) -> pa.Array:
     packed, exists = column.parsed(kernels.packed_datetimes), column.exists()
     microseconds = np.empty(len(packed), np.int64)
     column.refuse(log_kernels.datetimes(packed, _MICROSECOND_BITS, 1, exists, microseconds))
-    return fixed(arrow_type(kind), microseconds, exists)
+    return fixed(t.arrow_type(kind), microseconds, exists)

@@ -15,22 +15,8 @@ import pyarrow.compute as pc
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableSchema
+from pipeline.types import column_types as t
 from pipeline.types.charsets import to_strings
-from pipeline.types.column_types import (
-    Binary,
-    ColumnType,
-    Enum,
-    FixedBinary,
-    Integer,
-    LogType,
-    RawChar,
-    RawInteger,
-    RawString,
-    RawType,
-    Set,
-    Text,
-    arrow_type,
-)
 from pipeline.types.enum_labels import enum_texts, set_texts
 
 
@@ -42,7 +28,7 @@ def self_described(table_map: TableMap, metadata: FullMetadata) -> TableSchema:
     """The schema that a map with full metadata is by itself."""
     columns: list[Column] = []
     for name, kind, nullable in zip(metadata.names, table_map.types, table_map.nullable, strict=True):
-        if isinstance(kind, RawType):
+        if isinstance(kind, t.RawType):
             raise InvariantBroken(
                 f"{table_map.table}: the log names the column {name} and leaves its type open"
             )
@@ -60,15 +46,15 @@ def misfit(schema: TableSchema, table_map: TableMap) -> str | None:
     return None
 
 
-def _fits(column: ColumnType, logged: LogType) -> bool:
+def _fits(column: t.ColumnType, logged: t.LogType) -> bool:
     match column, logged:
-        case (Enum(), Enum()) | (Set(), Set()):
+        case (t.Enum(), t.Enum()) | (t.Set(), t.Set()):
             return True
-        case Integer(size, _), RawInteger(stored):
+        case t.Integer(size, _), t.RawInteger(stored):
             return size == stored
-        case FixedBinary(width), RawChar(stored):
+        case t.FixedBinary(width), t.RawChar(stored):
             return width == stored
-        case (Text(), RawChar()) | (Text() | Binary(), RawString()):
+        case (t.Text(), t.RawChar()) | (t.Text() | t.Binary(), t.RawString()):
             return True
         case _:
             return column == logged
@@ -85,15 +71,15 @@ def complete_columns(schema: TableSchema, table_map: TableMap, rows: pa.RecordBa
 def _columns(schema: TableSchema, table_map: TableMap, rows: pa.RecordBatch) -> Iterator[pa.Array]:
     for column, logged, values in zip(schema.columns, table_map.types, rows.columns, strict=True):
         match column.type, logged:
-            case Enum(labels), _:
+            case t.Enum(labels), _:
                 yield enum_texts(values, labels)
-            case Set(labels), _:
+            case t.Set(labels), _:
                 yield set_texts(values, labels)
-            case Integer(size, unsigned=True), RawInteger():
+            case t.Integer(size, unsigned=True), t.RawInteger():
                 yield _unsigned(values, size)
-            case FixedBinary(width), RawChar():
+            case t.FixedBinary(width), t.RawChar():
                 yield _padded(values, width, f"{schema.table}.{column.name}")
-            case Text(charset), RawChar() | RawString():
+            case t.Text(charset), t.RawChar() | t.RawString():
                 yield to_strings(values, charset, f"{schema.table}.{column.name}")
             case _:
                 yield values
@@ -106,7 +92,7 @@ def _unsigned(values: pa.Array, size: int) -> pa.Array:
     """The same bits, of integers with this many bytes, without a sign."""
     if size == 3:  # in four bytes, and the highest one repeats the sign
         return pc.bit_wise_and(values, pa.scalar(0xFFFFFF, pa.int32()))
-    return values.view(_BITS[size]).cast(arrow_type(Integer(size, unsigned=True)))
+    return values.view(_BITS[size]).cast(t.arrow_type(t.Integer(size, unsigned=True)))
 
 
 def _padded(values: pa.Array, width: int, column: str) -> pa.Array:

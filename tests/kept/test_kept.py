@@ -33,26 +33,7 @@ from pipeline.snapshot.snapshot import (
     SnapshotStopped,
     SnapshotWaiting,
 )
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
+from pipeline.types import column_types as t
 from tests.servers.duckdb_engine import engine
 
 SERVER = "3afab407-6159-4f74-aab1-06fae3c9cbd9"
@@ -63,51 +44,51 @@ def table(name: str, *columns: Column, key: tuple[int, ...] = (0,)) -> TableSche
     return TableSchema(TableId("kept", name), columns, key)
 
 
-INT = Integer(4, unsigned=False)
-NAME = Column("name", Text("utf8mb4"), True)
+INT = t.Integer(4, unsigned=False)
+NAME = Column("name", t.Text("utf8mb4"), True)
 EVERY_TYPE = table(
     "every_type",
     Column("id", INT, False),
-    Column("i8", Integer(1, unsigned=False), True),
-    Column("i16", Integer(2, unsigned=True), True),
-    Column("i24", Integer(3, unsigned=False), True),
-    Column("u64", Integer(8, unsigned=True), True),
-    Column("dec_", Decimal(38, 10), True),
-    Column("wide", Decimal(65, 30), True),
-    Column("f", Float(), True),
-    Column("d", Double(), True),
-    Column("b1", Bit(1), True),
-    Column("b9", Bit(9), True),
-    Column("y", Year(), True),
-    Column("day", Date(), True),
-    Column("t", Time(6), True),
-    Column("dt", DateTime(6), True),
-    Column("ts", Timestamp(6), True),
-    Column("latin", Text("latin1"), True),
-    Column("txt", Text("utf8mb4"), True),
-    Column("fixed", FixedBinary(8), True),
-    Column("bytes", Binary(), True),
-    Column("e", Enum(("small", "ä", "large")), True),
-    Column("s", Set(("a", "b", "c")), True),
-    Column("j", Json(), True),
-    Column("g", Geometry(), True),
-    Column("v", Vector(), True),
+    Column("i8", t.Integer(1, unsigned=False), True),
+    Column("i16", t.Integer(2, unsigned=True), True),
+    Column("i24", t.Integer(3, unsigned=False), True),
+    Column("u64", t.Integer(8, unsigned=True), True),
+    Column("dec_", t.Decimal(38, 10), True),
+    Column("wide", t.Decimal(65, 30), True),
+    Column("f", t.Float(), True),
+    Column("d", t.Double(), True),
+    Column("b1", t.Bit(1), True),
+    Column("b9", t.Bit(9), True),
+    Column("y", t.Year(), True),
+    Column("day", t.Date(), True),
+    Column("t", t.Time(6), True),
+    Column("dt", t.DateTime(6), True),
+    Column("ts", t.Timestamp(6), True),
+    Column("latin", t.Text("latin1"), True),
+    Column("txt", t.Text("utf8mb4"), True),
+    Column("fixed", t.FixedBinary(8), True),
+    Column("bytes", t.Binary(), True),
+    Column("e", t.Enum(("small", "ä", "large")), True),
+    Column("s", t.Set(("a", "b", "c")), True),
+    Column("j", t.Json(), True),
+    Column("g", t.Geometry(), True),
+    Column("v", t.Vector(), True),
 )
 LARGE = table(
     "large",
-    Column("a", Binary(), False),
+    Column("a", t.Binary(), False),
     Column("b", INT, False),
-    Column("filler", Text("utf8mb4"), True),
+    Column("filler", t.Text("utf8mb4"), True),
     key=(1, 0),
 )
 ORDERS = table(
     "orders",
     Column("id", INT, False),
-    Column("remark", Text("utf8mb4"), True),
+    Column("remark", t.Text("utf8mb4"), True),
     Column("version", INT, False),
-    Column("extra", Decimal(10, 2), True),
+    Column("extra", t.Decimal(10, 2), True),
 )
-LATER = table("later", Column("id", Integer(8, unsigned=True), False), NAME)
+LATER = table("later", Column("id", t.Integer(8, unsigned=True), False), NAME)
 KEYLESS = table("keyless", Column("id", INT, True), NAME, key=())
 GONE_BAD = table("gone_bad", Column("id", INT, False), NAME)
 

@@ -18,27 +18,7 @@ from pipeline.snapshot.snapshot import (
     SnapshotWaiting,
     TableSnapshot,
 )
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
+from pipeline.types import column_types as t
 from tests.pipeline.builders import gtids
 
 # Few and short, so that equal ones come up; what they hold is any text but surrogates, which no server stores.
@@ -50,15 +30,17 @@ table_ids = st.builds(TableId, names, names)
 _labels = st.lists(names, max_size=3).map(tuple)
 _digits = st.integers(0, 6)
 
-column_types: st.SearchStrategy[ColumnType] = st.one_of(
-    st.builds(Integer, st.sampled_from([1, 2, 3, 4, 8]), st.booleans()),
-    st.builds(Decimal, st.integers(30, 65), st.integers(0, 30)),
-    st.builds(Bit, st.integers(1, 64)),
-    *(st.builds(kind, _digits) for kind in (Time, DateTime, Timestamp)),
-    st.builds(Text, st.sampled_from(["utf8mb4", "latin1"])),
-    st.builds(FixedBinary, st.integers(0, 255)),
-    *(st.builds(kind, _labels) for kind in (Enum, Set)),
-    st.sampled_from([Float(), Double(), Year(), Date(), Binary(), Json(), Geometry(), Vector()]),
+column_types: st.SearchStrategy[t.ColumnType] = st.one_of(
+    st.builds(t.Integer, st.sampled_from([1, 2, 3, 4, 8]), st.booleans()),
+    st.builds(t.Decimal, st.integers(30, 65), st.integers(0, 30)),
+    st.builds(t.Bit, st.integers(1, 64)),
+    *(st.builds(kind, _digits) for kind in (t.Time, t.DateTime, t.Timestamp)),
+    st.builds(t.Text, st.sampled_from(["utf8mb4", "latin1"])),
+    st.builds(t.FixedBinary, st.integers(0, 255)),
+    *(st.builds(kind, _labels) for kind in (t.Enum, t.Set)),
+    st.sampled_from(
+        [t.Float(), t.Double(), t.Year(), t.Date(), t.Binary(), t.Json(), t.Geometry(), t.Vector()]
+    ),
 )
 
 _columns = st.lists(

@@ -18,33 +18,9 @@ from pipeline.binlog.cursor import Cursor, utf8
 from pipeline.errors import Definite, UndecodableError
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import TableId
+from pipeline.types import column_types as t
 from pipeline.types.charsets import to_text
 from pipeline.types.collations import BINARY, charset
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    LogType,
-    RawChar,
-    RawInteger,
-    RawString,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
 from pipeline.types.enum_labels import NO_TEXT
 from pipeline.types.field_types import (
     BLOBS,
@@ -109,22 +85,22 @@ _STRINGS: Final = frozenset({FieldType.VARCHAR, FieldType.VAR_STRING, FieldType.
 _TEXTUAL: Final = _STRINGS | {FieldType.VECTOR}
 _LABELLED: Final = frozenset({FieldType.ENUM, FieldType.SET})
 
-_SIMPLE: Final[dict[int, ColumnType]] = {
-    FieldType.FLOAT: Float(),
-    FieldType.DOUBLE: Double(),
-    FieldType.YEAR: Year(),
-    FieldType.DATE: Date(),
-    FieldType.JSON: Json(),
-    FieldType.GEOMETRY: Geometry(),
-    FieldType.VECTOR: Vector(),
+_SIMPLE: Final[dict[int, t.ColumnType]] = {
+    FieldType.FLOAT: t.Float(),
+    FieldType.DOUBLE: t.Double(),
+    FieldType.YEAR: t.Year(),
+    FieldType.DATE: t.Date(),
+    FieldType.JSON: t.Json(),
+    FieldType.GEOMETRY: t.Geometry(),
+    FieldType.VECTOR: t.Vector(),
 }
-_TEMPORAL: Final[dict[int, Callable[[int], ColumnType]]] = {
-    FieldType.TIME: Time,
-    FieldType.TIME2: Time,
-    FieldType.DATETIME: DateTime,
-    FieldType.DATETIME2: DateTime,
-    FieldType.TIMESTAMP: Timestamp,
-    FieldType.TIMESTAMP2: Timestamp,
+_TEMPORAL: Final[dict[int, Callable[[int], t.ColumnType]]] = {
+    FieldType.TIME: t.Time,
+    FieldType.TIME2: t.Time,
+    FieldType.DATETIME: t.DateTime,
+    FieldType.DATETIME2: t.DateTime,
+    FieldType.TIMESTAMP: t.Timestamp,
+    FieldType.TIMESTAMP2: t.Timestamp,
 }
 
 
@@ -195,7 +171,7 @@ class _Columns:
     real: tuple[int, ...]
     fields: dict[int, bytes]
 
-    def types(self, storage: tuple[Storage, ...]) -> tuple[LogType, ...]:
+    def types(self, storage: tuple[Storage, ...]) -> tuple[t.LogType, ...]:
         """Each column's type; signs, character sets and labels are given to those columns that have them."""
         if not self.fields:
             return tuple(_raw_type(real, stored) for real, stored in zip(self.real, storage, strict=True))
@@ -295,42 +271,42 @@ def _label(stored: bytes, charset: str) -> str:
         raise UndecodableError(NO_TEXT.format(label=stored.hex())) from error
 
 
-def _raw_type(real: int, storage: Storage) -> LogType:
+def _raw_type(real: int, storage: Storage) -> t.LogType:
     match real:
         case code if code in _INTEGER_BYTES:
-            return RawInteger(_INTEGER_BYTES[FieldType(code)])
+            return t.RawInteger(_INTEGER_BYTES[FieldType(code)])
         case FieldType.STRING:
-            return RawChar(string_type(storage)[1])
+            return t.RawChar(string_type(storage)[1])
         case code if code in _STRINGS:
-            return RawString()
+            return t.RawString()
         case code:
             return _type(code, storage, unsigned=False, charset="", labels=())
 
 
 def _type(
     real: int, storage: Storage, *, unsigned: bool, charset: str, labels: tuple[str, ...]
-) -> ColumnType:
+) -> t.ColumnType:
     match real:
         case code if code in _INTEGER_BYTES:
-            return Integer(_INTEGER_BYTES[FieldType(code)], unsigned)
+            return t.Integer(_INTEGER_BYTES[FieldType(code)], unsigned)
         case code if code in _SIMPLE:
             return _SIMPLE[code]
         case code if code in _TEMPORAL:
             return _TEMPORAL[code](storage.meta)
         case FieldType.NEWDECIMAL:
-            return Decimal(low_byte(storage), high_byte(storage))
+            return t.Decimal(low_byte(storage), high_byte(storage))
         case FieldType.BIT:
-            return Bit(8 * high_byte(storage) + low_byte(storage))
+            return t.Bit(8 * high_byte(storage) + low_byte(storage))
         case FieldType.ENUM:
-            return Enum(labels)
+            return t.Enum(labels)
         case FieldType.SET:
-            return Set(labels)
+            return t.Set(labels)
         case code if code in _TEXTUAL and charset != BINARY:
-            return Text(charset)
+            return t.Text(charset)
         case FieldType.STRING:
-            return FixedBinary(string_type(storage)[1])
+            return t.FixedBinary(string_type(storage)[1])
         case code if code in _TEXTUAL:
-            return Binary()
+            return t.Binary()
         case code:
             raise UndecodableError(
                 f"it has a column of the type {code}, which isn't known; leave the table out of the capture"

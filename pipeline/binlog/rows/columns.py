@@ -22,34 +22,9 @@ from pipeline.binlog.rows.stored_values import (
 )
 from pipeline.errors import InvariantBroken, UndecodableError
 from pipeline.types import arrow_arrays, packed_decimal, value_kernels
+from pipeline.types import column_types as t
 from pipeline.types.arrow_arrays import fixed
 from pipeline.types.charsets import to_strings
-from pipeline.types.column_types import (
-    DECIMAL128_DIGITS,
-    Binary,
-    Bit,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    LogType,
-    RawChar,
-    RawInteger,
-    RawString,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-    arrow_type,
-)
 from pipeline.types.field_types import (
     BLOBS,
     INTEGERS,
@@ -63,36 +38,36 @@ from pipeline.types.field_types import (
 )
 
 
-def rows_type(column: LogType) -> pa.DataType:
+def rows_type(column: t.LogType) -> pa.DataType:
     """The Arrow type of a column in `TableImages.rows`: canonical, but an ENUM's index, a SET's bits, and raw types."""
     match column:
-        case RawInteger(size):
-            return arrow_type(Integer(size, unsigned=False))
-        case RawChar() | RawString():
+        case t.RawInteger(size):
+            return t.arrow_type(t.Integer(size, unsigned=False))
+        case t.RawChar() | t.RawString():
             return pa.binary()
-        case Enum():
+        case t.Enum():
             return pa.int32()
-        case Set():
+        case t.Set():
             return pa.int64()
         case _:
-            return arrow_type(column)
+            return t.arrow_type(column)
 
 
 @cache
-def check_storage(column: LogType, storage: Storage) -> None:
+def check_storage(column: t.LogType, storage: Storage) -> None:
     """Raise UndecodableError for a way to store that Tidemark doesn't know, InvariantBroken if it's not the type's."""
     width = stored_width(storage)
     fits = real_type(storage) in _codes(column)
     match column:
-        case Integer(size, _) | RawInteger(size):
+        case t.Integer(size, _) | t.RawInteger(size):
             fits = fits and width == size
-        case Decimal(precision, scale):
+        case t.Decimal(precision, scale):
             fits = fits and storage.meta == precision | scale << 8
-        case Bit(bits):
+        case t.Bit(bits):
             fits = fits and high_byte(storage) * 8 + low_byte(storage) == bits
-        case FixedBinary(size) | RawChar(size):
+        case t.FixedBinary(size) | t.RawChar(size):
             fits = fits and string_type(storage)[1] == size
-        case Time(digits) | DateTime(digits) | Timestamp(digits):
+        case t.Time(digits) | t.DateTime(digits) | t.Timestamp(digits):
             fits = fits and storage.meta == digits
         case _:
             pass
@@ -105,89 +80,89 @@ _LONG_DIGITS: Final = 18  # of a DECIMAL that 64 bits hold
 _STRINGS: Final = frozenset({FieldType.STRING, FieldType.VARCHAR, FieldType.VAR_STRING})
 
 
-def _codes(column: LogType) -> frozenset[FieldType]:
+def _codes(column: t.LogType) -> frozenset[FieldType]:
     match column:
-        case Integer() | RawInteger():
+        case t.Integer() | t.RawInteger():
             return frozenset(INTEGERS.values())
-        case Decimal():
+        case t.Decimal():
             return frozenset({FieldType.NEWDECIMAL})
-        case Float():
+        case t.Float():
             return frozenset({FieldType.FLOAT})
-        case Double():
+        case t.Double():
             return frozenset({FieldType.DOUBLE})
-        case Bit():
+        case t.Bit():
             return frozenset({FieldType.BIT})
-        case Year():
+        case t.Year():
             return frozenset({FieldType.YEAR})
-        case Date():
+        case t.Date():
             return frozenset({FieldType.DATE})
-        case Time():
+        case t.Time():
             return frozenset({FieldType.TIME, FieldType.TIME2})
-        case DateTime():
+        case t.DateTime():
             return frozenset({FieldType.DATETIME, FieldType.DATETIME2})
-        case Timestamp():
+        case t.Timestamp():
             return frozenset({FieldType.TIMESTAMP, FieldType.TIMESTAMP2})
-        case Text():
+        case t.Text():
             return _STRINGS | BLOBS
-        case FixedBinary() | RawChar():
+        case t.FixedBinary() | t.RawChar():
             return frozenset({FieldType.STRING})
-        case Binary() | RawString():
+        case t.Binary() | t.RawString():
             return _STRINGS - {FieldType.STRING} | BLOBS
-        case Enum():
+        case t.Enum():
             return frozenset({FieldType.ENUM})
-        case Set():
+        case t.Set():
             return frozenset({FieldType.SET})
-        case Json():
+        case t.Json():
             return frozenset({FieldType.JSON})
-        case Geometry():
+        case t.Geometry():
             return frozenset({FieldType.GEOMETRY})
-        case Vector():
+        case t.Vector():
             return frozenset({FieldType.VECTOR})
         case _:
             assert_never(column)
 
 
-def decode_column(column: LogType, storage: Storage, stored: StoredColumn) -> pa.Array:
+def decode_column(column: t.LogType, storage: Storage, stored: StoredColumn) -> pa.Array:
     """The column's values as an array of `rows_type(column)`. `check` has passed the column and its storage."""
     match column:
-        case Integer(size, unsigned):
+        case t.Integer(size, unsigned):
             return _integers(size, unsigned, stored)
-        case RawInteger(size):
+        case t.RawInteger(size):
             return _integers(size, unsigned=False, stored=stored)
-        case Decimal(precision, scale):
+        case t.Decimal(precision, scale):
             return _decimals(precision, scale, storage, stored)
-        case Float():
+        case t.Float():
             values = decode_little_endian(4, stored).astype(np.uint32).view(np.float32)
             return fixed(pa.float32(), values, stored.exists)
-        case Double():
+        case t.Double():
             return fixed(pa.float64(), decode_little_endian(8, stored).view(np.float64), stored.exists)
-        case Bit(width):
+        case t.Bit(width):
             return _bits(width, storage, stored)
-        case Year():
+        case t.Year():
             years = decode_little_endian(1, stored)
             return fixed(pa.int16(), np.where(years > 0, years + 1900, 0).astype(np.int16), stored.exists)
-        case Date():
+        case t.Date():
             return temporal.decode_dates(stored)
-        case Time():
+        case t.Time():
             return temporal.decode_times(storage, stored)
-        case DateTime():
+        case t.DateTime():
             return temporal.decode_datetimes(storage, stored)
-        case Timestamp():
+        case t.Timestamp():
             return temporal.timestamps(storage, stored)
-        case Text(charset):
+        case t.Text(charset):
             return to_strings(decode_varying(storage, stored), charset, stored.name)
-        case FixedBinary(width):
+        case t.FixedBinary(width):
             return decode_varying(storage, stored, width)
-        case Binary() | Geometry() | RawChar() | RawString():
+        case t.Binary() | t.Geometry() | t.RawChar() | t.RawString():
             return decode_varying(storage, stored)
-        case Enum():
+        case t.Enum():
             indices = decode_little_endian(stored_width(storage), stored).astype(np.int32)
             return fixed(pa.int32(), indices, stored.exists)
-        case Set():
+        case t.Set():
             return fixed(pa.int64(), decode_little_endian(stored_width(storage), stored), stored.exists)
-        case Json():
+        case t.Json():
             return json.decode_documents(-stored_width(storage), stored)
-        case Vector():
+        case t.Vector():
             return _vectors(storage, stored)
         case _:
             assert_never(column)
@@ -195,7 +170,7 @@ def decode_column(column: LogType, storage: Storage, stored: StoredColumn) -> pa
 
 def _integers(size: int, unsigned: bool, stored: StoredColumn) -> pa.Array:
     values = decode_little_endian(size, stored, signed=not unsigned)
-    kind = arrow_type(Integer(size, unsigned))
+    kind = t.arrow_type(t.Integer(size, unsigned))
     if pa.types.is_decimal(kind):
         words = np.zeros((len(stored), 2), np.int64)
         words[:, 0] = values
@@ -204,7 +179,7 @@ def _integers(size: int, unsigned: bool, stored: StoredColumn) -> pa.Array:
 
 
 def _decimals(precision: int, scale: int, storage: Storage, stored: StoredColumn) -> pa.Array:
-    if precision > DECIMAL128_DIGITS:
+    if precision > t.DECIMAL128_DIGITS:
         return _texts(
             lambda value: packed_decimal.decimal_text(value, precision, scale),
             decode_varying(storage, stored),

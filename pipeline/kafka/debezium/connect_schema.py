@@ -23,26 +23,7 @@ from pipeline.config.message_handling import (
     UnsignedBigintHandling,
 )
 from pipeline.schema.table_schema import Column
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
+from pipeline.types import column_types as t
 
 Schema = dict[str, Any]
 
@@ -127,7 +108,7 @@ def column_schema(column: Column, handling: Handling) -> Schema:
     kind, semantics = _semantics(column, handling)
     if kind == "array":
         kind_of: Schema = {"type": kind, "items": {"type": "float", "optional": False}}
-    elif isinstance(column.type, Geometry):
+    elif isinstance(column.type, t.Geometry):
         wkb, srid = {"type": "bytes", "optional": False}, {"type": "int32", "optional": True}
         kind_of = {"type": kind, "fields": [field(wkb, "wkb"), field(srid, "srid")]}
     else:
@@ -147,11 +128,11 @@ def _decimal(precision: int, scale: int) -> tuple[str, Schema]:
 def _semantics(column: Column, handling: Handling) -> tuple[str, Schema]:
     """A column's Connect type, and what else its schema says."""
     match column.type:
-        case Integer(8, unsigned=True) if handling.unsigned_bigint is UnsignedBigintHandling.PRECISE:
+        case t.Integer(8, unsigned=True) if handling.unsigned_bigint is UnsignedBigintHandling.PRECISE:
             return _decimal(20, 0)
-        case Integer(size, unsigned):
+        case t.Integer(size, unsigned):
             return _INTEGERS[size, unsigned], {}
-        case Decimal(precision, scale):
+        case t.Decimal(precision, scale):
             match handling.decimal:
                 case DecimalHandling.PRECISE:
                     return _decimal(precision, scale)
@@ -161,41 +142,41 @@ def _semantics(column: Column, handling: Handling) -> tuple[str, Schema]:
                     return "string", {}
                 case _:
                     assert_never(handling.decimal)
-        case Float():
+        case t.Float():
             return "float", {}
-        case Double():
+        case t.Double():
             return "double", {}
-        case Bit(1):
+        case t.Bit(1):
             return "boolean", {}
-        case Bit(width):
+        case t.Bit(width):
             return "bytes", _logical("io.debezium.data.Bits", length=str(width))
-        case Year():
+        case t.Year():
             return "int32", _logical("io.debezium.time.Year")
-        case Date():
+        case t.Date():
             kind, name = _DATES.get(handling.time, ("int32", "io.debezium.time.Date"))
             return kind, _logical(name)
-        case Time():
+        case t.Time():
             kind, name = _TIMES[handling.time]
             return kind, _logical(name)
-        case DateTime(digits):
+        case t.DateTime(digits):
             adaptive = "io.debezium.time.MicroTimestamp" if digits > 3 else "io.debezium.time.Timestamp"
             kind, name = _MOMENTS.get(handling.time, ("int64", adaptive))
             return kind, _logical(name)
-        case Timestamp():
+        case t.Timestamp():
             return "string", _logical("io.debezium.time.ZonedTimestamp")
-        case Text():
+        case t.Text():
             return "string", {}
-        case Json():
+        case t.Json():
             return "string", _logical("io.debezium.data.Json")
-        case Enum(labels):
+        case t.Enum(labels):
             return "string", _logical("io.debezium.data.Enum", allowed=_allowed(labels))
-        case Set(labels):
+        case t.Set(labels):
             return "string", _logical("io.debezium.data.EnumSet", allowed=_allowed(labels))
-        case FixedBinary() | Binary():
+        case t.FixedBinary() | t.Binary():
             return "bytes" if handling.binary is BinaryHandling.BYTES else "string", {}
-        case Geometry():
+        case t.Geometry():
             return "struct", {**_logical("io.debezium.data.geometry.Geometry"), "doc": "Geometry"}
-        case Vector():
+        case t.Vector():
             return "array", _logical("io.debezium.data.FloatVector")
         case _:
             assert_never(column.type)

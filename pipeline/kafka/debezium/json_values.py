@@ -33,29 +33,9 @@ from pipeline.kafka.debezium import json_kernels as kernels
 from pipeline.kafka.debezium.connect_schema import Schema
 from pipeline.kafka.debezium.text_rows import Piece, joined, text_array
 from pipeline.schema.table_schema import Column
+from pipeline.types import column_types as t
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Bytes, Ends
-from pipeline.types.column_types import (
-    DECIMAL128_DIGITS,
-    Binary,
-    Bit,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
 
 _SUPPLEMENTARY: Final = re.compile("[\U00010000-\U0010ffff]")
 _NULL: Final = pa.scalar("null")
@@ -112,7 +92,7 @@ def json_text(text: str) -> str:
 
 def json_values(column: Column, values: pa.Array, handling: Handling) -> pa.Array:
     """The JSON text of each value of a column. Raises ArrowInvalid where a moment has no number of nanoseconds."""
-    if isinstance(column.type, Date | DateTime | Timestamp) and not column.nullable:
+    if isinstance(column.type, t.Date | t.DateTime | t.Timestamp) and not column.nullable:
         values = pc.fill_null(values, pa.scalar(0, values.type))
     texts = _texts(column, values, handling)
     if values.null_count:
@@ -123,35 +103,35 @@ def json_values(column: Column, values: pa.Array, handling: Handling) -> pa.Arra
 def _texts(column: Column, values: pa.Array, handling: Handling) -> pa.Array:
     """The texts of the values that aren't NULL; where one is, anything. A null is a value that can't be told."""
     match column.type:
-        case Integer(8, unsigned=True):
+        case t.Integer(8, unsigned=True):
             if handling.unsigned_bigint is UnsignedBigintHandling.LONG:
                 return integers(_low_words(values))
             return _base64(*_unscaled(values))
-        case Integer() | Year():
+        case t.Integer() | t.Year():
             return integers(values)
-        case Decimal(precision, scale):
+        case t.Decimal(precision, scale):
             return _decimals(values, precision, scale, handling.decimal)
-        case Float() | Double():
+        case t.Float() | t.Double():
             return _numbers(values)
-        case Bit(1):
+        case t.Bit(1):
             return pc.if_else(values, "true", "false")
-        case Bit():
+        case t.Bit():
             return _base64(*bytes_of(pc.binary_reverse(values)))
-        case Date():
+        case t.Date():
             return _dates(values, handling.time)
-        case Time():
+        case t.Time():
             return _times(values, handling.time)
-        case DateTime(digits):
+        case t.DateTime(digits):
             return _moments(values, digits, handling.time)
-        case Timestamp(digits):
+        case t.Timestamp(digits):
             return _instants(values, digits)
-        case Text() | Enum() | Set() | Json():
+        case t.Text() | t.Enum() | t.Set() | t.Json():
             return escaped(values)
-        case FixedBinary() | Binary():
+        case t.FixedBinary() | t.Binary():
             return _binaries(values, handling.binary)
-        case Geometry():
+        case t.Geometry():
             return _geometries(values)
-        case Vector():
+        case t.Vector():
             lists = pa.ListArray.from_arrays(values.offsets, _numbers(values.values))
             return joined("[", pc.binary_join(lists, ","), "]", count=len(values))
         case _:
@@ -239,7 +219,7 @@ def _unscaled(values: pa.Array) -> tuple[Bytes, Ends]:
 
 
 def _decimals(values: pa.Array, precision: int, scale: int, handling: DecimalHandling) -> pa.Array:
-    wide = precision > DECIMAL128_DIGITS  # then they're texts
+    wide = precision > t.DECIMAL128_DIGITS  # then they're texts
     match handling:
         case DecimalHandling.PRECISE if wide:
             data, ends = bytes_of(values)
@@ -261,7 +241,7 @@ def _decimals(values: pa.Array, precision: int, scale: int, handling: DecimalHan
         case DecimalHandling.STRING:
             # Arrow shows a decimal with an exponent, unless it has no digits after the point.
             whole = pa.Array.from_buffers(
-                pa.decimal128(DECIMAL128_DIGITS, 0), len(values), values.buffers(), offset=values.offset
+                pa.decimal128(t.DECIMAL128_DIGITS, 0), len(values), values.buffers(), offset=values.offset
             )
             shown, ends = bytes_of(pc.cast(whole, pa.string()))
             room = len(shown) + len(values) * (scale + 5)

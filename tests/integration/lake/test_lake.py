@@ -37,29 +37,13 @@ from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    Float,
-    Integer,
-    Json,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
+from pipeline.types import column_types as t
 from tests.integration.history import FILLING, READY, History, Row, Table, random_step
 
 WITHIN_S = 120.0
 
-INT = Integer(8, unsigned=False)
-TEXT = Text("utf8mb4")
+INT = t.Integer(8, unsigned=False)
+TEXT = t.Text("utf8mb4")
 
 
 def schema(name: str, *columns: Column, key: tuple[int, ...] = (0,)) -> TableSchema:
@@ -69,7 +53,7 @@ def schema(name: str, *columns: Column, key: tuple[int, ...] = (0,)) -> TableSch
 ORDERS = schema("orders", Column("id", INT, False), Column("note", TEXT, True))
 # Keys in two parts, of which one differs by case and the other may be null here (a zero date).
 USERS = schema(
-    "users", Column("day", Date(), False), Column("name", TEXT, False), Column("n", INT, True), key=(1, 0)
+    "users", Column("day", t.Date(), False), Column("name", TEXT, False), Column("n", INT, True), key=(1, 0)
 )
 
 
@@ -667,28 +651,28 @@ def test_names_of_any_kind(delivery: Delivery) -> None:
 def test_values_of_each_type_come_through(delivery: Delivery) -> None:
     utc = dt.UTC
     values: list[tuple[Any, Any]] = [
-        (Integer(8, unsigned=False), -(2**63)),
-        (Integer(8, unsigned=True), Exact(2**64 - 1)),
-        (Integer(1, unsigned=False), -128),
-        (Integer(2, unsigned=False), -32768),
-        (Integer(4, unsigned=True), 2**32 - 1),
-        (Decimal(38, 30), Exact("-12345678.000000000000000000000000000001")),
-        (Decimal(65, 0), "9" * 65),
-        (Float(), 0.5),
-        (Double(), 1e300),
-        (Bit(1), True),
-        (Bit(64), b"\x80\0\0\0\0\0\0\1"),
-        (Year(), 2155),
-        (Date(), dt.date(1000, 1, 1)),
-        (Time(6), -838 * 3_600_000_000),
-        (DateTime(6), dt.datetime.fromisoformat("1000-01-01T00:00:00.000001")),
-        (DateTime(6), dt.datetime.fromisoformat("9999-12-31T23:59:59.999999")),
-        (Timestamp(6), dt.datetime(2038, 1, 19, 3, 14, 7, 999999, tzinfo=utc)),
+        (t.Integer(8, unsigned=False), -(2**63)),
+        (t.Integer(8, unsigned=True), Exact(2**64 - 1)),
+        (t.Integer(1, unsigned=False), -128),
+        (t.Integer(2, unsigned=False), -32768),
+        (t.Integer(4, unsigned=True), 2**32 - 1),
+        (t.Decimal(38, 30), Exact("-12345678.000000000000000000000000000001")),
+        (t.Decimal(65, 0), "9" * 65),
+        (t.Float(), 0.5),
+        (t.Double(), 1e300),
+        (t.Bit(1), True),
+        (t.Bit(64), b"\x80\0\0\0\0\0\0\1"),
+        (t.Year(), 2155),
+        (t.Date(), dt.date(1000, 1, 1)),
+        (t.Time(6), -838 * 3_600_000_000),
+        (t.DateTime(6), dt.datetime.fromisoformat("1000-01-01T00:00:00.000001")),
+        (t.DateTime(6), dt.datetime.fromisoformat("9999-12-31T23:59:59.999999")),
+        (t.Timestamp(6), dt.datetime(2038, 1, 19, 3, 14, 7, 999999, tzinfo=utc)),
         (TEXT, "\U0001f30a\0'"),
-        (Enum(("a", "b")), "b"),
-        (Json(), '{"a": 1}'),
-        (Binary(), b"\0\xff"),
-        (Vector(), [0.5, -1.0]),
+        (t.Enum(("a", "b")), "b"),
+        (t.Json(), '{"a": 1}'),
+        (t.Binary(), b"\0\xff"),
+        (t.Vector(), [0.5, -1.0]),
     ]
     columns = tuple(Column(f"c{i}", type_, i > 0) for i, (type_, _) in enumerate(values))
     table = delivery.history.table(schema("types", *columns), FILLING)

@@ -19,22 +19,12 @@ from pipeline.lake.column_changes import (
 from pipeline.lake.tables import LakeColumn, Tier
 from pipeline.schema.ddl.alter_table import Alteration, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.types.column_types import (
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Float,
-    Integer,
-    Text,
-    Vector,
-)
+from pipeline.types import column_types as t
 
-INT, LONG, TEXT = Integer(4, unsigned=False), Integer(8, unsigned=False), Text("utf8mb4")
+INT, LONG, TEXT = t.Integer(4, unsigned=False), t.Integer(8, unsigned=False), t.Text("utf8mb4")
 
 
-def schema(**columns: ColumnType) -> TableSchema:
+def schema(**columns: t.ColumnType) -> TableSchema:
     table = TableId("shop", "orders")
     return TableSchema(table, tuple(Column(name, type_, True) for name, type_ in columns.items()), (0,))
 
@@ -64,7 +54,7 @@ def after(*changes: Alteration | TableSchema, anew: bool = False, plan: Plan = A
 
 
 def test_a_column_is_added_behind_the_one_before_it() -> None:
-    assert after(schema(first=DateTime(0), id=INT, a=INT, n=Vector(), b=TEXT)) == [
+    assert after(schema(first=t.DateTime(0), id=INT, a=INT, n=t.Vector(), b=TEXT)) == [
         "first timestamp_ntz < new",
         "id int",
         "a int",
@@ -83,13 +73,13 @@ def test_order_and_null_make_no_difference() -> None:
 
 
 def test_a_wider_type_is_taken_on_and_a_narrower_one_changes_nothing() -> None:
-    assert after(schema(id=LONG, a=Double(), b=TEXT)) == [
+    assert after(schema(id=LONG, a=t.Double(), b=TEXT)) == [
         "id bigint < id int",
         "a double < a int",
         "b string",
     ]
     assert after(schema(id=LONG, a=INT, b=TEXT), V1) == ["id bigint < id int", "a int", "b string"]
-    assert after(schema(id=Integer(1, unsigned=False), a=INT, b=TEXT)) == ["id int", "a int", "b string"]
+    assert after(schema(id=t.Integer(1, unsigned=False), a=INT, b=TEXT)) == ["id int", "a int", "b string"]
 
 
 def test_a_dropped_column_stays() -> None:
@@ -199,8 +189,10 @@ def test_columns_get_a_life_of_their_own_only_when_they_need_one() -> None:
 
     assert needed() == needed(schema(id=INT, a=INT, b=TEXT, c=INT)) == needed(dropped("a")) == []
     assert needed(schema(id=INT, a=LONG, b=TEXT)) == ["enableTypeWidening"]
-    assert needed(schema(id=INT, a=INT, b=TEXT, m=DateTime(0))) == ["feature.timestampNtz"]
-    assert not needed_features(unchanged_plan([LakeColumn("m", "timestamp_ntz")], schema(m=DateTime(0))), {})
+    assert needed(schema(id=INT, a=INT, b=TEXT, m=t.DateTime(0))) == ["feature.timestampNtz"]
+    assert not needed_features(
+        unchanged_plan([LakeColumn("m", "timestamp_ntz")], schema(m=t.DateTime(0))), {}
+    )
     assert needed(renamed(("a", "c"))) == needed(schema(**{"id": INT, "a;": INT})) == ["columnMapping.mode"]
     assert needed(renamed(("a", "c")), **{"delta.columnMapping.mode": "name"}) == []
 
@@ -212,7 +204,7 @@ def test_the_schema_as_delta_has_it() -> None:
         "type": "struct",
         "fields": [{**field, "name": "id"}, field, {**field, "name": "b", "type": "string"}],
     }
-    wanted = schema(id=INT, c=LONG, n=Float(), v=Vector(), d=Date(), e=Decimal(9, 2))
+    wanted = schema(id=INT, c=LONG, n=t.Float(), v=t.Vector(), d=t.Date(), e=t.Decimal(9, 2))
     steps = [Step(5, renamed(("a", "c"))), Step(6, wanted)]
     text = schema_text(follow_steps(AS_IT_IS, Tier.MIRROR, steps), json.dumps(present))
     change = {"fromType": "integer", "toType": "long"}

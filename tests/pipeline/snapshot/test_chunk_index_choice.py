@@ -9,27 +9,9 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.chunk_index_choice import Indexes, choose_index
 from pipeline.source.information_schema import IndexPart, TableDescription
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Integer,
-    Json,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Year,
-)
+from pipeline.types import column_types as t
 
-INT = Integer(4, unsigned=False)
+INT = t.Integer(4, unsigned=False)
 
 
 def part(column: str | None, **changes: Any) -> IndexPart:
@@ -37,7 +19,7 @@ def part(column: str | None, **changes: Any) -> IndexPart:
 
 
 def described(
-    *kinds: ColumnType, key: tuple[int, ...] = (0,), prefixed: tuple[str, ...] = ()
+    *kinds: t.ColumnType, key: tuple[int, ...] = (0,), prefixed: tuple[str, ...] = ()
 ) -> TableDescription:
     columns = tuple(Column("abcdef"[i], kind, nullable=False) for i, kind in enumerate(kinds))
     return TableDescription(TableSchema(TableId("shop", "orders"), columns, key), prefixed)
@@ -47,7 +29,7 @@ PRIMARY = {"PRIMARY": (part("a"),)}
 
 
 def test_the_walk_is_along_the_primary_key_in_its_own_order() -> None:
-    table = described(INT, Text("gbk"), INT, key=(2, 1))
+    table = described(INT, t.Text("gbk"), INT, key=(2, 1))
     indexes = {
         "PRIMARY": (part("c", descending=True), part("b", collation="gbk_bin")),
         "a": (part("a"),),
@@ -89,7 +71,7 @@ def test_a_surrogate_key_of_several_columns_is_named_by_its_index() -> None:
 )
 def test_an_index_that_does_not_tell_rows_apart_is_no_surrogate_key(fault: IndexPart, reason: str) -> None:
     with pytest.raises(Definite, match=rf"index u of shop\.orders can't be a surrogate-key: .*{reason}"):
-        choose_index(described(INT, INT, Json()), {**PRIMARY, "u": (part("b"), fault)}, "u")
+        choose_index(described(INT, INT, t.Json()), {**PRIMARY, "u": (part("b"), fault)}, "u")
 
 
 def test_without_a_primary_key_there_is_no_walk() -> None:
@@ -101,37 +83,37 @@ def test_without_a_primary_key_there_is_no_walk() -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        *(Integer(size, unsigned) for size in (1, 2, 3, 4, 8) for unsigned in (False, True)),
-        Decimal(65, 30),
-        Float(),
-        Double(),
-        Bit(64),
-        Year(),
-        Date(),
-        Time(6),
-        DateTime(6),
-        Timestamp(6),
-        Text("utf8mb4"),
-        Text("cp932"),
-        FixedBinary(16),
-        Binary(),
-        Enum(("x",)),
-        Set(("x",)),
+        *(t.Integer(size, unsigned) for size in (1, 2, 3, 4, 8) for unsigned in (False, True)),
+        t.Decimal(65, 30),
+        t.Float(),
+        t.Double(),
+        t.Bit(64),
+        t.Year(),
+        t.Date(),
+        t.Time(6),
+        t.DateTime(6),
+        t.Timestamp(6),
+        t.Text("utf8mb4"),
+        t.Text("cp932"),
+        t.FixedBinary(16),
+        t.Binary(),
+        t.Enum(("x",)),
+        t.Set(("x",)),
     ],
 )
-def test_keys_that_can_be_walked(kind: ColumnType) -> None:
+def test_keys_that_can_be_walked(kind: t.ColumnType) -> None:
     assert choose_index(described(kind), PRIMARY, None).columns == (0,)
 
 
-@pytest.mark.parametrize("kind", [Enum(("x", "")), Set(("",))])
-def test_labels_that_read_like_the_number_0_are_refused(kind: ColumnType) -> None:
+@pytest.mark.parametrize("kind", [t.Enum(("x", "")), t.Set(("",))])
+def test_labels_that_read_like_the_number_0_are_refused(kind: t.ColumnType) -> None:
     for surrogate in (None, "u"):
         with pytest.raises(Definite, match=r"column a of the primary key of shop\.orders has an empty label"):
             choose_index(described(kind, INT), {**PRIMARY, "u": (part("b"),)}, surrogate)
 
 
 def test_a_key_that_holds_only_prefixes_needs_a_surrogate() -> None:
-    table = described(Text("utf8mb4"), INT, prefixed=("a",))
+    table = described(t.Text("utf8mb4"), INT, prefixed=("a",))
     indexes = {"PRIMARY": (part("a", prefixed=True),), "u": (part("b"),)}
     with pytest.raises(
         Definite, match=r"column a of the primary key of shop\.orders is in it with a prefix only"

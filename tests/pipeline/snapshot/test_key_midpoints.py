@@ -6,23 +6,9 @@ from hypothesis import strategies as st
 
 from pipeline.schema.row_keys import KeyPart
 from pipeline.snapshot.key_midpoints import key_between
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    Integer,
-    Set,
-    Text,
-    Time,
-    Year,
-)
+from pipeline.types import column_types as t
 
-INT = Integer(8, unsigned=True)
+INT = t.Integer(8, unsigned=True)
 
 
 @pytest.mark.parametrize(
@@ -33,31 +19,31 @@ INT = Integer(8, unsigned=True)
         (INT, 7, 8, 0.5, 7),
         (INT, 8, 7, 0.5, 8),
         (INT, 0, 2**64 - 2, 0.5, 2**63 - 1),
-        (Year(), 1901, 2101, 0.5, 2001),
-        (Bit(8), 0, 255, 0.5, 127),
-        (Enum(("x", "y", "z")), 0, 2, 0.5, 1),
-        (Set(tuple(map(str, range(11)))), 0, 9, 0.5, None),
-        (Double(), -1e308, 1e308, 0.75, 5e307),
-        (Decimal(40, 2), "-10000000000000000000000000.05", "10000000000000000000000000.05", 0.5, "0.00"),
-        (Date(), "2024-01-01", "2024-01-03", 0.5, "2024-01-02"),
-        (DateTime(3), "2024-01-01 00:00:00.000", "2024-01-01 00:00:00.002", 0.5, "2024-01-01 00:00:00.001"),
-        (DateTime(0), "2024-00-00 00:00:00", "2024-01-01 00:00:00", 0.5, None),
-        (Time(0), "-10:00:00", "838:00:00", 0.5, "414:00:00.000000"),
-        (Time(1), "-00:00:03.0", "-00:00:01.0", 0.5, "-00:00:02.000000"),
-        (Binary(), b"a\x00", b"a\x10\xff", 0.5, b"a\x08\x7f\x80" + bytes(9)),
-        (Text("utf8mb4"), "user-00", "user-zz", 0.5, "user-hz" + "i" + "0" * 9),
-        (Text("utf8mb4"), "AA", "CA", 0.5, "BA" + "0" * 10),
-        (Text("utf8mb4"), "", "中", 0.5, "✖\U00088000"),
+        (t.Year(), 1901, 2101, 0.5, 2001),
+        (t.Bit(8), 0, 255, 0.5, 127),
+        (t.Enum(("x", "y", "z")), 0, 2, 0.5, 1),
+        (t.Set(tuple(map(str, range(11)))), 0, 9, 0.5, None),
+        (t.Double(), -1e308, 1e308, 0.75, 5e307),
+        (t.Decimal(40, 2), "-10000000000000000000000000.05", "10000000000000000000000000.05", 0.5, "0.00"),
+        (t.Date(), "2024-01-01", "2024-01-03", 0.5, "2024-01-02"),
+        (t.DateTime(3), "2024-01-01 00:00:00.000", "2024-01-01 00:00:00.002", 0.5, "2024-01-01 00:00:00.001"),
+        (t.DateTime(0), "2024-00-00 00:00:00", "2024-01-01 00:00:00", 0.5, None),
+        (t.Time(0), "-10:00:00", "838:00:00", 0.5, "414:00:00.000000"),
+        (t.Time(1), "-00:00:03.0", "-00:00:01.0", 0.5, "-00:00:02.000000"),
+        (t.Binary(), b"a\x00", b"a\x10\xff", 0.5, b"a\x08\x7f\x80" + bytes(9)),
+        (t.Text("utf8mb4"), "user-00", "user-zz", 0.5, "user-hz" + "i" + "0" * 9),
+        (t.Text("utf8mb4"), "AA", "CA", 0.5, "BA" + "0" * 10),
+        (t.Text("utf8mb4"), "", "中", 0.5, "✖\U00088000"),
     ],
 )
 def test_a_proposal_lies_so_far_from_the_one_to_the_other(
-    kind: ColumnType, low: KeyPart, high: KeyPart, fraction: float, found: KeyPart | None
+    kind: t.ColumnType, low: KeyPart, high: KeyPart, fraction: float, found: KeyPart | None
 ) -> None:
     assert key_between((kind,), (low,), (high,), fraction) == (None if found is None else (found,))
 
 
 def test_of_a_composite_key_the_first_part_that_differs_counts() -> None:
-    kinds = (INT, Text("latin1"), INT)
+    kinds = (INT, t.Text("latin1"), INT)
     assert key_between(kinds, (1, "x", 10), (1, "x", 20), 0.5) == (1, "x", 15)
     assert key_between(kinds, (1, "x", 10), (9, "a", 20), 0.5) == (5,)
     assert key_between(kinds, (1, "x", 10), (1, "x", 10), 0.5) is None
@@ -69,7 +55,7 @@ def test_the_beginning_of_a_key_may_be_an_end() -> None:
 
 @given(st.text(), st.text(), st.floats(0, 1))
 def test_any_two_texts_have_a_text_between_them(low: str, high: str, fraction: float) -> None:
-    found = key_between((Text("utf8mb4"),), (low,), (high,), fraction)
+    found = key_between((t.Text("utf8mb4"),), (low,), (high,), fraction)
     assert (found is None) == (low == high)
     if found:
         assert isinstance(found[0], str) and found[0].encode()
@@ -78,7 +64,7 @@ def test_any_two_texts_have_a_text_between_them(low: str, high: str, fraction: f
 @given(st.binary(), st.binary(), st.floats(0, 1))
 def test_bytes_are_between_in_their_own_order(one: bytes, other: bytes, fraction: float) -> None:
     low, high = sorted((one, other))
-    match key_between((Binary(),), (low,), (high,), fraction):
+    match key_between((t.Binary(),), (low,), (high,), fraction):
         case (bytes(found),):
             assert found.rstrip(b"\0") <= high and found >= low[: len(found)]
         case found:

@@ -11,67 +11,49 @@ from pipeline.source.information_schema import (
     describe,
     describe_tables,
 )
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    ColumnType,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
+from pipeline.types import column_types as t
 
 
 @pytest.mark.parametrize(
     ("text", "charset", "kind"),
     [
-        ("tinyint(1)", None, Integer(1, unsigned=False)),
-        ("tinyint unsigned", None, Integer(1, unsigned=True)),
-        ("smallint(5) unsigned zerofill", None, Integer(2, unsigned=True)),
-        ("mediumint", None, Integer(3, unsigned=False)),
-        ("int(11)", None, Integer(4, unsigned=False)),
-        ("bigint unsigned", None, Integer(8, unsigned=True)),
-        ("decimal(65,30) unsigned", None, Decimal(65, 30)),
-        ("float", None, Float()),
-        ("float(7,3) unsigned", None, Float()),
-        ("double(10,2)", None, Double()),
-        ("bit(1)", None, Bit(1)),
-        ("bit(64)", None, Bit(64)),
-        ("year", None, Year()),
-        ("year(4)", None, Year()),
-        ("time", None, Time(0)),
-        ("datetime(3)", None, DateTime(3)),
-        ("timestamp(6)", None, Timestamp(6)),
-        ("time /* 5.5 binary format */", None, Time(0)),
-        ("char(3)", "latin1", Text("latin1")),
-        ("longtext", "utf8", Text("utf8mb3")),
-        ("binary(16)", None, FixedBinary(16)),
-        ("varbinary(9)", None, Binary()),
-        ("tinyblob", None, Binary()),
-        ("geomcollection", None, Geometry()),
-        ("vector(3)", None, Vector()),
-        ("enum('a')", "utf8mb4", Enum(("a",))),
+        ("tinyint(1)", None, t.Integer(1, unsigned=False)),
+        ("tinyint unsigned", None, t.Integer(1, unsigned=True)),
+        ("smallint(5) unsigned zerofill", None, t.Integer(2, unsigned=True)),
+        ("mediumint", None, t.Integer(3, unsigned=False)),
+        ("int(11)", None, t.Integer(4, unsigned=False)),
+        ("bigint unsigned", None, t.Integer(8, unsigned=True)),
+        ("decimal(65,30) unsigned", None, t.Decimal(65, 30)),
+        ("float", None, t.Float()),
+        ("float(7,3) unsigned", None, t.Float()),
+        ("double(10,2)", None, t.Double()),
+        ("bit(1)", None, t.Bit(1)),
+        ("bit(64)", None, t.Bit(64)),
+        ("year", None, t.Year()),
+        ("year(4)", None, t.Year()),
+        ("time", None, t.Time(0)),
+        ("datetime(3)", None, t.DateTime(3)),
+        ("timestamp(6)", None, t.Timestamp(6)),
+        ("time /* 5.5 binary format */", None, t.Time(0)),
+        ("char(3)", "latin1", t.Text("latin1")),
+        ("longtext", "utf8", t.Text("utf8mb3")),
+        ("binary(16)", None, t.FixedBinary(16)),
+        ("varbinary(9)", None, t.Binary()),
+        ("tinyblob", None, t.Binary()),
+        ("geomcollection", None, t.Geometry()),
+        ("vector(3)", None, t.Vector()),
+        ("enum('a')", "utf8mb4", t.Enum(("a",))),
         (
             r"enum('a,b','c''d','','e\\f','g\nh\ri\0','(')",
             "utf8mb4",
-            Enum(("a,b", "c'd", "", "e\\f", "g\nh\ri\0", "(")),
+            t.Enum(("a,b", "c'd", "", "e\\f", "g\nh\ri\0", "(")),
         ),
-        ("set('x','y')", "utf8mb4", Set(("x", "y"))),
+        ("set('x','y')", "utf8mb4", t.Set(("x", "y"))),
         ("something(3)", None, None),
         ("", None, None),
     ],
 )
-def test_a_column_type(text: str, charset: str | None, kind: ColumnType | None) -> None:
+def test_a_column_type(text: str, charset: str | None, kind: t.ColumnType | None) -> None:
     assert column_type(text, charset) == kind
 
 
@@ -99,7 +81,7 @@ def test_the_key_is_in_its_own_order() -> None:
     [(table, found)] = found_of.items()
     assert table == found.schema.table == TableId("shop", "orders")
     assert found.schema.key == (2, 0)
-    assert found.schema.columns[1] == Column("b", Integer(4, unsigned=False), nullable=True)
+    assert found.schema.columns[1] == Column("b", t.Integer(4, unsigned=False), nullable=True)
     assert found.prefixed == found.doubtful == ()
 
 
@@ -175,7 +157,7 @@ def test_a_type_that_is_not_captured_is_named_and_other_tables_are_described(kin
 
 def test_labels_of_the_character_set_binary_are_utf_8_or_refused() -> None:
     kind = column_type(r"enum('a','x''f',x'f09f9880','?')", None)
-    assert kind == Enum(("a", "x'f", "😀", "?"))
+    assert kind == t.Enum(("a", "x'f", "😀", "?"))
     [reason] = describe_tables([row("a", r"set('a',x'ff41')")]).refused.values()
     assert "column a of shop.orders: the label x'ff41' of an ENUM or SET of CHARACTER SET binary" in reason
 

@@ -4,42 +4,28 @@ import pytest
 
 from pipeline.schema.row_keys import KeyPart
 from pipeline.source.parameters import LONGEST_LIST, comparison, key_storage, label_numbers, placeholder
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    Integer,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-)
+from pipeline.types import column_types as t
 
-THREE = Enum(("x", "y", "z"))
+THREE = t.Enum(("x", "y", "z"))
 
 
 @pytest.mark.parametrize(
     ("kind", "value", "place"),
     [
-        (Integer(8, unsigned=True), 2**64 - 1, "%s"),
-        (Bit(3), 5, "%s"),
-        (Double(), 0.5, "%s"),
-        (Text("latin1"), "x", "%s"),
-        (Binary(), b"x", "%s"),
-        (Decimal(65, 30), "1", "CAST(CAST(%s AS CHAR) AS DECIMAL(65, 30))"),
-        (Date(), "2024-01-01", "CAST(CAST(%s AS CHAR) AS DATE)"),
-        (Time(3), "00:00:00.000", "CAST(CAST(%s AS CHAR) AS TIME(3))"),
-        (DateTime(6), "…", "CAST(CAST(%s AS CHAR) AS DATETIME(6))"),
-        (Timestamp(0), "…", "CAST(CAST(%s AS CHAR) AS DATETIME(0))"),
-        (Text("gbk"), b"x", "CONVERT(CAST(%s AS BINARY) USING gbk) COLLATE gbk_bin"),
+        (t.Integer(8, unsigned=True), 2**64 - 1, "%s"),
+        (t.Bit(3), 5, "%s"),
+        (t.Double(), 0.5, "%s"),
+        (t.Text("latin1"), "x", "%s"),
+        (t.Binary(), b"x", "%s"),
+        (t.Decimal(65, 30), "1", "CAST(CAST(%s AS CHAR) AS DECIMAL(65, 30))"),
+        (t.Date(), "2024-01-01", "CAST(CAST(%s AS CHAR) AS DATE)"),
+        (t.Time(3), "00:00:00.000", "CAST(CAST(%s AS CHAR) AS TIME(3))"),
+        (t.DateTime(6), "…", "CAST(CAST(%s AS CHAR) AS DATETIME(6))"),
+        (t.Timestamp(0), "…", "CAST(CAST(%s AS CHAR) AS DATETIME(0))"),
+        (t.Text("gbk"), b"x", "CONVERT(CAST(%s AS BINARY) USING gbk) COLLATE gbk_bin"),
     ],
 )
-def test_a_value_has_the_columns_type(kind: ColumnType, value: KeyPart, place: str) -> None:
+def test_a_value_has_the_columns_type(kind: t.ColumnType, value: KeyPart, place: str) -> None:
     assert placeholder(kind, value, "gbk_bin") == place
     assert comparison("`a`", kind, "<", value, "gbk_bin") == (f"`a` < {place}", (value,))
 
@@ -54,7 +40,7 @@ def test_numbers_that_satisfy_a_comparison_are_listed(operator: str, numbers: tu
 
 def test_a_comparison_that_no_number_satisfies_is_false() -> None:
     assert comparison("`a`", THREE, ">", 3, None) == ("FALSE", ())
-    assert comparison("`a`", Set(("x", "y")), "<", 0, None) == ("FALSE", ())
+    assert comparison("`a`", t.Set(("x", "y")), "<", 0, None) == ("FALSE", ())
 
 
 def test_the_same_number_needs_no_list() -> None:
@@ -63,15 +49,15 @@ def test_the_same_number_needs_no_list() -> None:
 
 def test_a_list_has_its_longest() -> None:
     labels = tuple(map(str, range(LONGEST_LIST)))
-    assert label_numbers(Enum(labels[1:])) == range(LONGEST_LIST)
-    assert label_numbers(Enum(labels)) is None
-    assert label_numbers(Set(labels[:10])) == range(LONGEST_LIST)
-    assert label_numbers(Set(labels[:11])) is None
-    assert comparison("`a`", Set(labels[:11]), "<", 7, None) == ("`a` < %s", (7,))
-    assert comparison("`a`", Set(labels[:64]), "<", 7, None) == ("CAST(`a` AS UNSIGNED) < %s", (7,))
+    assert label_numbers(t.Enum(labels[1:])) == range(LONGEST_LIST)
+    assert label_numbers(t.Enum(labels)) is None
+    assert label_numbers(t.Set(labels[:10])) == range(LONGEST_LIST)
+    assert label_numbers(t.Set(labels[:11])) is None
+    assert comparison("`a`", t.Set(labels[:11]), "<", 7, None) == ("`a` < %s", (7,))
+    assert comparison("`a`", t.Set(labels[:64]), "<", 7, None) == ("CAST(`a` AS UNSIGNED) < %s", (7,))
 
 
 def test_text_that_is_not_all_of_unicode_goes_through_as_bytes() -> None:
-    assert key_storage(Text("gbk")) == Binary()
-    assert key_storage(Text("utf8mb4")) == Text("utf8mb4")
+    assert key_storage(t.Text("gbk")) == t.Binary()
+    assert key_storage(t.Text("utf8mb4")) == t.Text("utf8mb4")
     assert key_storage(THREE) == THREE

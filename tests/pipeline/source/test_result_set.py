@@ -25,28 +25,8 @@ from pipeline.source import result_set
 from pipeline.source import result_set_kernels as kernels
 from pipeline.source.result_columns import ResultColumn
 from pipeline.source.result_set import ResultRows, RowPackets, decode_rows, row_key
+from pipeline.types import column_types as t
 from pipeline.types.charsets import TextError
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
 from pipeline.types.field_types import INTEGERS, FieldType
 from tests.fuzz.guarded import Guarded
 
@@ -121,24 +101,24 @@ def as_sent(rows: list[Row]) -> list[Row]:
 
 
 TOLD = {
-    Float: FieldType.FLOAT,
-    Double: FieldType.DOUBLE,
-    Year: FieldType.YEAR,
-    Date: FieldType.DATE,
-    Time: FieldType.TIME,
-    DateTime: FieldType.DATETIME,
-    Timestamp: FieldType.TIMESTAMP,
+    t.Float: FieldType.FLOAT,
+    t.Double: FieldType.DOUBLE,
+    t.Year: FieldType.YEAR,
+    t.Date: FieldType.DATE,
+    t.Time: FieldType.TIME,
+    t.DateTime: FieldType.DATETIME,
+    t.Timestamp: FieldType.TIMESTAMP,
 }
 
 
-def told(kind: ColumnType) -> ResultColumn:
+def told(kind: t.ColumnType) -> ResultColumn:
     """The definition of a column as far as it's looked at: its code, and utf8mb4 where it's text."""
-    code = INTEGERS[kind.bytes] if isinstance(kind, Integer) else TOLD.get(type(kind), FieldType.BLOB)
+    code = INTEGERS[kind.bytes] if isinstance(kind, t.Integer) else TOLD.get(type(kind), FieldType.BLOB)
     collations = {"latin1": 8, "utf8mb4": 255}
-    return ResultColumn(code, 0, collations[kind.charset] if isinstance(kind, Text) else 255, 0, 0)
+    return ResultColumn(code, 0, collations[kind.charset] if isinstance(kind, t.Text) else 255, 0, 0)
 
 
-def one_column(kind: ColumnType, sent: Row) -> pa.Array:
+def one_column(kind: t.ColumnType, sent: Row) -> pa.Array:
     schema = TableSchema(TableId("shop", "orders"), (Column("x", kind, nullable=True),), ())
     [rows] = fed(RowPackets(5), result([[value] for value in sent]))
     batch = decode_rows(schema, rows.located([told(kind)]))
@@ -282,7 +262,7 @@ def test_integers(size: int, unsigned: bool, arrow: pa.DataType) -> None:
     least, most = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     width = 4 if size == 3 else size
     sent: Row = [i.to_bytes(width, "little", signed=not unsigned) for i in (least, most, 0, 7)]
-    found = one_column(Integer(size, unsigned), [None, *sent])
+    found = one_column(t.Integer(size, unsigned), [None, *sent])
     assert found.type == arrow
     assert found.to_pylist() == [None, least, most, 0, 7]
 
@@ -300,7 +280,7 @@ def test_decimals(scale: int, numbers: list[int | None]) -> None:
             f"{'-' if number < 0 else ''}{digits[:point]}{'.' if scale else ''}{digits[point:]}".encode()
         )
 
-    found = one_column(Decimal(38, scale), [sent(number) for number in numbers])
+    found = one_column(t.Decimal(38, scale), [sent(number) for number in numbers])
     expected = [
         None if n is None else decimal.Decimal((int(n < 0), tuple(map(int, str(abs(n)))), -scale))
         for n in numbers
@@ -310,18 +290,18 @@ def test_decimals(scale: int, numbers: list[int | None]) -> None:
 
 def test_decimals_beyond_38_digits_stay_text() -> None:
     text = b"-" + b"9" * 35 + b"." + b"9" * 30
-    assert one_column(Decimal(65, 30), [lenenc(text), None]).to_pylist() == [text.decode(), None]
+    assert one_column(t.Decimal(65, 30), [lenenc(text), None]).to_pylist() == [text.decode(), None]
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.none(), min_size=1, max_size=20))
 def test_doubles_are_exact(numbers: list[float | None]) -> None:
-    found = one_column(Double(), [None if n is None else struct.pack("<d", n) for n in numbers])
+    found = one_column(t.Double(), [None if n is None else struct.pack("<d", n) for n in numbers])
     assert list(map(repr, found.to_pylist())) == list(map(repr, numbers))
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=20))
 def test_floats_are_exact(numbers: list[float]) -> None:
-    found = one_column(Float(), [struct.pack("<f", n) for n in numbers])
+    found = one_column(t.Float(), [struct.pack("<f", n) for n in numbers])
     assert found.to_numpy(zero_copy_only=False).tobytes() == np.array(numbers, np.float32).tobytes()
 
 
@@ -337,15 +317,15 @@ def time(negative: bool, days: int, *clock: int) -> bytes:
 def test_dates_and_those_that_no_calendar_has() -> None:
     sent: Row = [date(1000, 1, 1), date(9999, 12, 31), date(1970, 1, 1), date(2024, 2, 29), None]
     never: Row = [b"\0", date(2024, 0, 0), date(2024, 5, 0), date(2023, 2, 29), date(2024, 4, 31)]
-    days = one_column(Date(), [*sent, date(0, 1, 1), *never]).cast(pa.int32()).to_pylist()
+    days = one_column(t.Date(), [*sent, date(0, 1, 1), *never]).cast(pa.int32()).to_pylist()
     epoch = dt.date(1970, 1, 1)
     assert days[:2] == [(dt.date(1000, 1, 1) - epoch).days, (dt.date(9999, 12, 31) - epoch).days]
     assert days[2:6] == [0, (dt.date(2024, 2, 29) - epoch).days, None, -719528]
     assert days[6:] == [None] * 5
 
 
-@pytest.mark.parametrize(("kind", "zone"), [(DateTime(6), None), (Timestamp(6), dt.UTC)])
-def test_datetimes(kind: ColumnType, zone: dt.tzinfo | None) -> None:
+@pytest.mark.parametrize(("kind", "zone"), [(t.DateTime(6), None), (t.Timestamp(6), dt.UTC)])
+def test_datetimes(kind: t.ColumnType, zone: dt.tzinfo | None) -> None:
     sent: Row = [
         date(2024, 2, 29),
         date(2024, 2, 29, 23, 59, 59),
@@ -376,26 +356,26 @@ def test_datetimes(kind: ColumnType, zone: dt.tzinfo | None) -> None:
     ],
 )
 def test_times(sent: Value, microseconds: int | None) -> None:
-    assert one_column(Time(6), [sent]).to_pylist() == [microseconds]
+    assert one_column(t.Time(6), [sent]).to_pylist() == [microseconds]
 
 
 @pytest.mark.parametrize(
     ("kind", "texts", "expected"),
     [
-        (Bit(1), [b"\x00", b"\x01", None], [False, True, None]),
-        (Bit(10), [b"\x03\xff", None], [b"\x03\xff", None]),
-        (Text("latin1"), ["ü€".encode("cp1252"), b"", None], ["ü€", "", None]),
-        (Text("utf8mb4"), ["ü€😀".encode(), b"", None], ["ü€😀", "", None]),
-        (FixedBinary(3), [b"a\0\0", None], [b"a\0\0", None]),
-        (Binary(), [b"", b"\xff", None], [b"", b"\xff", None]),
-        (Enum(("a",)), [b"a", b"", None], ["a", "", None]),
-        (Set(("a", "b")), [b"a,b", b"", None], ["a,b", "", None]),
-        (Json(), [b'{"a": [1.0, null]}', None], ['{"a": [1.0, null]}', None]),
-        (Geometry(), [b"\0\0\0\0\x01", None], [b"\0\0\0\0\x01", None]),
-        (Vector(), [struct.pack("<2f", 1, -2.5), None, struct.pack("<f", 3)], [[1, -2.5], None, [3]]),
+        (t.Bit(1), [b"\x00", b"\x01", None], [False, True, None]),
+        (t.Bit(10), [b"\x03\xff", None], [b"\x03\xff", None]),
+        (t.Text("latin1"), ["ü€".encode("cp1252"), b"", None], ["ü€", "", None]),
+        (t.Text("utf8mb4"), ["ü€😀".encode(), b"", None], ["ü€😀", "", None]),
+        (t.FixedBinary(3), [b"a\0\0", None], [b"a\0\0", None]),
+        (t.Binary(), [b"", b"\xff", None], [b"", b"\xff", None]),
+        (t.Enum(("a",)), [b"a", b"", None], ["a", "", None]),
+        (t.Set(("a", "b")), [b"a,b", b"", None], ["a,b", "", None]),
+        (t.Json(), [b'{"a": [1.0, null]}', None], ['{"a": [1.0, null]}', None]),
+        (t.Geometry(), [b"\0\0\0\0\x01", None], [b"\0\0\0\0\x01", None]),
+        (t.Vector(), [struct.pack("<2f", 1, -2.5), None, struct.pack("<f", 3)], [[1, -2.5], None, [3]]),
     ],
 )
-def test_other_types(kind: ColumnType, texts: Row, expected: list[Any]) -> None:
+def test_other_types(kind: t.ColumnType, texts: Row, expected: list[Any]) -> None:
     assert (
         one_column(kind, [None if text is None else lenenc(text) for text in texts]).to_pylist() == expected
     )
@@ -403,42 +383,42 @@ def test_other_types(kind: ColumnType, texts: Row, expected: list[Any]) -> None:
 
 def test_years() -> None:
     sent: Row = [struct.pack("<H", year) for year in (0, 1901, 2155)]
-    assert one_column(Year(), [*sent, None]).to_pylist() == [0, 1901, 2155, None]
+    assert one_column(t.Year(), [*sent, None]).to_pylist() == [0, 1901, 2155, None]
 
 
 @pytest.mark.parametrize(
     ("kind", "sent"),
     [
-        (Decimal(9, 2), lenenc(b"1")),
-        (Decimal(9, 2), lenenc(b".25")),
-        (Decimal(9, 2), lenenc(b"1.2x")),
-        (Decimal(9, 0), lenenc(b"")),
-        (Decimal(9, 0), lenenc(b"-")),
-        (Date(), date(2024, 13, 1)),
-        (Date(), date(10_000, 1, 1)),
-        (Date(), date(2024, 1, 1, 0, 0, 0)),
-        (Date(), lenenc(b"\1")),
-        (DateTime(0), date(2024, 1, 32)),
-        (DateTime(0), date(2024, 1, 1, 25, 0, 0)),
-        (DateTime(6), date(2024, 1, 1, 5, 0, 0, 1_000_000)),
-        (DateTime(0), date(2024, 1, 1, 5)),
-        (DateTime(0), lenenc(bytes(300))),
-        (Time(0), time(False, 0, 1)),
-        (DateTime(0), date(2024, 1, 1, 5, 60, 0)),
-        (DateTime(0), date(2024, 1, 1, 5, 0, 60)),
-        (DateTime(0), date(2024, 1, 1, 24, 0, 0)),
-        (Date(), date(2024, 1, 32)),
-        (Time(0), time(False, 0, 24, 0, 0)),
-        (Time(0), time(False, 0, 1, 0, 60)),
-        *[(Time(0), lenenc(bytes(size))) for size in (1, 7, 9, 10, 11, 13)],
-        *[(DateTime(0), lenenc(bytes(size))) for size in (1, 3, 5, 6, 8, 10, 12)],
-        (Time(0), time(False, 0, 1, 60, 0)),
-        (Time(0), time(False, 35, 0, 0, 0)),
-        (Time(0), b"\x08\x02" + bytes(7)),
+        (t.Decimal(9, 2), lenenc(b"1")),
+        (t.Decimal(9, 2), lenenc(b".25")),
+        (t.Decimal(9, 2), lenenc(b"1.2x")),
+        (t.Decimal(9, 0), lenenc(b"")),
+        (t.Decimal(9, 0), lenenc(b"-")),
+        (t.Date(), date(2024, 13, 1)),
+        (t.Date(), date(10_000, 1, 1)),
+        (t.Date(), date(2024, 1, 1, 0, 0, 0)),
+        (t.Date(), lenenc(b"\1")),
+        (t.DateTime(0), date(2024, 1, 32)),
+        (t.DateTime(0), date(2024, 1, 1, 25, 0, 0)),
+        (t.DateTime(6), date(2024, 1, 1, 5, 0, 0, 1_000_000)),
+        (t.DateTime(0), date(2024, 1, 1, 5)),
+        (t.DateTime(0), lenenc(bytes(300))),
+        (t.Time(0), time(False, 0, 1)),
+        (t.DateTime(0), date(2024, 1, 1, 5, 60, 0)),
+        (t.DateTime(0), date(2024, 1, 1, 5, 0, 60)),
+        (t.DateTime(0), date(2024, 1, 1, 24, 0, 0)),
+        (t.Date(), date(2024, 1, 32)),
+        (t.Time(0), time(False, 0, 24, 0, 0)),
+        (t.Time(0), time(False, 0, 1, 0, 60)),
+        *[(t.Time(0), lenenc(bytes(size))) for size in (1, 7, 9, 10, 11, 13)],
+        *[(t.DateTime(0), lenenc(bytes(size))) for size in (1, 3, 5, 6, 8, 10, 12)],
+        (t.Time(0), time(False, 0, 1, 60, 0)),
+        (t.Time(0), time(False, 35, 0, 0, 0)),
+        (t.Time(0), b"\x08\x02" + bytes(7)),
     ],
 )
 def test_a_value_that_the_type_does_not_have_stops_with_the_columns_name(
-    kind: ColumnType, sent: bytes
+    kind: t.ColumnType, sent: bytes
 ) -> None:
     with pytest.raises(
         Definite, match=r"the source gave a value of shop\.orders\.x that isn't of the column's type"
@@ -448,26 +428,26 @@ def test_a_value_that_the_type_does_not_have_stops_with_the_columns_name(
 
 def test_text_of_another_character_set_stops_with_the_columns_name() -> None:
     with pytest.raises(TextError, match=r"shop\.orders\.x"):
-        one_column(Text("utf8mb4"), [lenenc(b"\xff")])
+        one_column(t.Text("utf8mb4"), [lenenc(b"\xff")])
 
 
 def test_a_key_is_as_it_is_bound_again() -> None:
-    kinds: dict[ColumnType, tuple[bytes, KeyPart]] = {
-        Text("latin1"): (lenenc(b"\xdf"), "ß"),
-        Integer(8, unsigned=True): (b"\xff" * 8, 2**64 - 1),
-        Integer(3, unsigned=False): (b"\xfe\xff\xff\xff", -2),
-        Binary(): (lenenc(b"\xff"), b"\xff"),
-        Decimal(5, 2): (lenenc(b"-1.50"), "-1.50"),
-        Year(): (struct.pack("<H", 1999), 1999),
-        Bit(9): (lenenc(b"\x01\x02"), 258),
-        Float(): (struct.pack("<f", 0.1), struct.unpack("<f", struct.pack("<f", 0.1))[0]),
-        Double(): (struct.pack("<d", 0.1), 0.1),
-        Date(): (date(2024, 0, 0), "2024-00-00"),
-        DateTime(0): (date(2024, 1, 1), "2024-01-01 00:00:00"),
-        DateTime(3): (date(2024, 1, 1, 2, 3, 4, 5000), "2024-01-01 02:03:04.005"),
-        Timestamp(6): (date(2024, 1, 1, 2, 3, 4), "2024-01-01 02:03:04.000000"),
-        Time(0): (time(True, 34, 22, 59, 59), "-838:59:59"),
-        Time(2): (b"\0", "00:00:00.00"),
+    kinds: dict[t.ColumnType, tuple[bytes, KeyPart]] = {
+        t.Text("latin1"): (lenenc(b"\xdf"), "ß"),
+        t.Integer(8, unsigned=True): (b"\xff" * 8, 2**64 - 1),
+        t.Integer(3, unsigned=False): (b"\xfe\xff\xff\xff", -2),
+        t.Binary(): (lenenc(b"\xff"), b"\xff"),
+        t.Decimal(5, 2): (lenenc(b"-1.50"), "-1.50"),
+        t.Year(): (struct.pack("<H", 1999), 1999),
+        t.Bit(9): (lenenc(b"\x01\x02"), 258),
+        t.Float(): (struct.pack("<f", 0.1), struct.unpack("<f", struct.pack("<f", 0.1))[0]),
+        t.Double(): (struct.pack("<d", 0.1), 0.1),
+        t.Date(): (date(2024, 0, 0), "2024-00-00"),
+        t.DateTime(0): (date(2024, 1, 1), "2024-01-01 00:00:00"),
+        t.DateTime(3): (date(2024, 1, 1, 2, 3, 4, 5000), "2024-01-01 02:03:04.005"),
+        t.Timestamp(6): (date(2024, 1, 1, 2, 3, 4), "2024-01-01 02:03:04.000000"),
+        t.Time(0): (time(True, 34, 22, 59, 59), "-838:59:59"),
+        t.Time(2): (b"\0", "00:00:00.00"),
     }
     order = (1, 0, *range(2, len(kinds)))
     [rows] = fed(RowPackets(5), result([[sent for sent, _ in kinds.values()]]))
@@ -477,19 +457,19 @@ def test_a_key_is_as_it_is_bound_again() -> None:
     assert found == tuple(bound[i] for i in order)
 
 
-SOUND: dict[ColumnType, bytes] = {
-    Integer(8, unsigned=True): b"\xff" * 8,
-    Integer(4, unsigned=False): b"\xfe\xff\xff\xff",
-    Double(): struct.pack("<d", 0.1),
-    Float(): struct.pack("<f", 0.1),
-    Decimal(20, 2): lenenc(b"-123456789012345678.50"),
-    Date(): date(2024, 2, 29),
-    DateTime(3): date(2024, 2, 29, 23, 59, 59, 999_000),
-    Time(6): time(True, 34, 22, 59, 59, 1),
-    Text("latin1"): lenenc(b"\xdf" * 300),
-    Json(): lenenc('[1, "ß"]'.encode()),
-    Vector(): lenenc(struct.pack("<2f", 1, 2)),
-    Bit(1): b"\1\1",
+SOUND: dict[t.ColumnType, bytes] = {
+    t.Integer(8, unsigned=True): b"\xff" * 8,
+    t.Integer(4, unsigned=False): b"\xfe\xff\xff\xff",
+    t.Double(): struct.pack("<d", 0.1),
+    t.Float(): struct.pack("<f", 0.1),
+    t.Decimal(20, 2): lenenc(b"-123456789012345678.50"),
+    t.Date(): date(2024, 2, 29),
+    t.DateTime(3): date(2024, 2, 29, 23, 59, 59, 999_000),
+    t.Time(6): time(True, 34, 22, 59, 59, 1),
+    t.Text("latin1"): lenenc(b"\xdf" * 300),
+    t.Json(): lenenc('[1, "ß"]'.encode()),
+    t.Vector(): lenenc(struct.pack("<2f", 1, 2)),
+    t.Bit(1): b"\1\1",
 }
 
 

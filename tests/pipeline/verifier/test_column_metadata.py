@@ -9,21 +9,8 @@ import pytest
 from pipeline.errors import InvariantBroken
 from pipeline.schema.table_map import FullMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types import column_types as t
 from pipeline.types.charsets import TextError
-from pipeline.types.column_types import (
-    Binary,
-    ColumnType,
-    Date,
-    Enum,
-    FixedBinary,
-    Integer,
-    LogType,
-    RawChar,
-    RawInteger,
-    RawString,
-    Set,
-    Text,
-)
 from pipeline.types.enum_labels import NoLabel
 from pipeline.types.field_types import Storage
 from pipeline.verifier.column_metadata import TooLong, complete_columns, misfit, self_described
@@ -31,15 +18,15 @@ from pipeline.verifier.column_metadata import TooLong, complete_columns, misfit,
 T = TableId("shop", "t")
 
 
-def schema(*types: ColumnType) -> TableSchema:
+def schema(*types: t.ColumnType) -> TableSchema:
     return TableSchema(T, tuple(Column(f"c{i}", kind, True) for i, kind in enumerate(types)), (0,))
 
 
-def a_map(*types: LogType) -> TableMap:
+def a_map(*types: t.LogType) -> TableMap:
     return TableMap(T, types, tuple(Storage(0, 0) for _ in types), (True,) * len(types), NoMetadata())
 
 
-def one(kind: ColumnType, logged: LogType, values: pa.Array) -> pa.Array:
+def one(kind: t.ColumnType, logged: t.LogType, values: pa.Array) -> pa.Array:
     """A column of these values, completed."""
     rows = pa.record_batch([values], names=["0"])
     [array] = complete_columns(schema(kind), a_map(logged), rows).columns
@@ -53,12 +40,12 @@ def one(kind: ColumnType, logged: LogType, values: pa.Array) -> pa.Array:
 def test_an_integer_has_the_sign_that_the_schema_gives_it(size: int, stored: pa.DataType) -> None:
     top = 1 << (8 * size - 1)
     values = [0, 1, top - 1, -top, -1, None]
-    as_signed = one(Integer(size, unsigned=False), RawInteger(size), pa.array(values, stored))
+    as_signed = one(t.Integer(size, unsigned=False), t.RawInteger(size), pa.array(values, stored))
     assert as_signed.to_pylist() == values
     # In the middle of an array as well, with NULLs before it.
     for first in range(len(values)):
         array = pa.array([None, *values], stored).slice(1 + first)
-        as_unsigned = one(Integer(size, unsigned=True), RawInteger(size), array)
+        as_unsigned = one(t.Integer(size, unsigned=True), t.RawInteger(size), array)
         wanted = [None if v is None else v % (2 * top) for v in values[first:]]
         assert as_unsigned.to_pylist() == (
             [None if v is None else Number(v) for v in wanted] if size == 8 else wanted
@@ -69,51 +56,59 @@ def test_binary_is_padded_with_zeros_and_varbinary_is_not() -> None:
     values = [b"", b"a", b"\xff\xfe\x00\xfd", None]
     array = pa.array([b"before", *values], pa.binary()).slice(1)
     padded = [b"\0\0\0\0", b"a\0\0\0", b"\xff\xfe\x00\xfd", None]
-    assert one(FixedBinary(4), RawChar(4), array).to_pylist() == padded
-    assert one(Binary(), RawString(), array).to_pylist() == values
-    assert one(FixedBinary(4), RawChar(4), pa.array([None], pa.binary())).to_pylist() == [None]
+    assert one(t.FixedBinary(4), t.RawChar(4), array).to_pylist() == padded
+    assert one(t.Binary(), t.RawString(), array).to_pylist() == values
+    assert one(t.FixedBinary(4), t.RawChar(4), pa.array([None], pa.binary())).to_pylist() == [None]
     with pytest.raises(TooLong, match=r"shop\.t\.c0: a value has 4 bytes, and the column 3"):
-        one(FixedBinary(3), RawChar(3), array)
+        one(t.FixedBinary(3), t.RawChar(3), array)
 
 
-@pytest.mark.parametrize("logged", [RawChar(9), RawString()])
-def test_text_is_decoded_by_the_columns_character_set(logged: LogType) -> None:
+@pytest.mark.parametrize("logged", [t.RawChar(9), t.RawString()])
+def test_text_is_decoded_by_the_columns_character_set(logged: t.LogType) -> None:
     values = pa.array([b"na\xefve", b"", None], pa.binary())
-    assert one(Text("latin1"), logged, values).to_pylist() == ["naïve", "", None]
+    assert one(t.Text("latin1"), logged, values).to_pylist() == ["naïve", "", None]
     with pytest.raises(TextError, match=r"shop\.t\.c0"):
-        one(Text("utf8mb4"), logged, values)
+        one(t.Text("utf8mb4"), logged, values)
 
 
 def test_labels_are_found_and_everything_else_stays() -> None:
-    assert one(Enum(("a", "b")), Enum(()), pa.array([2, None, 0], pa.int32())).to_pylist() == ["b", None, ""]
-    assert one(Set(("a", "b")), Set(()), pa.array([3, None, 0], pa.int64())).to_pylist() == ["a,b", None, ""]
-    assert one(Date(), Date(), pa.array([5], pa.date32())).cast(pa.int32()).to_pylist() == [5]
+    assert one(t.Enum(("a", "b")), t.Enum(()), pa.array([2, None, 0], pa.int32())).to_pylist() == [
+        "b",
+        None,
+        "",
+    ]
+    assert one(t.Set(("a", "b")), t.Set(()), pa.array([3, None, 0], pa.int64())).to_pylist() == [
+        "a,b",
+        None,
+        "",
+    ]
+    assert one(t.Date(), t.Date(), pa.array([5], pa.date32())).cast(pa.int32()).to_pylist() == [5]
     with pytest.raises(NoLabel):
-        one(Enum(("a",)), Enum(()), pa.array([2], pa.int32()))
+        one(t.Enum(("a",)), t.Enum(()), pa.array([2], pa.int32()))
 
 
-FITTING: list[tuple[ColumnType, LogType]] = [
-    (Integer(4, unsigned=True), RawInteger(4)),
-    (Integer(4, unsigned=False), RawInteger(4)),
-    (Integer(4, unsigned=True), Integer(4, unsigned=True)),
-    (Text("latin1"), RawChar(7)),
-    (Text("latin1"), RawString()),
-    (FixedBinary(7), RawChar(7)),
-    (Binary(), RawString()),
-    (Enum(("a",)), Enum(())),
-    (Set(("a",)), Set(())),
+FITTING: list[tuple[t.ColumnType, t.LogType]] = [
+    (t.Integer(4, unsigned=True), t.RawInteger(4)),
+    (t.Integer(4, unsigned=False), t.RawInteger(4)),
+    (t.Integer(4, unsigned=True), t.Integer(4, unsigned=True)),
+    (t.Text("latin1"), t.RawChar(7)),
+    (t.Text("latin1"), t.RawString()),
+    (t.FixedBinary(7), t.RawChar(7)),
+    (t.Binary(), t.RawString()),
+    (t.Enum(("a",)), t.Enum(())),
+    (t.Set(("a",)), t.Set(())),
 ]
-DIFFERENT: list[tuple[ColumnType, LogType]] = [
-    (Integer(8, unsigned=True), RawInteger(4)),
-    (Integer(4, unsigned=True), Integer(4, unsigned=False)),
-    (Text("latin1"), RawInteger(4)),
-    (Text("latin1"), Text("utf8mb4")),
-    (FixedBinary(7), RawChar(8)),
-    (FixedBinary(7), RawString()),
-    (Binary(), RawChar(7)),
-    (Enum(("a",)), Set(())),
-    (Date(), RawString()),
-    (Set(("a",)), RawChar(1)),
+DIFFERENT: list[tuple[t.ColumnType, t.LogType]] = [
+    (t.Integer(8, unsigned=True), t.RawInteger(4)),
+    (t.Integer(4, unsigned=True), t.Integer(4, unsigned=False)),
+    (t.Text("latin1"), t.RawInteger(4)),
+    (t.Text("latin1"), t.Text("utf8mb4")),
+    (t.FixedBinary(7), t.RawChar(8)),
+    (t.FixedBinary(7), t.RawString()),
+    (t.Binary(), t.RawChar(7)),
+    (t.Enum(("a",)), t.Set(())),
+    (t.Date(), t.RawString()),
+    (t.Set(("a",)), t.RawChar(1)),
 ]
 
 
@@ -122,13 +117,13 @@ def test_a_schema_fits_a_log_that_says_nothing_else() -> None:
         assert misfit(schema(kind), a_map(logged)) is None
     for kind, logged in DIFFERENT:
         assert "where the server's schema has" in str(misfit(schema(kind), a_map(logged)))
-    assert "2 columns" in str(misfit(schema(Date()), a_map(Date(), Date())))
-    assert misfit(schema(Date()), replace(a_map(Date()), nullable=(False,))) is not None
+    assert "2 columns" in str(misfit(schema(t.Date()), a_map(t.Date(), t.Date())))
+    assert misfit(schema(t.Date()), replace(a_map(t.Date()), nullable=(False,))) is not None
 
 
 def test_a_log_with_names_leaves_nothing_open() -> None:
-    named = replace(a_map(Date(), Text("latin1")), metadata=FullMetadata(("c0", "c1"), (0,)))
+    named = replace(a_map(t.Date(), t.Text("latin1")), metadata=FullMetadata(("c0", "c1"), (0,)))
     assert isinstance(named.metadata, FullMetadata)
-    assert self_described(named, named.metadata) == schema(Date(), Text("latin1"))
+    assert self_described(named, named.metadata) == schema(t.Date(), t.Text("latin1"))
     with pytest.raises(InvariantBroken, match="names the column c0"):
-        self_described(replace(named, types=(RawString(), Date())), named.metadata)
+        self_described(replace(named, types=(t.RawString(), t.Date())), named.metadata)

@@ -34,32 +34,8 @@ from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import TableId
+from pipeline.types import column_types as t
 from pipeline.types.collations import charset
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    LogType,
-    RawChar,
-    RawInteger,
-    RawString,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
 from tests.pipeline.binlog.golden import STORIES, story
 
 
@@ -234,46 +210,46 @@ def test_updated_databases_that_the_event_does_not_tell() -> None:
 
 # -- tables
 
-KINDS: dict[str, ColumnType] = {
-    "id": Integer(8, unsigned=True),
-    "ti": Integer(1, unsigned=False),
-    "si": Integer(2, unsigned=True),
-    "me": Integer(3, unsigned=False),
-    "i": Integer(4, unsigned=False),
-    "y": Year(),
-    "de": Decimal(10, 3),
-    "fl": Float(),
-    "do": Double(),
-    "b1": Bit(1),
-    "b9": Bit(9),
-    "da": Date(),
-    "t": Time(0),
-    "t3": Time(3),
-    "dt": DateTime(0),
-    "dt6": DateTime(6),
-    "ts": Timestamp(0),
-    "ts2": Timestamp(2),
-    "c": Text("utf8mb4"),
-    "cl": Text("latin1"),
-    "big": Text("utf8mb4"),
-    "v": Text("utf8mb4"),
-    "vl": Text("utf8mb4"),
-    "bi": FixedBinary(4),
-    "vb": Binary(),
-    "bl": Binary(),
-    "mb": Binary(),
-    "tx": Text("latin1"),
-    "lt": Text("utf8mb4"),
-    "e": Enum(("a", "b'c", "ü")),
-    "el": Enum(("ä", "z")),
-    "s": Set(("x", "y")),
-    "j": Json(),
-    "g": Geometry(),
-    "p": Geometry(),
-    "ve": Vector(),
-    "weird `näme": Integer(4, unsigned=False),
-    "vg": Integer(4, unsigned=False),
-    "sg": Integer(4, unsigned=False),
+KINDS: dict[str, t.ColumnType] = {
+    "id": t.Integer(8, unsigned=True),
+    "ti": t.Integer(1, unsigned=False),
+    "si": t.Integer(2, unsigned=True),
+    "me": t.Integer(3, unsigned=False),
+    "i": t.Integer(4, unsigned=False),
+    "y": t.Year(),
+    "de": t.Decimal(10, 3),
+    "fl": t.Float(),
+    "do": t.Double(),
+    "b1": t.Bit(1),
+    "b9": t.Bit(9),
+    "da": t.Date(),
+    "t": t.Time(0),
+    "t3": t.Time(3),
+    "dt": t.DateTime(0),
+    "dt6": t.DateTime(6),
+    "ts": t.Timestamp(0),
+    "ts2": t.Timestamp(2),
+    "c": t.Text("utf8mb4"),
+    "cl": t.Text("latin1"),
+    "big": t.Text("utf8mb4"),
+    "v": t.Text("utf8mb4"),
+    "vl": t.Text("utf8mb4"),
+    "bi": t.FixedBinary(4),
+    "vb": t.Binary(),
+    "bl": t.Binary(),
+    "mb": t.Binary(),
+    "tx": t.Text("latin1"),
+    "lt": t.Text("utf8mb4"),
+    "e": t.Enum(("a", "b'c", "ü")),
+    "el": t.Enum(("ä", "z")),
+    "s": t.Set(("x", "y")),
+    "j": t.Json(),
+    "g": t.Geometry(),
+    "p": t.Geometry(),
+    "ve": t.Vector(),
+    "weird `näme": t.Integer(4, unsigned=False),
+    "vg": t.Integer(4, unsigned=False),
+    "sg": t.Integer(4, unsigned=False),
 }
 
 
@@ -293,7 +269,7 @@ def test_a_table_map_with_minimal_metadata_leaves_out_names_and_labels_alone() -
     assert minimal.metadata == MinimalMetadata()
     assert minimal.storage == full.storage
     assert minimal.nullable == full.nullable
-    labelled = {"e": Enum(()), "el": Enum(()), "s": Set(())}
+    labelled = {"e": t.Enum(()), "el": t.Enum(()), "s": t.Set(())}
     assert dict(zip(KINDS, minimal.types, strict=True)) == {**KINDS, **labelled}
 
 
@@ -313,21 +289,21 @@ def map_body(codes: bytes, metadata: bytes, optional: bytes) -> bytes:
 
 
 def test_a_table_map_of_a_server_without_optional_metadata_leaves_open_what_it_must() -> None:
-    def described(code: bytes, metadata: bytes = b"") -> LogType:
+    def described(code: bytes, metadata: bytes = b"") -> t.LogType:
         found = table_map(map_body(code, metadata, b""))
         assert found.metadata == NoMetadata()
         [kind] = found.types
         return kind
 
     integers = {b"\x01": 1, b"\x02": 2, b"\x09": 3, b"\x03": 4, b"\x08": 8}
-    assert {code: described(code) for code in integers} == {c: RawInteger(n) for c, n in integers.items()}
-    assert described(b"\xfe", b"\xfe\x0a") == RawChar(10)
-    assert described(b"\xfe", b"\xce\xff") == RawChar(1023)
-    assert {described(b"\x0f", b"\x0a\x00"), described(b"\xfc", b"\x02")} == {RawString()}
-    assert described(b"\xfe", b"\xf7\x01") == Enum(())
-    assert described(b"\xf6", b"\x0a\x02") == Decimal(10, 2)
-    assert [described(code) for code in (b"\x0a", b"\x0d")] == [Date(), Year()]
-    assert described(b"\xff", b"\x04") == Geometry()
+    assert {code: described(code) for code in integers} == {c: t.RawInteger(n) for c, n in integers.items()}
+    assert described(b"\xfe", b"\xfe\x0a") == t.RawChar(10)
+    assert described(b"\xfe", b"\xce\xff") == t.RawChar(1023)
+    assert {described(b"\x0f", b"\x0a\x00"), described(b"\xfc", b"\x02")} == {t.RawString()}
+    assert described(b"\xfe", b"\xf7\x01") == t.Enum(())
+    assert described(b"\xf6", b"\x0a\x02") == t.Decimal(10, 2)
+    assert [described(code) for code in (b"\x0a", b"\x0d")] == [t.Date(), t.Year()]
+    assert described(b"\xff", b"\x04") == t.Geometry()
 
 
 def test_a_table_map_whose_metadata_lack_signs_or_character_sets_is_refused_by_name() -> None:

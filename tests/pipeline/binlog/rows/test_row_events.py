@@ -23,31 +23,11 @@ from pipeline.errors import InvariantBroken, UndecodableError
 from pipeline.messages.row_images import IMAGE_FIELDS, ImageKind, TableImages
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, TableMap
 from pipeline.schema.table_schema import TableId
+from pipeline.types import column_types as t
 from pipeline.types import packed_decimal as stored_decimals
 from pipeline.types import value_kernels
 from pipeline.types.buffers import SLACK
 from pipeline.types.charsets import TextError
-from pipeline.types.column_types import (
-    Binary,
-    Bit,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Enum,
-    FixedBinary,
-    Float,
-    Geometry,
-    Integer,
-    Json,
-    Set,
-    Text,
-    Time,
-    Timestamp,
-    Vector,
-    Year,
-)
 from pipeline.types.field_types import FieldType, Storage, stored_width
 from tests.pipeline.binlog.rows_events import Body, images, located
 
@@ -56,38 +36,38 @@ WRITE, UPDATE, DELETE = 30, 31, 32
 WRITE_V1, UPDATE_V1, DELETE_V1 = 23, 24, 25
 PARTLY = 39
 
-INT = (Integer(4, unsigned=False), Storage(FieldType.LONG, 0))
-VARCHAR = (Text("utf8mb4"), Storage(FieldType.VARCHAR, 80))
+INT = (t.Integer(4, unsigned=False), Storage(FieldType.LONG, 0))
+VARCHAR = (t.Text("utf8mb4"), Storage(FieldType.VARCHAR, 80))
 
 # CREATE TABLE t (id INT, a TINYINT, b SMALLINT UNSIGNED, … z CHAR(20) CHARSET latin1), and the event of
 # INSERT INTO t VALUES (1, -1, 65535, …), (2, NULL, …).
-LOGGED: list[tuple[ColumnType, Storage, Any]] = [
+LOGGED: list[tuple[t.ColumnType, Storage, Any]] = [
     (*INT, 1),
-    (Integer(1, unsigned=False), Storage(1, 0), -1),
-    (Integer(2, unsigned=True), Storage(2, 0), 65535),
-    (Integer(3, unsigned=False), Storage(9, 0), -8388608),
-    (Integer(8, unsigned=True), Storage(8, 0), Number(2**64 - 1)),
-    (Decimal(10, 2), Storage(246, 522), Number("-12.34")),
-    (Decimal(65, 30), Storage(246, 7745), "-1.500000000000000000000000000000"),
+    (t.Integer(1, unsigned=False), Storage(1, 0), -1),
+    (t.Integer(2, unsigned=True), Storage(2, 0), 65535),
+    (t.Integer(3, unsigned=False), Storage(9, 0), -8388608),
+    (t.Integer(8, unsigned=True), Storage(8, 0), Number(2**64 - 1)),
+    (t.Decimal(10, 2), Storage(246, 522), Number("-12.34")),
+    (t.Decimal(65, 30), Storage(246, 7745), "-1.500000000000000000000000000000"),
     (*VARCHAR, "abc"),
-    (Text("utf8mb4"), Storage(15, 1200), "dé"),
-    (Text("utf8mb4"), Storage(252, 2), "text"),
-    (FixedBinary(5), Storage(254, 1534), b"\x01\x02\x00\x00\x00"),
-    (Enum(("x", "y")), Storage(254, 503), 2),
-    (Set(("p", "q")), Storage(254, 504), 3),
-    (DateTime(3), Storage(18, 3), datetime(2020, 2, 29, 1, 2, 3, 456000)),  # noqa: DTZ001 - it has no zone
-    (Timestamp(6), Storage(17, 6), datetime(2021, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)),
-    (Time(1), Storage(19, 1), -((838 * 60 + 59) * 60 + 58) * 1_000_000 - 900_000),
-    (Date(), Storage(10, 0), date(1999, 12, 31)),
-    (Json(), Storage(245, 4), '{"a": [1, 2.5, null, "x"]}'),
-    (Bit(1), Storage(16, 1), True),
-    (Bit(17), Storage(16, 513), b"\x01\x00\x01"),
-    (Year(), Storage(13, 0), 2024),
-    (Float(), Storage(4, 4), 1.5),
-    (Double(), Storage(5, 8), -2.5),
-    (Vector(), Storage(242, 4), [1.0, 2.0, 3.0]),
-    (Geometry(), Storage(255, 4), struct.pack("<IBIdd", 0, 1, 1, 1, 2)),
-    (Text("latin1"), Storage(254, 5374), "zé"),
+    (t.Text("utf8mb4"), Storage(15, 1200), "dé"),
+    (t.Text("utf8mb4"), Storage(252, 2), "text"),
+    (t.FixedBinary(5), Storage(254, 1534), b"\x01\x02\x00\x00\x00"),
+    (t.Enum(("x", "y")), Storage(254, 503), 2),
+    (t.Set(("p", "q")), Storage(254, 504), 3),
+    (t.DateTime(3), Storage(18, 3), datetime(2020, 2, 29, 1, 2, 3, 456000)),  # noqa: DTZ001 - it has no zone
+    (t.Timestamp(6), Storage(17, 6), datetime(2021, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)),
+    (t.Time(1), Storage(19, 1), -((838 * 60 + 59) * 60 + 58) * 1_000_000 - 900_000),
+    (t.Date(), Storage(10, 0), date(1999, 12, 31)),
+    (t.Json(), Storage(245, 4), '{"a": [1, 2.5, null, "x"]}'),
+    (t.Bit(1), Storage(16, 1), True),
+    (t.Bit(17), Storage(16, 513), b"\x01\x00\x01"),
+    (t.Year(), Storage(13, 0), 2024),
+    (t.Float(), Storage(4, 4), 1.5),
+    (t.Double(), Storage(5, 8), -2.5),
+    (t.Vector(), Storage(242, 4), [1.0, 2.0, 3.0]),
+    (t.Geometry(), Storage(255, 4), struct.pack("<IBIdd", 0, 1, 1, 1, 2)),
+    (t.Text("latin1"), Storage(254, 5374), "zé"),
 ]
 LOGGED_BODY = bytes.fromhex(
     "7a0000000000110002001affffffff0000000001000000ffffff000080ffffffffffffffff7ffffff3dd7fffffffffffffffffff"
@@ -98,7 +78,7 @@ LOGGED_BODY = bytes.fromhex(
 )
 
 
-def table_map(*described: tuple[ColumnType, Storage]) -> TableMap:
+def table_map(*described: tuple[t.ColumnType, Storage]) -> TableMap:
     return TableMap(
         TableId("shop", "t"),
         tuple(column for column, _ in described),
@@ -128,7 +108,7 @@ def body(code: int, count: int, *images: bytes, extra: bytes = b"", present: byt
     return head + number + bitmaps + b"".join(images)
 
 
-def column_of(column: ColumnType, storage: Storage, *cells: bytes | None) -> pa.Array:
+def column_of(column: t.ColumnType, storage: Storage, *cells: bytes | None) -> pa.Array:
     """The decoded column of images of one column."""
     decoded = images(table_map((column, storage)), [Body(body(WRITE, 1, *map(image, cells)), WRITE)]).rows
     decoded.validate(full=True)
@@ -251,7 +231,7 @@ def test_each_width_of_integers_and_its_signs() -> None:
             low, high = (-top // 2, top // 2 - 1) if signed else (0, top - 1)
             values = [low, low + 1, -1 if signed else 1, 0, high, high - 1, high // 3]
             cells = [value.to_bytes(size, "little", signed=signed) for value in values]
-            decoded = column_of(Integer(size, not signed), Storage(code, 0), *cells, None)
+            decoded = column_of(t.Integer(size, not signed), Storage(code, 0), *cells, None)
             assert decoded.to_pylist() == [*values, None]
 
 
@@ -272,7 +252,7 @@ def encode_decimal(unscaled: int, precision: int, scale: int) -> bytes:
 
 @pytest.mark.parametrize("value", [0, 2**64, -(2**64), -(2**64) - 1, 1 - 2**64, 10**38 - 1, 1 - 10**38])
 def test_decimals_over_both_of_their_words(value: int) -> None:
-    assert column_of(Decimal(38, 0), Storage(246, 38), encode_decimal(value, 38, 0)).to_pylist() == [
+    assert column_of(t.Decimal(38, 0), Storage(246, 38), encode_decimal(value, 38, 0)).to_pylist() == [
         Number(value)
     ]
 
@@ -281,7 +261,7 @@ def test_decimals_over_both_of_their_words(value: int) -> None:
 def test_the_longest_decimals_of_a_precision(precision: int) -> None:
     largest = 10**precision - 1
     cells = [encode_decimal(value, precision, 0) for value in (largest, -largest)]
-    decoded = column_of(Decimal(precision, 0), Storage(246, precision), *cells)
+    decoded = column_of(t.Decimal(precision, 0), Storage(246, precision), *cells)
     assert decoded.to_pylist() == [Number(largest), Number(-largest)]
 
 
@@ -291,7 +271,7 @@ def test_decimals_of_every_precision_and_scale(shape: tuple[int, int], data: st.
     numbers = data.draw(st.lists(st.integers(1 - 10**precision, 10**precision - 1), min_size=1, max_size=5))
     cells = [encode_decimal(unscaled, precision, scale) for unscaled in numbers]
     decoded = column_of(
-        Decimal(precision, scale), Storage(246, precision | scale << 8), *cells, None
+        t.Decimal(precision, scale), Storage(246, precision | scale << 8), *cells, None
     ).to_pylist()
     exact = [Number(unscaled).scaleb(-scale, context=WIDE) for unscaled in numbers]
     assert [None if value is None else Number(value) for value in decoded] == [*exact, None]
@@ -318,22 +298,22 @@ def test_datetimes(moment: datetime, digits: int) -> None:
     moment = moment.replace(microsecond=moment.microsecond // 10 ** (6 - digits) * 10 ** (6 - digits))
     clock = (moment.hour, moment.minute, moment.second, moment.microsecond)
     cell = encode_datetime(moment.year, moment.month, moment.day, clock, digits)
-    assert column_of(DateTime(digits), Storage(18, digits), cell, None).to_pylist() == [moment, None]
+    assert column_of(t.DateTime(digits), Storage(18, digits), cell, None).to_pylist() == [moment, None]
     if digits == 0:
         old = struct.pack("<Q", int(moment.strftime("%Y%m%d%H%M%S").zfill(14)))
-        assert column_of(DateTime(0), Storage(12, 0), old, None).to_pylist() == [moment, None]
+        assert column_of(t.DateTime(0), Storage(12, 0), old, None).to_pylist() == [moment, None]
     day = struct.pack("<I", moment.year << 9 | moment.month << 5 | moment.day)[:3]
-    assert column_of(Date(), Storage(10, 0), day, None).to_pylist() == [moment.date(), None]
+    assert column_of(t.Date(), Storage(10, 0), day, None).to_pylist() == [moment.date(), None]
 
 
 @given(st.integers(1, 2**32 - 1), st.integers(0, 999_999), st.integers(0, 6))
 def test_timestamps(seconds: int, microsecond: int, digits: int) -> None:
     microsecond = microsecond // 10 ** (6 - digits) * 10 ** (6 - digits)
     cell = seconds.to_bytes(4, "big") + encode_fraction(microsecond, digits)
-    decoded = column_of(Timestamp(digits), Storage(17, digits), cell, None)
+    decoded = column_of(t.Timestamp(digits), Storage(17, digits), cell, None)
     assert decoded.cast(pa.int64()).to_pylist() == [seconds * 1_000_000 + microsecond, None]
     if digits == 0:
-        old = column_of(Timestamp(0), Storage(7, 0), struct.pack("<I", seconds), None)
+        old = column_of(t.Timestamp(0), Storage(7, 0), struct.pack("<I", seconds), None)
         assert old.cast(pa.int64()).to_pylist() == [seconds * 1_000_000, None]
 
 
@@ -349,11 +329,11 @@ def test_times(seconds: int, microsecond: int, digits: int) -> None:
     sign = -1 if seconds < 0 else 1
     cell = (sign * packed + (1 << (23 + 8 * size))).to_bytes(3 + size, "big")
     span = sign * (whole * 1_000_000 + microsecond)
-    assert column_of(Time(digits), Storage(19, digits), cell, None).to_pylist() == [span, None]
+    assert column_of(t.Time(digits), Storage(19, digits), cell, None).to_pylist() == [span, None]
     if digits == 0:
         old = sign * (whole // 3600 * 10000 + whole // 60 % 60 * 100 + whole % 60)
         cell = old.to_bytes(3, "little", signed=True)
-        assert column_of(Time(0), Storage(11, 0), cell, None).to_pylist() == [span, None]
+        assert column_of(t.Time(0), Storage(11, 0), cell, None).to_pylist() == [span, None]
 
 
 def test_dates_that_no_calendar_has_become_null_and_are_counted() -> None:
@@ -368,11 +348,11 @@ def test_dates_that_no_calendar_has_become_null_and_are_counted() -> None:
         (0, 1, 1),
     ]
     described = table_map(
-        (Date(), Storage(10, 0)),
-        (DateTime(2), Storage(18, 2)),
-        (DateTime(0), Storage(12, 0)),
-        (Timestamp(0), Storage(17, 0)),
-        (Timestamp(0), Storage(7, 0)),
+        (t.Date(), Storage(10, 0)),
+        (t.DateTime(2), Storage(18, 2)),
+        (t.DateTime(0), Storage(12, 0)),
+        (t.Timestamp(0), Storage(17, 0)),
+        (t.Timestamp(0), Storage(7, 0)),
     )
     dated = [
         image(
@@ -400,7 +380,7 @@ def test_values_behind_lengths_of_every_size(values: list[bytes | None], prefix:
     if prefix == 1:
         values = [None if value is None else value[:255] for value in values]
     cells = [None if value is None else len(value).to_bytes(prefix, "little") + value for value in values]
-    assert column_of(Binary(), Storage(252, prefix), *cells).to_pylist() == values
+    assert column_of(t.Binary(), Storage(252, prefix), *cells).to_pylist() == values
 
 
 @given(st.lists(st.none() | st.binary(max_size=300), max_size=20))
@@ -409,7 +389,7 @@ def test_binary_is_filled_up_to_its_width(values: list[bytes | None]) -> None:
     # A length of 300 has its upper bits, inverted, in the type's byte.
     storage = Storage(254, (0xFE ^ 0x10) | (300 & 0xFF) << 8)
     expected = [None if value is None else value.ljust(300, b"\0") for value in values]
-    assert column_of(FixedBinary(300), storage, *wide).to_pylist() == expected
+    assert column_of(t.FixedBinary(300), storage, *wide).to_pylist() == expected
 
 
 @pytest.mark.parametrize("width", [2, 8, 9, 63, 64])
@@ -417,7 +397,7 @@ def test_bits_keep_their_order_of_bytes(width: int) -> None:
     size = (width + 7) // 8
     values = [0, 1, (1 << width) - 1, 1 << (width - 1)]
     cells = [value.to_bytes(size, "big") for value in values]
-    assert column_of(Bit(width), Storage(16, width % 8 | width // 8 << 8), *cells, None).to_pylist() == [
+    assert column_of(t.Bit(width), Storage(16, width % 8 | width // 8 << 8), *cells, None).to_pylist() == [
         *cells,
         None,
     ]
@@ -425,13 +405,13 @@ def test_bits_keep_their_order_of_bytes(width: int) -> None:
 
 def test_sets_of_64_labels_wrap() -> None:
     decoded = column_of(
-        Set(()), Storage(254, 248 | 8 << 8), b"\xff" * 8, b"\0" * 7 + b"\x80", b"\1" + b"\0" * 7
+        t.Set(()), Storage(254, 248 | 8 << 8), b"\xff" * 8, b"\0" * 7 + b"\x80", b"\1" + b"\0" * 7
     )
     assert decoded.to_pylist() == [-1, -(2**63), 1]
 
 
 def test_enums_of_two_bytes() -> None:
-    assert column_of(Enum(()), Storage(254, 247 | 2 << 8), b"\xe8\x03", b"\0\0", None).to_pylist() == [
+    assert column_of(t.Enum(()), Storage(254, 247 | 2 << 8), b"\xe8\x03", b"\0\0", None).to_pylist() == [
         1000,
         0,
         None,
@@ -439,7 +419,12 @@ def test_enums_of_two_bytes() -> None:
 
 
 def test_years() -> None:
-    assert column_of(Year(), Storage(13, 0), b"\0", b"\1", b"\xff", None).to_pylist() == [0, 1901, 2155, None]
+    assert column_of(t.Year(), Storage(13, 0), b"\0", b"\1", b"\xff", None).to_pylist() == [
+        0,
+        1901,
+        2155,
+        None,
+    ]
 
 
 # -- what isn't read
@@ -448,10 +433,10 @@ def test_years() -> None:
 @pytest.mark.parametrize(
     ("described", "cell", "why"),
     [
-        ((Date(), Storage(10, 0)), b"\xff\xff\xff", "DATE"),
-        ((DateTime(0), Storage(12, 0)), struct.pack("<Q", 2024_13_01_000000), "DATETIME"),
+        ((t.Date(), Storage(10, 0)), b"\xff\xff\xff", "DATE"),
+        ((t.DateTime(0), Storage(12, 0)), struct.pack("<Q", 2024_13_01_000000), "DATETIME"),
         *[
-            ((DateTime(0), Storage(12, 0)), struct.pack("<Q", digits), "DATETIME")
+            ((t.DateTime(0), Storage(12, 0)), struct.pack("<Q", digits), "DATETIME")
             for digits in (
                 10000_01_01_000000,
                 2024_01_32_000000,
@@ -460,35 +445,35 @@ def test_years() -> None:
                 2024_01_01_000060,
             )
         ],
-        ((DateTime(0), Storage(12, 0)), struct.pack("<q", -1), "DATETIME"),
-        ((DateTime(0), Storage(18, 0)), encode_datetime(10_000, 0, 0, (0, 0, 0, 0), 0), "DATETIME"),
-        ((DateTime(0), Storage(18, 0)), encode_datetime(2024, 1, 1, (0, 60, 0, 0), 0), "DATETIME"),
-        ((DateTime(0), Storage(18, 0)), encode_datetime(2024, 1, 1, (0, 0, 60, 0), 0), "DATETIME"),
-        ((DateTime(0), Storage(18, 0)), encode_datetime(2024, 1, 1, (24, 0, 0, 0), 0), "DATETIME"),
-        ((DateTime(2), Storage(18, 2)), encode_datetime(2024, 1, 1, (0, 0, 0, 0), 0) + b"\x64", "DATETIME"),
-        ((DateTime(0), Storage(18, 0)), b"\0" * 5, "DATETIME"),
-        ((Timestamp(2), Storage(17, 2)), b"\0\0\0\1\x64", "TIMESTAMP"),
-        ((Time(0), Storage(19, 0)), b"\xff\xff\xff", "TIME"),
-        ((Time(0), Storage(19, 0)), (1 << 23 | 839 << 12).to_bytes(3, "big"), "TIME"),
-        ((Time(0), Storage(19, 0)), (1 << 23 | 60 << 6).to_bytes(3, "big"), "TIME"),
-        ((Time(0), Storage(19, 0)), ((1 << 23) - 60).to_bytes(3, "big"), "TIME"),
-        ((Time(2), Storage(19, 2)), b"\x80\0\0\x64", "TIME"),
-        ((Time(0), Storage(11, 0)), (839_00_00).to_bytes(3, "little"), "TIME"),
-        ((Time(0), Storage(11, 0)), (60_00).to_bytes(3, "little"), "TIME"),
-        ((Date(), Storage(10, 0)), struct.pack("<I", 10_000 << 9 | 1 << 5 | 1)[:3], "DATE"),
-        ((Time(0), Storage(11, 0)), b"\x63\0\0", "TIME"),
-        ((Date(), Storage(10, 0)), struct.pack("<I", 2024 << 9 | 13 << 5 | 1)[:3], "DATE"),
-        ((Decimal(4, 0), Storage(246, 4)), (10000 | 0x8000).to_bytes(2, "big"), "DECIMAL"),
-        ((Decimal(40, 0), Storage(246, 40)), b"\x80" + bytes(13) + (10**9).to_bytes(4, "big"), "DECIMAL"),
-        ((FixedBinary(2), Storage(254, 254 | 2 << 8)), b"\x03abc", "value of 2 bytes"),
-        ((Vector(), Storage(242, 4)), b"\x05\0\0\0abcde", "VECTOR"),
-        ((Json(), Storage(245, 4)), b"\x01\0\0\0\xff", "JSON"),
-        ((Bit(1), Storage(16, 1)), b"\x02", r"BIT\(1\)"),
-        ((Bit(17), Storage(16, 1 | 2 << 8)), b"\x02\0\0", r"BIT\(17\)"),
+        ((t.DateTime(0), Storage(12, 0)), struct.pack("<q", -1), "DATETIME"),
+        ((t.DateTime(0), Storage(18, 0)), encode_datetime(10_000, 0, 0, (0, 0, 0, 0), 0), "DATETIME"),
+        ((t.DateTime(0), Storage(18, 0)), encode_datetime(2024, 1, 1, (0, 60, 0, 0), 0), "DATETIME"),
+        ((t.DateTime(0), Storage(18, 0)), encode_datetime(2024, 1, 1, (0, 0, 60, 0), 0), "DATETIME"),
+        ((t.DateTime(0), Storage(18, 0)), encode_datetime(2024, 1, 1, (24, 0, 0, 0), 0), "DATETIME"),
+        ((t.DateTime(2), Storage(18, 2)), encode_datetime(2024, 1, 1, (0, 0, 0, 0), 0) + b"\x64", "DATETIME"),
+        ((t.DateTime(0), Storage(18, 0)), b"\0" * 5, "DATETIME"),
+        ((t.Timestamp(2), Storage(17, 2)), b"\0\0\0\1\x64", "TIMESTAMP"),
+        ((t.Time(0), Storage(19, 0)), b"\xff\xff\xff", "TIME"),
+        ((t.Time(0), Storage(19, 0)), (1 << 23 | 839 << 12).to_bytes(3, "big"), "TIME"),
+        ((t.Time(0), Storage(19, 0)), (1 << 23 | 60 << 6).to_bytes(3, "big"), "TIME"),
+        ((t.Time(0), Storage(19, 0)), ((1 << 23) - 60).to_bytes(3, "big"), "TIME"),
+        ((t.Time(2), Storage(19, 2)), b"\x80\0\0\x64", "TIME"),
+        ((t.Time(0), Storage(11, 0)), (839_00_00).to_bytes(3, "little"), "TIME"),
+        ((t.Time(0), Storage(11, 0)), (60_00).to_bytes(3, "little"), "TIME"),
+        ((t.Date(), Storage(10, 0)), struct.pack("<I", 10_000 << 9 | 1 << 5 | 1)[:3], "DATE"),
+        ((t.Time(0), Storage(11, 0)), b"\x63\0\0", "TIME"),
+        ((t.Date(), Storage(10, 0)), struct.pack("<I", 2024 << 9 | 13 << 5 | 1)[:3], "DATE"),
+        ((t.Decimal(4, 0), Storage(246, 4)), (10000 | 0x8000).to_bytes(2, "big"), "DECIMAL"),
+        ((t.Decimal(40, 0), Storage(246, 40)), b"\x80" + bytes(13) + (10**9).to_bytes(4, "big"), "DECIMAL"),
+        ((t.FixedBinary(2), Storage(254, 254 | 2 << 8)), b"\x03abc", "value of 2 bytes"),
+        ((t.Vector(), Storage(242, 4)), b"\x05\0\0\0abcde", "VECTOR"),
+        ((t.Json(), Storage(245, 4)), b"\x01\0\0\0\xff", "JSON"),
+        ((t.Bit(1), Storage(16, 1)), b"\x02", r"BIT\(1\)"),
+        ((t.Bit(17), Storage(16, 1 | 2 << 8)), b"\x02\0\0", r"BIT\(17\)"),
     ],
 )
 def test_a_value_that_is_none_of_its_type_is_refused_by_name(
-    described: tuple[ColumnType, Storage], cell: bytes, why: str
+    described: tuple[t.ColumnType, Storage], cell: bytes, why: str
 ) -> None:
     with pytest.raises(UndecodableError, match=rf"^shop\.t\.0: .*{why}"):
         column_of(*described, None, cell)
@@ -580,7 +565,7 @@ def test_dates_and_texts_of_absent_columns_are_null_and_not_counted() -> None:
 
 def test_values_that_arrows_offsets_do_not_reach_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds of some bytes stand for 2 GiB; an after image has again what it leaves out."""
-    described = table_map(INT, (Binary(), Storage(252, 4)))
+    described = table_map(INT, (t.Binary(), Storage(252, 4)))
     before = image(number(1), struct.pack("<I", 6) + b"abcdef")
     bitmaps = bitmap([True, True]) + bitmap([True, False])
     update = Body(body(UPDATE, 2, before, partial({0: number(2)}), present=bitmaps), UPDATE)
@@ -594,7 +579,7 @@ def test_values_that_arrows_offsets_do_not_reach_are_refused_by_name(monkeypatch
 def test_json_that_arrows_offsets_do_not_reach_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     document = b"\x0c\x03\0\0\0"
     event = Body(body(WRITE, 1, image(struct.pack("<I", len(document)) + document)), WRITE)
-    described = table_map((Json(), Storage(245, 4)))
+    described = table_map((t.Json(), Storage(245, 4)))
     monkeypatch.setattr(json, "LONGEST_DATA", 20)
     assert images(described, [event]).rows["0"].to_pylist() == ['"\\u0000\\u0000\\u0000"']
     monkeypatch.setattr(json, "LONGEST_DATA", 19)
@@ -667,7 +652,7 @@ def test_an_insert_of_nothing_but_defaults_has_no_column_and_no_bytes() -> None:
 
 # -- JSON in part (what diffs do is in test_json_diffs)
 
-JSON = (Json(), Storage(245, 4))
+JSON = (t.Json(), Storage(245, 4))
 NINE = b"\x05\x09\0"
 # Replace $.n by 9.
 DIFF = b"\0\x03$.n\x03" + NINE
@@ -774,16 +759,16 @@ def test_unknown_storage_is_refused(storage: Storage) -> None:
 @pytest.mark.parametrize(
     ("column", "storage"),
     [
-        (Integer(4, unsigned=False), Storage(FieldType.SHORT, 0)),
-        (Decimal(10, 2), Storage(246, 10 | 3 << 8)),
-        (Bit(9), Storage(16, 2 | 1 << 8)),
-        (FixedBinary(4), Storage(254, 254 | 5 << 8)),
-        (DateTime(3), Storage(18, 2)),
-        (Text("utf8mb4"), Storage(254, 247 | 1 << 8)),
-        (Json(), Storage(252, 4)),
+        (t.Integer(4, unsigned=False), Storage(FieldType.SHORT, 0)),
+        (t.Decimal(10, 2), Storage(246, 10 | 3 << 8)),
+        (t.Bit(9), Storage(16, 2 | 1 << 8)),
+        (t.FixedBinary(4), Storage(254, 254 | 5 << 8)),
+        (t.DateTime(3), Storage(18, 2)),
+        (t.Text("utf8mb4"), Storage(254, 247 | 1 << 8)),
+        (t.Json(), Storage(252, 4)),
     ],
 )
-def test_a_type_that_is_not_the_storages_breaks_an_invariant(column: ColumnType, storage: Storage) -> None:
+def test_a_type_that_is_not_the_storages_breaks_an_invariant(column: t.ColumnType, storage: Storage) -> None:
     with pytest.raises(InvariantBroken):
         located(table_map((column, storage)), [])
 

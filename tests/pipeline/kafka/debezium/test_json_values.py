@@ -14,30 +14,16 @@ from hypothesis import strategies as st
 from pipeline.config.message_handling import BinaryHandling, DecimalHandling, Handling, TimePrecision
 from pipeline.kafka.debezium.json_values import json_objects, json_text, json_values
 from pipeline.schema.table_schema import Column
-from pipeline.types.column_types import (
-    Binary,
-    ColumnType,
-    Date,
-    DateTime,
-    Decimal,
-    Double,
-    Float,
-    Geometry,
-    Integer,
-    Text,
-    Timestamp,
-    Vector,
-    arrow_type,
-)
+from pipeline.types import column_types as t
 
 PLAIN = Handling()
 
 
 def texts(
-    kind: ColumnType, values: list[object], handling: Handling = PLAIN, *, nullable: bool = True
+    kind: t.ColumnType, values: list[object], handling: Handling = PLAIN, *, nullable: bool = True
 ) -> list[str]:
     """The JSON of these values, of a slice of a longer array, since an offset is easily forgotten."""
-    array = pa.array([values[0], *values, values[-1]], arrow_type(kind)).slice(1, len(values))
+    array = pa.array([values[0], *values, values[-1]], t.arrow_type(kind)).slice(1, len(values))
     found: list[str] = json_values(Column("c", kind, nullable), array, handling).to_pylist()
     return found
 
@@ -60,12 +46,12 @@ def of_java(value: float, digits: str) -> str:
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1))
 @example(["😀\U0010ffff", '\x00\x1f\x7f"\\/\b\t\n\f\r', "", "ü€"])
 def test_texts_are_read_back(values: list[object]) -> None:
-    found = texts(Text("utf8mb4"), values)
+    found = texts(t.Text("utf8mb4"), values)
     assert [json.loads(text) for text in found] == values
 
 
 def test_escapes_are_jacksons() -> None:
-    assert texts(Text("utf8mb4"), ['\x00\x1f\b\t\n\f\r"\\/\x7f', "ü€😀", None]) == [
+    assert texts(t.Text("utf8mb4"), ['\x00\x1f\b\t\n\f\r"\\/\x7f', "ü€😀", None]) == [
         '"\\u0000\\u001F\\b\\t\\n\\f\\r\\"\\\\/\x7f"',
         '"ü€\\uD83D\\uDE00"',
         "null",
@@ -88,12 +74,12 @@ def test_escapes_are_jacksons() -> None:
 )
 def test_doubles_are_javas(values: list[float]) -> None:
     values = [value for value in values if abs(value) >= 1e-320 or value == 0] or [0.0]
-    assert texts(Double(), list(values)) == [of_java(value, repr(value)) for value in values]
+    assert texts(t.Double(), list(values)) == [of_java(value, repr(value)) for value in values]
 
 
 def test_floats_have_their_own_digits() -> None:
     values: list[object] = [1.1, 1e16, 0.001, 3.4028234663852886e38, 16777216.0, None]
-    assert texts(Float(), values) == ["1.1", "1.0E16", "0.001", "3.4028235E38", "1.6777216E7", "null"]
+    assert texts(t.Float(), values) == ["1.1", "1.0E16", "0.001", "3.4028235E38", "1.6777216E7", "null"]
 
 
 @given(st.data(), st.integers(1, 65))
@@ -101,7 +87,7 @@ def test_decimals_are_read_back_in_each_mode(data: st.DataObject, precision: int
     scale = data.draw(st.integers(0, min(precision, 30)))
     unscaled = data.draw(st.lists(st.integers(1 - 10**precision, 10**precision - 1), min_size=1))
     plain = [in_full(each, scale) for each in unscaled]
-    kind = Decimal(precision, scale)
+    kind = t.Decimal(precision, scale)
     values: list[object] = list(plain) if precision > 38 else [Number(each) for each in plain]
     assert texts(kind, values, Handling(decimal=DecimalHandling.STRING)) == [f'"{each}"' for each in plain]
     doubles = texts(kind, values, Handling(decimal=DecimalHandling.DOUBLE))
@@ -125,49 +111,49 @@ def in_full(unscaled: int, scale: int) -> str:
 def test_binaries_are_read_back_in_each_mode(values: list[object]) -> None:
     plain = [bytes(value) for value in values if isinstance(value, bytes)]
     standard = [json.dumps(base64.b64encode(value).decode()) for value in plain]
-    assert texts(Binary(), values) == standard
-    assert texts(Binary(), values, Handling(binary=BinaryHandling.BASE64)) == standard
+    assert texts(t.Binary(), values) == standard
+    assert texts(t.Binary(), values, Handling(binary=BinaryHandling.BASE64)) == standard
     safe = [json.dumps(base64.urlsafe_b64encode(value).decode()) for value in plain]
-    assert texts(Binary(), values, Handling(binary=BinaryHandling.BASE64_URL_SAFE)) == safe
-    assert texts(Binary(), values, Handling(binary=BinaryHandling.HEX)) == [
+    assert texts(t.Binary(), values, Handling(binary=BinaryHandling.BASE64_URL_SAFE)) == safe
+    assert texts(t.Binary(), values, Handling(binary=BinaryHandling.HEX)) == [
         json.dumps(v.hex()) for v in plain
     ]
 
 
 def test_a_zero_date_that_may_not_be_null_is_the_epoch() -> None:
-    for kind, text in ((Date(), "0"), (DateTime(6), "0"), (Timestamp(0), '"1970-01-01T00:00:00Z"')):
+    for kind, text in ((t.Date(), "0"), (t.DateTime(6), "0"), (t.Timestamp(0), '"1970-01-01T00:00:00Z"')):
         assert texts(kind, [None], nullable=False) == [text]
         assert texts(kind, [None]) == ["null"]
 
 
 def test_moments_before_the_epoch_are_rounded_down() -> None:
     values: list[object] = [-1, -1_000, -1_001, 1_999]
-    assert texts(DateTime(3), values) == ["-1", "-1", "-2", "1"]
+    assert texts(t.DateTime(3), values) == ["-1", "-1", "-2", "1"]
 
 
 def test_a_moment_beyond_the_nanoseconds_is_an_error() -> None:
     with pytest.raises(pa.ArrowInvalid, match="overflow"):
-        texts(DateTime(6), [10**17], Handling(time=TimePrecision.NANOSECONDS))
+        texts(t.DateTime(6), [10**17], Handling(time=TimePrecision.NANOSECONDS))
 
 
 def test_geometries_have_their_srid() -> None:
     values: list[object] = [struct.pack("<I", 4326) + b"abc", struct.pack("<I", 0) + b"", None]
-    assert texts(Geometry(), values) == ['{"wkb":"YWJj","srid":4326}', '{"wkb":"","srid":null}', "null"]
+    assert texts(t.Geometry(), values) == ['{"wkb":"YWJj","srid":4326}', '{"wkb":"","srid":null}', "null"]
 
 
 def test_vectors_are_arrays_of_floats() -> None:
-    assert texts(Vector(), [[1, 2.5, -3e-10], [], None]) == ["[1.0,2.5,-3.0E-10]", "[]", "null"]
+    assert texts(t.Vector(), [[1, 2.5, -3e-10], [], None]) == ["[1.0,2.5,-3.0E-10]", "[]", "null"]
 
 
 def test_unsigned_bigints_wrap_as_debeziums_do() -> None:
     values: list[object] = [Number(2**64 - 1), Number(2**63 - 1), Number(0), None]
-    assert texts(Integer(8, unsigned=True), values) == ["-1", str(2**63 - 1), "0", "null"]
+    assert texts(t.Integer(8, unsigned=True), values) == ["-1", str(2**63 - 1), "0", "null"]
 
 
 def test_objects_have_their_columns_in_order() -> None:
     columns = [
-        Column("b", Integer(4, unsigned=False), nullable=True),
-        Column('a"', Text("utf8mb4"), nullable=True),
+        Column("b", t.Integer(4, unsigned=False), nullable=True),
+        Column('a"', t.Text("utf8mb4"), nullable=True),
     ]
     rows = pa.record_batch({'a"': ["x", None], "b": pa.array([1, None], pa.int32())})
     assert json_objects(columns, rows, PLAIN).to_pylist() == ['{"b":1,"a\\"":"x"}', '{"b":null,"a\\"":null}']
