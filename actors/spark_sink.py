@@ -46,18 +46,18 @@ from pipeline.lake.state import Idle, LakeProgress, SinkEnded, State
 from pipeline.lake.step import (
     BatchRead,
     BeginningFound,
+    CursorAnswer,
+    CursorFound,
     DeliverTable,
     Fact,
+    FindCursor,
     FindEnd,
-    FindPlace,
     FindTable,
     GapFound,
     JournalFound,
     JournalFoundEmpty,
     LakeTimerFired,
     Order,
-    Place,
-    PlaceFound,
     ProgressReported,
     ReadBatch,
     ReportGap,
@@ -246,7 +246,7 @@ class SparkSink(Actor[ToSparkSink]):
                 return await self._find_end()
             case FindTable(table):
                 return await self._find(self._up, table)
-            case FindPlace(said):
+            case FindCursor(said):
                 return await self._in_thread(self._place, said)
             case ReadBatch(after, through):
                 return await self._in_thread(self._read_batch, after, through)
@@ -286,7 +286,7 @@ class SparkSink(Actor[ToSparkSink]):
         self.metrics.set(catalogue.TABLE_STOPPED, found.stopped is not None, table=str(table), part="lake")
         return TableFound(table, found, sizes)
 
-    def _place(self, said: int) -> Place:
+    def _place(self, said: int) -> CursorAnswer:
         """Tell the journal where we are, and find out where that leads."""
         consumers = self._journal.consumers
         told = consumers.all()[CONSUMER]
@@ -299,7 +299,7 @@ class SparkSink(Actor[ToSparkSink]):
             return GapFound(whole, self._journal.entry(first))
         if segment < first:
             return BeginningFound(whole)
-        return PlaceFound(whole, self._journal.entry(whole).checkpoint)
+        return CursorFound(whole, self._journal.entry(whole).checkpoint)
 
     def _read_batch(self, after: int, through: int) -> BatchRead:
         return spark_sink.next_batch_of(self._state, self._journal.entries(after, through))
@@ -372,7 +372,7 @@ class SparkSink(Actor[ToSparkSink]):
                 self._measure_mirror(table)
             case WorkDone() if work is not None:
                 self._measure_mirror(work.table)
-            case PlaceFound() | GapFound() | BeginningFound() if self._state.so_far.ahead is None:
+            case CursorFound() | GapFound() | BeginningFound() if self._state.so_far.ahead is None:
                 self.metrics.set(catalogue.DELIVERED_SEGMENT, self._state.so_far.segment)
             case _:
                 pass

@@ -58,7 +58,7 @@ _LOG = _told(_or_null(TEXT), "File and offset in the source's binlog.")
 # What's counted alike of a snapshot and of a table of one.
 _COUNTS: Final[dict[str, JsonSchema]] = {
     "rows": _told(COUNT, "Rows emitted."),
-    "given_up": _told(COUNT, "Rows that gave way to a change."),
+    "given_up": _told(COUNT, "Rows that a change superseded."),
     "expected": _told(COUNT, "Rows by the server's own estimate."),
     "ranges": COUNT,
     "ranges_done": COUNT,

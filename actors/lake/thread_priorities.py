@@ -1,13 +1,14 @@
-"""Spark's tasks give way to batches, which have none: a commit is made by the thread that's asked for it.
+"""Lowers the priority of Spark's task threads, so that merges don't delay the commits of batches.
 
-Beside a merge a batch shares the cores with tasks that compute, and the scheduler of the system gives each of its steps
-a turn and no more: what was committed on the source took 1.0 to 1.4 s until it could be read, instead of 0.4. So the
-threads of tasks have a lower priority. They have it from the one that begins them, Spark's dispatcher: on Linux a
-thread begins with the priority of its maker, and the JVM leaves it at that (`ThreadPriorityPolicy` 0).
+A batch has no tasks: the thread that calls Delta makes the commit. Beside a merge it shares the cores with tasks that
+compute, and the system's scheduler gives each thread its turn. What was committed on the source then took 1.0 to 1.4 s
+until it could be read, instead of 0.4 s. So the threads of tasks have a lower priority. They inherit it from the thread
+that starts them, Spark's dispatcher: on Linux a thread begins with the priority of its creator, and the JVM doesn't
+change it (`ThreadPriorityPolicy` 0).
 
-Where the cores have nothing else to do, tasks have all of them as before.
+If the cores have nothing else to do, tasks use all of them as before.
 
-Source: sched(7), "The nice value"; setpriority(2), "C library/kernel differences": it's a thread's own.
+Source: sched(7), "The nice value"; setpriority(2), "C library/kernel differences": the value belongs to a thread.
 """
 
 import os

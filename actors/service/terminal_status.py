@@ -65,7 +65,7 @@ def _whole(status: dict[str, Any]) -> Table:
 
 def _snapshots(snapshots: list[dict[str, Any]]) -> Table:
     table = Table(
-        *("snapshot", "table", "state", "", "rows", "gave way", "rows/s", "ranges", "windows", "left"),
+        *("snapshot", "table", "state", "", "rows", "dropped", "rows/s", "ranges", "windows", "left"),
         box=None,
         padding=(0, 2, 0, 0),
     )

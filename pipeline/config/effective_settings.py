@@ -28,7 +28,7 @@ _SECRET_OF_URI: Final = re.compile(r"([?&][^=&]*(?:secret|password|token|key)[^=
 
 
 def effective(settings: Settings) -> str:
-    """TOML of all settings, those that nobody has said too."""
+    """Returns all settings as TOML, those with their default included."""
     return toml_writer.document(_section(settings))
 
 

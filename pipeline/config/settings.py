@@ -29,7 +29,7 @@ from pipeline.config.unwrapping import MAY_BE_EMPTY, Unwrap
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
-# How many chunks may be asked for or waiting to close at once.
+# How many windows may be open at once.
 MOST_WINDOWS = 1024
 
 
@@ -47,7 +47,7 @@ class SnapshotMode(StrEnum):
     INITIAL = "initial"  # captured tables that are new, while the log flows on
     CONSISTENT = "consistent"  # the same ones, all at one position of the log
     NO_DATA = "no_data"  # nothing
-    WHEN_NEEDED = "when_needed"  # as initial, and all tables anew where the log that is needed was purged
+    WHEN_NEEDED = "when_needed"  # as initial, and all tables again if the server purged the needed log
 
 
 class Watermark(StrEnum):
@@ -102,10 +102,9 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """A MySQL server, and how it's reached.
+    """A MySQL server, and how Tidemark connects to it.
 
-    An answer is waited for `read_timeout_s`. The log, of which heartbeats are asked for, counts as lost when two of
-    them haven't come.
+    Tidemark waits `read_timeout_s` for an answer. The connection to the log counts as lost after two missed heartbeats.
     """
 
     host: str
@@ -153,9 +152,9 @@ class SnapshotSettings:
     A table's first chunk has `chunk_rows`, and later ones as many as one SELECT reads in `chunk_target_ms`. Rows that
     wait for their windows to close take `memory_mib` at most.
 
-    0 is no bound for `rows_per_s`, and for `most_threads_running` and `most_replica_lag_s`, beyond which no chunk is
-    asked for. `source`: another server of the same history that chunks are read from. `allow_lock`: a consistent
-    snapshot may lock the source for a moment where no other way is left.
+    0 is no bound for `rows_per_s`, and for `most_threads_running` and `most_replica_lag_s`, beyond which Tidemark
+    requests no chunk. `source`: another server of the same history that chunks are read from. `allow_lock`: a
+    consistent snapshot may lock the source for a moment where no other way is left.
     """
 
     mode: SnapshotMode = SnapshotMode.INITIAL
@@ -218,7 +217,7 @@ class LakeSettings:
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """`jars`: jar files, or folders of them, that PySpark lacks. `conf` wins over what's set without it."""
+    """`jars`: jar files, or folders of them, that PySpark lacks. `conf` wins over Tidemark's own settings."""
 
     master: str = "local[*]"
     jars: tuple[PurePath, ...] = ()

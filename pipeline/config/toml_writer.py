@@ -33,7 +33,7 @@ def value(given: Value) -> str:
 
 
 def document(values: Mapping[str, Value], name: str = "") -> str:
-    """A table with those in it, each under its own heading and behind the keys of the one around it."""
+    """A table with those in it, each under its own heading, after the keys of the table around it."""
     plain = {item: given for item, given in values.items() if not isinstance(given, Mapping)}
     heading = [f"[{name}]"] if name and plain else []
     text = "".join(

@@ -14,15 +14,15 @@ from pipeline.snapshot.checkpoint import Checkpoint, Mirror, Ready
 class LakeTableState:
     """What the lake has of a table.
 
-    `schema`: what its changelog has taken on, None where there's none, and `since` the segment that it came with:
-    older files have older schemas, even if they come later, after a crash in between. `mirror_since`: the same of the
-    mirror, which takes it on afterwards. `columns`: those of the changelog. `changes` and `rows`: the segments
-    through which it has all changes, and all rows of first snapshots. `generation` of the mirror, None where there's
-    none, `merged` the segment that it has reached, and `pending` the changes behind that, both as they were found.
-    `after`: the segment through which all tables had everything when this one last got something. `partial`: whether
-    its changes may lack columns. `stopped`: why it gets no more, until its mirror begins a generation at the SCN
-    `stopped_at` or behind it. `rebuilding`: since when (s since the epoch) its newest generation has been filled, None
-    where its mirror is complete.
+    `schema`: that of the changelog, None without one. `since`: the segment that the schema came with. Older files have
+    older schemas, even if they come later, after a crash. `mirror_since`: the same for the mirror, which takes the
+    schema later. `columns`: those of the changelog. `changes` and `rows`: the segments through which it has all
+    changes, and all rows of first snapshots. `generation` of the mirror, None without one. `merged`: the segment that
+    the mirror has reached, and `pending`: the number of changes after it, both as the sink found them. `after`: the
+    segment through which all tables had everything when this one was last delivered. `partial`: whether its changes may
+    lack columns. `stopped`: why the sink delivers nothing to it, until its mirror begins a generation at the SCN
+    `stopped_at` or later. `rebuilding`: since when (s since the epoch) the newest generation is being filled, None if
+    the mirror is complete.
     """
 
     schema: TableSchema | None = None
@@ -71,7 +71,7 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation of a mirror: it begins behind the SCN `since`, in `segment` or before, whose end has `schema`."""
+    """A generation of a mirror: it begins after the SCN `since`, in `segment` or before, whose end has `schema`."""
 
     since: int
     segment: int
@@ -80,7 +80,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The segments (after, through] and what's in them.
+    """The segments (after, through] and their content.
 
     `checkpoint` is that of `through`. `generations`: those that the mirrors have at the first segment, and those that
     begin later, in order. `alterations`: what statements did to columns before the first segment. `commit_times`:
@@ -98,12 +98,12 @@ class Batch:
     newest: int | None
 
     def newly_begun(self, table: TableId, delivered: LakeTableState) -> bool:
-        """Whether the table's mirror is to be made, or begun anew."""
+        """Whether the table's mirror is to be created, or begins again."""
         last = self.generations.get(table, ())[-1:]
         return bool(last) and is_newer(last[0], delivered.generation)
 
     def resumed(self, table: TableId, delivered: LakeTableState) -> "Generation | None":
-        """The generation with which a table comes back that had stopped: the last one, if it begins behind the stop."""
+        """The generation with which a stopped table begins again: the last one, if it begins after the stop."""
         last = self.generations.get(table, ())[-1:]
         if delivered.stopped is None or not last or last[0].since < delivered.stopped_at:
             return None

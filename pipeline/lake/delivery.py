@@ -1,23 +1,21 @@
-"""What is to be delivered to the lake next, and which schemas it can take on.
+"""What to deliver to the lake next, and which schemas it can take.
 
-A *batch* is a run of segments, (after, through], delivered table by table and each to its end before the next one
-begins. Of each table it's one commit, and that commit says `after`: whoever finds it knows that all tables have
-everything through there. So a restart goes on from the greatest `after` that it finds, and skips in each table what
-that table has already; nothing has to be kept beside the tables.
+A *batch* is a run of segments, (after, through]. It is delivered to each table to its end before the next batch begins.
+In each table it is one commit, and that commit says `after`: all tables have everything through there. So a restart
+continues from the greatest `after` that it finds, and skips what a table already has. Nothing else is stored.
 
-**Generations.** A mirror may be begun anew (`pipeline.snapshot.checkpoint.Mirror`). Within a batch only the last
-generation of each table counts: the mirror is emptied and laid out for it, in one commit that tells it, before anything
-else of the batch arrives. From then on the live view counts only changes behind that SCN, of which the changelog has
-none yet: it shows the mirror at its beginning, which is later than what it showed before and never wrong. A segment's
-rows of first snapshots are of the generation that its checkpoint has (`pipeline.journal.segment`), and those of an
-older one are left out.
+**Generations.** A mirror may begin again (`pipeline.snapshot.checkpoint.Mirror`). Only the last generation of a batch
+counts. One commit empties the mirror, lays it out for the generation and names it, before anything else of the batch
+arrives. From then on the live view counts only changes after the generation's SCN. The changelog has none of them yet,
+so the view shows the mirror at its beginning, which is later than what it showed before, and never wrong. A segment's
+rows of first snapshots belong to the generation in its checkpoint (`pipeline.journal.segment`). Rows of an older one
+are left out.
 
-**Schemas.** What statements did to columns comes before all rows of its segment (`pipeline.journal.segment`), and a
-batch ends before such a segment. So within a batch a column's name means one column, and before anything of it arrives
-the lake tables take on all that the batch needs (`pipeline.lake.column_changes`), the changelog and the mirror each in
-one commit that says through which segment it has. Whatever fails in between, each of them goes on from what it says
-itself. Within a generation the mirror takes on a new schema only if its rows can stay as they are
-(`pipeline.schema.compatibility`). A table without a mirror has nothing but its changelog.
+**Schemas.** The effect of a statement on columns comes before all rows of its segment (`pipeline.journal.segment`), and
+a batch ends before such a segment. So a column's name means one column within a batch. The lake tables take the schema
+that the batch needs before any of its rows (`pipeline.lake.column_changes`): the changelog and the mirror each in one
+commit that names its segment. After a failure between the two, each continues from what it says itself. Within a
+generation, the mirror takes a new schema only if its rows can stay as they are (`pipeline.schema.compatibility`).
 """
 
 from dataclasses import dataclass, replace
@@ -33,12 +31,12 @@ from pipeline.schema.table_schema import TableId, TableSchema
 
 @dataclass(frozen=True, slots=True)
 class AcceptedBatch:
-    """What of a batch a table's part of the lake can take: everything `through` a segment.
+    """The part of a batch that a table's lake tables can take: everything `through` a segment.
 
-    `schema`: what the lake tables have to take on first, None where there's no table to make, and `since` the segment
-    that it came with; `steps` lead there from whatever the lake tables have taken on, and `plan` is the changelog's.
-    `generation`: that of the mirror, None where there's none to make. `partial`: whether changes may lack columns.
-    `reason`: why it ends before the batch does, empty where it doesn't.
+    `schema`: the one that they take first, None if there is no table to create. `since`: the segment that it came with.
+    `steps` lead there from the schema that they have, and `plan` is the changelog's. `generation`: that of the mirror,
+    None if there is none to create. `partial`: whether changes may lack columns. `reason`: why the part ends before the
+    batch does, empty if it doesn't.
     """
 
     pieces: Pieces

@@ -1,26 +1,26 @@
-"""What keeps the lake's tables small and quick to read, and when it's due.
+"""What keeps the lake's tables small and quick to read, and when it is due.
 
-- *Compact*: OPTIMIZE writes many small files anew as few large ones. A changelog gets some files a second, as the
-  journal has them; a mirror gets a few with each MERGE, and deletion vectors that hide rows of those it had. Only files
-  below SMALL_BYTES are taken, and those of which a good part is hidden. So what has once become large stays as it is,
-  and a row is written a few times and not again and again.
-- *Trim*: changes that nobody needs are deleted from a changelog: all that its mirror has merged where the changelog is
-  only the mirror's inbox, else those that are older than they're to be kept. Its part of Delta's log that has expired
-  goes as well: Delta would remove that of a whole day at once.
-- *Vacuum*: VACUUM removes files that no version has which may still be asked for.
-- *Checkpoint*: Delta writes what its log amounts to in one file, so that nobody has to read all commits. By itself it
-  would do so in a commit, which takes a second or two then, and many beside a merge.
+- *Compact*: OPTIMIZE rewrites many small files as few large ones. A changelog gets some files a second, as the journal
+  has them. A mirror gets a few with each MERGE, and deletion vectors that hide rows of the older files. OPTIMIZE takes
+  only files below SMALL_BYTES, and those with a good part of their rows hidden. So a large file stays as it is, and
+  each row is written only a few times.
+- *Trim*: deletes changes from a changelog that no reader needs: all that its mirror has merged if the changelog is only
+  the mirror's inbox, or else those older than the rule keeps them. It also removes the part of Delta's log that has
+  expired. Delta itself would remove a whole day of it at once.
+- *Vacuum*: VACUUM removes files that no readable version has.
+- *Checkpoint*: Delta writes the state of its log into one file, so that readers needn't read all commits. Otherwise
+  Delta would do so within a commit, which then takes a second or two, and many seconds beside a merge.
 
-None of it changes what anybody sees, and none of it is hurried: one thing at a time, beside the batches. A batch's
-commit only adds files, and reads none, so that nobody is in its way; and it's in nobody's but a trimming's, to which a
-busy changelog has to leave a moment.
+None of it changes what readers see, and none is urgent: one chore runs at a time, beside the batches. A batch's commit
+only adds files and reads none, so no chore is in its way. It is only in the way of a trimming, for which a busy
+changelog has to leave a moment.
 
-**A trimmed changelog and the live view.** What's removed are all changes through a segment t, and the mirror had merged
-them: t <= m. Who reads the mirror as it is at m or later, and a trimmed changelog, counts the changes behind some
-segment up to m, less those that were removed: all changes behind the greater of the two, which is m at most. That's
-what `pipeline.lake.live_view` wants. Only who read the mirror *before* that MERGE and the changelog *after* the
-trimming would miss something. A query reads the two tables one after the other, within moments; so what is trimmed was
-merged an hour ago at least. A reader that's bound to two versions reads these, until VACUUM.
+**A trimmed changelog and the live view.** Let t be the segment through which all changes are removed, and m the segment
+that the mirror had merged then: t <= m. A query that reads the mirror at m or later, and the trimmed changelog, counts
+the changes after some segment s <= m, without the removed ones: all changes after max(s, t) <= m. That is what
+`pipeline.lake.live_view` needs. A query would miss changes only if it read the mirror *before* that MERGE and the
+changelog *after* the trimming. It reads the two tables within moments. So a trimming takes only what was merged an hour
+ago or earlier. A reader that is bound to two versions reads these, until VACUUM.
 
 Source: Delta Lake, Optimizations (compaction), Table utility commands (VACUUM), Concurrency control.
 """

@@ -1,13 +1,13 @@
-"""Which tables have a mirror in the lake: by their rules, and when a rule has changed.
+"""Which tables have a mirror in the lake: by their rules, and after a rule has changed.
 
-A table that has none by its rule has all that there is in its changelog, the rows of its first snapshot too. Where the
-lake has a mirror of such a table, or the journal rows for one, from the time of another rule, that's a stop by name:
-the mirror would grow old, or the rows be lost.
+A table without a mirror has everything in its changelog, including the rows of its first snapshot. If the lake has a
+mirror of such a table, or the journal has rows for one, another rule held before. Then the table stops by name:
+otherwise the mirror would become outdated, or the rows would be lost.
 
-Where a rule asks for a mirror that the lake hasn't got, although the lake has come further than where the mirror's
-generation began, rows of that generation may be anywhere: in the changelog, where another rule had them, or nowhere,
-since somebody removed the table. The mirror waits for another generation then, which whoever delivers asks for
-(`pipeline.lake.missing_generations`); the changelog goes on meanwhile.
+A rule may want a mirror that the lake doesn't have, although the lake is past the SCN at which the mirror's generation
+began. Then rows of that generation may be in the changelog, where another rule put them, or nowhere, because somebody
+removed the table. The mirror waits for another generation, which the sink requests
+(`pipeline.lake.missing_generations`). The changelog continues meanwhile.
 """
 
 from collections.abc import Mapping

@@ -1,15 +1,14 @@
-"""A consumer that comes late: some of the segments that it lacks have gone.
+"""A consumer that comes late: the journal no longer has some of the segments that it lacks.
 
-It was added after they went, or what it had written was removed, or it was forgotten and came back. What has gone can't
-be had from the journal, but the source still has the tables. So each table's mirror begins anew: a *generation*
-(`pipeline.snapshot.checkpoint.Mirror`) begins empty behind its SCN, and every row that comes after that is its own. A
-table can be taken as soon as its generation's SCN isn't before the journal's beginning, the last SCN that has gone:
-then the journal has all of the generation. Until the segment with such a generation, the consumer leaves the table out,
-and asks for it. Whoever is asked (the coordinator) begins a generation anew only if it's still the one that was meant,
-so that asking again, in a later run or because the question got lost, is harmless; and what has become of the question
-can be read in the journal, and needn't be remembered.
+It was added later, or somebody removed what it had written, or it was forgotten and came back. The journal can't give
+what it removed, but the source still has the tables. So each table's mirror begins again: a *generation*
+(`pipeline.snapshot.checkpoint.Mirror`) begins empty after its SCN, and every later row belongs to it. The consumer can
+take a table as soon as the SCN of its generation isn't before the last SCN that was removed: then the journal has the
+complete generation. Until the segment with such a generation, the consumer leaves the table out and requests one. The
+coordinator begins a generation again only if it is still the one that the request names. So a request that is repeated
+or was lost does no harm. The journal shows what came of it, so nothing has to be remembered.
 
-A table without a mirror has changes only, and is taken from the journal's beginning.
+A table without a mirror has only changes, and is taken from the journal's beginning.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""What the SparkSink knows of the lake, and what it's at (`pipeline.lake.step`)."""
+"""The SparkSink's state: how far the lake is, and what the sink is doing (`pipeline.lake.step`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """Tables that lack rows until their mirrors have begun anew, at the SCN `since` or behind it."""
+    """Tables that lack rows until their mirrors have begun again, at the SCN `since` or after it."""
 
     tables: frozenset[TableId] = frozenset()
     since: int = 0
@@ -106,7 +106,7 @@ class Starting:
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """What the lake has of the tables at the journal's `end` is looked for: of those that are `left`.
+    """The sink reads what the lake has of the tables at the journal's `end`. `left`: those still to be read.
 
     `sealed`: the journal's last segment.
     """
@@ -118,7 +118,7 @@ class Searching:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """The journal is told where the lake is, and asked for what's there, before anything is delivered."""
+    """The sink tells the journal where the lake is, and asks which segments are there, before it delivers anything."""
 
     end: Checkpoint
     sealed: int
@@ -126,24 +126,24 @@ class Joining:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """All that's known to be sealed is delivered."""
+    """Every segment that is known to be sealed is delivered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """The journal's end is looked for, since tables that failed are due again."""
+    """The sink reads the journal's end, because it tries failed tables again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingBatch:
-    """A batch is read; the segments are sealed through `sealed`."""
+    """The sink reads a batch. The journal is sealed through `sealed`."""
 
     sealed: int
 
 
 @dataclass(frozen=True, slots=True)
 class LoadingTables:
-    """What the lake has of a batch's tables that were never met is looked for: of those that are `left`.
+    """The sink reads what the lake has of a batch's tables that are new to it. `left`: those still to be read.
 
     `began`: when the batch was read (s).
     """

@@ -1,29 +1,29 @@
 """How the journal gets into the lake: the SparkSink's decisions, without Spark.
 
-Batches come one after the other; within one, tables are delivered at the same time. A batch takes all segments that
-wait (up to a bound), so that the further the sink lags the larger its commits and the less each row costs.
+Batches follow each other. Within one batch, the tables are delivered at the same time. A batch takes all waiting
+segments, up to a bound. So the further the sink lags, the larger its commits are, and the less each row costs.
 
-**Where it goes on** is found in the tables themselves, at the start and so after each failure: the last segment that
-any of them says all had (`pipeline.lake.delivery`), or what the journal was told of the very same tables, if that's
-more: behind what they say there may have been segments with nothing for any of them. From there each batch begins
-behind the end of the one before, and ends before the next one is read. So a table that's killed in the middle of a
-batch is one of those that are delivered anew, of which `missing_pieces` leaves out what it has.
+**The cursor** is in the lake's own tables. The sink reads it at each start, and so after each failure. It is the last
+segment of which any table says that all tables have everything through it (`pipeline.lake.delivery`). If the sink has
+told the journal more about the very same tables, that counts: the segments between them may have had nothing for any
+table. From there each batch begins after the end of the one before, and ends before the sink reads the next one. If the
+sink is killed in the middle of a batch, it delivers that batch again. `missing_pieces` leaves out what a table has.
 
-**What has gone.** Where the journal begins behind that place, the tables that lack what has gone are left out until
-their mirrors have begun anew (`pipeline.lake.missing_generations`), and a batch ends where one of them can be taken
-again. Meanwhile the tables go on saying that all have everything through where it went missing, so that a restart finds
-that again.
+**Segments that are gone.** If the journal begins after the cursor, the sink leaves out the tables that lack something,
+until their mirrors have begun again (`pipeline.lake.missing_generations`). A batch ends where one of them can be
+delivered again. Until then the tables continue to say that all have everything through the segment before the gap, so a
+restart finds the gap again.
 
-**What fails.** A table that can't be found or delivered is set aside, and the others get on: they say that all have
-everything through where the first one failed, so that a restart begins there. It is tried again by itself, after a
-pause that doubles each time: then batches begin there again. The other tables have what these bring, and where the
-table fails once more the next batch is the one that the others lack.
+**Failures.** The sink sets a table aside that it can't find or deliver. The other tables continue. They say that all
+have everything through the segment where the first one failed, so a restart begins there. The sink tries the failed
+table again after a pause, which doubles each time: batches begin at its segment again. The other tables already have
+these. If the table fails once more, the next batch is the one that the others lack.
 
 **Beside the batches** one piece of work runs at a time (`pipeline.lake.background`). It begins between two batches, or
-where there is none.
+when there is no batch.
 
-**Facts** say what has happened, and `step` gives the orders that follow from one. The orders of a step don't depend on
-each other. Whoever carries one out has a fact to tell, but for the last three kinds, which bring none.
+**Facts** say what has happened, and `step` gives the orders that follow. The orders of one step don't depend on each
+other. Each order is answered by a fact, except the last three kinds of orders.
 """
 
 from collections.abc import Iterator, Mapping
@@ -74,12 +74,12 @@ from pipeline.snapshot.checkpoint import Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class JournalFoundEmpty:
-    """Spark is up, and nothing was ever sealed."""
+    """Spark runs, and the journal has no segment."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalFound:
-    """Spark is up, and this is what's true at the journal's `end`, after the segment `sealed`."""
+    """Spark runs. `end`: the checkpoint of the journal's last segment, `sealed`."""
 
     end: Checkpoint
     sealed: int
@@ -95,7 +95,7 @@ class TableFound:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceFound:
+class CursorFound:
     """The lake has everything `through` a segment that the journal still has, with its checkpoint."""
 
     through: int
@@ -127,7 +127,7 @@ class BatchRead:
 
 @dataclass(frozen=True, slots=True)
 class TableDelivered:
-    """The lake has this of a table now, by these pieces."""
+    """The table has taken these pieces, and the lake has `after` of it now."""
 
     table: TableId
     after: LakeTableState
@@ -136,7 +136,7 @@ class TableDelivered:
 
 @dataclass(frozen=True, slots=True)
 class TableFailed:
-    """A table couldn't be found or delivered, for a reason of its own: others can be."""
+    """A table can't be found or delivered, for a reason that concerns no other table."""
 
     table: TableId
     reason: str
@@ -149,7 +149,7 @@ class ProgressReported:
 
 @dataclass(frozen=True, slots=True)
 class LakeTimerFired:
-    """The moment of `timer_at` has come."""
+    """The time that `timer_at` returned has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +166,12 @@ class WorkGivenUp:
 
 @dataclass(frozen=True, slots=True)
 class WorkFailed:
-    """The work beside the batches has failed, for a reason of its table's own."""
+    """The work beside the batches has failed, for a reason that concerns no other table."""
 
 
 @dataclass(frozen=True, slots=True)
 class SealingEnded:
-    """No segment comes any more."""
+    """The journal seals no further segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +179,13 @@ class SparkStopped:
     """Spark has stopped, as it was ordered to."""
 
 
-Place = PlaceFound | GapFound | BeginningFound
+CursorAnswer = CursorFound | GapFound | BeginningFound
 Fact = (
     JournalFoundEmpty
     | JournalFound
     | SegmentSealed
     | TableFound
-    | Place
+    | CursorAnswer
     | BatchRead
     | TableDelivered
     | TableFailed
@@ -201,26 +201,26 @@ Fact = (
 
 @dataclass(frozen=True, slots=True)
 class FindEnd:
-    """Find out what's true at the journal's end."""
+    """Read the checkpoint of the journal's last segment."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindTable:
-    """Find out what the lake has of a table."""
+    """Read what the lake has of a table."""
 
     table: TableId
 
 
 @dataclass(frozen=True, slots=True)
-class FindPlace:
-    """Find out where to go on, by what the tables have `said`."""
+class FindCursor:
+    """Find where to continue. `said`: the segment through which the tables say that all have everything."""
 
     said: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
-    """Read the next batch (`next_batch_of`): of the segments behind `after`, `through` this one at most."""
+    """Read the next batch (`next_batch_of`): the segments after `after`, and none after `through`."""
 
     after: int
     through: int
@@ -238,8 +238,9 @@ class DeliverTable:
 
 @dataclass(frozen=True, slots=True)
 class ReportProgress:
-    """Tell the journal that all is delivered through the batch's end, by tables that have `said` so, None where that
-    isn't to count; the batch took so many `seconds`.
+    """Tell the journal that everything is delivered through the batch's end.
+
+    `said`: the segment of which the tables say so, None if that isn't to count. `seconds`: how long the batch took.
     """
 
     batch: Batch
@@ -254,14 +255,14 @@ class StopSpark:
 
 @dataclass(frozen=True, slots=True)
 class RequestMirrors:
-    """Ask that these generations of mirrors, by their `since`, begin anew."""
+    """Request that these generations of mirrors, by their `since`, begin again."""
 
     generations: dict[TableId, int]
 
 
 @dataclass(frozen=True, slots=True)
 class ReportGap:
-    """Tell people that these tables lack what has gone: the journal begins with the segment `begins`."""
+    """Log that these tables lack segments: the journal begins with the segment `begins`."""
 
     tables: frozenset[TableId]
     begins: int
@@ -269,7 +270,7 @@ class ReportGap:
 
 @dataclass(frozen=True, slots=True)
 class ReportMissingMirrors:
-    """Tell people that these tables have no mirror in the lake."""
+    """Log that these tables have no mirror in the lake."""
 
     tables: frozenset[TableId]
 
@@ -277,7 +278,7 @@ class ReportMissingMirrors:
 Order = (
     FindEnd
     | FindTable
-    | FindPlace
+    | FindCursor
     | ReadBatch
     | DeliverTable
     | ReportProgress
@@ -322,7 +323,7 @@ def _batches(state: State, fact: Fact, now: float) -> _Next:
             return state, (*map(FindTable, sorted(tables)), *orders)
         case TableFound():
             return _found(state, fact, now)
-        case PlaceFound() | GapFound() | BeginningFound():
+        case CursorFound() | GapFound() | BeginningFound():
             return _placed(state, fact, _doing(Joining, state, fact))
         case SegmentSealed(segment):
             _doing(Idle, state, fact)
@@ -488,13 +489,13 @@ def _searching(state: State, searching: Searching) -> _Next:
     state = replace(
         state, so_far=replace(state.so_far, said=said), doing=Joining(searching.end, searching.sealed)
     )
-    return state, (FindPlace(said if state.so_far.ahead is None else max(said, state.so_far.whole)),)
+    return state, (FindCursor(said if state.so_far.ahead is None else max(said, state.so_far.whole)),)
 
 
-def _placed(state: State, place: Place, joining: Joining) -> _Next:
+def _placed(state: State, place: CursorAnswer, joining: Joining) -> _Next:
     so_far, tell = state.so_far, tuple[Order, ...]()
     match place:
-        case PlaceFound(through, then):
+        case CursorFound(through, then):
             bare = mirror_rules.tables_without_mirror(so_far.tables, then.mirrors, state.rules)
             so_far = replace(
                 so_far,

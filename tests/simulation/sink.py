@@ -25,15 +25,15 @@ from pipeline.lake.batch import Batch, LakeTableState, Piece
 from pipeline.lake.state import Delivering, Idle, State
 from pipeline.lake.step import (
     BeginningFound,
+    CursorAnswer,
+    CursorFound,
     DeliverTable,
     Fact,
-    FindPlace,
+    FindCursor,
     FindTable,
     JournalFound,
     JournalFoundEmpty,
     Order,
-    Place,
-    PlaceFound,
     ProgressReported,
     ReadBatch,
     ReportProgress,
@@ -244,7 +244,7 @@ class Sink:
                 return TableFound(
                     table, self.tables[table].told if table in self.tables else LakeTableState()
                 )
-            case FindPlace(said):
+            case FindCursor(said):
                 return self._place(said)
             case ReadBatch(after, through):
                 left = iter(self._segments.entries[after:through])
@@ -264,12 +264,12 @@ class Sink:
             case _:
                 raise Violation(f"nothing has gone from the journal or the lake, and yet: {order}")
 
-    def _place(self, said: int) -> Place:
+    def _place(self, said: int) -> CursorAnswer:
         whole = spark_sink.complete_through(said, *self._told)
         self.tell_at_start(whole, said)
         if not whole:
             return BeginningFound(0)
-        return PlaceFound(whole, self._segments.entries[whole - 1].checkpoint)
+        return CursorFound(whole, self._segments.entries[whole - 1].checkpoint)
 
     def _deliver(
         self, table: TableId, present: LakeTableState, batch: Batch

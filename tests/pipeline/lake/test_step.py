@@ -17,17 +17,17 @@ from pipeline.lake.maintenance import REST_S, TableSize
 from pipeline.lake.state import Idle, SinkEnded, State
 from pipeline.lake.step import (
     BeginningFound,
+    CursorFound,
     DeliverTable,
     Fact,
+    FindCursor,
     FindEnd,
-    FindPlace,
     FindTable,
     GapFound,
     JournalFound,
     JournalFoundEmpty,
     LakeTimerFired,
     Order,
-    PlaceFound,
     ProgressReported,
     ReadBatch,
     ReportGap,
@@ -133,7 +133,7 @@ def test_a_batch_is_read_met_delivered_and_told_and_then_comes_the_next() -> Non
 
 
 def test_what_has_nothing_for_any_table_is_told_at_once_and_says_no_more_than_before() -> None:
-    story = begun({ORDERS: had(3, 2)}, PlaceFound(3, entry(3).checkpoint), entry(4))
+    story = begun({ORDERS: had(3, 2)}, CursorFound(3, entry(3).checkpoint), entry(4))
     told = story.after(SegmentSealed(4)).read(entry(4)).only(ReportProgress)
     assert (told.batch.through, told.said, told.seconds) == (4, 2, 0.0)
 
@@ -169,26 +169,26 @@ def test_at_the_start_the_tables_say_where_the_lake_is() -> None:
     story = Story().after(JournalFound(end.checkpoint, 0))
     assert story.orders == [FindTable(ITEMS.table), FindTable(ORDERS)]
     assert story.after(TableFound(ITEMS.table, had(7, 6))).orders == []
-    assert story.after(TableFound(ORDERS, had(5, 4))).only(FindPlace).said == 6
-    assert story.after(PlaceFound(7, entry(7, V1).checkpoint)).orders == []
+    assert story.after(TableFound(ORDERS, had(5, 4))).only(FindCursor).said == 6
+    assert story.after(CursorFound(7, entry(7, V1).checkpoint)).orders == []
     assert story.state.so_far.segment == 7
     assert story.after(SegmentSealed(9)).orders == [ReadBatch(7, 9)]
-    assert Story().after(JournalFound(replace(end.checkpoint, schemas={}), 0)).only(FindPlace).said == -1
+    assert Story().after(JournalFound(replace(end.checkpoint, schemas={}), 0)).only(FindCursor).said == -1
 
 
 def test_a_table_that_has_stopped_gets_nothing_and_one_that_has_it_already_nothing_again() -> None:
     found = {ORDERS: had(3, 2, stopped="so"), ITEMS.table: had(5, 4)}
-    story = begun(found, PlaceFound(4, entry(4).checkpoint), entry(6, V1, ITEMS))
+    story = begun(found, CursorFound(4, entry(4).checkpoint), entry(6, V1, ITEMS))
     order = story.after(SegmentSealed(6)).read(entry(5, V1, ITEMS), entry(6, V1, ITEMS)).only(DeliverTable)
     assert order.table == ITEMS.table
     assert [piece.segment for piece in order.pieces.changes] == [6]
 
 
 def test_a_mirror_that_begins_anew_makes_its_table_wanted() -> None:
-    story = begun({ORDERS: had(3, 2, generation=0)}, PlaceFound(3, entry(3).checkpoint), entry(4))
+    story = begun({ORDERS: had(3, 2, generation=0)}, CursorFound(3, entry(3).checkpoint), entry(4))
     restarted = entry(4, mirror=Filling(4))
     assert story.after(SegmentSealed(4)).read(restarted).only(DeliverTable).table == ORDERS
-    same = begun({ORDERS: had(3, 2, generation=4)}, PlaceFound(3, entry(3).checkpoint), entry(4))
+    same = begun({ORDERS: had(3, 2, generation=4)}, CursorFound(3, entry(3).checkpoint), entry(4))
     assert same.after(SegmentSealed(4)).read(restarted).only(ReportProgress).batch.through == 4
 
 
@@ -218,7 +218,7 @@ def test_behind_a_gap_tables_are_left_out_until_their_mirrors_have_begun_anew() 
 
 def test_a_mirror_that_has_gone_is_asked_for_and_the_changelog_goes_on() -> None:
     at = of(ORDERS, 3, {ORDERS: Ready(1)})
-    story = begun({ORDERS: had(3, 2)}, PlaceFound(3, at.checkpoint), at)
+    story = begun({ORDERS: had(3, 2)}, CursorFound(3, at.checkpoint), at)
     assert story.orders == [ReportMissingMirrors(frozenset({ORDERS})), RequestMirrors({ORDERS: 1})]
     order = story.after(SegmentSealed(4)).read(of(ORDERS, 4, {ORDERS: Ready(1)})).only(DeliverTable)
     assert order.batch.generations == {}  # none that began before
@@ -264,7 +264,7 @@ def test_a_table_that_nobody_looked_for_breaks_an_invariant() -> None:
 def failing(*left: TableId) -> Story:
     """A sink of two tables that have everything through 3, behind the failure of `left` in segment 4."""
     end = entry(4, V1, ITEMS)
-    story = begun({ORDERS: had(3, 2), ITEMS.table: had(3, 2)}, PlaceFound(3, entry(3).checkpoint), end)
+    story = begun({ORDERS: had(3, 2), ITEMS.table: had(3, 2)}, CursorFound(3, entry(3).checkpoint), end)
     story.after(SegmentSealed(4)).read(end)
     for table in (ORDERS, ITEMS.table):
         story.after(TableFailed(table, "so") if table in left else TableDelivered(table, had(4, 3)))
@@ -290,8 +290,8 @@ def test_a_table_catches_up_from_where_it_failed_while_the_others_have_it_all() 
     story.after(TableDelivered(ORDERS, had(5, 3)), ProgressReported())
     end = entry(5, V1, ITEMS).checkpoint
     assert story.retried(end).only(FindTable).table == ITEMS.table
-    assert story.after(TableFound(ITEMS.table, had(3, 2))).only(FindPlace).said == 3
-    story.after(PlaceFound(3, entry(3).checkpoint))
+    assert story.after(TableFound(ITEMS.table, had(3, 2))).only(FindCursor).said == 3
+    story.after(CursorFound(3, entry(3).checkpoint))
     assert story.state.so_far.mergeable == {}, "batches are behind what the others have"
     assert story.after(SegmentSealed(5)).only(ReadBatch) == ReadBatch(3, 5)
     story.read(entry(4, V1, ITEMS), entry(5, V1, ITEMS))
@@ -312,7 +312,7 @@ def test_a_table_that_fails_again_rests_longer_and_the_others_are_where_they_wer
         story.read(entry(5, V1), entry(6, V1)).after(TableDelivered(ORDERS, had(6, 3)), ProgressReported())
         story.retried(entry(6).checkpoint)
         if finds:
-            story.after(TableFound(ITEMS.table, had(3, 2)), PlaceFound(3, entry(3).checkpoint))
+            story.after(TableFound(ITEMS.table, had(3, 2)), CursorFound(3, entry(3).checkpoint))
             story.after(SegmentSealed(6)).read(entry(4, V1, ITEMS)).after(TableDelivered(ORDERS, had(6, 3)))
         story.after(TableFailed(ITEMS.table, "so again"))
         if finds:
@@ -327,8 +327,8 @@ def test_a_table_that_fails_again_rests_longer_and_the_others_are_where_they_wer
 def test_a_table_that_cannot_be_found_at_the_start_is_left_out() -> None:
     end = entry(4, V1, ITEMS)
     story = Story().after(JournalFound(end.checkpoint, 0), TableFound(ORDERS, had(3, 2)))
-    assert story.after(TableFailed(ITEMS.table, "so")).only(FindPlace).said == 2
-    story.after(PlaceFound(2, entry(2).checkpoint), SegmentSealed(4)).read(entry(3, V1, ITEMS), end)
+    assert story.after(TableFailed(ITEMS.table, "so")).only(FindCursor).said == 2
+    story.after(CursorFound(2, entry(2).checkpoint), SegmentSealed(4)).read(entry(3, V1, ITEMS), end)
     order = story.only(DeliverTable)
     assert (order.table, order.batch.after, len(order.pieces.changes)) == (ORDERS, 2, 1)
 
@@ -343,7 +343,7 @@ def test_what_a_failed_table_lacks_may_have_gone_and_no_other_table_begins_anew(
 
 def test_what_was_sealed_at_the_start_is_read_as_soon_as_the_place_is_found() -> None:
     story = Story().after(JournalFound(entry(5, V1).checkpoint, 5), TableFound(ORDERS, had(3, 2)))
-    assert story.after(PlaceFound(3, entry(3).checkpoint)).only(ReadBatch) == ReadBatch(3, 5)
+    assert story.after(CursorFound(3, entry(3).checkpoint)).only(ReadBatch) == ReadBatch(3, 5)
 
 
 def merging() -> Story:
@@ -352,7 +352,7 @@ def merging() -> Story:
     story.state = replace(story.state, settings=LakeSettings("lake", merge_rows=1))
     found = replace(had(3, 2, generation=0), pending=1)
     story.after(JournalFound(of(ORDERS, 3).checkpoint, 0), TableFound(ORDERS, found))
-    return story.after(PlaceFound(3, of(ORDERS, 3, {ORDERS: Ready(0)}).checkpoint))
+    return story.after(CursorFound(3, of(ORDERS, 3, {ORDERS: Ready(0)}).checkpoint))
 
 
 def test_a_mirror_is_merged_beside_the_batches_one_thing_at_a_time() -> None:
@@ -373,7 +373,7 @@ def test_between_two_batches_begins_what_is_due() -> None:
     story = Story()
     story.state = replace(story.state, settings=LakeSettings("lake", merge_rows=1))
     story.after(JournalFound(of(ORDERS, 3).checkpoint, 0), TableFound(ORDERS, had(3, 2, generation=0)))
-    story.after(PlaceFound(3, of(ORDERS, 3, {ORDERS: Ready(0)}).checkpoint), SegmentSealed(5))
+    story.after(CursorFound(3, of(ORDERS, 3, {ORDERS: Ready(0)}).checkpoint), SegmentSealed(5))
     story.read(of(ORDERS, 4, {ORDERS: Ready(0)}))
     pieces = story.only(DeliverTable).pieces
     story.after(TableDelivered(ORDERS, had(4, 3, generation=0), pieces))
