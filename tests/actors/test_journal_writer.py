@@ -21,14 +21,7 @@ from pipeline.errors import Transient
 from pipeline.journal import segment as journal
 from pipeline.journal import step as journal_writer
 from pipeline.journal.entry import Entry, FileKind
-from pipeline.messages.journal import (
-    Append,
-    AppendRows,
-    CheckpointSealed,
-    JournalFull,
-    JournalHasSpace,
-    SegmentSealed,
-)
+from pipeline.messages import journal as journal_messages
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import TableId
@@ -106,9 +99,9 @@ def rests(house: "House") -> bool:
 async def test_what_came_is_sealed_after_a_while(store: GatedStore) -> None:
     house = House(store, SOON)
     await house.put(append(1))
-    assert await house.sink.get() == SegmentSealed(1)
+    assert await house.sink.get() == journal_messages.SegmentSealed(1)
     await house.put(append(2))
-    assert await house.sink.get() == SegmentSealed(2)
+    assert await house.sink.get() == journal_messages.SegmentSealed(2)
     assert ids(store) == list(range(ROWS, 3 * ROWS))
     await house.stop()
     assert store.last_segment() == 2
@@ -120,7 +113,7 @@ async def test_what_came_together_is_one_segment(store: GatedStore) -> None:
     await settle()
     assert house.sink.depth == 0
     await house.stop()
-    assert await house.sink.get() == SegmentSealed(1)
+    assert await house.sink.get() == journal_messages.SegmentSealed(1)
     (entry,) = store.entries(0, store.last_segment())
     assert [file.rows for file in entry.files] == [3 * ROWS]
     assert entry.checkpoint == append(3).checkpoint
@@ -155,7 +148,7 @@ async def test_a_stop_with_nothing_to_seal_seals_nothing(store: GatedStore) -> N
 async def test_a_full_segment_is_sealed_at_once(store: GatedStore) -> None:
     house = House(store, EACH)
     await house.put(append(1))
-    assert await house.sink.get() == SegmentSealed(1)
+    assert await house.sink.get() == journal_messages.SegmentSealed(1)
     await house.stop()
 
 
@@ -190,8 +183,8 @@ async def test_the_next_segment_fills_while_one_is_being_sealed(store: GatedStor
     assert house.mailbox.depth == 0
     assert house.sink.depth == 0
     store.gate.set()
-    assert await house.sink.get() == SegmentSealed(1)
-    assert await house.sink.get() == SegmentSealed(2)
+    assert await house.sink.get() == journal_messages.SegmentSealed(1)
+    assert await house.sink.get() == journal_messages.SegmentSealed(2)
     await house.stop()
     assert [file.rows for entry in store.entries(0, 2) for file in entry.files] == [ROWS, 2 * ROWS]
 
@@ -201,16 +194,16 @@ async def test_a_transaction_larger_than_a_segment_is_written_before_its_end_and
 ) -> None:
     house = House(store, EACH)
     await house.put(append(1))
-    assert await house.sink.get() == SegmentSealed(1)
+    assert await house.sink.get() == journal_messages.SegmentSealed(1)
     for begin in range(0, 8, 2):
-        await house.put(AppendRows((part(2, begin, begin + 2),)))
+        await house.put(journal_messages.AppendRows((part(2, begin, begin + 2),)))
         await until(partial(has_unnamed, store, begin // 2 + 1), "a file more")
         await until(partial(rests, house), "the thread has ended")
         assert house.writer.status()["unfinished_bytes"] == 0
     assert ids(store) == list(range(ROWS, 2 * ROWS))
     assert house.sink.depth == 0
-    await house.put(Append((part(2, 8, 10),), moved(2).checkpoint))
-    assert await house.sink.get() == SegmentSealed(2)
+    await house.put(journal_messages.Append((part(2, 8, 10),), moved(2).checkpoint))
+    assert await house.sink.get() == journal_messages.SegmentSealed(2)
     assert ids(store) == list(range(ROWS, 3 * ROWS))
     assert [file.rows for file in store.entry(2).files] == [2, 2, 2, 2, 2]
     assert store.entry(2).transactions == 1
@@ -220,9 +213,9 @@ async def test_a_transaction_larger_than_a_segment_is_written_before_its_end_and
 
 async def test_a_transaction_whose_end_does_not_come_leaves_nothing(store: GatedStore) -> None:
     house = House(store, EACH)
-    await house.put(append(1), AppendRows((part(2, 0, 5),)))
+    await house.put(append(1), journal_messages.AppendRows((part(2, 0, 5),)))
     await until(partial(has_unnamed, store), "a file that no entry names")
-    await house.put(AppendRows((part(2, 5, 7),)))
+    await house.put(journal_messages.AppendRows((part(2, 5, 7),)))
     await house.stop()
     assert ids(store) == list(range(ROWS, 2 * ROWS))
     again = House(store, EACH)
@@ -234,13 +227,13 @@ async def test_a_transaction_whose_end_does_not_come_leaves_nothing(store: Gated
 
 async def test_what_is_whole_is_sealed_before_rows_are_written_ahead(store: GatedStore) -> None:
     house = House(store, replace(LATE, seal_mib=1))
-    await house.put(append(1), AppendRows((part(2, 0, 5),)))
+    await house.put(append(1), journal_messages.AppendRows((part(2, 0, 5),)))
     await settle()
     assert house.sink.depth == 0
-    await house.put(AppendRows((part(2, 5, 100_000),)))
-    assert await house.sink.get() == SegmentSealed(1)
+    await house.put(journal_messages.AppendRows((part(2, 5, 100_000),)))
+    assert await house.sink.get() == journal_messages.SegmentSealed(1)
     await until(partial(has_unnamed, store), "a file that no entry names")
-    await house.put(Append((part(2, 100_000, 100_003),), moved(2).checkpoint))
+    await house.put(journal_messages.Append((part(2, 100_000, 100_003),), moved(2).checkpoint))
     await house.stop()
     assert [[file.rows for file in store.entry(segment).files] for segment in (1, 2)] == [
         [ROWS],
@@ -254,7 +247,7 @@ async def test_rows_are_not_taken_faster_than_they_can_be_written(store: GatedSt
     house = House(store, EACH)
     await house.put(append(1))
     await arrived(store)
-    parts = [AppendRows((part(2, at, at + 1),)) for at in range(2 + APPENDS.bound)]
+    parts = [journal_messages.AppendRows((part(2, at, at + 1),)) for at in range(2 + APPENDS.bound)]
     await house.put(*parts[:2])
     await settle()
     await house.put(*parts[2:])
@@ -264,7 +257,7 @@ async def test_rows_are_not_taken_faster_than_they_can_be_written(store: GatedSt
     assert not house.mailbox.has_room(APPENDS)
     assert has_unnamed(store)  # that of the segment which is being sealed
     store.gate.set()
-    await house.put(Append((), moved(2).checkpoint))
+    await house.put(journal_messages.Append((), moved(2).checkpoint))
     await house.stop()
     assert ids(store) == list(range(ROWS, 2 * ROWS + len(parts)))
 
@@ -298,7 +291,7 @@ async def test_a_chunk_that_is_written_before_its_mirror_begins_anew_is_left_out
     await house.put(append(1, chunk=True))
     await until(partial(has_unnamed, store, 2), "a file of the chunk, and one of the changes")
     anew: dict[TableId, Mirror] = {ITEMS.table: Filling(append(1).checkpoint.scn)}
-    await house.put(Append((), replace(moved(2).checkpoint, mirrors=anew)))
+    await house.put(journal_messages.Append((), replace(moved(2).checkpoint, mirrors=anew)))
     await house.stop()
     assert [file.kind for file in store.entry(1).files] == [FileKind.CHANGES]
     assert store.entry(1).chunks == ()
@@ -308,17 +301,19 @@ async def test_a_chunk_that_is_written_before_its_mirror_begins_anew_is_left_out
 async def test_a_table_that_is_withdrawn_has_no_file_of_the_transaction(store: GatedStore) -> None:
     house = House(store, EACH)
     other = replace(ITEMS, table=TableId("shop", "others"))
-    await house.put(AppendRows((part(1, 0, 5), part(1, 0, 5, other))))
+    await house.put(journal_messages.AppendRows((part(1, 0, 5), part(1, 0, 5, other))))
     await until(partial(has_unnamed, store, 2), "two files that no entry names")
-    await house.put(Append((part(1, 5, 10),), moved(1).checkpoint, withdrawn=frozenset({other.table})))
-    assert await house.sink.get() == SegmentSealed(1)
+    await house.put(
+        journal_messages.Append((part(1, 5, 10),), moved(1).checkpoint, withdrawn=frozenset({other.table}))
+    )
+    assert await house.sink.get() == journal_messages.SegmentSealed(1)
     assert ids(store) == list(range(ROWS, 2 * ROWS))
     assert {file.table for file in store.entry(1).files} == {ITEMS.table}
     assert len(list((store.directory / "segments").glob("*/*"))) == len(store.entry(1).files)
-    await house.put(AppendRows((part(2, 0, 5),)))
+    await house.put(journal_messages.AppendRows((part(2, 0, 5),)))
     await until(partial(has_unnamed, store), "a file that no entry names")
-    await house.put(Append((), moved(2).checkpoint, withdrawn=frozenset({ITEMS.table})))
-    assert await house.sink.get() == SegmentSealed(2)
+    await house.put(journal_messages.Append((), moved(2).checkpoint, withdrawn=frozenset({ITEMS.table})))
+    assert await house.sink.get() == journal_messages.SegmentSealed(2)
     assert store.entry(2).files == ()
     assert unnamed(store) == []
     await house.stop()
@@ -334,9 +329,9 @@ async def test_answers_are_given_when_they_are_durable(store: GatedStore) -> Non
     assert house.listener.depth == 0
     store.gate.set()
     told = [await house.listener.get()]
-    while CheckpointSealed(moved(2).checkpoint, ()) not in told:
+    while journal_messages.CheckpointSealed(moved(2).checkpoint, ()) not in told:
         told.append(await house.listener.get())
-    assert [one for one in told if not isinstance(one, CheckpointSealed)] == list(answers)
+    assert [one for one in told if not isinstance(one, journal_messages.CheckpointSealed)] == list(answers)
     await house.stop()
 
 
@@ -366,7 +361,7 @@ async def test_how_rows_of_the_signal_table_were_judged_is_told_with_the_checkpo
     row = SignalState("r1", Outcome.REJECTED, "no such table")
     await house.put(moved(1, (SignalAccepted("a", "begun"), row)))
     assert await house.listener.get() == SignalAccepted("a", "begun")
-    assert await house.listener.get() == CheckpointSealed(moved(1).checkpoint, (row,))
+    assert await house.listener.get() == journal_messages.CheckpointSealed(moved(1).checkpoint, (row,))
     await house.stop()
 
 
@@ -374,9 +369,9 @@ async def test_of_checkpoints_that_nobody_has_taken_the_newest_is_kept(store: Ga
     house = House(store, SOON)
     for number in (1, 2, 3):
         await house.put(moved(number))
-        assert await house.sink.get() == SegmentSealed(number)
+        assert await house.sink.get() == journal_messages.SegmentSealed(number)
     assert house.listener.depth == 1
-    assert await house.listener.get() == CheckpointSealed(moved(3).checkpoint, ())
+    assert await house.listener.get() == journal_messages.CheckpointSealed(moved(3).checkpoint, ())
     await house.stop()
 
 
@@ -400,7 +395,7 @@ async def test_a_cancellation_ends_when_no_file_changes_any_more(store: GatedSto
 async def test_a_failure_is_raised_and_the_next_writer_goes_on(store: GatedStore) -> None:
     house = House(store, SOON)
     await house.put(append(1))
-    assert await house.sink.get() == SegmentSealed(1)
+    assert await house.sink.get() == journal_messages.SegmentSealed(1)
     in_the_way = entry_of(store, 2)
     in_the_way.mkdir()
     await house.put(append(2))
@@ -410,7 +405,7 @@ async def test_a_failure_is_raised_and_the_next_writer_goes_on(store: GatedStore
     in_the_way.rmdir()
     again = House(store, SOON)
     await again.put(append(2))
-    assert await again.sink.get() == SegmentSealed(2)
+    assert await again.sink.get() == journal_messages.SegmentSealed(2)
     await again.stop()
     assert ids(store) == list(range(ROWS, 3 * ROWS))
     first, second = store.entries(0, 2)
@@ -423,7 +418,7 @@ async def test_what_there_is_no_room_for_waits_and_the_coordinator_is_told(
     monkeypatch.setattr(journal_writer, "AGAIN_S", 0.01)
     house = House(store, SOON)
     await house.put(append(1))
-    assert await house.sink.get() == SegmentSealed(1)
+    assert await house.sink.get() == journal_messages.SegmentSealed(1)
     # Its files are kept already when there's no room for the entry, once.
     entry_of(store, 2).symlink_to("/dev/full")
     store.gate.clear()
@@ -433,9 +428,9 @@ async def test_what_there_is_no_room_for_waits_and_the_coordinator_is_told(
     await settle()
     store.gate.set()
     ended = await house.coordinator.get()
-    assert isinstance(ended, JournalFull)
+    assert isinstance(ended, journal_messages.JournalFull)
     assert "no room was left for the journal" in ended.reason
-    assert await house.coordinator.get() == JournalHasSpace()
+    assert await house.coordinator.get() == journal_messages.JournalHasSpace()
     await house.stop()
     assert house.metrics.value(catalogue.JOURNAL_FULL) == 0
     assert ids(store) == list(range(ROWS, 4 * ROWS))
@@ -460,9 +455,9 @@ async def test_capture_waits_at_the_quota_until_the_slowest_consumer_has_got_on(
     house = House(store, replace(SOON, keep_mib=0, quota_mib=1))
     for number in range(1, 4):
         await house.put(scattered(number, rows=60_000))
-        assert await house.sink.get() == SegmentSealed(number)
+        assert await house.sink.get() == journal_messages.SegmentSealed(number)
     ended = await house.coordinator.get()
-    assert isinstance(ended, JournalFull)
+    assert isinstance(ended, journal_messages.JournalFull)
     assert "journal.quota_mib" in ended.reason
     assert "'lake'" in ended.reason
     status = house.writer.status()
@@ -475,10 +470,10 @@ async def test_capture_waits_at_the_quota_until_the_slowest_consumer_has_got_on(
     assert behind == {"lake": 3, "other": 2}
     # What's on its way is journalled still.
     await house.put(append(4))
-    assert await house.sink.get() == SegmentSealed(4)
+    assert await house.sink.get() == journal_messages.SegmentSealed(4)
     store.consumers.tell("lake", 4)
     store.consumers.tell("other", 4)
-    assert await house.coordinator.get() == JournalHasSpace()
+    assert await house.coordinator.get() == journal_messages.JournalHasSpace()
     status = house.writer.status()
     assert (status["no_room"], status["no_room_since"]) == (None, None)
     assert status["bytes"] == sum(file.bytes for file in store.entry(4).files)
@@ -489,7 +484,7 @@ async def test_a_full_journal_that_no_consumer_holds_up_stops_nobody(store: Gate
     house = House(store, replace(SOON, quota_mib=1))
     for number in range(1, 4):
         await house.put(scattered(number, rows=60_000))
-        assert await house.sink.get() == SegmentSealed(number)
+        assert await house.sink.get() == journal_messages.SegmentSealed(number)
     await house.stop()
     assert house.coordinator.depth == 0
 
@@ -505,7 +500,7 @@ async def test_a_seal_that_takes_too_long_is_hanging(
     monkeypatch.setattr(JournalWriter, "patience", 0.01)
     await until(house.writer.hung, "it's found")
     store.gate.set()
-    assert await house.sink.get() == SegmentSealed(1)
+    assert await house.sink.get() == journal_messages.SegmentSealed(1)
     await until(lambda: not house.writer.hung(), "it's at rest again")
     await house.stop()
 
@@ -514,7 +509,7 @@ async def test_metrics_and_status(store: GatedStore) -> None:
     house = House(store, SOON)
     assert house.writer.status()["segment"] == 0
     await house.put(append(1, chunk=True))
-    assert await house.sink.get() == SegmentSealed(1)
+    assert await house.sink.get() == journal_messages.SegmentSealed(1)
     (entry,) = store.entries(0, 1)
     size = sum(file.bytes for file in entry.files)
     table = str(ITEMS.table)

@@ -17,24 +17,7 @@ import pymysql
 from aiokafka.errors import KafkaError
 
 from pipeline.messages.topology import ActorName
-from tests.chaos.orders import MoveClock, Strike
-from tests.chaos.plan import (
-    ActorStruck,
-    BrokerKilled,
-    ClockMoved,
-    Deed,
-    DiskFilled,
-    Fault,
-    JvmKilled,
-    Link,
-    LinkStruck,
-    Process,
-    ProcessStruck,
-    Source,
-    SourceStruck,
-    Step,
-)
-from tests.chaos.report import Standstill
+from tests.chaos import orders, plan, report
 from tests.chaos.world import TOPIC, NotSo, World, follow, promote
 from tests.servers.kafka import send
 from tests.servers.source import connections, gives_log
@@ -113,10 +96,10 @@ class Nemesis:
     world: World
     patience_s: float | None = PATIENCE_S
     struck: Counter[str] = field(default_factory=Counter)
-    stood_still: list[Standstill] = field(default_factory=list)
+    stood_still: list[report.Standstill] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
 
-    def carry_out(self, steps: Iterable[Step]) -> None:
+    def carry_out(self, steps: Iterable[plan.Step]) -> None:
         """All of them. Raises NotSo where the service doesn't come back."""
         for step in steps:
             self.world.pass_time(step.after_s)
@@ -132,37 +115,37 @@ class Nemesis:
         except NotSo as late:
             raise NotSo(f"{late}\nleft: {world.undone()}") from late
 
-    def strike(self, fault: Fault) -> None:
+    def strike(self, fault: plan.Fault) -> None:
         """Do it, and end it where it lasts."""
         match fault:
-            case ActorStruck(actor, deed, lasts_s):
-                patience_s = self.patience_s if deed is Deed.HANG else None
-                self.world.give(Strike(next(self._numbers), actor, deed, lasts_s, patience_s))
+            case plan.ActorStruck(actor, deed, lasts_s):
+                patience_s = self.patience_s if deed is plan.Deed.HANG else None
+                self.world.give(orders.Strike(next(self._numbers), actor, deed, lasts_s, patience_s))
                 self._count(f"{actor}: {deed}")
-            case ProcessStruck(how, lasts_s):
+            case plan.ProcessStruck(how, lasts_s):
                 self._strike_process(how, lasts_s)
-            case JvmKilled():
+            case plan.JvmKilled():
                 os.kill(self.world.wait(self._jvm, "a JVM") or 0, signal.SIGKILL)
                 self._count("JVM: killed")
-            case SourceStruck(how, lasts_s):
+            case plan.SourceStruck(how, lasts_s):
                 self._strike_source(how, lasts_s)
                 self._count(f"MySQL: {how}")
-            case LinkStruck(link, weather, lasts_s):
-                proxy = self.world.source_proxy if link is Link.MYSQL else self.world.broker_proxy
+            case plan.LinkStruck(link, weather, lasts_s):
+                proxy = self.world.source_proxy if link is plan.Link.MYSQL else self.world.broker_proxy
                 proxy.turn(weather)
                 self.world.pass_time(lasts_s)
                 proxy.turn(None)
                 self._count(f"link to {link}: {weather}")
-            case BrokerKilled(lasts_s):
+            case plan.BrokerKilled(lasts_s):
                 self.world.broker.kill()
                 self.world.pass_time(lasts_s)
                 self.world.broker.start()
                 self._count("broker: killed")
-            case DiskFilled(lasts_s):
+            case plan.DiskFilled(lasts_s):
                 with full(self.world.house):
                     self.world.pass_time(lasts_s)
                 self._count("disk: full")
-            case ClockMoved(seconds):
+            case plan.ClockMoved(seconds):
                 self._order_clock(seconds)
                 self._count("clock: moved")
             case _:
@@ -172,15 +155,15 @@ class Nemesis:
         self.struck[what] += 1
 
     def _order_clock(self, seconds: float) -> None:
-        self.world.give(MoveClock(next(self._numbers), seconds))
+        self.world.give(orders.MoveClock(next(self._numbers), seconds))
 
-    def _strike_process(self, how: Process, lasts_s: float) -> None:
+    def _strike_process(self, how: plan.Process, lasts_s: float) -> None:
         service = self.world.service
         match how:
-            case Process.KILLED:
+            case plan.Process.KILLED:
                 service.kill()
                 service.start("/livez")
-            case Process.STOPPED:
+            case plan.Process.STOPPED:
                 since = time.monotonic()
                 stop(service.pid)
                 # Nothing can be asked meanwhile.
@@ -199,25 +182,25 @@ class Nemesis:
                     return int(pid)
         return None
 
-    def _strike_source(self, how: Source, lasts_s: float) -> None:
+    def _strike_source(self, how: plan.Source, lasts_s: float) -> None:
         server = self.world.source
         match how:
-            case Source.RESTARTED:
+            case plan.Source.RESTARTED:
                 server.stop()
                 server.start()
-            case Source.KILLED:
+            case plan.Source.KILLED:
                 server.kill()
                 server.start()
-            case Source.STALLED:
+            case plan.Source.STALLED:
                 stop(server.pid)
                 # Nothing can be asked meanwhile.
                 time.sleep(lasts_s)
                 os.kill(server.pid, signal.SIGCONT)
-            case Source.DUMP_ENDED:
+            case plan.Source.DUMP_ENDED:
                 dump = self.world.wait(lambda: dumps(self.world), "a dump thread")
                 with suppress(pymysql.err.OperationalError):  # it has ended by itself
                     server.sql(f"KILL {dump[0]}")
-            case Source.FAILED_OVER:
+            case plan.Source.FAILED_OVER:
                 self._fail_over()
             case _:
                 assert_never(how)

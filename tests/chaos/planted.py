@@ -11,12 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.binlog_reader import BinlogReader
-from actors.chunk_selector import ChunkSelector
-from actors.journal_writer import JournalWriter
+from actors import binlog_reader, chunk_selector, journal_writer, schema_verifier
 from actors.lake.delta_table import DeltaTable
 from actors.runtime.actor import Actor, Sender
-from actors.schema_verifier import SchemaVerifier
 from actors.snapshot.connection_pool import SourcePool
 from actors.source import connection as source
 from actors.source.connection import Source
@@ -75,21 +72,21 @@ def _swallowed() -> None:
         try:
             await original(actor, message)
         except RuntimeError:
-            if not isinstance(actor, SchemaVerifier):
+            if not isinstance(actor, schema_verifier.SchemaVerifier):
                 raise
 
     _wrapped(Actor, "take", take)
 
 
 def _position_first() -> None:
-    async def handle(original: Any, actor: JournalWriter, message: object) -> None:
+    async def handle(original: Any, actor: journal_writer.JournalWriter, message: object) -> None:
         if isinstance(message, Append):
             late = vars(actor).get("late", ())
             vars(actor)["late"] = message.parts
             message = replace(message, parts=late)
         await original(actor, message)
 
-    _wrapped(JournalWriter, "handle", handle)
+    _wrapped(journal_writer.JournalWriter, "handle", handle)
 
 
 def _no_giving_way() -> None:
@@ -98,7 +95,7 @@ def _no_giving_way() -> None:
         await asyncio.sleep(_WINDOW_S)
         return await original(*arguments)
 
-    _wrapped(ChunkSelector, "high", high)
+    _wrapped(chunk_selector.ChunkSelector, "high", high)
 
     def all_of_them(of: Reconciling) -> pa.RecordBatch:
         return of.rows
@@ -109,17 +106,17 @@ def _no_giving_way() -> None:
 def _stale_position() -> None:
     begun: list[GtidSet] = []
 
-    def init(original: Any, reader: BinlogReader, *arguments: Any) -> None:
+    def init(original: Any, reader: binlog_reader.BinlogReader, *arguments: Any) -> None:
         begun.append(arguments[4])
         original(reader, *arguments[:4], begun[0], *arguments[5:])
 
-    _wrapped(BinlogReader, "__init__", init)
+    _wrapped(binlog_reader.BinlogReader, "__init__", init)
 
 
 def _doubled() -> None:
     count = 0
 
-    async def handle(original: Any, actor: JournalWriter, message: object) -> None:
+    async def handle(original: Any, actor: journal_writer.JournalWriter, message: object) -> None:
         nonlocal count
         if isinstance(message, Append) and message.parts:
             count += 1
@@ -127,7 +124,7 @@ def _doubled() -> None:
                 message = replace(message, parts=(*message.parts, *message.parts))
         await original(actor, message)
 
-    _wrapped(JournalWriter, "handle", handle)
+    _wrapped(journal_writer.JournalWriter, "handle", handle)
 
 
 def _no_mark() -> None:

@@ -23,12 +23,8 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.topology import ActorName
 from tests.chaos.orders import Event, Lines, Order, Strike, What, written
 from tests.chaos.planted import Planted
-from tests.servers.kafka import create_topic
-from tests.servers.lasting_writer import Address, admit
-from tests.servers.proxy import Proxy
-from tests.servers.relay import HOST
+from tests.servers import kafka, lasting_writer, proxy, relay, spark
 from tests.servers.shop import SIZE
-from tests.servers.spark import quick, toml
 
 Value = TypeVar("Value")
 
@@ -62,10 +58,10 @@ class World:
     folder: Path
     servers: list[MysqlServer]
     account: Account
-    source_proxy: Proxy
-    broker_proxy: Proxy
+    source_proxy: proxy.Proxy
+    broker_proxy: proxy.Proxy
     broker: KafkaBroker
-    address: Address
+    address: lasting_writer.Address
     service: Service
     orders: Lines
     happened: Lines
@@ -176,25 +172,25 @@ def world(
             ends.enter_context(MysqlServer(parts.mysql, folder / f"mysql{i}", _OPTIONS)) for i in range(2)
         ]
         account = _stock(*servers)
-        source_proxy = ends.enter_context(Proxy(servers[0].port))
-        broker_proxy = ends.enter_context(Proxy(0))
+        source_proxy = ends.enter_context(proxy.Proxy(servers[0].port))
+        broker_proxy = ends.enter_context(proxy.Proxy(0))
         own = "advertised.listeners=PLAINTEXT://127.0.0.1:"
         properties = PROPERTIES.replace(f"{own}{{port}}", f"{own}{broker_proxy.port}")
         assert properties != PROPERTIES
         broker = KafkaBroker(parts.kafka, folder / "kafka", properties)
         broker_proxy.leads_to = broker.port
         ends.enter_context(broker)
-        asyncio.run(create_topic(broker, TOPIC))
+        asyncio.run(kafka.create_topic(broker, TOPIC))
         config = folder / "shop.toml"
         write_config(config, servers[0], account, parts, folder)
         environment = {
             **_SETTINGS,
-            "SPARK__CONF": toml(quick(parts)),
+            "SPARK__CONF": spark.toml(spark.quick(parts)),
             "SOURCE__PORT": str(source_proxy.port),
             "JOURNAL__PATH": str(folder / "house" / "journal"),
             "LAKE__PATH": str(folder / "house" / "lake"),
             "SIGNALS__FILE": str(folder / "signals"),
-            "SIGNALS__KAFKA__BOOTSTRAP_SERVERS": f'["{HOST}:{broker_proxy.port}"]',
+            "SIGNALS__KAFKA__BOOTSTRAP_SERVERS": f'["{relay.HOST}:{broker_proxy.port}"]',
             **settings,
         }
         ends.enter_context(_environment(environment))
@@ -212,7 +208,7 @@ def world(
             source_proxy,
             broker_proxy,
             broker,
-            Address(servers[0]),
+            lasting_writer.Address(servers[0]),
             service,
             Lines(orders),
             Lines(events),
@@ -228,7 +224,7 @@ def _stock(source: MysqlServer, replica: MysqlServer) -> Account:
     for server in (source, replica):
         reset(server)
     follow(replica, source, create=True)
-    admit(source)
+    lasting_writer.admit(source)
     return source.create_capture_user(shop.DATABASE)
 
 

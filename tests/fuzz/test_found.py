@@ -22,18 +22,9 @@ from tests.fuzz.corpus import HEADER, rebuilt
 from tests.fuzz.logs import log_told, stream, wire_told
 from tests.fuzz.mutation import Case
 from tests.fuzz.rows import RowsCase, rows_told
+from tests.pipeline.binlog import test_transaction_assembler as logs
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.test_packets import FULL, framed
-from tests.pipeline.binlog.test_transaction_assembler import (
-    MAP,
-    ROW,
-    begin,
-    folded,
-    heartbeat,
-    query,
-    rotate,
-    transaction,
-)
 
 # A table d.t without columns, and a row of it, which has no bytes.
 NO_COLUMNS: Final = RowsCase(
@@ -47,9 +38,9 @@ def test_a_table_without_columns() -> None:
     assert rows_told(NO_COLUMNS) == ("UndecodableError", "d.t: it has no columns")
 
 
-@pytest.mark.parametrize("event", [rotate(offset=2**63), heartbeat("binlog.000001", 2**64 - 1)])
+@pytest.mark.parametrize("event", [logs.rotate(offset=2**63), logs.heartbeat("binlog.000001", 2**64 - 1)])
 def test_an_offset_that_no_number_of_eight_bytes_with_a_sign_holds(event: bytes) -> None:
-    told = log_told(Case((rotate(), event), cuts=0))
+    told = log_told(Case((logs.rotate(), event), cuts=0))
     assert "UndecodableError" in str(told)
     assert "no file has an offset" in str(told)
 
@@ -133,7 +124,7 @@ def test_a_payload_much_larger_than_memory_would_be_passes_piece_by_piece() -> N
     query_event = rebuilt(
         bytes(4) + bytes([Code.ROWS_QUERY]) + bytes(14), bytes(block // 64 - HEADER), checksum=False
     )
-    inside = [query("BEGIN"), MAP, ROW]
+    inside = [logs.query("BEGIN"), logs.MAP, logs.ROW]
     first = b"".join(rebuilt(event[:HEADER], event[HEADER:-4], checksum=False) for event in inside)
     last = rebuilt(bytes(4) + bytes([Code.XID]) + bytes(14), bytes(8), checksum=False)
     sink = pa.BufferOutputStream()
@@ -150,10 +141,10 @@ def test_a_payload_much_larger_than_memory_would_be_passes_piece_by_piece() -> N
         payloads.Field.SIZE: len(data),
         payloads.Field.UNCOMPRESSED_SIZE: whole,
     }
-    log = [rotate(), begin(1), made(Code.TRANSACTION_PAYLOAD, payloads.body(fields, data))]
+    log = [logs.rotate(), logs.begin(1), made(Code.TRANSACTION_PAYLOAD, payloads.body(fields, data))]
     tracemalloc.start()
     arrow_before = pa.default_memory_pool().bytes_allocated()
-    *_, passed = folded(stream(SliceBound()), log)
+    *_, passed = logs.folded(stream(SliceBound()), log)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert isinstance(passed, TransactionsRead)
@@ -169,7 +160,11 @@ def test_damage_to_an_event_of_several_packets(seed: int) -> None:
     """Its heads lie, its bytes change, and however it's cut, it comes to the same."""
     rng = random.Random(seed)
     text = made(Code.ROWS_QUERY, rng.randbytes(1000) + bytes(LARGE))
-    wire = bytearray(framed([b"\0" + event for event in (rotate(), *transaction(1, MAP, text, ROW))], 1))
+    wire = bytearray(
+        framed(
+            [b"\0" + event for event in (logs.rotate(), *logs.transaction(1, logs.MAP, text, logs.ROW))], 1
+        )
+    )
     first = wire.index(b"\xff\xff\xff")  # of the two heads of the large one
     at = rng.choice((first, first + 4 + FULL)) + rng.randrange(4) if seed % 2 else rng.randrange(len(wire))
     wire[at] = rng.choice((0, 1, 254))

@@ -20,19 +20,9 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal import manifest
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot import snapshot as snapshots
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
 from pipeline.snapshot.chunk_index import primary_index
-from pipeline.snapshot.snapshot import (
-    Chunking,
-    Completed,
-    Progress,
-    Range,
-    Request,
-    Snapshot,
-    SnapshotFailed,
-    SnapshotStopped,
-    SnapshotWaiting,
-)
 from pipeline.types import column_types as t
 from tests.servers.duckdb_engine import engine
 
@@ -104,42 +94,48 @@ VERSIONS = {
 LARGE_WALK = "3ff806598dc95628"
 
 SNAPSHOTS = (
-    Snapshot(
+    snapshots.Snapshot(
         "s1",
         {
-            EVERY_TYPE.table: Completed(Progress(1, 8, 0, 8, 1, 1)),
-            ORDERS.table: Completed(Progress(3, 60, 0, 60, 1, 1)),
+            EVERY_TYPE.table: snapshots.Completed(snapshots.Progress(1, 8, 0, 8, 1, 1)),
+            ORDERS.table: snapshots.Completed(snapshots.Progress(3, 60, 0, 60, 1, 1)),
         },
     ),
-    Snapshot(
+    snapshots.Snapshot(
         "s2",
         {
-            KEYLESS.table: SnapshotFailed(
+            KEYLESS.table: snapshots.SnapshotFailed(
                 "it has no primary key, so its rows can't be read in chunks (its changes still stream)",
-                Progress(),
+                snapshots.Progress(),
             ),
-            LARGE.table: Chunking(
+            LARGE.table: snapshots.Chunking(
                 (
-                    Range(0, (27, b"\x00\x1b"), (374, b"\x01v")),
-                    Range(1, (402, b"\x01\x92"), (749, b"\x02\xed")),
-                    Range(2, (749, b"\x02\xed"), (1124, b"\x04d")),
-                    Range(3, (1124, b"\x04d"), (1499, b"\x05\xdb")),
+                    snapshots.Range(0, (27, b"\x00\x1b"), (374, b"\x01v")),
+                    snapshots.Range(1, (402, b"\x01\x92"), (749, b"\x02\xed")),
+                    snapshots.Range(2, (749, b"\x02\xed"), (1124, b"\x04d")),
+                    snapshots.Range(3, (1124, b"\x04d"), (1499, b"\x05\xdb")),
                 ),
                 LARGE_WALK,
                 first=True,
-                progress=Progress(8, 56, 0, 1500, 4, 0),
+                progress=snapshots.Progress(8, 56, 0, 1500, 4, 0),
             ),
-            LATER.table: Completed(Progress(1, 2, 0, 2, 1, 1)),
+            LATER.table: snapshots.Completed(snapshots.Progress(1, 2, 0, 2, 1, 1)),
         },
-        {LARGE.table: Request(chunk_rows=7)},
+        {LARGE.table: snapshots.Request(chunk_rows=7)},
     ),
-    Snapshot(
-        "s3", {ORDERS.table: SnapshotWaiting()}, {ORDERS.table: Request(condition="id < 10")}, priority=3
+    snapshots.Snapshot(
+        "s3",
+        {ORDERS.table: snapshots.SnapshotWaiting()},
+        {ORDERS.table: snapshots.Request(condition="id < 10")},
+        priority=3,
     ),
-    Snapshot(
+    snapshots.Snapshot(
         "s4",
-        {EVERY_TYPE.table: SnapshotWaiting(), LATER.table: SnapshotStopped(Progress())},
-        {EVERY_TYPE.table: Request(keys=((1,), (2,)))},
+        {
+            EVERY_TYPE.table: snapshots.SnapshotWaiting(),
+            LATER.table: snapshots.SnapshotStopped(snapshots.Progress()),
+        },
+        {EVERY_TYPE.table: snapshots.Request(keys=((1,), (2,)))},
     ),
 )
 CHECKPOINT = Checkpoint(

@@ -22,28 +22,11 @@ from pipeline.coordinator.state import Order, Overlapping, State, WindowMode
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.binlog import LogAdvanced
+from pipeline.messages import binlog as log_messages
+from pipeline.messages import chunks, inboxes, row_images
+from pipeline.messages import journal as journal_messages
+from pipeline.messages import signals as signal_messages
 from pipeline.messages.changes import ChangesVerified, SchemaChanged, TransactionPartVerified
-from pipeline.messages.chunks import (
-    ChunkRead,
-    PlanTable,
-    ReadChunk,
-    ReselectRows,
-    TablePlanned,
-    TableRanges,
-    WithoutRows,
-)
-from pipeline.messages.inboxes import ToWatermarkCoordinator
-from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
-from pipeline.messages.row_images import (
-    CHANGE_FIELDS,
-    SOURCE_TYPE,
-    ImageKind,
-    TableChanges,
-    TableImages,
-    TableUnreadable,
-)
-from pipeline.messages.signals import SignalOutcome, SignalReceived
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -127,24 +110,27 @@ class Image:
     """A row image, its row known by its key."""
 
     schema: TableSchema
-    kind: ImageKind
+    kind: row_images.ImageKind
     key: int
 
 
 def insert(key: int, schema: TableSchema = ORDERS) -> list[Image]:
     """An inserted row."""
-    return [Image(schema, ImageKind.INSERT, key)]
+    return [Image(schema, row_images.ImageKind.INSERT, key)]
 
 
 def delete(key: int, schema: TableSchema = ORDERS) -> list[Image]:
     """A deleted row."""
-    return [Image(schema, ImageKind.DELETE, key)]
+    return [Image(schema, row_images.ImageKind.DELETE, key)]
 
 
 def update(key: int, to: int | None = None, schema: TableSchema = ORDERS) -> list[Image]:
     """A changed row, which has the key `to` afterwards (or the same)."""
     after = key if to is None else to
-    return [Image(schema, ImageKind.UPDATE_BEFORE, key), Image(schema, ImageKind.UPDATE_AFTER, after)]
+    return [
+        Image(schema, row_images.ImageKind.UPDATE_BEFORE, key),
+        Image(schema, row_images.ImageKind.UPDATE_AFTER, after),
+    ]
 
 
 def wrote(name: str, *changes: list[Image]) -> tuple[Gtid, list[Image]]:
@@ -167,7 +153,7 @@ def part(name: str, *changes: list[Image]) -> TransactionPartVerified:
     return TransactionPartVerified(of_it, COMMIT_TIME, tuple(_changes(schema, [images]) for schema in seen))
 
 
-def _changes(schema: TableSchema, transactions: list[list[Image]]) -> TableChanges:
+def _changes(schema: TableSchema, transactions: list[list[Image]]) -> row_images.TableChanges:
     found = [
         (image, index, ordinal)
         for index, images in enumerate(transactions)
@@ -178,16 +164,18 @@ def _changes(schema: TableSchema, transactions: list[list[Image]]) -> TableChang
         pa.array([image.kind for image, _, _ in found], pa.int8()),
         pa.array([index for _, index, _ in found], pa.int32()),
         pa.array([ordinal for _, _, ordinal in found], pa.int32()),
-        pa.nulls(len(found), CHANGE_FIELDS.field("absent").type),
-        pa.nulls(len(found), SOURCE_TYPE),
+        pa.nulls(len(found), row_images.CHANGE_FIELDS.field("absent").type),
+        pa.nulls(len(found), row_images.SOURCE_TYPE),
     ]
-    images = pa.RecordBatch.from_arrays(fields, schema=CHANGE_FIELDS)
-    return TableChanges(schema, images, rows(schema, [image.key for image, _, _ in found]))
+    images = pa.RecordBatch.from_arrays(fields, schema=row_images.CHANGE_FIELDS)
+    return row_images.TableChanges(schema, images, rows(schema, [image.key for image, _, _ in found]))
 
 
-def decoded(tables: Iterable[TableImages | TableUnreadable]) -> list[TableImages]:
+def decoded(
+    tables: Iterable[row_images.TableImages | row_images.TableUnreadable],
+) -> list[row_images.TableImages]:
     """Returns the images of a slice without undecodable ones."""
-    images = [images for images in tables if isinstance(images, TableImages)]
+    images = [images for images in tables if isinstance(images, row_images.TableImages)]
     assert images == list(tables)
     return images
 
@@ -201,9 +189,9 @@ def statement(name: str, end: int, *schemas: TableSchema) -> SchemaChanged:
 # Signals and the selector's answers
 
 
-def execute(id_: str, *schemas: TableSchema, **asked: Any) -> SignalReceived:
+def execute(id_: str, *schemas: TableSchema, **asked: Any) -> signal_messages.SignalReceived:
     """Asks for a snapshot of these tables."""
-    return SignalReceived(ExecuteSnapshot(id_, _named(schemas), **asked))
+    return signal_messages.SignalReceived(ExecuteSnapshot(id_, _named(schemas), **asked))
 
 
 def some(schema: TableSchema) -> tuple[Filter, ...]:
@@ -211,9 +199,9 @@ def some(schema: TableSchema) -> tuple[Filter, ...]:
     return (Filter(_named([schema]), "id > 3"),)
 
 
-def stop(id_: str, *schemas: TableSchema) -> SignalReceived:
+def stop(id_: str, *schemas: TableSchema) -> signal_messages.SignalReceived:
     """Asks that the snapshots of these tables stop."""
-    return SignalReceived(StopSnapshot(id_, _named(schemas)))
+    return signal_messages.SignalReceived(StopSnapshot(id_, _named(schemas)))
 
 
 def _named(schemas: Iterable[TableSchema]) -> TableFilter:
@@ -222,23 +210,27 @@ def _named(schemas: Iterable[TableSchema]) -> TableFilter:
 
 def planned(
     schema: TableSchema, end: int | None = 9, splits: Iterable[int] = (), high: int | High = 10
-) -> TablePlanned:
+) -> chunks.TablePlanned:
     """The table's plan: its last key, None where it's empty, and the keys at which it's divided."""
-    found = WithoutRows() if end is None else TableRanges((end,), tuple((key,) for key in splits), expected=7)
-    return TablePlanned(schema, primary_index(schema), found, _high(high))
+    found = (
+        chunks.WithoutRows()
+        if end is None
+        else chunks.TableRanges((end,), tuple((key,) for key in splits), expected=7)
+    )
+    return chunks.TablePlanned(schema, primary_index(schema), found, _high(high))
 
 
 def read(
-    order: ReadChunk | ReselectRows,
+    order: chunks.ReadChunk | chunks.ReselectRows,
     *keys: int,
     low: str = "a:1-5",
     high: int | High = 10,
     took: int = 1000,
-) -> ChunkRead:
+) -> chunks.ChunkRead:
     """Returns the order's chunk: rows with these keys, between the watermarks. A full chunk has more after it."""
-    more = isinstance(order, ReadChunk) and len(keys) == order.limit
+    more = isinstance(order, chunks.ReadChunk) and len(keys) == order.limit
     upto: Key | None = (keys[-1],) if more else None
-    return ChunkRead(
+    return chunks.ChunkRead(
         order.chunk, gtids(low), rows(order.schema, keys), upto, _high(high), took, bytes=ROW * len(keys)
     )
 
@@ -272,9 +264,9 @@ class Capture:
         self.orders: list[Order] = []
         self.state, self.first_orders = coordinator.start(begin_at, limits, mode or Overlapping(4))
         self.orders += self.first_orders
-        self.give(LogAdvanced(place(10)))
+        self.give(log_messages.LogAdvanced(place(10)))
 
-    def give(self, *messages: ToWatermarkCoordinator) -> tuple[Order, ...]:
+    def give(self, *messages: inboxes.ToWatermarkCoordinator) -> tuple[Order, ...]:
         """The orders that follow from the messages."""
         given: tuple[Order, ...] = ()
         for message in messages:
@@ -283,21 +275,21 @@ class Capture:
             given += orders
         return given
 
-    def begin(self, schema: TableSchema, end: int = 9, signal: str = "s1") -> ReadChunk:
+    def begin(self, schema: TableSchema, end: int = 9, signal: str = "s1") -> chunks.ReadChunk:
         """Ask for a snapshot of the table, plan it, and give the order for its first chunk."""
         self.give(execute(signal, schema))
         return self.chunk(self.give(planned(schema, end)))
 
     @staticmethod
-    def chunk(orders: Iterable[Order]) -> ReadChunk:
+    def chunk(orders: Iterable[Order]) -> chunks.ReadChunk:
         """Returns the one chunk in these orders."""
-        (order,) = of(ReadChunk, orders)
+        (order,) = of(chunks.ReadChunk, orders)
         return order
 
     @staticmethod
     def plans(orders: Iterable[Order]) -> list[TableId]:
         """Returns the tables whose plan these orders request."""
-        return [order.table for order in of(PlanTable, orders)]
+        return [order.table for order in of(chunks.PlanTable, orders)]
 
     def table(self, schema: TableSchema, snapshot: str = "s1") -> TableSnapshot:
         """The state of a table in a snapshot."""
@@ -315,20 +307,20 @@ class Capture:
         return [f"{w.order.chunk.table.name} {w.wire}" for w in self.state.windows]
 
     @property
-    def appends(self) -> list[Append]:
+    def appends(self) -> list[journal_messages.Append]:
         """All appends, in order."""
-        return of(Append, self.orders)
+        return of(journal_messages.Append, self.orders)
 
     @property
-    def parts(self) -> list[ChangePart | ChunkPart]:
+    def parts(self) -> list[journal_messages.ChangePart | journal_messages.ChunkPart]:
         """All that was put into the stream, in order: rows that are kept come with the append that they wait for."""
-        put: list[ChangePart | ChunkPart] = []
-        kept: list[ChangePart] = []
+        put: list[journal_messages.ChangePart | journal_messages.ChunkPart] = []
+        kept: list[journal_messages.ChangePart] = []
         for order in self.orders:
             match order:
-                case AppendRows(parts):
+                case journal_messages.AppendRows(parts):
                     kept += parts
-                case Append(parts):
+                case journal_messages.Append(parts):
                     put += [*kept, *parts]
                     kept = []
                 case _:
@@ -341,16 +333,16 @@ class Capture:
         return [_told(part) for part in self.parts]
 
     @property
-    def answers(self) -> list[SignalOutcome]:
+    def answers(self) -> list[signal_messages.SignalOutcome]:
         """The answers to signals, in order."""
         return [answer for append in self.appends for answer in append.answers]
 
 
-def _told(part: ChangePart | ChunkPart) -> str:
+def _told(part: journal_messages.ChangePart | journal_messages.ChunkPart) -> str:
     match part:
-        case ChangePart(changes, transactions):
+        case journal_messages.ChangePart(changes, transactions):
             indices = dict.fromkeys(changes.images["transaction"].to_pylist())
             names = " ".join(_short(transactions.gtid(index)) for index in indices)
             return f"{changes.schema.table.name} {names}"
-        case ChunkPart(_, schema, found):
+        case journal_messages.ChunkPart(_, schema, found):
             return f"{schema.table.name} rows {' '.join(map(str, found[0].to_pylist()))}"

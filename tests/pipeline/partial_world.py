@@ -20,18 +20,9 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.journal.change_rows import META, change_table, chunk_table
+from pipeline.messages import chunks
 from pipeline.messages.binlog import LogAdvanced, PauseReading, ReadingPaused, ResumeReading
 from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
-from pipeline.messages.chunks import (
-    ChunkRead,
-    NotDivided,
-    PlanTable,
-    ReadChunk,
-    ReselectRows,
-    TablePlanned,
-    TableRanges,
-    WithoutRows,
-)
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
@@ -68,7 +59,7 @@ class World:
         self.kept: list[ChangePart] = []
         self.read: dict[int, tuple[ChangePart | ChunkPart, list[dict[str, Any]]]] = {}
         self.sealed = 0
-        self.ordered: list[ReadChunk | ReselectRows] = []
+        self.ordered: list[chunks.ReadChunk | chunks.ReselectRows] = []
         self.mode = Pausing() if self.dice.random() < 0.2 else Overlapping(self.dice.randrange(1, 4))
         self.begin(Checkpoint(gtids("a:1-5"), schemas={TABLE.table: TABLE}))
         self.give(execute("s1", TABLE, surrogate="a" if surrogate else None))
@@ -118,7 +109,7 @@ class World:
     def begin(self, checkpoint: Checkpoint) -> None:
         """A start, with the keys that the journal has."""
         limits = ChunkLimits(chunk_rows=2, chunk_us=1000, connections=2)
-        self.pending: list[PlanTable | ReadChunk | ReselectRows] = []
+        self.pending: list[chunks.PlanTable | chunks.ReadChunk | chunks.ReselectRows] = []
         self.paused = False
         self.within: list[Image] = []
         self.passed = checkpoint.position.count() - 5
@@ -145,9 +136,9 @@ class World:
     def take(self, orders: Iterable[Order]) -> None:
         for order in orders:
             match order:
-                case PlanTable() | ReadChunk() | ReselectRows():
+                case chunks.PlanTable() | chunks.ReadChunk() | chunks.ReselectRows():
                     self.pending.append(order)
-                    self.ordered += [] if isinstance(order, PlanTable) else [order]
+                    self.ordered += [] if isinstance(order, chunks.PlanTable) else [order]
                 case AppendRows(parts):
                     self.kept += parts
                 case Append(parts, checkpoint):
@@ -193,7 +184,7 @@ class World:
         self.passed, self.within = through, []
         self.give(ChangesVerified(run, (changed(several),), self.end(through)))
 
-    def answer(self, order: PlanTable | ReadChunk | ReselectRows) -> None:
+    def answer(self, order: chunks.PlanTable | chunks.ReadChunk | chunks.ReselectRows) -> None:
         """A SELECT sees all of low, and nothing after high; low is any usable set."""
         asked = order.asked_at.count() - 5
         seen = self.dice.randrange(asked, len(self.log) + 1)
@@ -203,16 +194,18 @@ class World:
                 low = low.with_gtid(gtid(f"a:{number + 5}"))
         high = self.end(self.dice.randrange(seen, len(self.log) + 1))
         rows = self.states[seen]
-        if isinstance(order, PlanTable):
+        if isinstance(order, chunks.PlanTable):
             last = (
                 max((self.at(key, row) for key, row in rows.items()), default=None) if order.ranges else None
             )
-            ranges = WithoutRows() if last is None else TableRanges((last,), (), 7)
-            self.give(TablePlanned(TABLE, self.walk(), ranges if order.ranges else NotDivided(), high))
-        elif isinstance(order, ReselectRows):
+            ranges = chunks.WithoutRows() if last is None else chunks.TableRanges((last,), (), 7)
+            self.give(
+                chunks.TablePlanned(TABLE, self.walk(), ranges if order.ranges else chunks.NotDivided(), high)
+            )
+        elif isinstance(order, chunks.ReselectRows):
             wanted = order.keys.column(0).to_pylist()
             found = {key: row for key, row in rows.items() if key in wanted}
-            self.give(ChunkRead(order.chunk, low, arrow(found), None, high, 1000, 100))
+            self.give(chunks.ChunkRead(order.chunk, low, arrow(found), None, high, 1000, 100))
         else:
             after, end = (key[0] if key else 0 for key in (order.after, order.end))
             assert isinstance(after, int)
@@ -221,7 +214,7 @@ class World:
             chosen = sorted(each for each in ahead if after < each[0] <= end)[: order.limit]
             upto = (chosen[-1][0],) if len(chosen) == order.limit else None
             found = {key: rows[key] for _, key in chosen}
-            self.give(ChunkRead(order.chunk, low, arrow(found), upto, high, 1000, 100))
+            self.give(chunks.ChunkRead(order.chunk, low, arrow(found), upto, high, 1000, 100))
 
     def at(self, key: int, row: Row) -> int:
         """Where the row is in the snapshot's walk."""

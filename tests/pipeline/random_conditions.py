@@ -6,19 +6,7 @@ from decimal import Decimal
 from hypothesis import strategies as st
 
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.snapshot.row_filter import (
-    And,
-    Between,
-    Compare,
-    Condition,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Not,
-    Operator,
-    Or,
-)
+from pipeline.snapshot import row_filter
 from pipeline.types import column_types
 from tests.pipeline.printed_conditions import printed
 
@@ -93,7 +81,7 @@ _times = st.sampled_from(["00:00:00", "10:30:00", "10:30:00.5", "-10:30:00", "83
 _patterns = st.text("aAbäß%_\\' ", max_size=5)
 
 # The literals that fit each kind of column.
-LITERALS: dict[str, st.SearchStrategy[Literal]] = {
+LITERALS: dict[str, st.SearchStrategy[row_filter.Literal]] = {
     **dict.fromkeys(("id", "small", "big", "price", "ratio", "flags"), _numbers),
     "born": _years,
     **dict.fromkeys(("name", "kind", "tags"), _texts),
@@ -104,30 +92,34 @@ LITERALS: dict[str, st.SearchStrategy[Literal]] = {
 
 
 @st.composite
-def _predicates(draw: st.DrawFn) -> Condition:
+def _predicates(draw: st.DrawFn) -> row_filter.Condition:
     column, negated = draw(st.sampled_from([*LITERALS, "doc"])), draw(st.booleans())
     if column == "doc":
-        return IsNull(column, negated)
+        return row_filter.IsNull(column, negated)
     literals = LITERALS[column] | st.none()
-    form = draw(st.sampled_from([Compare, In, Between, Like, IsNull]))
-    if form is Like and column in ("name", "kind", "tags", "code"):
-        return Like(column, draw(_patterns), draw(st.sampled_from(["\\", "", "!", "a"])), negated)
-    if form is In:
-        return In(column, tuple(draw(st.lists(literals, min_size=1, max_size=4))), negated)
-    if form is Between:
-        return Between(column, draw(literals), draw(literals), negated)
-    if form is IsNull:
-        return IsNull(column, negated)
-    return Compare(column, draw(st.sampled_from(Operator)), draw(literals))
+    form = draw(
+        st.sampled_from(
+            [row_filter.Compare, row_filter.In, row_filter.Between, row_filter.Like, row_filter.IsNull]
+        )
+    )
+    if form is row_filter.Like and column in ("name", "kind", "tags", "code"):
+        return row_filter.Like(column, draw(_patterns), draw(st.sampled_from(["\\", "", "!", "a"])), negated)
+    if form is row_filter.In:
+        return row_filter.In(column, tuple(draw(st.lists(literals, min_size=1, max_size=4))), negated)
+    if form is row_filter.Between:
+        return row_filter.Between(column, draw(literals), draw(literals), negated)
+    if form is row_filter.IsNull:
+        return row_filter.IsNull(column, negated)
+    return row_filter.Compare(column, draw(st.sampled_from(row_filter.Operator)), draw(literals))
 
 
-def _joined(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
+def _joined(inner: st.SearchStrategy[row_filter.Condition]) -> st.SearchStrategy[row_filter.Condition]:
     parts = st.lists(inner, min_size=2, max_size=3).map(tuple)
-    return inner.map(Not) | parts.map(And) | parts.map(Or)
+    return inner.map(row_filter.Not) | parts.map(row_filter.And) | parts.map(row_filter.Or)
 
 
 # Conditions about SAMPLES, of fitting literals.
-conditions: st.SearchStrategy[Condition] = st.recursive(_predicates(), _joined, max_leaves=6)
+conditions: st.SearchStrategy[row_filter.Condition] = st.recursive(_predicates(), _joined, max_leaves=6)
 
 
 @st.composite

@@ -5,19 +5,8 @@ from hypothesis import strategies as st
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot import snapshot
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Moving, Ready
-from pipeline.snapshot.snapshot import (
-    Chunking,
-    Completed,
-    Progress,
-    Range,
-    Request,
-    Snapshot,
-    SnapshotFailed,
-    SnapshotStopped,
-    SnapshotWaiting,
-    TableSnapshot,
-)
 from pipeline.types import column_types as t
 from tests.pipeline.builders import gtids
 
@@ -64,27 +53,31 @@ keys: st.SearchStrategy[Key] = st.lists(
 ).map(tuple)
 
 _counts = st.integers(0, 2**40)
-progresses = st.builds(Progress, _counts, _counts, _counts, _counts, _counts, _counts)
-ranges = st.lists(st.builds(Range, _counts, st.none() | keys, keys), max_size=3).map(tuple)
+progresses = st.builds(snapshot.Progress, _counts, _counts, _counts, _counts, _counts, _counts)
+ranges = st.lists(st.builds(snapshot.Range, _counts, st.none() | keys, keys), max_size=3).map(tuple)
 requests = st.builds(
-    Request, st.none() | names, st.lists(keys, max_size=2).map(tuple), st.none() | names, st.none() | _counts
+    snapshot.Request,
+    st.none() | names,
+    st.lists(keys, max_size=2).map(tuple),
+    st.none() | names,
+    st.none() | _counts,
 )
 
-table_states: st.SearchStrategy[TableSnapshot] = st.one_of(
-    st.just(SnapshotWaiting()),
-    st.builds(Chunking, ranges, names, st.booleans(), progresses),
-    st.builds(Completed, progresses),
-    st.builds(SnapshotStopped, progresses),
-    st.builds(SnapshotFailed, names, progresses),
+table_states: st.SearchStrategy[snapshot.TableSnapshot] = st.one_of(
+    st.just(snapshot.SnapshotWaiting()),
+    st.builds(snapshot.Chunking, ranges, names, st.booleans(), progresses),
+    st.builds(snapshot.Completed, progresses),
+    st.builds(snapshot.SnapshotStopped, progresses),
+    st.builds(snapshot.SnapshotFailed, names, progresses),
 )
 
 
 @st.composite
-def snapshots(draw: st.DrawFn) -> Snapshot:
+def snapshots(draw: st.DrawFn) -> snapshot.Snapshot:
     """Snapshots with a special request for some tables."""
     tables = draw(st.dictionaries(table_ids, table_states, max_size=3))
     asked = {table: draw(requests) for table in tables if draw(st.booleans())}
-    return Snapshot(
+    return snapshot.Snapshot(
         draw(names), tables, asked, draw(st.booleans()), draw(st.integers(-3, 3)), draw(st.booleans())
     )
 

@@ -23,35 +23,15 @@ from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.state import BetweenTransactions, Order, Overlapping, Pausing, State
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
+from pipeline.messages import chunks
 from pipeline.messages.binlog import LogAdvanced, ReadingPaused
 from pipeline.messages.changes import MirrorInvalidated, SchemaVerified, TableStopped
-from pipeline.messages.chunks import (
-    ChunkFailed,
-    ChunkSchemaChanged,
-    PlanFailed,
-    ReadChunk,
-    ReselectRows,
-    SourceOverloaded,
-    SourceRecovered,
-    TransactionsOpened,
-)
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, JournalFull, JournalHasSpace, MirrorDataExpired
 from pipeline.messages.signals import SignalReceived
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableSchema
-from pipeline.signals.signal import (
-    ExecuteSnapshot,
-    Filter,
-    KeyList,
-    PauseSnapshot,
-    Recapture,
-    ReportPosition,
-    ResumeSnapshot,
-    SetBinlogPosition,
-    SourceSignal,
-    StopSnapshot,
-)
+from pipeline.signals import signal as signals
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER, High, MarkerRow
@@ -97,7 +77,7 @@ class Trace:
 
     state: State
     settings: dict[str, str]
-    ordered: dict[int, ReadChunk | ReselectRows] = field(default_factory=dict)
+    ordered: dict[int, chunks.ReadChunk | chunks.ReselectRows] = field(default_factory=dict)
     shown: Checkpoint | None = None
 
     @classmethod
@@ -161,7 +141,7 @@ class Trace:
             lines += told(order, shown)
             if isinstance(order, Append):
                 shown = self.shown = order.checkpoint
-            elif isinstance(order, ReadChunk | ReselectRows):
+            elif isinstance(order, chunks.ReadChunk | chunks.ReselectRows):
                 self.ordered[order.chunk.number] = order
         if isinstance(self.state.place, BetweenTransactions):
             assert self.state.checkpoint is self.shown, (
@@ -169,7 +149,7 @@ class Trace:
             )
         return (*lines, *state_lines(before, self.state))
 
-    def chunk(self, number: str) -> ReadChunk | ReselectRows:
+    def chunk(self, number: str) -> chunks.ReadChunk | chunks.ReselectRows:
         """The order of the chunk with this number."""
         if int(number) not in self.ordered:
             raise NotOrdered(f"chunk {number} was not ordered")
@@ -275,16 +255,16 @@ def _invalidated(text: str | None) -> tuple[MirrorInvalidated, ...]:
 _MARKERS = {"open": OPEN_MARKER, "close": CLOSE_MARKER}
 
 
-def _rows(text: str | None) -> tuple[SourceSignal, ...]:
+def _rows(text: str | None) -> tuple[signals.SourceSignal, ...]:
     """Rows of the signal table: `close m1, s1 execute-snapshot {...}`."""
     rows = []
     for each in (text or "").split(" and "):
         first, _, rest = each.partition(" ")
         kind, _, data = rest.partition(" ")
         if first in _MARKERS:
-            rows.append(SourceSignal(rest, _MARKERS[first], ""))
+            rows.append(signals.SourceSignal(rest, _MARKERS[first], ""))
         elif each:
-            rows.append(SourceSignal(first, kind, data))
+            rows.append(signals.SourceSignal(first, kind, data))
     return tuple(rows)
 
 
@@ -315,11 +295,11 @@ def _snapshot(
     _: Trace, signal_id: str, names: str, keys: str | None, condition: str | None, **options: str | None
 ) -> ToWatermarkCoordinator:
     wanted = _tables(names)
-    signal = ExecuteSnapshot(
+    signal = signals.ExecuteSnapshot(
         signal_id,
         wanted,
-        () if condition is None else (Filter(wanted, condition),),
-        () if keys is None else (KeyList(wanted, tuple((int(key),) for key in keys.split())),),
+        () if condition is None else (signals.Filter(wanted, condition),),
+        () if keys is None else (signals.KeyList(wanted, tuple((int(key),) for key in keys.split())),),
         options["along"],
         blocking=options["blocking"] is not None,
         chunk_rows=int(options["rows"]) if options["rows"] else None,
@@ -352,7 +332,7 @@ def _chunk_outdated(
 ) -> ToWatermarkCoordinator:
     chunk = trace.chunk(number).chunk
     why: Mapping[str, str] = {"reason": reason} if reason else {}
-    return ChunkSchemaChanged(chunk, high=None if high is None else _high(high), **why)
+    return chunks.ChunkSchemaChanged(chunk, high=None if high is None else _high(high), **why)
 
 
 _T, _PLACE, _NAME = r"[a-f](?:\S*)?:\S+", r"\d+(?:/\d+)?", r"[a-z]+(?:\+[a-z]+)?"
@@ -381,36 +361,36 @@ _MESSAGES: dict[str, Any] = {
     r"(?:, (?P<rows>\d+) rows a chunk)?(?:, along (?P<along>\w+))?(?:, keys (?P<keys>[\d ]+))?"
     r"(?:, where (?P<condition>.+))?": _snapshot,
     rf"stop (?P<signal_id>\S+) of (?P<names>{_NAMES})": lambda _, signal_id, names: SignalReceived(
-        StopSnapshot(signal_id, _tables(names))
+        signals.StopSnapshot(signal_id, _tables(names))
     ),
-    r"pause (?P<signal_id>\S+)": lambda _, signal_id: SignalReceived(PauseSnapshot(signal_id)),
-    r"resume (?P<signal_id>\S+)": lambda _, signal_id: SignalReceived(ResumeSnapshot(signal_id)),
+    r"pause (?P<signal_id>\S+)": lambda _, signal_id: SignalReceived(signals.PauseSnapshot(signal_id)),
+    r"resume (?P<signal_id>\S+)": lambda _, signal_id: SignalReceived(signals.ResumeSnapshot(signal_id)),
     r"log (?P<signal_id>\S+) (?P<text>.+)": lambda _, signal_id, text: SignalReceived(
-        ReportPosition(signal_id, text)
+        signals.ReportPosition(signal_id, text)
     ),
     r"move (?P<signal_id>\S+) to (?P<to>\S+)": lambda _, signal_id, to: SignalReceived(
-        SetBinlogPosition(signal_id, gtids(to))
+        signals.SetBinlogPosition(signal_id, gtids(to))
     ),
     rf"recapture (?P<signal_id>\S+) of (?P<names>{_NAMES})": lambda _, signal_id, names: SignalReceived(
-        Recapture(signal_id, _tables(names))
+        signals.Recapture(signal_id, _tables(names))
     ),
     rf"planned (?P<name>{_NAME}) (?:through (?P<end>\d+)|empty)(?:, split at (?P<splits>[\d ]+))?"
     rf"{_HIGH}(?:, walk (?P<walk>ascending|descending))?": _planned,
-    rf"plan of (?P<name>{_NAME}) failed: (?P<why>.+)": lambda _, name, why: PlanFailed(
+    rf"plan of (?P<name>{_NAME}) failed: (?P<why>.+)": lambda _, name, why: chunks.PlanFailed(
         schema(name).table, why
     ),
     rf"chunk (?P<number>\d+) rows (?P<keys>none|[\d ]+)(?:, low (?P<low>\S+?))?{_HIGH}"
     r"(?:, took (?P<took>\d+))?": _chunk,
-    r"chunk (?P<number>\d+) failed: (?P<why>.+)": lambda trace, number, why: ChunkFailed(
+    r"chunk (?P<number>\d+) failed: (?P<why>.+)": lambda trace, number, why: chunks.ChunkFailed(
         trace.chunk(number).chunk, why
     ),
     rf"chunk (?P<number>\d+) outdated{_HIGH}(?:: (?P<reason>.+))?": _chunk_outdated,
     r"reading paused": lambda _: ReadingPaused(),
     r"journal full": lambda _: JournalFull("the disk is full"),
     r"journal has space": lambda _: JournalHasSpace(),
-    r"source overloaded: (?P<why>.+)": lambda _, why: SourceOverloaded(why),
-    r"source recovered": lambda _: SourceRecovered(),
+    r"source overloaded: (?P<why>.+)": lambda _, why: chunks.SourceOverloaded(why),
+    r"source recovered": lambda _: chunks.SourceRecovered(),
     rf"transactions (?P<number>\d+) opened at (?P<at>{_PLACE}) seeing (?P<seen>\S+)": (
-        lambda _, number, at, seen: TransactionsOpened(int(number), _place(at), gtids(seen))
+        lambda _, number, at, seen: chunks.TransactionsOpened(int(number), _place(at), gtids(seen))
     ),
 }

@@ -4,15 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import assert_never
 
-from pipeline.coordinator.state import (
-    Order,
-    Paused,
-    PauseOrdered,
-    PlanningOutdated,
-    ReaderRunning,
-    SchemaDiffers,
-    State,
-)
+from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator.window import Reconciling
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import PauseReading, ResumeReading
@@ -23,32 +15,19 @@ from pipeline.messages.signals import SignalAccepted, SignalOutcome, SignalRejec
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableSchema
 from pipeline.signals.outcomes import SignalState
-from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.snapshot.chunk_index import PRIMARY
-from pipeline.snapshot.snapshot import (
-    WHOLE,
-    Chunking,
-    Completed,
-    Progress,
-    Range,
-    Request,
-    Snapshot,
-    SnapshotFailed,
-    SnapshotStopped,
-    SnapshotWaiting,
-    TableSnapshot,
-)
-from pipeline.snapshot.watermark import High, MarkerRow
+from pipeline.snapshot import checkpoint as checkpoints
+from pipeline.snapshot import chunk_index, watermark
+from pipeline.snapshot import snapshot as snapshots
 
 
-def told(order: Order, shown: Checkpoint | None) -> Iterator[str]:
+def told(order: coordinator_state.Order, shown: checkpoints.Checkpoint | None) -> Iterator[str]:
     """The lines of one order; of an Append's checkpoint, what has changed since the one that was shown last."""
     match order:
         case PlanTable(table, request, ranges, asked_at):
             how = f"in {ranges} ranges" if ranges else "in the ranges it has"
             yield f"plan {table.name}{_request(request)} {how}, seeing {_set(asked_at)}"
         case ReadChunk(chunk, schema, walk, request, number, after, end, limit, asked_at):
-            along = "" if walk.index == PRIMARY else f" along {walk.index}"
+            along = "" if walk.index == chunk_index.PRIMARY else f" along {walk.index}"
             where = f"range {number} after {_key(after)} through {_key(end)}"
             yield (
                 f"read chunk {chunk.number} of {_schema(schema)} for {chunk.snapshot}{along}{_request(request)}: "
@@ -77,7 +56,7 @@ def told(order: Order, shown: Checkpoint | None) -> Iterator[str]:
             assert_never(order)
 
 
-def _append(order: Append, shown: Checkpoint | None) -> Iterator[str]:
+def _append(order: Append, shown: checkpoints.Checkpoint | None) -> Iterator[str]:
     yield "append"
     yield from map(_part, order.parts)
     yield from map(_answer, order.answers)
@@ -136,7 +115,7 @@ def _answer(answer: SignalOutcome) -> str:
 # The checkpoint
 
 
-def _facts(checkpoint: Checkpoint) -> Iterator[tuple[str, str]]:
+def _facts(checkpoint: checkpoints.Checkpoint) -> Iterator[tuple[str, str]]:
     yield "position", _set(checkpoint.position)
     yield "SCN", str(checkpoint.scn)
     for table, schema in checkpoint.schemas.items():
@@ -161,7 +140,7 @@ def _facts(checkpoint: Checkpoint) -> Iterator[tuple[str, str]]:
         yield f"recapture of {table.name}", f"by {signal}"
 
 
-def _flags(snapshot: Snapshot) -> str:
+def _flags(snapshot: snapshots.Snapshot) -> str:
     flags = {
         "blocking": snapshot.blocking,
         f"priority {snapshot.priority}": snapshot.priority,
@@ -170,29 +149,29 @@ def _flags(snapshot: Snapshot) -> str:
     return "".join(f", {flag}" for flag, is_so in flags.items() if is_so)
 
 
-def _state(state: TableSnapshot) -> str:
+def _state(state: snapshots.TableSnapshot) -> str:
     match state:
-        case SnapshotWaiting():
+        case snapshots.SnapshotWaiting():
             return "waiting"
-        case Chunking(ranges, _, first, progress):
+        case snapshots.Chunking(ranges, _, first, progress):
             how = "for the mirror" if first else "as changes"
             return f"reading {how}, left {', '.join(map(_range, ranges))}; {_progress(progress)}"
-        case Completed(progress):
+        case snapshots.Completed(progress):
             return f"completed; {_progress(progress)}"
-        case SnapshotStopped(progress):
+        case snapshots.SnapshotStopped(progress):
             return f"stopped; {_progress(progress)}"
-        case SnapshotFailed(reason, progress):
+        case snapshots.SnapshotFailed(reason, progress):
             return f"failed, {reason}; {_progress(progress)}"
         case _:
             assert_never(state)
 
 
-def _range(each: Range) -> str:
+def _range(each: snapshots.Range) -> str:
     return f"range {each.number} after {_key(each.done)} through {_key(each.end)}"
 
 
-def _progress(progress: Progress) -> str:
-    if progress == Progress():
+def _progress(progress: snapshots.Progress) -> str:
+    if progress == snapshots.Progress():
         return "nothing read"
     return (
         f"chunks {progress.chunks}, rows {progress.rows} of about {progress.expected}, "
@@ -203,13 +182,13 @@ def _progress(progress: Progress) -> str:
 # The state that isn't durable
 
 
-def state_lines(before: State, after: State) -> Iterator[str]:
+def state_lines(before: coordinator_state.State, after: coordinator_state.State) -> Iterator[str]:
     """Returns the lines of changes in the state beside the checkpoint."""
     was, now = dict(_held(before)), dict(_held(after))
     yield from (f"= {name}: {text}" for name, text in now.items() if was[name] != text)
 
 
-def _held(state: State) -> Iterator[tuple[str, str]]:
+def _held(state: coordinator_state.State) -> Iterator[tuple[str, str]]:
     windows = (
         f"{window.order.chunk.number} on {window.order.chunk.table.name} "
         + (f"holds {len(window.rows)} rows" if isinstance(window, Reconciling) else "reads")
@@ -219,11 +198,11 @@ def _held(state: State) -> Iterator[tuple[str, str]]:
     runs = (f"{table.name} {run.wire}{_run(run)}" for table, run in state.runs.items())
     yield "plans", "; ".join(runs) or "none"
     match state.gate:
-        case ReaderRunning():
+        case coordinator_state.ReaderRunning():
             yield "reader", "reads"
-        case PauseOrdered():
+        case coordinator_state.PauseOrdered():
             yield "reader", "is to pause"
-        case Paused():
+        case coordinator_state.Paused():
             yield "reader", "pauses"
         case _:
             assert_never(state.gate)
@@ -236,9 +215,9 @@ def _held(state: State) -> Iterator[tuple[str, str]]:
 
 def _run(run: object) -> str:
     match run:
-        case PlanningOutdated():
+        case coordinator_state.PlanningOutdated():
             return " (stale)"
-        case SchemaDiffers(reason):
+        case coordinator_state.SchemaDiffers(reason):
             return f" ({reason})"
         case _:
             return ""
@@ -247,8 +226,8 @@ def _run(run: object) -> str:
 # Values
 
 
-def _request(request: Request) -> str:
-    if request == WHOLE:
+def _request(request: snapshots.Request) -> str:
+    if request == snapshots.WHOLE:
         return ""
     parts = {
         "where": request.condition,
@@ -276,11 +255,11 @@ def _key(key: Key | None) -> str:
     return "the start" if key is None else " ".join(map(str, key))
 
 
-def _high(high: High) -> str:
+def _high(high: watermark.High) -> str:
     match high:
         case GtidSet():
             return _set(high)
-        case MarkerRow(name):
+        case watermark.MarkerRow(name):
             return f"marker {name}"
         case _:
             file = int(high.file.rpartition(".")[2])

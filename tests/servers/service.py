@@ -19,13 +19,7 @@ from actors.runtime.retry import Backoff
 from actors.runtime.supervisor import ExitCode, RestartLimits, RunOutcome, Supervisor
 from actors.service.assembly import Assembly
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.config.settings import (
-    JournalSettings,
-    LakeSettings,
-    Settings,
-    SnapshotMode,
-    SnapshotSettings,
-)
+from pipeline.config import settings as config
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages import topology
 from pipeline.messages.journal import SegmentSealed
@@ -45,19 +39,19 @@ _LOOK_EVERY_S: Final = 0.01
 LEAST_ROWS_OF_RANGE: Final = 100
 
 
-def pipeline(server: MysqlServer, folder: Path, database: str, **snapshot: Any) -> Settings:
+def pipeline(server: MysqlServer, folder: Path, database: str, **snapshot: Any) -> config.Settings:
     """Settings that capture a database with the least rights; `snapshot` are of SnapshotSettings.
 
     Nothing is snapshotted unasked, where they don't say so.
     """
     account = server.create_capture_user(database)
-    return Settings(
+    return config.Settings(
         "test",
         TableFilter((rf"{database}\..*",)),
         source_settings(server, account),
-        JournalSettings(str(folder / "journal"), seal_after_ms=20),
-        LakeSettings(str(folder / "lake")),
-        SnapshotSettings(**{"mode": SnapshotMode.NO_DATA, "chunk_rows": 100, **snapshot}),
+        config.JournalSettings(str(folder / "journal"), seal_after_ms=20),
+        config.LakeSettings(str(folder / "lake")),
+        config.SnapshotSettings(**{"mode": config.SnapshotMode.NO_DATA, "chunk_rows": 100, **snapshot}),
     )
 
 
@@ -99,7 +93,7 @@ class WithoutLake(Assembly):
 class Running:
     """A service that runs, and how to talk with it."""
 
-    def __init__(self, settings: Settings, store: JournalStore, assembly: type[Assembly]) -> None:
+    def __init__(self, settings: config.Settings, store: JournalStore, assembly: type[Assembly]) -> None:
         self.assembly = assembly(settings, store)
         limits = RestartLimits(Backoff(0.02, 0.1), look_every_s=0.05)
         self.supervisor = Supervisor(
@@ -174,7 +168,9 @@ class Running:
 
 
 @asynccontextmanager
-async def running(settings: Settings, assembly: type[Assembly] = WithoutLake) -> AsyncIterator[Running]:
+async def running(
+    settings: config.Settings, assembly: type[Assembly] = WithoutLake
+) -> AsyncIterator[Running]:
     """Runs the service; after the context it's dropped if it wasn't stopped."""
     store = JournalStore.open_single_writer(Path(settings.journal.path), settings.name)
     with closing(store), _plain_log():

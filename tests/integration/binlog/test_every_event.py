@@ -22,19 +22,8 @@ from pipeline.binlog.event_type import Code
 from pipeline.binlog.stream import Message
 from pipeline.errors import UndecodableError
 from pipeline.messages.binlog import DdlRead, LogAdvanced, TransactionsRead
+from tests.pipeline.binlog import test_transaction_assembler as logs
 from tests.pipeline.binlog.events.test_event import made
-from tests.pipeline.binlog.test_transaction_assembler import (
-    MAP,
-    ROW,
-    begin,
-    folded,
-    images,
-    query,
-    rotate,
-    stream,
-    transaction,
-    walked,
-)
 
 
 class Does(Enum):
@@ -123,19 +112,21 @@ def test_the_list_is_whole() -> None:
 
 
 def within(event: bytes) -> list[bytes]:
-    return [rotate(), *transaction(1, MAP, event, ROW)]
+    return [logs.rotate(), *logs.transaction(1, logs.MAP, event, logs.ROW)]
 
 
 @pytest.mark.parametrize("code", kinds(Does.SKIP))
 def test_what_is_skipped_changes_nothing(code: int) -> None:
     event = made(code, BODIES.get(Code(code), b"\x05hello"))
-    for read in (walked, folded):
+    for read in (logs.walked, logs.folded):
         with_it, without_it = (
-            read(stream(), within(event)),
-            read(stream(), [rotate(), *transaction(1, MAP, ROW)]),
+            read(logs.stream(), within(event)),
+            read(logs.stream(), [logs.rotate(), *logs.transaction(1, logs.MAP, logs.ROW)]),
         )
-        assert [images(message) for message in with_it] == [images(message) for message in without_it]
-        assert images(with_it[-1]) == [(0, 0, ("orders", "INSERT", [5]))]
+        assert [logs.images(message) for message in with_it] == [
+            logs.images(message) for message in without_it
+        ]
+        assert logs.images(with_it[-1]) == [(0, 0, ("orders", "INSERT", [5]))]
 
 
 INCIDENT: Final = made(Code.INCIDENT, BODIES[Code.INCIDENT])
@@ -145,16 +136,18 @@ INCIDENT: Final = made(Code.INCIDENT, BODIES[Code.INCIDENT])
     ("log", "passed"),
     [
         pytest.param(
-            [begin(1), INCIDENT, begin(2), query("BEGIN"), query("COMMIT")], 2, id="its own transaction"
+            [logs.begin(1), INCIDENT, logs.begin(2), logs.query("BEGIN"), logs.query("COMMIT")],
+            2,
+            id="its own transaction",
         ),
         pytest.param(within(INCIDENT)[1:], 1, id="within a transaction"),
-        pytest.param([*transaction(1, MAP, ROW), INCIDENT], 1, id="between two"),
+        pytest.param([*logs.transaction(1, logs.MAP, logs.ROW), INCIDENT], 1, id="between two"),
         pytest.param([INCIDENT], 0, id="first of all"),
     ],
 )
 def test_an_incident_leaves_all_tables_unread(log: list[bytes], passed: int) -> None:
-    for read in (walked, folded):
-        said = read(stream(), [rotate(), *log, rotate("binlog.000002")])
+    for read in (logs.walked, logs.folded):
+        said = read(logs.stream(), [logs.rotate(), *log, logs.rotate("binlog.000002")])
         told = [each for m in said if isinstance(m, TransactionsRead | LogAdvanced) for each in m.unread]
         assert [(each.databases, each.lost, "gone" in each.reason) for each in told] == [(None, True, True)]
         assert sum(len(m.transactions) for m in said if isinstance(m, TransactionsRead)) == passed
@@ -165,24 +158,24 @@ def test_what_is_not_known_is_refused_unless_it_is_marked_as_ignorable(code: int
     """MariaDB's own kinds begin with 160; later versions of MySQL number on."""
     words = rf"type {code}: .*isn't known.*at binlog\.000001:\d+, in the transaction [0-9a-f-]{{36}}:1"
     ignorable = within(made(code, b"whatever", flags=IGNORABLE_FLAG))
-    for read in (walked, folded):
+    for read in (logs.walked, logs.folded):
         with pytest.raises(UndecodableError, match=words):
-            read(stream(), within(made(code, b"whatever")))
-        assert images(read(stream(), ignorable)[-1]) == [(0, 0, ("orders", "INSERT", [5]))]
+            read(logs.stream(), within(made(code, b"whatever")))
+        assert logs.images(read(logs.stream(), ignorable)[-1]) == [(0, 0, ("orders", "INSERT", [5]))]
 
 
 def test_a_view_change_of_a_group_passes_as_a_transaction_without_rows() -> None:
     view = made(Code.VIEW_CHANGE, BODIES[Code.VIEW_CHANGE])
-    log = [rotate(), begin(1), query("BEGIN"), view, query("COMMIT")]
-    [slice_] = walked(stream(), log)
+    log = [logs.rotate(), logs.begin(1), logs.query("BEGIN"), view, logs.query("COMMIT")]
+    [slice_] = logs.walked(logs.stream(), log)
     assert isinstance(slice_, TransactionsRead)
     assert (len(slice_.transactions), slice_.tables) == (1, ())
 
 
 def test_a_transaction_context_comes_before_its_gtid() -> None:
     context = made(Code.TRANSACTION_CONTEXT, BODIES[Code.TRANSACTION_CONTEXT])
-    [slice_] = walked(stream(), [rotate(), context, *transaction(1, MAP, ROW)])
-    assert images(slice_) == [(0, 0, ("orders", "INSERT", [5]))]
+    [slice_] = logs.walked(logs.stream(), [logs.rotate(), context, *logs.transaction(1, logs.MAP, logs.ROW)])
+    assert logs.images(slice_) == [(0, 0, ("orders", "INSERT", [5]))]
 
 
 # -- a server's own
@@ -293,8 +286,8 @@ def test_the_servers_files_have_every_kind_that_it_can_write(server: MysqlServer
 
 def test_all_that_is_rows_or_ddl_passes(server: MysqlServer) -> None:
     first, second, *_ = files(server)
-    for read in (walked, folded):
-        said = read(stream(), [rotate(), *first, *second])
+    for read in (logs.walked, logs.folded):
+        said = read(logs.stream(), [logs.rotate(), *first, *second])
         statements = [message.statement.split()[0] for message in said if isinstance(message, DdlRead)]
         assert statements == [*["CREATE"] * 5, "RENAME", "ALTER", "DROP"]
         counts = [len(m.transactions) for m in said if isinstance(m, TransactionsRead)]
@@ -308,7 +301,7 @@ def rows_of(said: list[Message]) -> dict[str, int]:
     """How many row images there are of each table."""
     counts: dict[str, int] = {}
     for message in said:
-        for _, _, (table, _, _) in images(message) if isinstance(message, TransactionsRead) else ():
+        for _, _, (table, _, _) in logs.images(message) if isinstance(message, TransactionsRead) else ():
             counts[table] = counts.get(table, 0) + 1
     return counts
 
@@ -318,8 +311,8 @@ def test_statements_pass_and_leave_their_databases_tables_unread(server: MysqlSe
     logged = list(transactions(events))
     assert {event[4] for each in logged for event in each} >= set(AS_STATEMENTS.values())
     for each in logged:
-        for read in (walked, folded):
-            slice_ = read(stream(), [rotate(), description, previous, *each])[-1]
+        for read in (logs.walked, logs.folded):
+            slice_ = read(logs.stream(), [logs.rotate(), description, previous, *each])[-1]
             assert isinstance(slice_, TransactionsRead)
             assert len(slice_.transactions) == 1
             assert {name for of in slice_.unread for name in of.databases or ("d",)} == {"d"}
@@ -330,17 +323,17 @@ def test_anonymous_transactions_are_refused(server: MysqlServer) -> None:
     *_, last = files(server)
     anonymous = [t for t in transactions(last) if t[0][4] == Code.ANONYMOUS_GTID]
     assert anonymous
-    for read in (walked, folded):
+    for read in (logs.walked, logs.folded):
         with pytest.raises(UndecodableError, match=r"no GTID.*gtid_mode=ON.*at binlog\.000004:\d+"):
-            read(stream(), [rotate("binlog.000004"), *last[:2], *anonymous[0]])
+            read(logs.stream(), [logs.rotate("binlog.000004"), *last[:2], *anonymous[0]])
 
 
 @pytest.mark.parametrize(("flags", "code"), [(4, Code.HEARTBEAT), (4 | 2, Code.HEARTBEAT_V2)])
 def test_heartbeats_say_where_the_log_stands(mysql: MysqlServer, flags: int, code: Code) -> None:
     events = until(mysql, flags, code)
     [(file, offset, *_)] = mysql.sql("SHOW BINARY LOG STATUS")
-    for read in (walked, folded):
-        *_, last = read(stream("none"), events)
+    for read in (logs.walked, logs.folded):
+        *_, last = read(logs.stream("none"), events)
         assert (last.end.file, last.end.offset) == (file, offset)  # type: ignore[union-attr]
 
 

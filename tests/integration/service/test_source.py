@@ -12,10 +12,7 @@ from deploy.demo.judge import reads_only
 from deploy.toolchain.mysql_server import CAPTURE, FULL_METADATA, GTIDS, Account, MysqlServer
 from pipeline.config.settings import Watermark
 from pipeline.schema.table_schema import TableId
-from tests.servers.at_work import at_work
-from tests.servers.delay import HELD, DelayedLog
-from tests.servers.journal_oracle import unequal
-from tests.servers.mysql import MysqlFactory
+from tests.servers import at_work, delay, journal_oracle, mysql
 from tests.servers.service import pipeline, running
 from tests.servers.source import settings as source_settings
 
@@ -25,7 +22,7 @@ PARALLEL: Final[dict[str, Any]] = {"windows": 16, "connections": 4, "ranges": 8}
 
 
 @pytest.fixture
-def server(mysql_factory: MysqlFactory) -> MysqlServer:
+def server(mysql_factory: mysql.MysqlFactory) -> MysqlServer:
     """A server that has no user for capture yet, with a table on it."""
     server = mysql_factory({**GTIDS, **FULL_METADATA})
     rows = ", ".join(f"({key}, 0)" for key in range(1, ROWS + 1))
@@ -81,16 +78,16 @@ async def test_the_least_grants_suffice(server: MysqlServer, tmp_path: Path) -> 
         f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `{least.user}`@`%`",
         f"GRANT SELECT ON `shop`.`t` TO `{least.user}`@`%`",
     ]
-    assert unequal(server, tmp_path / "journal", TABLE) == []
+    assert journal_oracle.unequal(server, tmp_path / "journal", TABLE) == []
 
 
 async def test_open_windows_keep_no_statement_waiting(server: MysqlServer, tmp_path: Path) -> None:
     settings = pipeline(server, tmp_path, "shop", **PARALLEL)
-    with DelayedLog(server.port) as proxy:
+    with delay.DelayedLog(server.port) as proxy:
         source = replace(settings.source, port=proxy.port, read_timeout_s=120.0)
         async with running(replace(settings, source=source)) as service:
             await service.begun()
-            proxy.delay_s = HELD
+            proxy.delay_s = delay.HELD
             server.sql("UPDATE shop.t SET v = 1 WHERE id = 1")
             await service.execute("s", chunk_rows=25)
             waiting = PARALLEL["windows"]
@@ -107,7 +104,7 @@ async def test_open_windows_keep_no_statement_waiting(server: MysqlServer, tmp_p
             await service.completed("s")
             await service.caught_up(server)
             await service.stop()
-    assert unequal(server, tmp_path / "journal", TABLE) == []
+    assert journal_oracle.unequal(server, tmp_path / "journal", TABLE) == []
 
 
 def counting(server: MysqlServer, key: int) -> AbstractContextManager[object]:
@@ -118,7 +115,7 @@ def counting(server: MysqlServer, key: int) -> AbstractContextManager[object]:
             while not stop.is_set():
                 cursor.execute(f"UPDATE t SET v = v + 1 WHERE id = {key}")
 
-    return at_work([count])
+    return at_work.at_work([count])
 
 
 @pytest.mark.usefixtures("small_ranges")
@@ -138,4 +135,4 @@ async def test_an_endless_writer_on_one_row_stops_nothing(
             assert table["rows"] + table["given_up"] == ROWS
         await service.caught_up(server)
         await service.stop()
-    assert unequal(server, tmp_path / "journal", TABLE) == []
+    assert journal_oracle.unequal(server, tmp_path / "journal", TABLE) == []

@@ -12,10 +12,7 @@ from actors.source.connection import Source
 from actors.source.witnesses import contradiction
 from deploy.toolchain.mysql_server import CAPTURE, FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
 from pipeline.config.settings import Settings, SnapshotMode
-from pipeline.gtid import file_positions
-from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import GtidSet
-from pipeline.gtid.witness import Witness
+from pipeline.gtid import coordinates, file_positions, gtid_set, witness
 from pipeline.messages.topology import ActorName as Name
 from pipeline.snapshot.checkpoint import Checkpoint
 from tests.integration.snapshot.test_replica_watermarks import caught_up
@@ -61,9 +58,9 @@ async def captured(settings: Settings, server: MysqlServer) -> None:
 
 async def sealed(service: Running, server: MysqlServer) -> None:
     """All that the server has executed is in the journal: what has passed and isn't sealed never happened."""
-    all_of_it = GtidSet.parse(server.executed())
+    all_of_it = gtid_set.GtidSet.parse(server.executed())
     await service.until(
-        lambda: all_of_it <= GtidSet.parse(service.status(Name.JOURNAL_WRITER)["position"] or ""),
+        lambda: all_of_it <= gtid_set.GtidSet.parse(service.status(Name.JOURNAL_WRITER)["position"] or ""),
         "it's sealed",
     )
 
@@ -88,10 +85,10 @@ async def test_a_log_that_was_reset_and_has_the_same_gtids_again(
     async with running(settings) as service:  # a server that has the same history is none the worse for it
         await service.caught_up(server)
         await service.stop()
-    passed = GtidSet.parse(server.executed())
+    passed = gtid_set.GtidSet.parse(server.executed())
     server.sql("RESET MASTER" if server.parts.version.startswith("5.6") else "RESET BINARY LOGS AND GTIDS")
     write(server, range(100, 100 + 2 * passed.count()), 5)
-    assert passed <= GtidSet.parse(server.executed())
+    assert passed <= gtid_set.GtidSet.parse(server.executed())
     message = await refused(settings)
     assert (
         f"the source has another history: {server.uuid}:{passed.count()}, which has passed here, was"
@@ -155,7 +152,7 @@ async def test_of_several_sources_each_ones_last_is_looked_at(
     async with begun(settings) as service:
         caught_up(primary, diverged)
         diverged.sql("STOP REPLICA", "RESET REPLICA ALL", "SET GLOBAL read_only = OFF")
-        own = GtidSet.parse(primary.executed()).count() + 1
+        own = gtid_set.GtidSet.parse(primary.executed()).count() + 1
         diverged.sql(
             f"SET gtid_next = '{primary.uuid}:{own}'",
             "UPDATE d.t SET v = -1 WHERE id = 7",
@@ -196,9 +193,9 @@ async def test_without_gtids_the_last_place_is_looked_at(
     source = await Source.connect(settings)
     try:
         end, _ = await source.end_of_log()
-        name = file_positions.transaction_at(server.uuid, Coordinates(file, int(begins)))
+        name = file_positions.transaction_at(server.uuid, coordinates.Coordinates(file, int(begins)))
         last = Checkpoint(file_positions.all_before(server.uuid, end), server=server.uuid)
-        other = Witness(name, 1_600_000_000_000_000, 0)
+        other = witness.Witness(name, 1_600_000_000_000_000, 0)
         told = await contradiction(source, settings, replace(last, witnesses=(other,)))
         assert told is not None and f"{name}, which has passed here, was committed at 2020-09-13" in told
         time = told.partition("its transaction of that name at ")[2].partition(";")[0]

@@ -6,10 +6,7 @@ import pytest
 from pipeline.binlog.commit_times import CommitTimeScan
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.event_type import Code
-from pipeline.gtid import file_positions
-from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import NO_GTIDS, Gtid
-from pipeline.gtid.witness import Witness
+from pipeline.gtid import coordinates, file_positions, gtid_set, witness
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.test_transaction_assembler import SERVER, rotate
 from tests.pipeline.binlog.test_transaction_ids import Log, inserted
@@ -33,10 +30,10 @@ def begins(number: int, *times: int) -> bytes:
 def test_each_transaction_is_told_with_both_times_and_what_it_holds_is_not_looked_at() -> None:
     unreadable = made(Code.TABLE_MAP, b"nothing that could be read")
     log = framed(rotate(), begins(7, HERE), unreadable, begins(8, HERE | 1 << 55, THERE), unreadable)
-    named = [Gtid.parse(f"{OTHER}:{number}") for number in (7, 8)]
-    assert list(CommitTimeScan(NO_GTIDS).walk(log)) == [
-        Witness(named[0], HERE, HERE),
-        Witness(named[1], HERE, THERE),
+    named = [gtid_set.Gtid.parse(f"{OTHER}:{number}") for number in (7, 8)]
+    assert list(CommitTimeScan(gtid_set.NO_GTIDS).walk(log)) == [
+        witness.Witness(named[0], HERE, HERE),
+        witness.Witness(named[1], HERE, THERE),
     ]
 
 
@@ -47,4 +44,4 @@ def test_without_gtids_a_transaction_is_told_by_its_place(first: tuple[bytes, ..
     name = file_positions.transaction_at(SERVER, log.place(1))
     assert name in [each.gtid for each in beginnings.walk(framed(*log.sent(log.before(1))))]
     assert beginnings.reached(log.place(2))
-    assert not beginnings.reached(Coordinates("binlog.000002", 4))
+    assert not beginnings.reached(coordinates.Coordinates("binlog.000002", 4))

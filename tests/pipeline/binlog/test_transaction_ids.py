@@ -13,20 +13,8 @@ from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import DdlRead, LogAdvanced, TransactionsRead
+from tests.pipeline.binlog import test_transaction_assembler as logs
 from tests.pipeline.binlog.events.test_event import made
-from tests.pipeline.binlog.test_transaction_assembler import (
-    MAP,
-    SERVER,
-    anywhere,
-    everything,
-    folded,
-    images,
-    query,
-    rotate,
-    row,
-    stream,
-    walked,
-)
 
 ANONYMOUS = made(Code.ANONYMOUS_GTID, bytes(25))
 XID = made(Code.XID, bytes(8))
@@ -37,17 +25,24 @@ PREPARED = made(
 _START = 4
 
 Read = Callable[[LogStream, Iterable[bytes]], list[Message]]
-both_ways = pytest.mark.parametrize("read", [walked, folded])
+both_ways = pytest.mark.parametrize("read", [logs.walked, logs.folded])
 # Since MySQL 5.7 an event says that a transaction begins without a GTID; before, nothing does.
 both_kinds = pytest.mark.parametrize("first", [(ANONYMOUS,), ()])
 
 
 def inserted(value: int, first: tuple[bytes, ...]) -> list[bytes]:
-    return [*first, query("BEGIN"), MAP, row(1, value), XID]
+    return [*first, logs.query("BEGIN"), logs.MAP, logs.row(1, value), XID]
 
 
 def prepared(value: int, first: tuple[bytes, ...]) -> list[bytes]:
-    return [*first, query(f"XA START {XA}"), MAP, row(1, value), query(f"XA END {XA}"), PREPARED]
+    return [
+        *first,
+        logs.query(f"XA START {XA}"),
+        logs.MAP,
+        logs.row(1, value),
+        logs.query(f"XA END {XA}"),
+        PREPARED,
+    ]
 
 
 class Log:
@@ -64,7 +59,7 @@ class Log:
 
     def before(self, transaction: int) -> GtidSet:
         """All before this one."""
-        return file_positions.all_before(SERVER, self.place(transaction))
+        return file_positions.all_before(logs.SERVER, self.place(transaction))
 
     def sent(self, position: GtidSet) -> list[bytes]:
         """Returns what a server sends for what this position lacks."""
@@ -74,11 +69,11 @@ class Log:
             (end, made(event[4], event[19:-4], end=end))
             for event, end in zip(self._events, ends[1:], strict=True)
         ]
-        return [rotate(offset=asked), *(event for end, event in placed if end > asked)]
+        return [logs.rotate(offset=asked), *(event for end, event in placed if end > asked)]
 
 
 def reader(position: GtidSet, bound: SliceBound | None = None) -> LogStream:
-    return LogStream(everything, anywhere, bound, position)
+    return LogStream(logs.everything, logs.anywhere, bound, position)
 
 
 def behind(position: GtidSet, messages: Iterable[Message]) -> GtidSet:
@@ -99,14 +94,14 @@ def values(messages: Iterable[Message]) -> list[object]:
         image[2][0]
         for message in messages
         if isinstance(message, TransactionsRead)
-        for _, _, image in images(message)
+        for _, _, image in logs.images(message)
     ]
 
 
 @both_ways
 @both_kinds
 def test_all_that_lies_before_the_end_has_passed_then(read: Read, first: tuple[bytes, ...]) -> None:
-    log = Log(inserted(1, first), inserted(2, first), [*first, query("TRUNCATE t")], inserted(3, first))
+    log = Log(inserted(1, first), inserted(2, first), [*first, logs.query("TRUNCATE t")], inserted(3, first))
     said = read(reader(log.before(0)), log.sent(log.before(0)))
     assert [type(message) for message in said] == [TransactionsRead, DdlRead, TransactionsRead]
     assert values(said) == [1, 2, 3]
@@ -114,7 +109,7 @@ def test_all_that_lies_before_the_end_has_passed_then(read: Read, first: tuple[b
     slice_ = said[0]
     assert isinstance(slice_, TransactionsRead)
     assert [slice_.transactions.gtid(i) for i in range(2)] == [
-        file_positions.transaction_at(SERVER, log.place(i)) for i in range(2)
+        file_positions.transaction_at(logs.SERVER, log.place(i)) for i in range(2)
     ]
     assert slice_.transactions.gtid_texts().to_pylist() == [None, None]
     assert slice_.covered == log.before(2) - log.before(0)
@@ -123,7 +118,7 @@ def test_all_that_lies_before_the_end_has_passed_then(read: Read, first: tuple[b
 @both_ways
 @both_kinds
 def test_each_place_is_one_to_go_on_from(read: Read, first: tuple[bytes, ...]) -> None:
-    log = Log(inserted(1, first), [*first, query("TRUNCATE t")], inserted(3, first))
+    log = Log(inserted(1, first), [*first, logs.query("TRUNCATE t")], inserted(3, first))
     for begun in range(4):
         said = read(reader(log.before(begun)), log.sent(log.before(begun)))
         assert behind(log.before(begun), said) == log.before(3)
@@ -137,9 +132,9 @@ def test_what_is_prepared_is_a_gap_and_what_is_behind_it_does_not_pass_again(rea
         inserted(1, first),
         prepared(2, first),
         inserted(3, first),
-        [*first, query("TRUNCATE t")],
+        [*first, logs.query("TRUNCATE t")],
         inserted(4, first),
-        [*first, query(f"XA COMMIT {XA}")],
+        [*first, logs.query(f"XA COMMIT {XA}")],
         inserted(5, first),
     )
     before_commit = log.sent(log.before(0))[: 1 + 5 + 6 + 5 + 2 + 5]
@@ -156,7 +151,9 @@ def test_what_is_prepared_is_a_gap_and_what_is_behind_it_does_not_pass_again(rea
 @both_ways
 def test_a_prepared_one_that_has_passed_is_left_out_with_its_second_phase(read: Read) -> None:
     first = (ANONYMOUS,)
-    log = Log(inserted(1, first), prepared(2, first), [*first, query(f"XA COMMIT {XA}")], inserted(3, first))
+    log = Log(
+        inserted(1, first), prepared(2, first), [*first, logs.query(f"XA COMMIT {XA}")], inserted(3, first)
+    )
     gap = log.before(1) - log.before(0)
     said = read(reader(log.before(3) - gap | log.before(0)), log.sent(log.before(3) - gap | log.before(0)))
     assert values(said) == [1, 3]
@@ -165,10 +162,10 @@ def test_a_prepared_one_that_has_passed_is_left_out_with_its_second_phase(read: 
 @both_ways
 def test_parts_of_what_had_passed_are_left_out(read: Read) -> None:
     first = (ANONYMOUS,)
-    large = [*first, query("BEGIN"), MAP, *(row(1, value) for value in range(10, 20)), XID]
-    log = Log(prepared(1, first), large, [*first, query(f"XA COMMIT {XA}")])
+    large = [*first, logs.query("BEGIN"), logs.MAP, *(logs.row(1, value) for value in range(10, 20)), XID]
+    log = Log(prepared(1, first), large, [*first, logs.query(f"XA COMMIT {XA}")])
     position = log.before(2) - (log.before(1) - log.before(0)) | file_positions.all_before(
-        SERVER, Coordinates("binlog.000001", _START)
+        logs.SERVER, Coordinates("binlog.000001", _START)
     )
     said = read(reader(position, SliceBound(bytes=40)), log.sent(position))
     assert [type(message) for message in said] == [TransactionsRead]
@@ -178,4 +175,4 @@ def test_parts_of_what_had_passed_are_left_out(read: Read) -> None:
 
 def test_where_there_are_gtids_each_transaction_needs_one() -> None:
     with pytest.raises(UndecodableError, match="a transaction has no GTID; set gtid_mode=ON"):
-        walked(stream(), [rotate(), ANONYMOUS])
+        logs.walked(logs.stream(), [logs.rotate(), ANONYMOUS])

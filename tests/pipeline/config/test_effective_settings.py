@@ -4,28 +4,19 @@ import tomllib
 from dataclasses import replace
 from pathlib import PurePath
 
+from pipeline.config import settings as config
 from pipeline.config.effective_settings import STARS, effective
-from pipeline.config.settings import (
-    JournalSettings,
-    KafkaSettings,
-    LakeSettings,
-    Secret,
-    Settings,
-    SignalSettings,
-    SourceSettings,
-    SparkSettings,
-)
 from pipeline.config.table_rules import LakeRule
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
-SETTINGS = Settings(
+SETTINGS = config.Settings(
     "shop",
     TableFilter(("shop\\..*",)),
-    SourceSettings("db", "u", password=Secret("canary-source"), server_id=7),
-    JournalSettings("s3://canary-user:canary-key@bucket/journal?region=eu&secret_key=canary-query"),
-    LakeSettings("s3a://bucket/lake", rules=(LakeRule(TableFilter((".*",))),)),
-    spark=SparkSettings(
+    config.SourceSettings("db", "u", password=config.Secret("canary-source"), server_id=7),
+    config.JournalSettings("s3://canary-user:canary-key@bucket/journal?region=eu&secret_key=canary-query"),
+    config.LakeSettings("s3a://bucket/lake", rules=(LakeRule(TableFilter((".*",))),)),
+    spark=config.SparkSettings(
         jars=(PurePath("/jars"),),
         conf={
             "spark.hadoop.fs.s3a.secret.key": "canary-secret",
@@ -36,10 +27,10 @@ SETTINGS = Settings(
             "spark.ui.enabled": "true",
         },
     ),
-    signals=SignalSettings(
+    signals=config.SignalSettings(
         PurePath("/signals.jsonl"),
         TableId("shop", "signals"),
-        KafkaSettings(("kafka:9092",), "signals", sasl_password=Secret("canary-kafka")),
+        config.KafkaSettings(("kafka:9092",), "signals", sasl_password=config.Secret("canary-kafka")),
     ),
 )
 
@@ -65,5 +56,5 @@ def test_all_that_holds_is_told_and_no_secret() -> None:
 
 
 def test_a_password_that_is_not_given_is_not_told_as_if_it_were() -> None:
-    source = replace(SETTINGS.source, password=Secret(""))
+    source = replace(SETTINGS.source, password=config.Secret(""))
     assert "password" not in tomllib.loads(effective(replace(SETTINGS, source=source)))["source"]

@@ -14,17 +14,8 @@ from pipeline.journal import manifest
 from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChunk
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
-from pipeline.snapshot.snapshot import (
-    ChunkId,
-    Chunking,
-    Progress,
-    Range,
-    Snapshot,
-    SnapshotFailed,
-    SnapshotWaiting,
-)
-from pipeline.snapshot.watermark import MarkerRow
+from pipeline.snapshot import checkpoint as checkpoints
+from pipeline.snapshot import snapshot, watermark
 from pipeline.types.column_types import Decimal, Enum, Integer, Text
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -43,21 +34,21 @@ columns = st.lists(
 )
 table_schemas = st.builds(TableSchema, tables, columns.map(tuple), st.sampled_from([(), (0,)]))
 keys = st.lists(st.integers() | texts | st.binary(), min_size=1, max_size=3).map(tuple)
-progresses = st.builds(Progress, counts, counts, counts, counts, counts, counts)
-ranges = st.lists(st.builds(Range, counts, st.none() | keys, keys), max_size=2).map(tuple)
-mirrors = st.builds(Filling, counts) | st.builds(Ready, counts)
+progresses = st.builds(snapshot.Progress, counts, counts, counts, counts, counts, counts)
+ranges = st.lists(st.builds(snapshot.Range, counts, st.none() | keys, keys), max_size=2).map(tuple)
+mirrors = st.builds(checkpoints.Filling, counts) | st.builds(checkpoints.Ready, counts)
 states = (
-    st.builds(SnapshotWaiting)
-    | st.builds(Chunking, ranges, texts, st.booleans(), progresses)
-    | st.builds(SnapshotFailed, texts, progresses)
+    st.builds(snapshot.SnapshotWaiting)
+    | st.builds(snapshot.Chunking, ranges, texts, st.booleans(), progresses)
+    | st.builds(snapshot.SnapshotFailed, texts, progresses)
 )
-snapshots = st.builds(Snapshot, texts, st.dictionaries(tables, states, max_size=2))
+snapshots = st.builds(snapshot.Snapshot, texts, st.dictionaries(tables, states, max_size=2))
 
 
 @st.composite
 def entries(draw: st.DrawFn) -> Entry:
     named = draw(st.lists(table_schemas, max_size=3))
-    checkpoint = Checkpoint(
+    checkpoint = checkpoints.Checkpoint(
         position=draw(positions),
         scn=draw(counts),
         schemas={schema.table: schema for schema in named},
@@ -71,8 +62,8 @@ def entries(draw: st.DrawFn) -> Entry:
     files = st.builds(
         File, texts, tables, texts, st.sampled_from(FileKind), counts, counts, texts, st.booleans()
     )
-    highs = st.builds(Coordinates, texts, counts) | positions | st.builds(MarkerRow, texts)
-    chunk_ids = st.builds(ChunkId, texts, tables, counts)
+    highs = st.builds(Coordinates, texts, counts) | positions | st.builds(watermark.MarkerRow, texts)
+    chunk_ids = st.builds(snapshot.ChunkId, texts, tables, counts)
     chunks = st.builds(SealedChunk, chunk_ids, positions, highs, counts)
     return Entry(
         segment=draw(counts),

@@ -8,25 +8,11 @@ from pipeline.config.settings import JournalSettings
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal import segment as journal
+from pipeline.journal import step
 from pipeline.journal import step as journal_writer
 from pipeline.journal.entry import File, FileKind
 from pipeline.journal.segment import EarlyFile
 from pipeline.journal.state import ApplyRetention, FlushEarly, Publish, Seal
-from pipeline.journal.step import (
-    AGAIN_S,
-    KEEP_EVERY_S,
-    Fact,
-    FlushedEarly,
-    GiveUp,
-    JournalTimerFired,
-    MailboxClosed,
-    Order,
-    Published,
-    ReportSealed,
-    ReportSpace,
-    RetentionApplied,
-    SpaceLacked,
-)
 from pipeline.messages.journal import Append, AppendRows, Full, HasSpace
 from pipeline.messages.signals import SignalAccepted
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
@@ -38,7 +24,7 @@ AFTER_S = 0.5
 SETTINGS = JournalSettings("journal", seal_after_ms=int(AFTER_S * 1000))
 SMALL = replace(SETTINGS, seal_mib=0)
 ALTERED = Altered(5, Alteration(ITEMS, "ALTER TABLE", ColumnChanges(dropped=("note",))))
-KEPT = RetentionApplied(0, None, reserved=True, bytes=0, where="here")
+KEPT = step.RetentionApplied(0, None, reserved=True, bytes=0, where="here")
 LACKED = "no room"
 
 
@@ -48,10 +34,10 @@ class Story:
     def __init__(self, settings: JournalSettings = SETTINGS) -> None:
         self.state = journal_writer.start(settings, (), None)
         self.now = 0.0
-        assert self.after(JournalTimerFired()) == (ApplyRetention(reserve=True),)
+        assert self.after(step.JournalTimerFired()) == (ApplyRetention(reserve=True),)
         assert self.after(KEPT) == ()
 
-    def after(self, fact: Fact, seconds: float = 0.0) -> tuple[Order, ...]:
+    def after(self, fact: step.Fact, seconds: float = 0.0) -> tuple[step.Order, ...]:
         """The fact comes so many seconds after the one before."""
         self.now += seconds
         self.state, orders = journal_writer.step(self.state, fact, self.now)
@@ -60,18 +46,18 @@ class Story:
     def sealing(self, number: int = 1) -> Seal:
         """An append comes, and its segment is due."""
         assert self.after(append(number)) == ()
-        (seal,) = self.after(JournalTimerFired(), AFTER_S)
+        (seal,) = self.after(step.JournalTimerFired(), AFTER_S)
         assert isinstance(seal, Seal)
         return seal
 
 
-def published(seal: Seal | Publish, size: int = 0) -> Published:
-    return Published(journal.seal(seal.segment, seal.waiting.appends, (), seal.before, 0), size)
+def published(seal: Seal | Publish, size: int = 0) -> step.Published:
+    return step.Published(journal.seal(seal.segment, seal.waiting.appends, (), seal.before, 0), size)
 
 
-def told(orders: tuple[Order, ...]) -> tuple[ReportSealed, tuple[Order, ...]]:
+def told(orders: tuple[step.Order, ...]) -> tuple[step.ReportSealed, tuple[step.Order, ...]]:
     first, *others = orders
-    assert isinstance(first, ReportSealed)
+    assert isinstance(first, step.ReportSealed)
     return first, tuple(others)
 
 
@@ -86,15 +72,15 @@ def test_what_came_waits_for_its_moment_and_is_told_when_it_is_durable() -> None
     accepted, row = SignalAccepted("a", "begun"), SignalState("r", Outcome.REJECTED, "no such table")
     assert story.after(append(1)) == story.after(moved(2, (accepted, row))) == ()
     assert journal_writer.next_at(story.state) == AFTER_S
-    assert story.after(JournalTimerFired(), AFTER_S / 2) == ()
-    (seal,) = story.after(JournalTimerFired(), AFTER_S / 2)
+    assert story.after(step.JournalTimerFired(), AFTER_S / 2) == ()
+    (seal,) = story.after(step.JournalTimerFired(), AFTER_S / 2)
     assert isinstance(seal, Seal)
     assert (seal.segment, len(seal.waiting.appends), seal.before) == (1, 2, None)
     assert journal_writer.next_at(story.state) is None
     assert story.after(append(3)) == ()
     sealed, others = told(story.after(published(seal)))
     assert (sealed.answers, sealed.signal_outcomes, others) == ((accepted,), (row,), ())
-    (seal,) = story.after(JournalTimerFired(), AFTER_S)
+    (seal,) = story.after(step.JournalTimerFired(), AFTER_S)
     assert isinstance(seal, Seal)
     assert (seal.segment, seal.before) == (2, moved(2).checkpoint)
     assert told(story.after(published(seal)))[0].signal_outcomes == (row,)
@@ -123,7 +109,7 @@ def test_an_append_that_alters_columns_waits_for_all_before_it() -> None:
     assert not journal_writer.takes_messages(story.state)
     assert told(story.after(published(seal)))[1] == ()
     assert journal_writer.takes_messages(story.state)
-    (seal,) = story.after(JournalTimerFired(), AFTER_S)
+    (seal,) = story.after(step.JournalTimerFired(), AFTER_S)
     assert isinstance(seal, Seal)
     assert seal.waiting.appends == (altering,)
     # And where nothing is before it, it waits for nothing.
@@ -139,8 +125,8 @@ def test_large_pieces_are_written_while_a_segment_fills(monkeypatch: pytest.Monk
     assert isinstance(write, FlushEarly)
     assert (write.segment, write.first, write.scn) == (1, 0, append(1).checkpoint.scn)
     file = EarlyFile(File("0", ITEMS.table, ITEMS.version, FileKind.CHANGES, 10, 100, "", False), write.scn)
-    assert story.after(FlushedEarly((file,))) == ()
-    (seal,) = story.after(JournalTimerFired(), AFTER_S)
+    assert story.after(step.FlushedEarly((file,))) == ()
+    (seal,) = story.after(step.JournalTimerFired(), AFTER_S)
     assert isinstance(seal, Seal)
     assert seal.ahead == (file,)
     assert story.state.ahead == ()
@@ -157,14 +143,14 @@ def test_rows_of_a_transaction_are_written_once_they_fill_a_segment_and_nothing_
     assert (write.segment, write.scn) == (2, None)
     assert story.state.unfinished.bytes == 0
     # At the end they never happened.
-    assert story.after(FlushedEarly(())) == story.after(MailboxClosed()) == ()
+    assert story.after(step.FlushedEarly(())) == story.after(step.MailboxClosed()) == ()
     assert journal_writer.has_ended(story.state)
 
 
 def test_at_the_end_all_that_is_whole_is_sealed_at_once() -> None:
     story = Story()
     assert story.after(append(1)) == ()
-    (seal,) = story.after(MailboxClosed())
+    (seal,) = story.after(step.MailboxClosed())
     assert isinstance(seal, Seal)
     assert not journal_writer.has_ended(story.state)
     assert told(story.after(published(seal)))[1] == ()
@@ -173,61 +159,65 @@ def test_at_the_end_all_that_is_whole_is_sealed_at_once() -> None:
 
 def test_the_journal_is_kept_small_now_and_then_and_for_as_long_as_something_goes() -> None:
     story = Story()
-    assert journal_writer.next_at(story.state) == KEEP_EVERY_S
-    assert story.after(JournalTimerFired(), KEEP_EVERY_S) == (ApplyRetention(reserve=True),)
+    assert journal_writer.next_at(story.state) == step.KEEP_EVERY_S
+    assert story.after(step.JournalTimerFired(), step.KEEP_EVERY_S) == (ApplyRetention(reserve=True),)
     assert story.after(replace(KEPT, removed=3)) == (ApplyRetention(reserve=True),)
     assert story.after(KEPT) == ()
-    assert journal_writer.next_at(story.state) == 2 * KEEP_EVERY_S
+    assert journal_writer.next_at(story.state) == 2 * step.KEEP_EVERY_S
 
 
 def test_what_there_was_no_room_for_is_done_again_as_far_as_it_is_left() -> None:
     story = Story()
     seal = story.sealing()
     left = Publish(seal.segment, seal.waiting, (), None)
-    assert story.after(SpaceLacked(LACKED, left)) == (
-        ReportSpace(Full(LACKED)),
+    assert story.after(step.SpaceLacked(LACKED, left)) == (
+        step.ReportSpace(Full(LACKED)),
         ApplyRetention(reserve=False),
     )
     assert journal_writer.next_at(story.state) is None
     assert story.after(append(2)) == ()
     assert story.after(replace(KEPT, reserved=False)) == ()
-    assert story.after(JournalTimerFired(), AGAIN_S / 2) == ()
-    assert story.after(JournalTimerFired(), AGAIN_S / 2) == (ApplyRetention(reserve=False),)
+    assert story.after(step.JournalTimerFired(), step.AGAIN_S / 2) == ()
+    assert story.after(step.JournalTimerFired(), step.AGAIN_S / 2) == (ApplyRetention(reserve=False),)
     assert story.after(replace(KEPT, reserved=False)) == (left,)
     _, (other,) = told(story.after(published(left)))
     assert isinstance(other, Seal)
     # Then it's seen whether there's room again.
     assert told(story.after(published(other)))[1] == (ApplyRetention(reserve=True),)
-    assert story.after(KEPT) == (ReportSpace(HasSpace()),)
+    assert story.after(KEPT) == (step.ReportSpace(HasSpace()),)
 
 
 def test_once_something_has_gone_it_is_done_again_at_once() -> None:
     story = Story()
     seal = story.sealing()
-    story.after(SpaceLacked(LACKED, seal))
+    story.after(step.SpaceLacked(LACKED, seal))
     assert story.after(replace(KEPT, removed=1, reserved=False)) == (ApplyRetention(reserve=False),)
     assert story.after(replace(KEPT, reserved=False)) == (seal,)
-    assert story.after(SpaceLacked(LACKED, seal)) == (ApplyRetention(reserve=False),)  # it's reported once
+    assert story.after(step.SpaceLacked(LACKED, seal)) == (
+        ApplyRetention(reserve=False),
+    )  # it's reported once
 
 
 def test_keeping_the_journal_small_may_lack_room_as_well() -> None:
     story = Story()
-    story.after(JournalTimerFired(), KEEP_EVERY_S)
-    assert story.after(SpaceLacked(LACKED, ApplyRetention(reserve=True))) == (ReportSpace(Full(LACKED)),)
-    assert journal_writer.next_at(story.state) == KEEP_EVERY_S + AGAIN_S
+    story.after(step.JournalTimerFired(), step.KEEP_EVERY_S)
+    assert story.after(step.SpaceLacked(LACKED, ApplyRetention(reserve=True))) == (
+        step.ReportSpace(Full(LACKED)),
+    )
+    assert journal_writer.next_at(story.state) == step.KEEP_EVERY_S + step.AGAIN_S
     seal = story.sealing()
-    story.after(SpaceLacked(LACKED, seal))
-    assert story.after(SpaceLacked(LACKED, ApplyRetention(reserve=False))) == ()
-    assert story.after(JournalTimerFired(), AGAIN_S) == (ApplyRetention(reserve=False),)
+    story.after(step.SpaceLacked(LACKED, seal))
+    assert story.after(step.SpaceLacked(LACKED, ApplyRetention(reserve=False))) == ()
+    assert story.after(step.JournalTimerFired(), step.AGAIN_S) == (ApplyRetention(reserve=False),)
 
 
 def test_without_a_reserve_there_is_no_room() -> None:
     story = Story()
-    story.after(JournalTimerFired(), KEEP_EVERY_S)
+    story.after(step.JournalTimerFired(), step.KEEP_EVERY_S)
     no_reserve = replace(KEPT, reserved=False)
-    assert story.after(no_reserve) == (ReportSpace(Full("the filesystem of here is full")),)
-    assert story.after(JournalTimerFired(), KEEP_EVERY_S) == (ApplyRetention(reserve=True),)
-    assert story.after(KEPT) == (ReportSpace(HasSpace()),)
+    assert story.after(no_reserve) == (step.ReportSpace(Full("the filesystem of here is full")),)
+    assert story.after(step.JournalTimerFired(), step.KEEP_EVERY_S) == (ApplyRetention(reserve=True),)
+    assert story.after(KEPT) == (step.ReportSpace(HasSpace()),)
 
 
 def test_at_the_quota_the_journal_is_kept_small_at_once_and_then_there_is_no_room() -> None:
@@ -236,7 +226,7 @@ def test_at_the_quota_the_journal_is_kept_small_at_once_and_then_there_is_no_roo
     size = 1 << 20
     assert told(story.after(published(seal, size)))[1] == (ApplyRetention(reserve=True),)
     (tell,) = story.after(replace(KEPT, behind="lake", bytes=size))
-    assert isinstance(tell, ReportSpace)
+    assert isinstance(tell, step.ReportSpace)
     assert isinstance(tell.room, Full)
     assert "journal.quota_mib" in tell.room.reason
     # What's on its way is sealed still.
@@ -247,24 +237,24 @@ def test_at_the_quota_the_journal_is_kept_small_at_once_and_then_there_is_no_roo
 def test_nobody_waits_for_room_at_the_end() -> None:
     story = Story()
     story.after(append(1))
-    (seal,) = story.after(MailboxClosed())
+    (seal,) = story.after(step.MailboxClosed())
     assert isinstance(seal, Seal)
-    assert story.after(SpaceLacked(LACKED, seal)) == (GiveUp(LACKED),)
+    assert story.after(step.SpaceLacked(LACKED, seal)) == (step.GiveUp(LACKED),)
 
 
 @pytest.mark.parametrize(
-    "fact", [KEPT, SpaceLacked(LACKED, ApplyRetention(reserve=False))], ids=["kept", "no room"]
+    "fact", [KEPT, step.SpaceLacked(LACKED, ApplyRetention(reserve=False))], ids=["kept", "no room"]
 )
-def test_what_nobody_was_told_to_do_breaks_an_invariant(fact: Fact) -> None:
+def test_what_nobody_was_told_to_do_breaks_an_invariant(fact: step.Fact) -> None:
     with pytest.raises(InvariantBroken):
         Story().after(fact)
     entry = journal.seal(1, [Append((), Checkpoint(GtidSet()))], (), None, 0)
     with pytest.raises(InvariantBroken, match="segment 1 was published while"):
-        Story().after(Published(entry, 0))
+        Story().after(step.Published(entry, 0))
 
 
 def test_a_mailbox_that_closes_twice_breaks_an_invariant() -> None:
     story = Story()
-    story.after(MailboxClosed())
+    story.after(step.MailboxClosed())
     with pytest.raises(InvariantBroken, match="the mailbox closed while"):
-        story.after(MailboxClosed())
+        story.after(step.MailboxClosed())

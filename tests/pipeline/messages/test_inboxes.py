@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.messages import binlog, changes, chunks, journal, row_images, signals
 from pipeline.messages import inboxes as messages
+from pipeline.messages import journal as journal_messages
 from pipeline.messages.binlog import PauseReading, ResumeReading, RowsUnread
 from pipeline.messages.chunks import (
     CloseTransactions,
@@ -18,16 +19,6 @@ from pipeline.messages.chunks import (
     ReselectRows,
     TableRanges,
     WithoutRows,
-)
-from pipeline.messages.journal import (
-    Append,
-    AppendRows,
-    ChangePart,
-    ChunkPart,
-    Full,
-    HasSpace,
-    JournalFull,
-    JournalHasSpace,
 )
 from pipeline.messages.row_images import ImageKind, TableChanges, TableImages, TableUnreadable
 from pipeline.schema.table_schema import TableId
@@ -43,17 +34,17 @@ PARTS = {
     TableImages,
     TableUnreadable,
     TableChanges,
-    ChangePart,
-    ChunkPart,
-    HasSpace,
-    Full,
+    journal_messages.ChangePart,
+    journal_messages.ChunkPart,
+    journal_messages.HasSpace,
+    journal_messages.Full,
     TableRanges,
     WithoutRows,
     NotDivided,
 }
 
 # What is no fact by its name, but says how the journal is.
-SAY_HOW_IT_IS = {JournalFull, JournalHasSpace}
+SAY_HOW_IT_IS = {journal_messages.JournalFull, journal_messages.JournalHasSpace}
 
 ORDERS_GIVEN = {
     PlanTable,
@@ -63,8 +54,8 @@ ORDERS_GIVEN = {
     CloseTransactions,
     PauseReading,
     ResumeReading,
-    AppendRows,
-    Append,
+    journal_messages.AppendRows,
+    journal_messages.Append,
 }
 
 
@@ -108,7 +99,13 @@ def test_a_chunk_is_told_by_snapshot_table_and_number() -> None:
 
 
 def test_an_append_answers_nobody_and_withdraws_nothing_unless_it_says_so() -> None:
-    assert Append.__match_args__ == ("parts", "checkpoint", "answers", "withdrawn", "alterations")
-    assert Append.__dataclass_fields__["answers"].default == ()
-    assert Append.__dataclass_fields__["withdrawn"].default == frozenset()
-    assert Append.__dataclass_fields__["alterations"].default == ()
+    assert journal_messages.Append.__match_args__ == (
+        "parts",
+        "checkpoint",
+        "answers",
+        "withdrawn",
+        "alterations",
+    )
+    assert journal_messages.Append.__dataclass_fields__["answers"].default == ()
+    assert journal_messages.Append.__dataclass_fields__["withdrawn"].default == frozenset()
+    assert journal_messages.Append.__dataclass_fields__["alterations"].default == ()

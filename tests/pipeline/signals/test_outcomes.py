@@ -5,15 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pipeline.signals.outcomes import STATES_REMEMBERED, Outcome, SignalHistory, SignalState, outcomes_between
+from pipeline.snapshot import snapshot as snapshots
 from pipeline.snapshot.checkpoint import Checkpoint, Moving
-from pipeline.snapshot.snapshot import (
-    Completed,
-    Progress,
-    Snapshot,
-    SnapshotStopped,
-    SnapshotWaiting,
-    TableSnapshot,
-)
 from tests.pipeline.builders import ORDERS, gtids
 
 
@@ -27,22 +20,26 @@ def test_what_was_not_done_has_a_reason() -> None:
 BEFORE = Checkpoint(gtids("a:1-5"))
 
 
-def of(state: TableSnapshot) -> Checkpoint:
+def of(state: snapshots.TableSnapshot) -> Checkpoint:
     """A checkpoint with a snapshot whose one table is in this state."""
-    return replace(BEFORE, snapshots=(Snapshot("s1", {ORDERS.table: state}),))
+    return replace(BEFORE, snapshots=(snapshots.Snapshot("s1", {ORDERS.table: state}),))
 
 
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        (BEFORE, of(SnapshotWaiting()), [SignalState("s1", Outcome.RUNNING, "shop.orders")]),
-        (of(SnapshotWaiting()), of(Completed(Progress())), [SignalState("s1", Outcome.DONE, "shop.orders")]),
+        (BEFORE, of(snapshots.SnapshotWaiting()), [SignalState("s1", Outcome.RUNNING, "shop.orders")]),
         (
-            of(SnapshotWaiting()),
-            of(SnapshotStopped(Progress())),
+            of(snapshots.SnapshotWaiting()),
+            of(snapshots.Completed(snapshots.Progress())),
+            [SignalState("s1", Outcome.DONE, "shop.orders")],
+        ),
+        (
+            of(snapshots.SnapshotWaiting()),
+            of(snapshots.SnapshotStopped(snapshots.Progress())),
             [SignalState("s1", Outcome.FAILED, "shop.orders: stopped")],
         ),
-        (of(SnapshotWaiting()), replace(of(SnapshotWaiting()), paused=True), []),
+        (of(snapshots.SnapshotWaiting()), replace(of(snapshots.SnapshotWaiting()), paused=True), []),
         (
             replace(BEFORE, moving=Moving("m1", gtids("a:1-9"))),
             replace(BEFORE, position=gtids("a:1-9")),
@@ -50,7 +47,7 @@ def of(state: TableSnapshot) -> Checkpoint:
         ),
         (
             None,
-            of(Completed(Progress())),
+            of(snapshots.Completed(snapshots.Progress())),
             [
                 SignalState("s1", Outcome.RUNNING, "shop.orders"),
                 SignalState("s1", Outcome.DONE, "shop.orders"),

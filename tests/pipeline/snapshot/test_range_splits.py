@@ -13,14 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.schema.row_keys import Key
-from pipeline.snapshot.range_splits import (
-    MOST_QUESTIONS,
-    FirstBehind,
-    LastThrough,
-    SplitAnswer,
-    Weigh,
-    search_splits,
-)
+from pipeline.snapshot import range_splits
 from pipeline.types.column_types import Binary, ColumnType, Integer, Text
 
 INT = Integer(8, unsigned=True)
@@ -42,8 +35,8 @@ class Server:
         self.questions = 0
 
     def divide(self, kinds: tuple[ColumnType, ...], ranges: int, least: int = 100) -> tuple[Key, ...]:
-        asking = search_splits(kinds, self.first, self.end, len(self._keys), ranges, least)
-        answer: SplitAnswer = None
+        asking = range_splits.search_splits(kinds, self.first, self.end, len(self._keys), ranges, least)
+        answer: range_splits.SplitAnswer = None
         while True:
             try:
                 question = asking.send(answer)
@@ -52,13 +45,13 @@ class Server:
                 return keys
             self.questions += 1
             match question:
-                case LastThrough(after, bound, end):
+                case range_splits.LastThrough(after, bound, end):
                     place = min(self._through(bound), self._through(end))
                     answer = self._keys[place - 1] if place > self._through(after) else None
-                case FirstBehind(bound, end):
+                case range_splits.FirstBehind(bound, end):
                     place = self._through(bound)
                     answer = self._keys[place] if place < self._through(end) else None
-                case Weigh(after, end):
+                case range_splits.Weigh(after, end):
                     rows = max(0, self._through(end) - self._through(after))
                     told = rows * self._error ** self._random.uniform(-1, 1)
                     answer = min(int(told), len(self._keys) // 2)
@@ -155,4 +148,4 @@ def test_splits_are_keys_in_the_servers_own_order_and_the_search_ends(
     assert all(key in {(text,) for text in keys} for key in splits)
     assert len(splits) < ranges or ranges == 1
     assert sum(parts) == len(keys) and all(part > 0 for part in parts)
-    assert server.questions <= MOST_QUESTIONS * (ranges - 1)
+    assert server.questions <= range_splits.MOST_QUESTIONS * (ranges - 1)

@@ -5,39 +5,34 @@ from datetime import date, datetime
 import pytest
 from hypothesis import given
 
-from pipeline.snapshot.row_filter import (
-    Compare,
-    Condition,
-    In,
-    InvalidRowFilter,
-    IsNull,
-    Not,
-    Operator,
-    Or,
-    check_filter,
-    parse_moment,
-)
-from pipeline.snapshot.row_filter_parser import parse_filter
+from pipeline.snapshot import row_filter, row_filter_parser
 from tests.pipeline.random_conditions import SAMPLES, conditions
 
 
-def of(text: str) -> Condition:
-    return check_filter(parse_filter(text), SAMPLES)
+def of(text: str) -> row_filter.Condition:
+    return row_filter.check_filter(row_filter_parser.parse_filter(text), SAMPLES)
 
 
 def test_columns_are_spelt_as_the_table_spells_them() -> None:
-    assert of("NOT (ID = 1 OR `Name` IN ('x')) OR DOC IS NULL") == Or(
+    assert of("NOT (ID = 1 OR `Name` IN ('x')) OR DOC IS NULL") == row_filter.Or(
         (
-            Not(Or((Compare("id", Operator.EQUAL, 1), In("name", ("x",), negated=False)))),
-            IsNull("doc", negated=False),
+            row_filter.Not(
+                row_filter.Or(
+                    (
+                        row_filter.Compare("id", row_filter.Operator.EQUAL, 1),
+                        row_filter.In("name", ("x",), negated=False),
+                    )
+                )
+            ),
+            row_filter.IsNull("doc", negated=False),
         )
     )
 
 
 def test_text_that_stands_for_a_date_becomes_one() -> None:
-    assert of("day = '2026-01-31'") == Compare("day", Operator.EQUAL, date(2026, 1, 31))
-    assert of("instant < '2026-01-31 10:30:00.5'") == Compare(
-        "instant", Operator.LESS, datetime.fromisoformat("2026-01-31T10:30:00.5")
+    assert of("day = '2026-01-31'") == row_filter.Compare("day", row_filter.Operator.EQUAL, date(2026, 1, 31))
+    assert of("instant < '2026-01-31 10:30:00.5'") == row_filter.Compare(
+        "instant", row_filter.Operator.LESS, datetime.fromisoformat("2026-01-31T10:30:00.5")
     )
 
 
@@ -67,7 +62,7 @@ def test_text_that_stands_for_a_date_becomes_one() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(text: str, reason: str) -> None:
-    with pytest.raises(InvalidRowFilter) as refused:
+    with pytest.raises(row_filter.InvalidRowFilter) as refused:
         of(text)
     assert reason in str(refused.value)
 
@@ -76,9 +71,9 @@ def test_what_does_not_fit_is_refused_by_name(text: str, reason: str) -> None:
     "text", ["2026-01-31x", "2026-13-01", "20260131", "2026-01-31 24:00:00", "٢٠٢٦-01-31"]
 )
 def test_what_is_no_moment(text: str) -> None:
-    assert parse_moment(text) is None
+    assert row_filter.parse_moment(text) is None
 
 
 @given(conditions)
-def test_fitting_literals_are_left_as_they_are(condition: Condition) -> None:
-    assert repr(check_filter(condition, SAMPLES)) == repr(condition)
+def test_fitting_literals_are_left_as_they_are(condition: row_filter.Condition) -> None:
+    assert repr(row_filter.check_filter(condition, SAMPLES)) == repr(condition)

@@ -7,24 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.snapshot.row_filter import (
-    And,
-    Between,
-    Compare,
-    Condition,
-    In,
-    InvalidRowFilter,
-    IsNull,
-    Like,
-    Not,
-    Operator,
-    Or,
-)
+from pipeline.snapshot import row_filter
 from pipeline.snapshot.row_filter_parser import DEEPEST, LONGEST, MOST_LITERALS, parse_filter
 from tests.pipeline.printed_conditions import printed
 from tests.pipeline.random_conditions import broken_texts, conditions
 
-A, B, C = (Compare(name, Operator.EQUAL, 1) for name in "abc")
+A, B, C = (row_filter.Compare(name, row_filter.Operator.EQUAL, 1) for name in "abc")
 
 
 @pytest.mark.parametrize(
@@ -32,33 +20,33 @@ A, B, C = (Compare(name, Operator.EQUAL, 1) for name in "abc")
     [
         ("a = 1", A),
         ("\t`a`\n=\r1 ", A),
-        ("`a``b c` = 1", Compare("a`b c", Operator.EQUAL, 1)),
-        ("naïve <> 1", Compare("naïve", Operator.UNEQUAL, 1)),
-        ("a != 1", Compare("a", Operator.UNEQUAL, 1)),
-        ("a <=> NULL", Compare("a", Operator.SAME, None)),
-        ("a < 1", Compare("a", Operator.LESS, 1)),
-        ("a <= 1", Compare("a", Operator.AT_MOST, 1)),
-        ("a > 1", Compare("a", Operator.GREATER, 1)),
-        ("a >= 1", Compare("a", Operator.AT_LEAST, 1)),
-        ("a in (1, 'x', null)", In("a", (1, "x", None), negated=False)),
-        ("a NOT IN (1)", In("a", (1,), negated=True)),
-        ("a BETWEEN 1 AND 2 AND b = 1", And((Between("a", 1, 2, negated=False), B))),
-        ("a NOT BETWEEN 1 AND 2", Between("a", 1, 2, negated=True)),
-        ("a LIKE 'x%'", Like("a", "x%", "\\", negated=False)),
-        ("a NOT LIKE 'x!%' ESCAPE '!'", Like("a", "x!%", "!", negated=True)),
-        ("a LIKE 'x' ESCAPE ''", Like("a", "x", "", negated=False)),
-        ("a IS NULL", IsNull("a", negated=False)),
-        ("a is not null", IsNull("a", negated=True)),
-        ("a = 1 OR b = 1 AND c = 1", Or((A, And((B, C))))),
-        ("(a = 1 OR b = 1) AND c = 1", And((Or((A, B)), C))),
-        ("a = 1 AND (b = 1 AND c = 1)", And((A, And((B, C))))),
-        ("NOT a = 1 AND b = 1", And((Not(A), B))),
-        ("NOT (a = 1 AND b = 1)", Not(And((A, B)))),
-        ("NOT NOT a = 1", Not(Not(A))),
-        ("date = DATE'2026-01-31'", Compare("date", Operator.EQUAL, date(2026, 1, 31))),
+        ("`a``b c` = 1", row_filter.Compare("a`b c", row_filter.Operator.EQUAL, 1)),
+        ("naïve <> 1", row_filter.Compare("naïve", row_filter.Operator.UNEQUAL, 1)),
+        ("a != 1", row_filter.Compare("a", row_filter.Operator.UNEQUAL, 1)),
+        ("a <=> NULL", row_filter.Compare("a", row_filter.Operator.SAME, None)),
+        ("a < 1", row_filter.Compare("a", row_filter.Operator.LESS, 1)),
+        ("a <= 1", row_filter.Compare("a", row_filter.Operator.AT_MOST, 1)),
+        ("a > 1", row_filter.Compare("a", row_filter.Operator.GREATER, 1)),
+        ("a >= 1", row_filter.Compare("a", row_filter.Operator.AT_LEAST, 1)),
+        ("a in (1, 'x', null)", row_filter.In("a", (1, "x", None), negated=False)),
+        ("a NOT IN (1)", row_filter.In("a", (1,), negated=True)),
+        ("a BETWEEN 1 AND 2 AND b = 1", row_filter.And((row_filter.Between("a", 1, 2, negated=False), B))),
+        ("a NOT BETWEEN 1 AND 2", row_filter.Between("a", 1, 2, negated=True)),
+        ("a LIKE 'x%'", row_filter.Like("a", "x%", "\\", negated=False)),
+        ("a NOT LIKE 'x!%' ESCAPE '!'", row_filter.Like("a", "x!%", "!", negated=True)),
+        ("a LIKE 'x' ESCAPE ''", row_filter.Like("a", "x", "", negated=False)),
+        ("a IS NULL", row_filter.IsNull("a", negated=False)),
+        ("a is not null", row_filter.IsNull("a", negated=True)),
+        ("a = 1 OR b = 1 AND c = 1", row_filter.Or((A, row_filter.And((B, C))))),
+        ("(a = 1 OR b = 1) AND c = 1", row_filter.And((row_filter.Or((A, B)), C))),
+        ("a = 1 AND (b = 1 AND c = 1)", row_filter.And((A, row_filter.And((B, C))))),
+        ("NOT a = 1 AND b = 1", row_filter.And((row_filter.Not(A), B))),
+        ("NOT (a = 1 AND b = 1)", row_filter.Not(row_filter.And((A, B)))),
+        ("NOT NOT a = 1", row_filter.Not(row_filter.Not(A))),
+        ("date = DATE'2026-01-31'", row_filter.Compare("date", row_filter.Operator.EQUAL, date(2026, 1, 31))),
     ],
 )
-def test_forms_and_precedence(text: str, expected: Condition) -> None:
+def test_forms_and_precedence(text: str, expected: row_filter.Condition) -> None:
     assert parse_filter(text) == expected
 
 
@@ -95,7 +83,7 @@ def test_forms_and_precedence(text: str, expected: Condition) -> None:
 )
 def test_literals_are_read_as_mysql_reads_them(text: str, value: object) -> None:
     condition = parse_filter(f"a = {text}")
-    assert isinstance(condition, Compare)
+    assert isinstance(condition, row_filter.Compare)
     assert (type(condition.value), condition.value) == (type(value), value)
 
 
@@ -161,7 +149,7 @@ def test_literals_are_read_as_mysql_reads_them(text: str, value: object) -> None
     ],
 )
 def test_all_else_is_refused_with_its_place(text: str, reason: str) -> None:
-    with pytest.raises(InvalidRowFilter) as refused:
+    with pytest.raises(row_filter.InvalidRowFilter) as refused:
         parse_filter(text)
     assert reason in str(refused.value)
 
@@ -173,7 +161,7 @@ def test_the_deepest_is_not_too_deep() -> None:
 
 
 @given(conditions)
-def test_what_is_printed_parses_to_itself(condition: Condition) -> None:
+def test_what_is_printed_parses_to_itself(condition: row_filter.Condition) -> None:
     assert repr(parse_filter(printed(condition))) == repr(condition)
 
 
@@ -181,6 +169,6 @@ def test_what_is_printed_parses_to_itself(condition: Condition) -> None:
 def test_any_text_is_a_condition_or_refused(text: str) -> None:
     try:
         condition = parse_filter(text)
-    except InvalidRowFilter:
+    except row_filter.InvalidRowFilter:
         return
     assert repr(parse_filter(printed(condition))) == repr(condition)

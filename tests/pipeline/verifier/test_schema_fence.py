@@ -3,15 +3,8 @@
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import CreateTableSelectRead, LogAdvanced
 from pipeline.messages.row_images import TableUnreadable
+from pipeline.verifier import table_state
 from pipeline.verifier.schema_fence import position_after, waiting_tables
-from pipeline.verifier.table_state import (
-    SchemaFetched,
-    SchemaKnown,
-    SchemaPending,
-    TableState,
-    Unproven,
-    Verified,
-)
 from tests.pipeline.verifier.test_step import (
     FULL,
     MINIMAL,
@@ -26,7 +19,11 @@ from tests.pipeline.verifier.test_step import (
 
 
 def test_only_images_that_need_a_schema_wait_for_one() -> None:
-    doubts: list[TableState] = [Unproven(), SchemaPending(SCHEMA), SchemaFetched(SCHEMA, GtidSet(), end(1))]
+    doubts: list[table_state.TableState] = [
+        table_state.Unproven(),
+        table_state.SchemaPending(SCHEMA),
+        table_state.SchemaFetched(SCHEMA, GtidSet(), end(1)),
+    ]
     for doubt in doubts:
         assert waiting_tables({ORDERS: doubt}, slice_(1, maps=(FULL, MINIMAL))) == {ORDERS}
         assert waiting_tables({ORDERS: doubt}, part(1, images(MINIMAL))) == {ORDERS}
@@ -34,7 +31,7 @@ def test_only_images_that_need_a_schema_wait_for_one() -> None:
         assert waiting_tables({ORDERS: doubt}, part(1, TableUnreadable(ORDERS, "so"))) == frozenset()
         assert waiting_tables({ORDERS: doubt}, statement(1, "DROP TABLE orders")) == frozenset()
     assert waiting_tables({}, slice_(1, maps=(MINIMAL,))) == {ORDERS}
-    for sure in (SchemaKnown(SCHEMA), Verified(SCHEMA, MINIMAL)):
+    for sure in (table_state.SchemaKnown(SCHEMA), table_state.Verified(SCHEMA, MINIMAL)):
         assert waiting_tables({ORDERS: sure}, slice_(1, maps=(MINIMAL,))) == frozenset()
 
 

@@ -2,25 +2,16 @@
 
 import pytest
 
-from pipeline.schema.ddl.sql_lexer import (
-    Lexeme,
-    LexemeKind,
-    NotRead,
-    Reader,
-    lexemes,
-    lowercase_word,
-    readings,
-    split_at_commas,
-)
+from pipeline.schema.ddl import sql_lexer
 from pipeline.schema.table_schema import TableId
 
 
 def texts(statement: str) -> list[str]:
-    return [lexeme.text for lexeme in lexemes(statement)]
+    return [lexeme.text for lexeme in sql_lexer.lexemes(statement)]
 
 
-def reader(statement: str) -> Reader:
-    return Reader(list(lexemes(statement)))
+def reader(statement: str) -> sql_lexer.Reader:
+    return sql_lexer.Reader(list(sql_lexer.lexemes(statement)))
 
 
 def test_comments_are_left_out_and_quotes_are_taken_off() -> None:
@@ -28,24 +19,26 @@ def test_comments_are_left_out_and_quotes_are_taken_off() -> None:
 
 
 def test_only_a_word_that_is_not_quoted_is_a_keyword() -> None:
-    assert lowercase_word(Lexeme(LexemeKind.WORD, "DROP")) == "drop"
-    assert lowercase_word(Lexeme(LexemeKind.QUOTED, "drop")) == ""
+    assert sql_lexer.lowercase_word(sql_lexer.Lexeme(sql_lexer.LexemeKind.WORD, "DROP")) == "drop"
+    assert sql_lexer.lowercase_word(sql_lexer.Lexeme(sql_lexer.LexemeKind.QUOTED, "drop")) == ""
     assert reader("DROP").keyword("drop") and not reader("`drop`").keyword("drop")
 
 
 def test_a_backslash_is_read_in_both_ways() -> None:
-    assert len(list(readings("SELECT 'a\\'"))) == 2
-    assert len(list(readings("SELECT 'a'"))) == 1
+    assert len(list(sql_lexer.readings("SELECT 'a\\'"))) == 2
+    assert len(list(sql_lexer.readings("SELECT 'a'"))) == 1
 
 
 def test_what_only_some_servers_execute_is_read_with_it_and_without_it() -> None:
-    found = [[lexeme.text for lexeme in each] for each in readings("DROP /*!80000 TEMPORARY */ TABLE t")]
+    found = [
+        [lexeme.text for lexeme in each] for each in sql_lexer.readings("DROP /*!80000 TEMPORARY */ TABLE t")
+    ]
     assert found == [["DROP", "TEMPORARY", "TABLE", "t"], ["DROP", "TABLE", "t"]]
-    assert len(list(readings("DROP /*!40005 TEMPORARY */ TABLE t"))) == 1
+    assert len(list(sql_lexer.readings("DROP /*!40005 TEMPORARY */ TABLE t"))) == 1
 
 
 def test_commas_in_parentheses_divide_nothing() -> None:
-    parts = split_at_commas(list(lexemes("a (b, c), d")))
+    parts = sql_lexer.split_at_commas(list(sql_lexer.lexemes("a (b, c), d")))
     assert [[lexeme.text for lexeme in part] for part in parts] == [["a", "(", "b", ",", "c", ")"], ["d"]]
 
 
@@ -56,7 +49,7 @@ def test_a_table_is_of_the_default_database_unless_it_is_qualified() -> None:
 
 @pytest.mark.parametrize("text", ["", "'a'", "``", "`\N{REPLACEMENT CHARACTER}`", "("])
 def test_what_is_no_name_is_not_read(text: str) -> None:
-    with pytest.raises(NotRead):
+    with pytest.raises(sql_lexer.NotRead):
         reader(text).name()
 
 
@@ -64,11 +57,11 @@ def test_parentheses_are_left_by_the_one_that_closes_them() -> None:
     found = reader("a (b) c) d")
     found.leave_parentheses()
     assert [lexeme.text for lexeme in found.rest()] == ["d"]
-    with pytest.raises(NotRead):
+    with pytest.raises(sql_lexer.NotRead):
         reader("a (b) c").leave_parentheses()
 
 
 def test_a_semicolon_may_end_a_statement_and_nothing_may_follow_it() -> None:
     reader(";").end()
-    with pytest.raises(NotRead):
+    with pytest.raises(sql_lexer.NotRead):
         reader("; a").end()

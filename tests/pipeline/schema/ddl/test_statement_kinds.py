@@ -2,53 +2,45 @@
 
 import pytest
 
-from pipeline.schema.ddl.sql_lexer import readings
-from pipeline.schema.ddl.statement_kinds import (
-    ChangesNoTable,
-    DefinesTable,
-    DropsDatabase,
-    EmptiesTable,
-    ParsedStatement,
-    RenamesTables,
-    UnparsedStatement,
-    emptied_memory_table,
-    read_statement,
-)
+from pipeline.schema.ddl import sql_lexer, statement_kinds
 from pipeline.schema.table_schema import TableId
 
 T = TableId("d", "t")
 
 
-def meaning(text: str) -> ParsedStatement:
-    [reading] = readings(text)
-    return read_statement(reading, "d")
+def meaning(text: str) -> statement_kinds.ParsedStatement:
+    [reading] = sql_lexer.readings(text)
+    return statement_kinds.read_statement(reading, "d")
 
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("", ChangesNoTable()),
-        ("# Dummy event", ChangesNoTable()),
-        ("CREATE TABLE IF NOT EXISTS t (a INT)", DefinesTable(T)),
-        ("CREATE FULLTEXT INDEX i ON t (a)", DefinesTable(T)),
-        ("CREATE SPATIAL REFERENCE SYSTEM 4120 NAME 'x'", ChangesNoTable()),
-        ("CREATE UNDO TABLESPACE u ADD DATAFILE 'x.ibu'", ChangesNoTable()),
-        ("CREATE AGGREGATE FUNCTION f RETURNS INT SONAME 'x.so'", ChangesNoTable()),
-        ("CREATE OR REPLACE TABLE t (a INT)", DefinesTable(T)),
-        ("ALTER DATABASE d CHARACTER SET utf8mb4", ChangesNoTable()),
-        ("ALTER DATABASE `#mysql50#a-b` UPGRADE DATA DIRECTORY NAME", UnparsedStatement("ALTER")),
-        ("DROP SCHEMA IF EXISTS d;", DropsDatabase("d")),
-        ("TRUNCATE t;", EmptiesTable(T)),
-        ("DELETE FROM `d`.`t`", UnparsedStatement("DELETE")),
-        ("DELETE FROM t LIMIT 1", UnparsedStatement("DELETE")),
-        ("RENAME TABLE t TO u", RenamesTables(((T, TableId("d", "u")),))),
-        ("RENAME USER a TO b", ChangesNoTable()),
-        ("RENAME t TO u", UnparsedStatement("RENAME")),
-        ("LOAD DATA INFILE 'x' INTO TABLE t", UnparsedStatement("LOAD")),
-        ("(SELECT 1)", UnparsedStatement("(")),
+        ("", statement_kinds.ChangesNoTable()),
+        ("# Dummy event", statement_kinds.ChangesNoTable()),
+        ("CREATE TABLE IF NOT EXISTS t (a INT)", statement_kinds.DefinesTable(T)),
+        ("CREATE FULLTEXT INDEX i ON t (a)", statement_kinds.DefinesTable(T)),
+        ("CREATE SPATIAL REFERENCE SYSTEM 4120 NAME 'x'", statement_kinds.ChangesNoTable()),
+        ("CREATE UNDO TABLESPACE u ADD DATAFILE 'x.ibu'", statement_kinds.ChangesNoTable()),
+        ("CREATE AGGREGATE FUNCTION f RETURNS INT SONAME 'x.so'", statement_kinds.ChangesNoTable()),
+        ("CREATE OR REPLACE TABLE t (a INT)", statement_kinds.DefinesTable(T)),
+        ("ALTER DATABASE d CHARACTER SET utf8mb4", statement_kinds.ChangesNoTable()),
+        (
+            "ALTER DATABASE `#mysql50#a-b` UPGRADE DATA DIRECTORY NAME",
+            statement_kinds.UnparsedStatement("ALTER"),
+        ),
+        ("DROP SCHEMA IF EXISTS d;", statement_kinds.DropsDatabase("d")),
+        ("TRUNCATE t;", statement_kinds.EmptiesTable(T)),
+        ("DELETE FROM `d`.`t`", statement_kinds.UnparsedStatement("DELETE")),
+        ("DELETE FROM t LIMIT 1", statement_kinds.UnparsedStatement("DELETE")),
+        ("RENAME TABLE t TO u", statement_kinds.RenamesTables(((T, TableId("d", "u")),))),
+        ("RENAME USER a TO b", statement_kinds.ChangesNoTable()),
+        ("RENAME t TO u", statement_kinds.UnparsedStatement("RENAME")),
+        ("LOAD DATA INFILE 'x' INTO TABLE t", statement_kinds.UnparsedStatement("LOAD")),
+        ("(SELECT 1)", statement_kinds.UnparsedStatement("(")),
     ],
 )
-def test_what_a_statement_is(text: str, wanted: ParsedStatement) -> None:
+def test_what_a_statement_is(text: str, wanted: statement_kinds.ParsedStatement) -> None:
     assert meaning(text) == wanted
 
 
@@ -63,4 +55,4 @@ def test_what_a_statement_is(text: str, wanted: ParsedStatement) -> None:
     ],
 )
 def test_what_a_server_says_of_a_memory_table(text: str, table: TableId | None) -> None:
-    assert emptied_memory_table(text) == table
+    assert statement_kinds.emptied_memory_table(text) == table
