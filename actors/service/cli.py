@@ -271,8 +271,8 @@ def import_debezium(connector: Path, offsets: Path | None) -> None:
     columns, filtered rows, …) is refused.
     """
     from actors.service.debezium_file import properties
-    from pipeline.config.debezium_import import take_over
-    from pipeline.config.debezium_offsets import stopped_at
+    from pipeline.config.debezium.connector import take_over
+    from pipeline.config.debezium.offsets import stopped_at
 
     given = properties(connector)
     stopped = None

@@ -16,7 +16,7 @@ from actors.kafka.segment_rows import TableRows
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.column_rules import ColumnRule, HashAlgorithm, MessageKey
-from pipeline.config.debezium_offsets import stopped_at
+from pipeline.config.debezium.offsets import stopped_at
 from pipeline.config.message_handling import (
     BinaryHandling,
     DecimalHandling,

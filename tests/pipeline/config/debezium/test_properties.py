@@ -7,10 +7,10 @@ import pytest
 
 from deploy.toolchain import debezium as jars
 from deploy.toolchain.parts import Parts
-from pipeline.config.debezium_import import CONNECTOR, NoteKind, NotTakenOver, take_over
-from pipeline.config.debezium_properties import FAMILIES, UNKNOWN, VERDICTS, present_name, verdict
+from pipeline.config.debezium.connector import CONNECTOR, NoteKind, NotTakenOver, take_over
+from pipeline.config.debezium.properties import FAMILIES, UNKNOWN, VERDICTS, present_name, verdict
 
-CONNECTORS = Path(__file__).parent / "debezium"
+CONNECTORS = Path(__file__).parent
 KNOWN = (CONNECTORS / "properties-3.6.3.txt").read_text().split()
 
 LEAST = {

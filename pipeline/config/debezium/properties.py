@@ -5,7 +5,7 @@ be otherwise than it is here, if they don't say what's so anyway. And some keep 
 masked or left out columns, rows that are filtered. Here those would be in the lake for all to see, so that a connector
 with one of them isn't taken over at all, until somebody has removed it and thereby said that it may be seen.
 
-The properties with a key of ours are in `pipeline.config.debezium_import`.
+The properties with a key of ours are in `pipeline.config.debezium.connector`.
 
 Source: `MySqlConnector.config()` of Debezium 3.6.3, whose names a test holds these against; Debezium's documentation,
 "MySQL connector configuration properties", "Transformations"; Kafka 4.3's documentation, "Kafka Connect".

@@ -6,11 +6,11 @@ import pytest
 
 from actors.service.config_file import load
 from actors.service.debezium_file import properties
-from pipeline.config.debezium_import import CONNECTOR, NoteKind, NotTakenOver, take_over
+from pipeline.config.debezium.connector import CONNECTOR, NoteKind, NotTakenOver, take_over
 from pipeline.config.settings import SaslMechanism, SnapshotMode, TlsMode
 from pipeline.gtid.gtid_set import GtidSet
 
-CONNECTORS = Path(__file__).parent / "debezium"
+CONNECTORS = Path(__file__).parent
 
 LEAST = {
     "connector.class": CONNECTOR,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pipeline.config.debezium_offsets import NoOffset, stopped_at
+from pipeline.config.debezium.offsets import NoOffset, stopped_at
 from pipeline.gtid.gtid_set import GtidSet
 
 GTIDS = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9"

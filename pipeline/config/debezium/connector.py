@@ -2,7 +2,7 @@
 
 What means the same here is taken over, under the name that it has here. Everything else is told, property by
 property: what's pointless here, what can't be had, and what's left to do. A connector that keeps data from its readers
-isn't taken over at all (`pipeline.config.debezium_properties`). A property's value may be a secret, so none is told.
+isn't taken over at all (`pipeline.config.debezium.properties`). A property's value may be a secret, so none is told.
 
 Source: Debezium 3.6's documentation, "MySQL connector configuration properties".
 """
@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from pipeline.config import toml_writer
-from pipeline.config.debezium_properties import (
+from pipeline.config.debezium.properties import (
     CONVERTERS,
     TRANSFORMATIONS,
     UNKNOWN_CLASS,
@@ -25,7 +25,7 @@ from pipeline.config.debezium_properties import (
     present_name,
     verdict,
 )
-from pipeline.config.debezium_tables import NotOurs, captured
+from pipeline.config.debezium.tables import NotOurs, captured
 from pipeline.config.toml_writer import Value
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.config.debezium_tables import NotOurs, captured
+from pipeline.config.debezium.tables import NotOurs, captured
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 

@@ -1,0 +1,1 @@
+"""A Debezium connector's configuration and offset, taken over as ours."""
