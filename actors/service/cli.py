@@ -267,8 +267,8 @@ def import_debezium(connector: Path, offsets: Path | None) -> None:
     """Print the configuration for a Debezium MySQL connector's JSON.
 
     CONNECTOR is the file that defined the connector, or Kafka Connect's answer to a query for it. Standard error
-    says, by property, what can't be converted and what's left to do. A connector that withholds data (masked
-    columns, filtered rows, …) is refused.
+    says, by property, what can't be converted and what's left to do. A connector that masks columns gets no
+    lake, which would show them. One that withholds data in a way that isn't known here (a filter, …) is refused.
     """
     from actors.service.debezium_file import properties
     from pipeline.config.debezium.connector import take_over

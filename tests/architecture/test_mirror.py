@@ -25,6 +25,7 @@ TESTED_BY = {
     "pipeline/binlog/rows/json/doubles.py": _JSON,
     "pipeline/binlog/rows/json/opaque_values.py": _JSON,
     "pipeline/binlog/rows/json/text_kernels.py": _JSON,
+    "pipeline/config/debezium/conversion.py": "pipeline/config/debezium/test_connector.py",
     "pipeline/config/secret.py": "pipeline/config/test_effective_settings.py",
     "pipeline/kafka/debezium/source_block.py": "pipeline/kafka/debezium/test_envelope.py",
     "pipeline/coordinator/consistent_state.py": "pipeline/coordinator/test_consistent_schedule.py",

@@ -2,44 +2,35 @@
 
 What means the same here is taken over, under the name that it has here. Everything else is told, property by
 property: what's pointless here, what can't be had, and what's left to do. A connector that keeps data from its readers
-isn't taken over at all (`pipeline.config.debezium.properties`). A property's value may be a secret, so none is told.
+isn't taken over at all (`pipeline.config.debezium.properties`), unless `[kafka]` keeps the same data back: then there
+is no `[lake]`, in which all of it would be. A property's value may be a secret, so none is told.
 
 Source: Debezium 3.6's documentation, "MySQL connector configuration properties".
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import Final
 
 from pipeline.config import toml_writer
+from pipeline.config.debezium.conversion import Conversion, Note, NoteKind, NotTakenOver, items_of
+from pipeline.config.debezium.messages import login, messages
 from pipeline.config.debezium.properties import (
     CONVERTERS,
     TRANSFORMATIONS,
     UNKNOWN_CLASS,
-    Otherwise,
-    Pointless,
     Verdict,
-    Withheld,
     present_name,
     verdict,
 )
 from pipeline.config.debezium.tables import NotOurs, captured
 from pipeline.config.toml_writer import Value
-from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
 
 CONNECTOR: Final = "io.debezium.connector.mysql.MySqlConnector"
 
-# Kafka Connect puts another value in such a place as it starts; nobody else knows which.
-_PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
-
-# The one secret that's part of a property's name: column.mask.hash.SHA-256.with.salt.SALT.
-_SALT: Final = re.compile(r"(?<=\.with\.salt\.).+", re.DOTALL)
-
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
-_JAAS_USER: Final = re.compile(r'username\s*=\s*"([^"]*)"')
 
 _TLS_MODES: Final = {
     "disabled": "disabled",
@@ -65,31 +56,6 @@ _SNAPSHOTS_OTHERWISE: Final = {
 }
 
 
-class NoteKind(StrEnum):
-    """What's told of a property."""
-
-    WITHHELD = "keeps data back, which would be seen here"
-    OTHERWISE = "can't be taken over"
-    TO_DO = "to do"
-    POINTLESS = "has no meaning here"
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """What became of a property, where its value doesn't say it all."""
-
-    kind: NoteKind
-    name: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"  {self.name}: {self.why}"
-
-
-class NotTakenOver(Definite):
-    """The connector can't be taken over; the message lists all properties that are in the way."""
-
-
 @dataclass(frozen=True, slots=True)
 class TakenOver:
     """`text`: a configuration file; `notes`: all that it doesn't say."""
@@ -102,48 +68,13 @@ class TakenOver:
         return _listed(self.notes)
 
 
-@dataclass(slots=True)
-class _Work:
-    """The properties that aren't dealt with yet, by their present names, and what came of the others."""
-
-    properties: dict[str, str]
-    keys: dict[str, dict[str, Value]] = field(default_factory=dict)
-    notes: list[Note] = field(default_factory=list)
-
-    def take(self, name: str) -> str | None:
-        """A property that's dealt with now; None where it isn't given, or only Kafka Connect knows its value."""
-        given = self.properties.pop(name, None)
-        if given is not None and _PLACEHOLDER.search(given):
-            self.tell(NoteKind.TO_DO, name, "its value is a placeholder that only Kafka Connect can fill in")
-            return None
-        return given
-
-    def put(self, section: str, key: str, value: Value) -> None:
-        self.keys.setdefault(section, {})[key] = value
-
-    def tell(self, kind: NoteKind, name: str, why: str) -> None:
-        self.notes.append(Note(kind, _SALT.sub("…", name), why))
-
-    def judge(self, name: str, found: Verdict, given: str) -> None:
-        """Tell what became of a property that has no key of ours."""
-        match found:
-            case Pointless(why):
-                self.tell(NoteKind.POINTLESS, name, why)
-            case Otherwise(why, so) | Withheld(why, so) if given.strip().lower() in so:
-                self.tell(NoteKind.POINTLESS, name, f"it's so: {why}")
-            case Otherwise(why):
-                self.tell(NoteKind.OTHERWISE, name, why)
-            case Withheld(why):
-                self.tell(NoteKind.WITHHELD, name, why)
-
-
 def take_over(given: Mapping[str, str], stopped: GtidSet | None = None) -> TakenOver:
     """A configuration file for a connector with these properties. Raises NotTakenOver.
 
     `stopped`: what the connector has finished. Capture continues after it, without a snapshot.
     """
-    work = _Work({present_name(name): value for name, value in given.items()})
-    _connector(work)
+    work = Conversion({present_name(name): value for name, value in given.items()})
+    prefix = _connector(work)
     _tables(work)
     _source(work)
     _tls(work)
@@ -151,14 +82,16 @@ def take_over(given: Mapping[str, str], stopped: GtidSet | None = None) -> Taken
     if stopped is not None:
         work.put("source", "begin_after", str(stopped))
         work.put("snapshot", "mode", "no_data")
+    brokers = work.properties.get("signal.kafka.bootstrap.servers")
     _signals(work)
+    messages(work, prefix, brokers)
     _classes(work, "transforms", TRANSFORMATIONS)
     _classes(work, "predicates", {})
     _classes(work, "converters", CONVERTERS)
     _classes(work, "post.processors", CONVERTERS)
     for name, value in sorted(work.properties.items()):
         work.judge(name, verdict(name), value)
-    work.tell(NoteKind.TO_DO, "journal.path, lake.path", "say where they are to be")
+    _places(work)
     withheld = [note for note in work.notes if note.kind is NoteKind.WITHHELD]
     if withheld:
         raise NotTakenOver(
@@ -169,7 +102,8 @@ def take_over(given: Mapping[str, str], stopped: GtidSet | None = None) -> Taken
     return TakenOver(_text(work.keys), tuple(work.notes))
 
 
-def _connector(work: _Work) -> None:
+def _connector(work: Conversion) -> str | None:
+    """Put the pipeline's name; returns the topics' prefix."""
     if (kind := work.take("connector.class")) != CONNECTOR:
         raise NotTakenOver(f"connector.class is {kind or 'missing'}; only {CONNECTOR} is taken over")
     label, prefix = work.take("name"), work.take("topic.prefix")
@@ -179,15 +113,16 @@ def _connector(work: _Work) -> None:
         work.tell(
             NoteKind.TO_DO, "topic.prefix", "give `name`: a-z, 0-9, _ and -, a letter first, at most 63"
         )
-        return
+        return prefix
     work.put("", "name", name)
     if name != prefix:
         work.tell(
             NoteKind.TO_DO, "topic.prefix", f"`name` is {name}, which is also the key of signals in Kafka now"
         )
+    return prefix
 
 
-def _tables(work: _Work) -> None:
+def _tables(work: Conversion) -> None:
     databases, tables = work.take("database.include.list"), work.take("table.include.list")
     try:
         work.put("", "tables", captured(databases, tables))
@@ -195,15 +130,15 @@ def _tables(work: _Work) -> None:
         raise NotTakenOver(f"{error.name}: {error}") from error
 
 
-def _source(work: _Work) -> None:
+def _source(work: Conversion) -> None:
     for name, key in (("database.hostname", "host"), ("database.user", "user")):
         if value := work.take(name):
             work.put("source", key, value)
         else:
             work.tell(NoteKind.TO_DO, name, f"give source.{key}")
-    if port := _number(work, "database.port"):
+    if port := work.number("database.port"):
         work.put("source", "port", port)
-    if server_id := _number(work, "database.server.id"):
+    if server_id := work.number("database.server.id"):
         work.put("source", "server_id", server_id)
         why = "as long as that connector runs as well, give source.server_id another number"
         work.tell(NoteKind.TO_DO, "database.server.id", why)
@@ -215,7 +150,7 @@ def _source(work: _Work) -> None:
         )
     if work.take("include.query") == "true":
         work.put("source", "keep_statements", True)
-    if (timeout_ms := _number(work, "connect.timeout.ms")) is not None:
+    if (timeout_ms := work.number("connect.timeout.ms")) is not None:
         work.put("source", "connect_timeout_s", max(timeout_ms / 1000, 0.1))
     work.properties.pop("database.password", None)
     work.put("source", "password_file", "/run/secrets/mysql-password")
@@ -223,7 +158,7 @@ def _source(work: _Work) -> None:
               "remove that key and set TIDEMARK__SOURCE__PASSWORD; it isn't written here")  # fmt: skip
 
 
-def _tls(work: _Work) -> None:
+def _tls(work: Conversion) -> None:
     given = (work.take("database.ssl.mode") or "preferred").lower()
     if mode := _TLS_MODES.get(given):
         work.put("source.tls", "mode", mode)
@@ -240,7 +175,7 @@ def _tls(work: _Work) -> None:
         work.tell(NoteKind.OTHERWISE, "database.ssl.mode", why + "say otherwise with source.tls.mode")
 
 
-def _snapshots(work: _Work) -> None:
+def _snapshots(work: Conversion) -> None:
     mode = (work.take("snapshot.mode") or "initial").lower()
     data = (work.take("snapshot.mode.configuration.based.snapshot.data") or "false").lower()
     if mode == "configuration_based":
@@ -254,12 +189,12 @@ def _snapshots(work: _Work) -> None:
         why = "snapshot.mode is no_data: begin the snapshot of just these tables by `tidemark signal FILE execute -t …`"
         work.tell(NoteKind.TO_DO, "snapshot.include.collection.list", why)
     work.put("snapshot", "mode", ours)
-    if threads := _number(work, "snapshot.max.threads"):
+    if threads := work.number("snapshot.max.threads"):
         work.put("snapshot", "connections", min(threads, 256))
 
 
-def _signals(work: _Work) -> None:
-    channels = _items(work.take("signal.enabled.channels") or "source")
+def _signals(work: Conversion) -> None:
+    channels = items_of(work.take("signal.enabled.channels") or "source")
     table, file = work.take("signal.data.collection"), work.take("signal.file")
     topic, servers = work.take("signal.kafka.topic"), work.take("signal.kafka.bootstrap.servers")
     if "source" in channels and table:
@@ -276,13 +211,13 @@ def _signals(work: _Work) -> None:
         prefix = work.keys.get("", {}).get("name", "")
         work.put("signals.kafka", "topic", topic or f"{prefix}-signal")
         if servers:
-            work.put("signals.kafka", "bootstrap_servers", _items(servers))
+            work.put("signals.kafka", "bootstrap_servers", items_of(servers))
         else:
             work.tell(
                 NoteKind.TO_DO, "signal.kafka.bootstrap.servers", "give signals.kafka.bootstrap_servers"
             )
-        _kafka_login(work)
-    notified = _items(work.take("notification.enabled.channels") or "")
+        login(work, "signals.kafka", "signal.consumer.")
+    notified = items_of(work.take("notification.enabled.channels") or "")
     answers = work.take("notification.sink.topic.name")
     if "sink" in notified and "kafka" in channels and answers:
         work.put("signals.kafka", "answers_topic", answers)
@@ -295,24 +230,10 @@ def _signals(work: _Work) -> None:
         )
 
 
-def _kafka_login(work: _Work) -> None:
-    for name, key in (("security.protocol", "security_protocol"), ("sasl.mechanism", "sasl_mechanism")):
-        if value := work.take(f"signal.consumer.{name}"):
-            work.put("signals.kafka", key, value)
-    name = "signal.consumer.sasl.jaas.config"
-    if jaas := work.take(name):
-        if user := _JAAS_USER.search(jaas):
-            work.put("signals.kafka", "sasl_username", user[1])
-        work.put("signals.kafka", "sasl_password_file", "/run/secrets/kafka-password")
-        work.tell(
-            NoteKind.TO_DO, name, "put its password into the file that signals.kafka.sasl_password_file names"
-        )
-
-
-def _classes(work: _Work, list_name: str, known: Mapping[str, Verdict]) -> None:
+def _classes(work: Conversion, list_name: str, known: Mapping[str, Verdict]) -> None:
     """What's made of classes: those that a list names, each with its class and properties of its own."""
     family = f"{list_name}." if list_name in ("transforms", "predicates") else ""
-    for label in _items(work.properties.pop(list_name, "")):
+    for label in items_of(work.properties.pop(list_name, "")):
         prefix = f"{family}{label}."
         own = {name: work.properties.pop(name) for name in list(work.properties) if name.startswith(prefix)}
         if list_name == "predicates":
@@ -321,31 +242,30 @@ def _classes(work: _Work, list_name: str, known: Mapping[str, Verdict]) -> None:
         work.judge(f"{prefix}type", known.get(own.get(f"{prefix}type", ""), UNKNOWN_CLASS), "")
 
 
-def _number(work: _Work, name: str) -> int | None:
-    given = work.take(name)
-    if given is None:
-        return None
-    if not given.strip().isdecimal():
-        raise NotTakenOver(f"{name}: its value isn't a whole number")
-    return int(given)
-
-
-def _items(text: str) -> list[str]:
-    return [item.strip() for item in text.split(",") if item.strip()]
+def _places(work: Conversion) -> None:
+    """Where journal and lake are to be. There's no lake where it would show what topics don't."""
+    work.put("journal", "path", "/var/lib/tidemark/journal")
+    if not work.kept_from_topics:
+        work.put("lake", "path", "/var/lib/tidemark/lake")
+        why = "say where they are to be; remove [lake] if topics are enough, or [kafka] if the lake is"
+        work.tell(NoteKind.TO_DO, "journal.path, lake.path", why)
+        return
+    kept = ", ".join(sorted(work.kept_from_topics))
+    work.tell(NoteKind.TO_DO, "journal.path", "say where it is to be")
+    work.tell(
+        NoteKind.TO_DO, "lake.path", f"add [lake] only if all may be seen there that topics lack by {kept}"
+    )
 
 
 def _text(keys: Mapping[str, Mapping[str, Value]]) -> str:
     lines = [f"{key} = {toml_writer.value(value)}" for key, value in keys.get("", {}).items()]
-    places: dict[str, Mapping[str, Value]] = {
-        "journal": {"path": "/var/lib/tidemark/journal"},
-        "lake": {"path": "/var/lib/tidemark/lake"},
-    }
-    for section, values in {**{name: of for name, of in keys.items() if name}, **places}.items():
-        lines += [
-            "",
-            f"[{section}]",
-            *(f"{key} = {toml_writer.value(value)}" for key, value in values.items()),
-        ]
+    for section, values in keys.items():
+        if section:
+            heading = ["", f"[{section}]"]
+            lines += [
+                *heading,
+                *(f"{toml_writer.key(key)} = {toml_writer.value(value)}" for key, value in values.items()),
+            ]
     return "\n".join(lines) + "\n"
 
 

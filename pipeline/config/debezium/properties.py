@@ -1,11 +1,11 @@
 """The properties of Debezium's MySQL connector, and of Kafka Connect around it, that have no key of ours.
 
-Each is of one of three kinds. Most are about what isn't here: topics, their records, Java. Some ask for something to
-be otherwise than it is here, if they don't say what's so anyway. And some keep data from those who read the topics:
-masked or left out columns, rows that are filtered. Here those would be in the lake for all to see, so that a connector
-with one of them isn't taken over at all, until somebody has removed it and thereby said that it may be seen.
+Each is of one of three kinds. Most are about what isn't here: Kafka Connect, locks, Java. Some ask for something to be
+otherwise than it is here, if they don't say what's so anyway. And some keep data from those who read the topics in a
+way that isn't known here, such as rows that are filtered. A connector with one of them isn't taken over at all, until
+somebody has removed it and thereby said that all may be seen.
 
-The properties with a key of ours are in `pipeline.config.debezium.connector`.
+The properties with a key of ours are in `connector`, `messages` and `transformations` beside it.
 
 Source: `MySqlConnector.config()` of Debezium 3.6.3, whose names a test holds these against; Debezium's documentation,
 "MySQL connector configuration properties", "Transformations"; Kafka 4.3's documentation, "Kafka Connect".
@@ -40,8 +40,11 @@ class Withheld:
 
 Verdict = Pointless | Otherwise | Withheld
 
-_TOPICS: Final = Pointless("changes go into lake tables, not into topics")
-_RECORDS: Final = Pointless("rows are columns of the lake, not Kafka's records")
+_CREATED: Final = Otherwise("all topics are created in one way: topic.creation.default is taken over")
+_ROUTED_TOPICS: Final = Otherwise("[[kafka.topic_routes]] route topics by such expressions")
+_RECORDS: Final = Otherwise(
+    "messages are as Debezium's MySQL connector and JsonConverter make them by default"
+)
 _CONNECT: Final = Pointless("there's no Kafka Connect")
 _JAVA: Final = Pointless("it's of Debezium's or Java's inside")
 _HISTORY: Final = Pointless("no history of schemas is kept: the log describes itself, or the server is asked")
@@ -50,9 +53,6 @@ _LOST: Final = Pointless("a connection that's silent for source.read_timeout_s i
 _QUEUES: Final = Pointless("queues are bounded by messages and bytes by themselves")
 _CHUNKS: Final = Pointless("a chunk has as many rows as are read in snapshot.chunk_target_ms")
 _RETRIES: Final = Pointless("what may pass is tried again, with pauses that grow")
-_HEARTBEATS: Final = Pointless(
-    "the position advances with each event of the log; nothing is written to the source"
-)
 _POLLING: Final = Pointless("signals are taken as they come")
 _ALWAYS: Final = Pointless("it's always so")
 _NAMES: Final = Otherwise("names are those of the source", ("none",))
@@ -60,20 +60,18 @@ _NEVER_SKIPPED: Final = Otherwise(
     "what can't be read stops its table or the pipeline by name, and is never skipped", ("fail",)
 )
 _LINEAGE: Final = Otherwise("no lineage is exported")
-_MASKED: Final = Withheld("columns aren't masked, cut or left out: all of a captured table is in the lake")
+_MASKED: Final = Withheld("columns are masked by asterisks, or by MD5, SHA-1, SHA-256, SHA-384 or SHA-512")
 
 VERDICTS: Final[dict[str, Verdict]] = {
     # Kafka Connect's own.
     "tasks.max": _CONNECT,
     "tasks.max.enforce": _CONNECT,
     "config.action.reload": _CONNECT,
-    "exactly.once.support": Pointless("each change reaches the lake exactly once"),
+    "exactly.once.support": Pointless("each change reaches topics and lake exactly once"),
     "transaction.boundary": _CONNECT,
     "transaction.boundary.interval.ms": _CONNECT,
     "offsets.storage.topic": Pointless("the journal's last segment is the position"),
-    "key.converter": _RECORDS,
-    "value.converter": _RECORDS,
-    "header.converter": _RECORDS,
+    "header.converter": Otherwise("headers are JSON", ("org.apache.kafka.connect.json.jsonconverter",)),
     "errors.tolerance": Otherwise("an error is never passed over", ("none",)),
     "errors.retry.timeout": _RETRIES,
     "errors.retry.delay.max.ms": _RETRIES,
@@ -84,8 +82,6 @@ VERDICTS: Final[dict[str, Verdict]] = {
     "custom.retriable.exception": _RETRIES,
     # What is captured, and what is kept back.
     "table.ignore.builtin": Otherwise("the server's own tables are never captured", ("true",)),
-    "column.include.list": _MASKED,
-    "column.exclude.list": _MASKED,
     "database.exclude.list": Withheld("`tables` names what's captured; say it with table.include.list"),
     "table.exclude.list": Withheld("`tables` names what's captured; say it with table.include.list"),
     "gtid.source.includes": Withheld("the transactions of all servers in the log are read"),
@@ -96,11 +92,7 @@ VERDICTS: Final[dict[str, Verdict]] = {
     "snapshot.select.statement.overrides": Withheld(
         "a snapshot reads all of a table's rows; one of some rows is had by a signal (`additional-conditions`)"
     ),
-    "skipped.operations": Withheld(
-        "all changes are kept, and a mirror's rows go as the source's do", ("none", "t")
-    ),
     "skip.messages.without.change": Otherwise("each change is in the changelog", ("false",)),
-    "message.key.columns": Otherwise("a row's key is its primary key"),
     "guardrail.collections.max": Otherwise("there's no bound on the number of tables", ("0",)),
     "guardrail.collections.limit.action": Pointless("there's no bound on the number of tables"),
     # Snapshots.
@@ -154,41 +146,22 @@ VERDICTS: Final[dict[str, Verdict]] = {
     "log.position.check.enable": _ALWAYS,
     "gtid.ignore.on.recovery": _JAVA,
     # What a change looks like.
-    "decimal.handling.mode": Otherwise("DECIMAL is decimal, beyond 38 digits text", ("precise",)),
-    "bigint.unsigned.handling.mode": Otherwise("BIGINT UNSIGNED is decimal(20, 0)", ("precise",)),
-    "binary.handling.mode": Otherwise("BINARY and BLOB are binary", ("bytes",)),
-    "time.precision.mode": Pointless("times are timestamps and dates of the lake, to the microsecond"),
     "enable.time.adjuster": Pointless("years are those that the server has stored"),
-    "include.schema.changes": Pointless("schema changes are applied to the lake tables"),
     "include.schema.comments": Pointless("comments aren't kept"),
     "column.propagate.source.type": _RECORDS,
     "datatype.propagate.source.type": _RECORDS,
-    "unavailable.value.placeholder": Pointless(
-        "a value that wasn't logged is read again, and never replaced"
-    ),
     "field.name.adjustment.mode": _NAMES,
-    "schema.name.adjustment.mode": _RECORDS,
+    "schema.name.adjustment.mode": _NAMES,
     "custom.sanitize.pattern": _RECORDS,
     "sourceinfo.struct.maker": _RECORDS,
-    "provide.transaction.metadata": Pointless(
-        "the changelog has each change's GTID and its place in the order"
-    ),
     "transaction.metadata.factory": _RECORDS,
-    "tombstones.on.delete": _RECORDS,
-    "extended.headers.enabled": _RECORDS,
+    "extended.headers.enabled": Otherwise("there are no headers `__debezium.context.*`", ("false",)),
     "event.processing.failure.handling.mode": _NEVER_SKIPPED,
     "event.deserialization.failure.handling.mode": _NEVER_SKIPPED,
     "event.converting.failure.handling.mode": _NEVER_SKIPPED,
     "inconsistent.schema.handling.mode": _NEVER_SKIPPED,
     # Topics.
-    "topic.naming.strategy": _TOPICS,
-    "topic.delimiter": _TOPICS,
-    "topic.cache.size": _TOPICS,
-    "topic.transaction": _TOPICS,
-    "topic.heartbeat.name": _TOPICS,
-    "topic.heartbeat.prefix": _TOPICS,
-    "heartbeat.topics.prefix": _TOPICS,
-    "heartbeat.interval.ms": _HEARTBEATS,
+    "topic.cache.size": _JAVA,
     "heartbeat.action.query": Otherwise("nothing is ever written to the source"),
     # Signals and notifications.
     "signal.poll.interval.ms": _POLLING,
@@ -214,13 +187,13 @@ FAMILIES: Final[dict[str, Verdict]] = {
     "key.converter.": _RECORDS,
     "value.converter.": _RECORDS,
     "header.converter.": _RECORDS,
-    "producer.override.": _TOPICS,
+    "producer.override.": Otherwise("[kafka] has no key for it"),
     "consumer.override.": _CONNECT,
     "admin.override.": _CONNECT,
-    "topic.creation.": _TOPICS,
-    "topic.key.": _TOPICS,
-    "topic.regex": _TOPICS,
-    "topic.replacement": _TOPICS,
+    "topic.creation.": _CREATED,
+    "topic.key.": _ROUTED_TOPICS,
+    "topic.regex": _ROUTED_TOPICS,
+    "topic.replacement": _ROUTED_TOPICS,
     "schema.history.internal": _HISTORY,
     "openlineage.integration.": _LINEAGE,
     "column.mask.": _MASKED,
@@ -232,24 +205,21 @@ FAMILIES: Final[dict[str, Verdict]] = {
     "internal.": _JAVA,
 }
 
-_SHAPED: Final = Otherwise("rows are in the lake as the source has them")
-_ROUTED: Final = Otherwise(
-    "each table has its own lake tables, named for it; a view may unite or rename them"
+_SHAPED: Final = Otherwise(
+    "values are as the options of [kafka] have them, and in the lake as the source has them"
 )
+_ROUTED: Final = Otherwise("a message goes to its table's topic, or where [[kafka.topic_routes]] send it")
 _HIDDEN: Final = Withheld("nothing is left out of a captured table, neither rows nor columns")
 
 # What transformations do, by their classes.
 TRANSFORMATIONS: Final[dict[str, Verdict]] = {
-    "io.debezium.transforms.ExtractNewRecordState": Pointless(
-        "a mirror has the rows as they are, a changelog also what has become of them (__op, __gtid, …)"
-    ),
     "io.debezium.transforms.ExtractChangedRecordState": Otherwise(
         "a changelog with before_images shows which columns have changed"
     ),
-    "io.debezium.transforms.ByLogicalTableRouter": _ROUTED,
     "io.debezium.transforms.ContentBasedRouter": _ROUTED,
-    "io.debezium.transforms.outbox.EventRouter": _ROUTED,
-    "io.debezium.transforms.partitions.PartitionRouting": _TOPICS,
+    "io.debezium.transforms.partitions.PartitionRouting": Otherwise(
+        "a key's partition is that of Java's default partitioner"
+    ),
     "io.debezium.transforms.tracing.ActivateTracingSpan": _RECORDS,
     "io.debezium.transforms.EnforceRecordSize": _RECORDS,
     "io.debezium.transforms.ExtractSchemaToNewRecord": _RECORDS,
@@ -258,14 +228,9 @@ TRANSFORMATIONS: Final[dict[str, Verdict]] = {
     "io.debezium.transforms.SwapGeometryCoordinates": _SHAPED,
     "io.debezium.transforms.TimezoneConverter": _SHAPED,
     "io.debezium.transforms.VectorToJsonConverter": _SHAPED,
-    "io.debezium.transforms.SchemaChangeEventFilter": Pointless(
-        "schema changes are applied to the lake tables"
-    ),
+    "io.debezium.transforms.SchemaChangeEventFilter": Pointless("there is no topic of schema changes"),
     "io.debezium.transforms.Filter": _HIDDEN,
-    "io.debezium.connector.mysql.transforms.ReadToInsertEvent": Otherwise(
-        "a snapshot's rows are in the mirror; a changelog has them as `r`, where it has them"
-    ),
-    "org.apache.kafka.connect.transforms.RegexRouter": _ROUTED,
+    "io.debezium.connector.mysql.transforms.ReadToInsertEvent": Otherwise("a snapshot's rows are `r`"),
     "org.apache.kafka.connect.transforms.TimestampRouter": _ROUTED,
     "org.apache.kafka.connect.transforms.Cast$Key": _SHAPED,
     "org.apache.kafka.connect.transforms.Cast$Value": _SHAPED,

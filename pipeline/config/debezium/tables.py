@@ -30,7 +30,7 @@ class NotOurs(ValueError):
 
 def captured(databases: str | None, tables: str | None) -> tuple[str, ...]:
     """Expressions over `database.table` for both lists, each None where it isn't given. Raises NotOurs."""
-    of_databases, of_tables = _expressions(databases), _expressions(tables)
+    of_databases, of_tables = listed_expressions(databases), listed_expressions(tables)
     if not of_tables:
         name, found = "database.include.list", [rf"(?:{item})\..*" for item in of_databases] or [".*"]
     else:
@@ -41,7 +41,8 @@ def captured(databases: str | None, tables: str | None) -> tuple[str, ...]:
         raise NotOurs(name, str(error)) from error
 
 
-def _expressions(given: str | None) -> list[str]:
+def listed_expressions(given: str | None) -> list[str]:
+    """The expressions of a list that commas separate, unless there is a backslash before one."""
     parts = (part.strip().replace("\\,", ",") for part in _SEPARATOR.split(given or ""))
     return [part for part in parts if part]
 

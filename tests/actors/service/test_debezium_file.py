@@ -47,7 +47,7 @@ def test_a_connector_that_keeps_data_back_gives_no_configuration() -> None:
     told = CliRunner().invoke(main, ["import-debezium", str(CONNECTORS / "masked.json")])
     assert told.exit_code == ExitCode.DEFINITE
     assert told.stdout == ""
-    assert "column.exclude.list" in told.stderr
+    assert "table.exclude.list" in told.stderr
 
 
 def test_a_file_that_is_not_there() -> None:

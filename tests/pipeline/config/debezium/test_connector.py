@@ -6,7 +6,8 @@ import pytest
 
 from actors.service.config_file import load
 from actors.service.debezium_file import properties
-from pipeline.config.debezium.connector import CONNECTOR, NoteKind, NotTakenOver, take_over
+from pipeline.config.debezium.connector import CONNECTOR, take_over
+from pipeline.config.debezium.conversion import NoteKind, NotTakenOver
 from pipeline.config.settings import SaslMechanism, SnapshotMode, TlsMode
 from pipeline.gtid.gtid_set import GtidSet
 
@@ -44,6 +45,7 @@ def test_each_property_of_a_connector_is_told_or_taken_over() -> None:
     )
     # What these say is in the file: they're all that isn't in the report.
     assert silent == [
+        "bigint.unsigned.handling.mode",
         "boolean.selector",
         "connect.timeout.ms",
         "connector.class",
@@ -53,16 +55,24 @@ def test_each_property_of_a_connector_is_told_or_taken_over() -> None:
         "database.port",
         "database.ssl.mode",
         "database.user",
+        "decimal.handling.mode",
+        "heartbeat.interval.ms",
+        "include.schema.changes",
         "name",
         "notification.sink.topic.name",
+        "provide.transaction.metadata",
         "signal.consumer.sasl.mechanism",
         "signal.consumer.security.protocol",
         "signal.file",
         "signal.kafka.bootstrap.servers",
         "signal.kafka.topic",
+        "skipped.operations",
         "snapshot.max.threads",
         "snapshot.mode",
         "table.include.list",
+        "time.precision.mode",
+        "tombstones.on.delete",
+        "topic.creation.default.partitions",
         "topic.prefix",
     ]
 
@@ -77,6 +87,7 @@ def test_what_comes_out_is_a_configuration(tmp_path: Path) -> None:
     assert settings.snapshot.mode is SnapshotMode.NO_DATA
     assert settings.signals.kafka
     assert settings.signals.kafka.sasl_mechanism is SaslMechanism.SCRAM_SHA_512
+    assert settings.kafka is not None and settings.kafka.partitions == 6
 
 
 def test_a_connector_that_stopped_is_continued_without_a_snapshot() -> None:
@@ -95,10 +106,10 @@ def test_statements_are_kept_where_the_connector_tells_them() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "kind"),
     [
-        ("decimal.handling.mode", "precise", NoteKind.POINTLESS),
-        ("decimal.handling.mode", "Precise", NoteKind.POINTLESS),
-        ("decimal.handling.mode", "double", NoteKind.OTHERWISE),
-        ("skipped.operations", "t", NoteKind.POINTLESS),
+        ("decimal.handling.mode", "exact", NoteKind.OTHERWISE),
+        ("extended.headers.enabled", "false", NoteKind.POINTLESS),
+        ("extended.headers.enabled", "False", NoteKind.POINTLESS),
+        ("extended.headers.enabled", "true", NoteKind.OTHERWISE),
         ("snapshot.query.mode", "select_all", NoteKind.POINTLESS),
         ("event.processing.failure.handling.mode", "skip", NoteKind.OTHERWISE),
         ("no.such.property", "1", NoteKind.OTHERWISE),
@@ -112,17 +123,12 @@ def test_what_is_so_anyway_is_no_difference(name: str, value: str, kind: NoteKin
 @pytest.mark.parametrize(
     "held_back",
     [
-        {"column.mask.with.3.chars": "a.b.c"},
-        {"column.mask.hash.SHA-256.with.salt.x": "a.b.c"},
-        {"column.truncate.to.3.chars": "a.b.c"},
-        {"column.exclude.list": "a.b.c"},
-        {"column.blacklist": "a.b.c"},
-        {"column.include.list": "a.b.c"},
+        {"column.mask.hash.SHA3-256.with.salt.x": "a.b.c"},
+        {"column.mask.hash.v3.SHA-256.with.salt.x": "a.b.c"},
         {"table.exclude.list": "a.b"},
         {"database.exclude.list": "a"},
         {"gtid.source.excludes": "3e11fa47-71ca-11e1-9e33-c80aa9429562"},
         {"snapshot.query.mode": "custom"},
-        {"skipped.operations": "t,d"},
         {"transforms": "a", "transforms.a.type": "com.example.Own"},
         {"transforms": "a"},
         {"converters": "a", "a.type": "com.example.Own"},
@@ -136,9 +142,32 @@ def test_nothing_that_was_kept_back_is_shown(held_back: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
+    "kept",
+    [
+        {"column.mask.with.3.chars": "a.b.c"},
+        {"column.mask.hash.SHA-256.with.salt.x": "a.b.c"},
+        {"column.truncate.to.3.chars": "a.b.c"},
+        {"column.exclude.list": "a.b.c"},
+        {"column.blacklist": "a.b.c"},
+        {"column.include.list": "a.b.c"},
+        {"skipped.operations": "t,d"},
+    ],
+    ids=str,
+)
+def test_no_lake_shows_what_was_kept_from_topics(kept: dict[str, str]) -> None:
+    taken = take_over(LEAST | kept)
+    assert "[lake]" not in taken.text and "[kafka]" in taken.text
+    assert any(note.name == "lake.path" and note.kind is NoteKind.TO_DO for note in taken.notes)
+    assert "[lake]" in take_over(LEAST | {"skipped.operations": "t"}).text
+
+
+@pytest.mark.parametrize(
     ("wrong", "told"),
     [
         ({"connector.class": "io.debezium.connector.mariadb.MariaDbConnector"}, "MariaDbConnector; only"),
+        ({"heartbeat.interval.ms": "soon"}, "heartbeat.interval.ms: its value isn't a whole number"),
+        ({"column.exclude.list": "shop.(?!orders).*"}, "column.exclude.list: .*isn't a regular expression"),
+        ({"message.key.columns": "shop.orders"}, "message.key.columns: it isn't"),
         ({"database.port": "a"}, "database.port: its value isn't a whole number"),
         ({"table.include.list": "shop.(?!orders).*"}, "table.include.list: .*isn't a regular expression"),
         ({"database.include.list": "s.*", "table.include.list": "shop.orders"}, "without expressions"),

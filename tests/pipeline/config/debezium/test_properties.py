@@ -7,7 +7,8 @@ import pytest
 
 from deploy.toolchain import debezium as jars
 from deploy.toolchain.parts import Parts
-from pipeline.config.debezium.connector import CONNECTOR, NoteKind, NotTakenOver, take_over
+from pipeline.config.debezium.connector import CONNECTOR, take_over
+from pipeline.config.debezium.conversion import NoteKind, NotTakenOver
 from pipeline.config.debezium.properties import FAMILIES, UNKNOWN, VERDICTS, present_name, verdict
 
 CONNECTORS = Path(__file__).parent
