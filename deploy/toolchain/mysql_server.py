@@ -112,6 +112,7 @@ class MysqlServer(ServerProcess):
                 database=database,
                 charset="utf8mb4",
                 autocommit=True,
+                ssl_disabled=True,  # it would read all the certificates of the machine, for each connection
             )
         return pymysql.connect(
             host=self.host, port=self.port, user=account.user, password=account.password, database=database,

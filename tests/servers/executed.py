@@ -11,12 +11,10 @@ __all__ = ["end_of_log", "executed"]
 
 def executed(server: MysqlServer) -> GtidSet:
     """All that it has executed."""
-    [(mode,)] = server.sql("SELECT @@GLOBAL.gtid_mode")
-    return (
-        GtidSet.parse(server.executed())
-        if mode == "ON"
-        else file_positions.all_before(server.uuid, end_of_log(server))
-    )
+    [(mode, gtids)] = server.sql("SELECT @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed")
+    if mode == "ON":
+        return GtidSet.parse(gtids.replace("\n", ""))
+    return file_positions.all_before(server.uuid, end_of_log(server))
 
 
 def end_of_log(server: MysqlServer) -> Coordinates:
