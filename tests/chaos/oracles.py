@@ -11,10 +11,11 @@ from typing import Final
 
 from deploy.demo.judge import reads_only
 from deploy.demo.writer import Line
+from deploy.oracle.source import primary_key
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
 from tests.chaos.world import World
-from tests.servers.journal_oracle import ahead, entries, primary_key, replay, unequal, untrue
+from tests.servers.journal_oracle import ahead, entries, replay, unequal, untrue
 from tests.servers.lake_oracle import unequal_lake, untrue_lake
 from tests.servers.mysqlbinlog import Image, Printed, printed_rows
 from tests.servers.shop import TABLES

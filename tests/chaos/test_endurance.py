@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.parquet as pq
 import pytest
 
 from actors.lake import spark_session
 from actors.lake.live_view import live_view
-from deploy.demo.judge import KEYS
+from deploy.demo.judge import KEYS, same_changes, same_rows
 from deploy.demo.service import Service, write_config
 from deploy.demo.shop import DATABASE
-from deploy.demo.verify import export, history, same_rows
 from deploy.demo.writer import save
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from deploy.toolchain.parts import Parts
@@ -170,17 +170,16 @@ def wrong(server: MysqlServer, parts: Parts, folder: Path) -> list[str]:
     spark = spark_session.start_local(SparkSettings("local[2]", parts.jars), folder / "judge")
     try:
         findings = []
-        tally = spark.session.read.parquet(str(folder / "tally.parquet")).cache()
+        tally = pq.read_table(folder / "tally.parquet")
         for table, key in KEYS.items():
             id_, lake = TableId(DATABASE, table), str(folder / "lake")
-            exported = export(server, DATABASE, table, folder)
-            findings.append(same_rows(spark.session, str(id_), exported, live_view(spark.session, lake, id_)))
+            findings.append(same_rows(server, id_, live_view(spark.session, lake, id_).toArrow(), key))
             if table == TRIMMED:
                 continue
             changelog = spark.session.read.format("delta").load(location(lake, id_, Tier.CHANGELOG))
             assert (changelog.where("__op = 'b'").count() > 0) is (table == "orders")
-            told = tally.where(f"table = '{table}'").drop("table")
-            findings.append(history(str(id_), changelog.where("__op NOT IN ('b', 'r')"), key, told))
+            told = changelog.where("__op NOT IN ('b', 'r')").toArrow()
+            findings.append(same_changes(id_, told, key, tally))
     finally:
         spark.stop()
     return [difference for finding in findings for difference in finding.differences]

@@ -8,30 +8,31 @@ Not judged are tables whose changes lack columns: there a row is missing until i
 (`docs/guarantees.md`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
-from typing import Any, Final
+from threading import Lock
+from typing import Final
 
 import duckdb
+import pyarrow as pa
 
 from actors.lake.delta_log import read_version
 from actors.service.live_view_text import live_view_text
+from deploy.oracle.forms import forms
+from deploy.oracle.source import source_table
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.errors import Definite
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema.table_schema import TableId
 from tests.servers.duckdb_engine import engine
-from tests.servers.forms import plain_row, rows_of, source_table
 
 # How many texts of a table are kept to be run again, and how many differences are told at once.
 _TEXTS: Final = 4
 _TOLD: Final = 3
-
-Rows = list[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Seen:
 
     table: TableId
     how: str
-    rows: Rows
+    rows: pa.Table
 
 
 @dataclass(slots=True)
@@ -50,17 +51,19 @@ class Readers:
     server: MysqlServer
     lake: str
     some: Random
-    had: dict[TableId, list[Rows]] = field(default_factory=dict)
+    had: dict[TableId, list[pa.Table]] = field(default_factory=dict)
     texts: dict[TableId, list[str]] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
     reads: int = 0
     refused: int = 0
+    judging: Lock = field(default_factory=Lock)
 
     def look(self, tables: Sequence[TableId]) -> None:
         """Take down what the source has of these tables now, and of those that it had."""
-        for table in {*tables, *(each for each in self.had if each.database in {t.database for t in tables})}:
-            states = self.had.setdefault(table, [[]])  # before it was there it had no rows
-            rows: Rows = list(source_table(self.server, table))
+        databases = {table.database for table in tables}
+        for table in {*tables, *(each for each in tuple(self.had) if each.database in databases)}:
+            states = self.had.setdefault(table, [pa.table({})])  # before it was there it had no rows
+            rows = source_table(self.server, table)
             if not any(_alike(rows, each) for each in states[-1:]):
                 states.append(rows)
 
@@ -75,12 +78,13 @@ class Readers:
             for table in sorted(self.had):
                 for how, text in self._texts(table):
                     try:
-                        read = rows_of(connection.sql(text).to_arrow_table())
+                        read = connection.sql(text).to_arrow_table()
                     except duckdb.Error:  # the text is of another generation, or of columns that have gone
                         self.refused += 1
                         continue
                     self.reads += 1
-                    self.seen.append(Seen(table, how, [plain_row(row) for row in read]))
+                    with self.judging:
+                        self.seen.append(Seen(table, how, forms(read)))
 
     def _texts(self, table: TableId) -> Iterator[tuple[str, str]]:
         """The queries of this moment, and how each of them reads."""
@@ -103,30 +107,32 @@ class Readers:
 
     def judged(self, database: str) -> list[str]:
         """What readers saw of a database's tables that the source never had; it's forgotten then."""
-        mine = [each for each in self.seen if each.table.database == database]
-        self.seen = [each for each in self.seen if each.table.database != database]
+        with self.judging:
+            mine = [each for each in self.seen if each.table.database == database]
+            self.seen = [each for each in self.seen if each.table.database != database]
         wrong = (
-            f"{each.table}: {each.how} had {each.rows[:_TOLD]}, {len(each.rows)} rows, which the source never had"
+            f"{each.table}: {each.how} had {len(each.rows)} rows, which the source never had:"
+            f" {each.rows.slice(0, _TOLD).to_pylist()}"
             for each in mine
             if not any(_is(each.rows, state) for state in self.had[each.table])
         )
         return list(islice(wrong, _TOLD))
 
 
-def _is(rows: Rows, state: Rows) -> bool:
+def _is(rows: pa.Table, state: pa.Table) -> bool:
     """Whether these are the rows of a state, as far as both have its columns.
 
     A text of before has no columns that came later, and a mirror keeps those that have gone.
     """
     if not rows or not state:
-        return not rows and not state
-    names = rows[0].keys() & state[0].keys()
+        return len(rows) == len(state) == 0
+    names = sorted(set(rows.column_names) & set(state.column_names))
     return bool(names) and _bag(rows, names) == _bag(state, names)
 
 
-def _alike(one: Rows, other: Rows) -> bool:
-    return (one[0].keys() if one else None) == (other[0].keys() if other else None) and _is(one, other)
+def _alike(one: pa.Table, other: pa.Table) -> bool:
+    return one.column_names == other.column_names and _is(one, other)
 
 
-def _bag(rows: Rows, names: Sequence[str] | set[str]) -> list[str]:
-    return sorted(repr([row[name] for name in sorted(names)]) for row in rows)
+def _bag(rows: pa.Table, names: list[str]) -> list[str]:
+    return sorted(map(repr, zip(*(rows[name].to_pylist() for name in names), strict=True)))

@@ -1,34 +1,35 @@
 """The judge of scenarios without a lake: replays a journal in plain Python and compares it with the source.
 
-It knows the journal's layout (`pipeline.journal.segment`) and nothing of the windows. It reads the source with a
-driver's own decoding, which shares nothing with ours. Each function returns differences as texts, none if all is right.
+It knows the journal's layout (`pipeline.journal.segment`) and nothing of the windows. `deploy.oracle` reads the source
+and compares. Each function returns differences as texts, none if all is right.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from actors.journal.store import JournalReader
 from deploy.demo.writer import Line
+from deploy.oracle.changes import Written, tally_of, untrue_changes
+from deploy.oracle.forms import forms_of_rows
+from deploy.oracle.source import primary_key, source_table
+from deploy.oracle.tables import TOLD, unequal_rows
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.journal.change_rows import META, SOURCE
 from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.table_schema import TableId
-from tests.servers.forms import plain_row, rows_of, source_table
 
 Key = tuple[Any, ...]
 Row = Mapping[str, Any]
-
-# How many differences of one kind are reported.
-_TOLD: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +112,6 @@ def _since(entry: Entry, table: TableId) -> int:
     return mirror.since if mirror else 0
 
 
-def primary_key(server: MysqlServer, table: TableId) -> tuple[str, ...]:
-    """Returns the columns of the key, from the server."""
-    told = server.sql(f"SHOW KEYS FROM `{table.database}`.`{table.name}` WHERE Key_name = 'PRIMARY'")
-    return tuple(row[4] for row in sorted(told, key=lambda row: int(row[3])))
-
-
 def source_rows(server: MysqlServer, table: TableId) -> dict[Key, Row]:
     """All rows of the table as the server has them now."""
     columns = [row[0] for row in server.sql(f"SHOW COLUMNS FROM `{table.database}`.`{table.name}`")]
@@ -142,9 +137,11 @@ def unequal(
         story = replay(journal, table, chain=chain)
         known = chain[-1].checkpoint.schemas.get(table)
         key = (known and known.key_names) or primary_key(server, table)
-        found += _unlike(str(table), story.live().values(), source_table(server, table), key)
-        found += [f"{table}: {key} was snapshotted twice" for key in story.twice[:_TOLD]]
-        found += list(_impossible(str(table), story))[:_TOLD]
+        found += unequal_rows(
+            str(table), forms_of_rows(list(story.live().values())), source_table(server, table), key
+        )
+        found += [f"{table}: {key} was snapshotted twice" for key in story.twice[:TOLD]]
+        found += list(_impossible(str(table), story))[:TOLD]
     return found
 
 
@@ -168,30 +165,36 @@ def ahead(journal: Path, *tables: TableId) -> list[str]:
         for table in tables
         for change in replay(journal, table, since=0).changes
         if change.gtid is not None and not GtidSet.parse(change.gtid) <= grew[change.segment]
-    ][:_TOLD]
-
-
-def unequal_view(
-    server: MysqlServer, table: TableId, rows: Sequence[Row], key: Sequence[str] = ()
-) -> list[str]:
-    """Where a live view's rows aren't the source's; `key`: the columns of its key, where that isn't the primary one."""
-    return _unlike(str(table), rows, source_table(server, table), key or primary_key(server, table))
+    ][:TOLD]
 
 
 def _history(journal: Path, table: TableId, tally: Sequence[Line]) -> list[str]:
-    return untrue_changes(table, replay(journal, table, since=0).changes, tally)
+    changes = (c for c in replay(journal, table, since=0).changes if c.op not in ("r", "t"))
+    told = [
+        Written(c.op, "|".join(map(str, c.key)), int(c.row["version"]), int(c.row["op_no"])) for c in changes
+    ]
+    return untrue_changes(str(table), told, tally_of(table, tally))
 
 
-def untrue_changes(table: TableId, found: Sequence[Change], tally: Sequence[Line]) -> list[str]:
-    """As `untrue`, of the changes of one table in their order."""
-    changes = [change for change in found if change.op not in ("r", "t")]
-    said = Counter(
-        (c.op, "|".join(map(str, c.key)), int(c.row["version"]), int(c.row["op_no"])) for c in changes
-    )
-    done = Counter(line[1:] for line in tally if line[0] == table.name)
-    missing = [f"{table}: {which} is missing" for which in list(done - said)[:_TOLD]]
-    too_much = [f"{table}: {which} is too much" for which in list(said - done)[:_TOLD]]
-    return missing + too_much + list(_backwards(str(table), changes))[:_TOLD]
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of an Arrow table as Python has them; a day of a year 0, which Python hasn't, is text."""
+    columns = {name: _values(column) for name, column in zip(table.column_names, table.columns, strict=True)}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return [_day(value) for value in column]
+
+
+def _day(value: pa.Scalar) -> object:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        plain = value.cast(pa.timestamp("us")) if pa.types.is_timestamp(value.type) else value
+        return plain.cast(pa.string()).as_py()
 
 
 def _alter(story: Story, alteration: Alteration) -> None:
@@ -249,30 +252,6 @@ def _broken_chain(chain: Sequence[Entry]) -> Iterator[str]:
             yield f"segment {after.segment} lacks GTIDs that the one before it had"
 
 
-def _unlike(what: str, found: Iterable[Row], wanted: Sequence[Row], key: Sequence[str]) -> list[str]:
-    """Differences of two tables, each key of which has one row in both."""
-    names = dict.fromkeys(name for row in wanted for name in row)
-    # What has been added to a table has no place in rows of before, and is NULL there.
-    ours, ours_twice = _by_key([{**names, **plain_row(row)} for row in found], key)
-    theirs, theirs_twice = _by_key(wanted, key)
-    lost = [f"{what}: {theirs[key]} isn't there" for key in theirs.keys() - ours.keys()]
-    extra = [f"{what}: {ours[key]} isn't in the source" for key in ours.keys() - theirs.keys()]
-    other = [
-        f"{what}: {ours[key]} is {theirs[key]} in the source"
-        for key in ours.keys() & theirs.keys()
-        if ours[key] != theirs[key]
-    ]
-    twice = [f"{what}: {key} is there twice" for key in ours_twice]
-    one = [f"{what}: {key} is the key of several rows of the source" for key in theirs_twice]
-    return [text for texts in (lost, extra, other, twice, one) for text in texts[:_TOLD]]
-
-
-def _by_key(rows: Sequence[Row], key: Sequence[str]) -> tuple[dict[Key, Row], list[Key]]:
-    """The rows by their keys, and the keys that there are several rows of."""
-    keys = [tuple(row.get(name) for name in key) for row in rows]
-    return dict(zip(keys, rows, strict=True)), [of for of, count in Counter(keys).items() if count > 1]
-
-
 def _impossible(what: str, story: Story) -> Iterator[str]:
     """Returns changes that come twice, and rows of chunks that differ from the source at their position in the stream.
 
@@ -296,23 +275,3 @@ def _impossible(what: str, story: Story) -> Iterator[str]:
             yield f"{what}: the chunk's {row} isn't what came before it: {could_be}"
         if not inside and behind and behind[0].op == "c":
             yield f"{what}: {key} was inserted behind its chunk, which had it: {behind[0]}"
-
-
-def _backwards(what: str, changes: list[Change]) -> Iterator[str]:
-    """Keys whose version doesn't rise by one with each write, or that are written or deleted when they can't be."""
-    last: dict[Key, Change] = {}
-    for change in changes:
-        before = last.get(change.key)
-        last[change.key] = change
-        if before is None:
-            continue
-        was, is_ = int(before.row["version"]), int(change.row["version"])
-        match change.op:
-            case "d":
-                legal = before.op != "d" and is_ == was
-            case "c":
-                legal = before.op == "d" and is_ == was + 1
-            case _:
-                legal = is_ == was + 1
-        if not legal:
-            yield f"{what}: {change} came behind {before}"

@@ -2,20 +2,21 @@
 
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from actors.service.live_view_text import live_view_text
 from deploy.demo.writer import Line
+from deploy.oracle.changes import tally_of, untrue_changes, written
+from deploy.oracle.forms import forms
+from deploy.oracle.source import primary_key, source_table
+from deploy.oracle.tables import unequal_rows
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.journal.change_rows import META
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, location
 from pipeline.schema.table_schema import TableId
 from tests.servers.duckdb_engine import engine
-from tests.servers.forms import rows_of
-from tests.servers.journal_oracle import Change, primary_key, unequal_view, untrue_changes
-
-_ORDER: Final = "__scn, __ordinal"
 
 
 def unequal_lake(server: MysqlServer, lake: str, *tables: TableId, key: Sequence[str] = ()) -> list[str]:
@@ -27,30 +28,23 @@ def unequal_lake(server: MysqlServer, lake: str, *tables: TableId, key: Sequence
     ]
 
 
+def unequal_view(server: MysqlServer, table: TableId, rows: pa.Table, key: Sequence[str] = ()) -> list[str]:
+    """Where a live view's rows aren't the source's; `key`: the columns of its key, where that isn't the primary one."""
+    key = key or primary_key(server, table)
+    return unequal_rows(str(table), forms(rows), source_table(server, table), key)
+
+
 def untrue_lake(server: MysqlServer, lake: str, tally: Sequence[Line], *tables: TableId) -> list[str]:
     """Where the changelogs aren't just what the demo's writer committed, once each and in order."""
-    return [text for table in tables for text in untrue_changes(table, _changes(server, lake, table), tally)]
+    found: list[str] = []
+    for table in tables:
+        changes = _read(f"SELECT * FROM delta_scan('file://{location(lake, table, Tier.CHANGELOG)}')")
+        of_writer = changes.filter(~pc.field("__op").isin(["r", "t"]))
+        told = written(of_writer, primary_key(server, table))
+        found += untrue_changes(str(table), told, tally_of(table, tally))
+    return found
 
 
-def _changes(server: MysqlServer, lake: str, table: TableId) -> list[Change]:
-    key, path = primary_key(server, table), location(lake, table, Tier.CHANGELOG)
-    rows = _read(f"SELECT * FROM delta_scan('file://{path}') ORDER BY {_ORDER}")
-    return [_change(key, row) for row in rows]
-
-
-def _change(key: Sequence[str], row: dict[str, Any]) -> Change:
-    meta = {name: row.pop(name) for name in META.names}
-    return Change(
-        meta["__op"],
-        meta["__scn"],
-        meta["__ordinal"],
-        meta["__segment"],
-        tuple(row[name] for name in key),
-        row,
-        gtid=meta["__gtid"],
-    )
-
-
-def _read(query: str) -> list[dict[str, Any]]:
+def _read(query: str) -> pa.Table:
     with closing(engine()) as connection:
-        return rows_of(connection.sql(query).to_arrow_table())
+        return connection.sql(query).to_arrow_table()

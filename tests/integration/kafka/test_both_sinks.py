@@ -16,8 +16,7 @@ from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.integration.kafka.test_kafka_sink import judged, sent, to_topics
 from tests.servers.duckdb_engine import engine
-from tests.servers.forms import rows_of
-from tests.servers.journal_oracle import unequal_view
+from tests.servers.lake_oracle import unequal_view
 from tests.servers.service import Running, running
 from tests.servers.shop import TABLES
 
@@ -38,7 +37,7 @@ def unequal_lake(server: MysqlServer, lake: str, table: TableId) -> list[str]:
     """Where the lake's rows of a table aren't the source's; DuckDB reads them."""
     view = live_view_text(lake, str(table), Dialect.DUCKDB)
     with closing(engine()) as duck:
-        return unequal_view(server, table, rows_of(duck.sql(f"SELECT * FROM ({view}) v").to_arrow_table()))
+        return unequal_view(server, table, duck.sql(f"SELECT * FROM ({view}) v").to_arrow_table())
 
 
 async def test_a_broker_that_is_gone_does_not_hold_up_the_lake(
