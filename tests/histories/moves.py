@@ -43,9 +43,11 @@ _ODD_COLUMNS: Final = (
     "m", "c", "M", "select", "名前", "a.b", "it's", 'q"q', "x`y", "row", "path", "key", "__m", "_metadata", "__op",
 )  # fmt: skip
 _ENGINES: Final = (" ENGINE=MyISAM", " ENGINE=MEMORY", " ENGINE=BLACKHOLE", " ENGINE=ARCHIVE", " ENGINE=CSV")
+# In this mode a strict conversion pads.
+_PADDING: Final = "STRICT_ALL_TABLES,PAD_CHAR_TO_FULL_LENGTH"
 _MODES: Final = (
     "", "STRICT_ALL_TABLES", "STRICT_TRANS_TABLES,NO_ZERO_DATE", "PAD_CHAR_TO_FULL_LENGTH",
-    "STRICT_ALL_TABLES,PAD_CHAR_TO_FULL_LENGTH", "ALLOW_INVALID_DATES", "NO_AUTO_VALUE_ON_ZERO",
+    _PADDING, "ALLOW_INVALID_DATES", "NO_AUTO_VALUE_ON_ZERO",
 )  # fmt: skip
 _TRIES: Final = 20
 
@@ -705,7 +707,11 @@ def converted(world: World) -> Steps:
     yield Sql(table.creation())
     yield insert_into(world, table, 8)
     yield some.choice((Act.CAUGHT_UP, Act.REST))
-    mode = "DEFAULT" if some.random() < 0.5 else f"'{some.choice(_MODES)}'"
+    mode = (
+        "DEFAULT"
+        if some.random() < 0.5
+        else f"'{_PADDING if old.startswith('CHAR') else some.choice(_MODES)}'"
+    )
     yield Sql(f"SET SESSION sql_mode = {mode}")
     new = replace(column, kind=replace(kind, text=to)) if to else _become(world, column)
     yield Sql(f"ALTER TABLE {table.quoted} MODIFY {new.definition}")

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import pytest
 
+from actors.lake.live_view import CatalogViews
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline.binlog.events import query_event
 from pipeline.coordinator import handle_log, handle_signals
 from pipeline.errors import Definite
 from pipeline.gtid.witness import Witness
-from pipeline.lake import live_view, merge, tables
+from pipeline.lake import background, live_view, merge, tables
 from pipeline.lake.parquet_files import Day
 from pipeline.messages.changes import ChangesVerified, TableStopped
 from pipeline.schema import compatibility
@@ -75,6 +76,8 @@ class Planted(StrEnum):
     FOR_EVER = "a recapture is answered, and that's all"
     NEVER_ALTERED = "no statement alters a table"
     NEEDLESS = "each ALTER begins its table anew"
+    HALF_FILLED = "a mirror is shown while it's filled"
+    ONE_VIEW = "a catalog tells names apart by case"
 
 
 def _rows_stay(patch: Patch) -> None:
@@ -211,6 +214,7 @@ def _views(patch: Patch) -> None:
     patch.setattr(information_schema, "_DESCRIBE", information_schema._DESCRIBE.replace(only, ""))
     listed = information_schema.TABLES.sql.replace("TABLE_TYPE = 'BASE TABLE' AND ", "")
     patch.setattr(information_schema, "TABLES", Question(listed))
+    _referred(patch)  # else nobody asks about a view: its creation alters no table
 
 
 def _engines(patch: Patch) -> None:
@@ -260,6 +264,14 @@ def _needless(patch: Patch) -> None:
     patch.setattr(ddl, "changed_unlogged", changed)
 
 
+def _half_filled(patch: Patch) -> None:
+    patch.setattr(background, "completable_tables", lambda known, _: list(known.rebuilding))
+
+
+def _one_view(patch: Patch) -> None:
+    patch.setattr(CatalogViews, "_shown", lambda _, table: table)
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """How it's planted, which of the review's histories it brings back, and where it shows.
@@ -278,6 +290,8 @@ class Fault:
     lake: bool = False
 
 
+# A sink that fails on one table's data.
+_SINK_FAILS: Final = "lake|failure, .*|the service ended"
 _OLD: Final = (Metadata.MINIMAL, Version.OLD)
 
 FAULTS: Final[Mapping[Planted, Fault]] = {
@@ -297,12 +311,14 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
         _memory, "R8", "memory-tables-after-a-restart", "unequal", (moves.forgotten,), *_OLD
     ),
     Planted.LETTERS: Fault(_letters, "R10", "columns-that-spark-knows", "lake", (moves.create,), lake=True),
-    Planted.HIDDEN: Fault(_hidden, "R11", "", "lake", (moves.create,), lake=True),
-    Planted.YEAR_0: Fault(_year_0, "R12", "", "lake", (moves.alike,), lake=True),
+    Planted.HIDDEN: Fault(
+        _hidden, "R11", "columns-that-spark-knows", _SINK_FAILS, (moves.create,), lake=True
+    ),
+    Planted.YEAR_0: Fault(_year_0, "R12", "a-year-0-in-a-key", _SINK_FAILS, (moves.alike,), lake=True),
     Planted.LABELS: Fault(_labels, "R15", "labels-beyond-u-ffff", "stopped", (moves.create,)),
     Planted.STOPS_ALL: Fault(_stops_all, "R16", "a-column-of-ours", "the service ended", (moves.create,)),
     Planted.REFERRED: Fault(_referred, "R17", "only-referred-to", "needless", (moves.widen, moves.around)),
-    Planted.VIEWS: Fault(_views, "R18", "", "view", (moves.around,)),
+    Planted.VIEWS: Fault(_views, "R18", "views-are-no-tables", "view", (moves.around,)),
     Planted.ENGINES: Fault(_engines, "R19", "blackhole-from-its-creation", about=(moves.create,)),
     Planted.SYNONYMS: Fault(_synonyms, "R20", "synonyms-that-round", about=(moves.converted,)),
     Planted.MEASURES: Fault(_measures, "U1", "three-new-tables", "the service ended"),
@@ -321,6 +337,12 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
         Metadata.MINIMAL,
     ),
     Planted.NEEDLESS: Fault(_needless, "", "widenings-in-a-row", "needless"),
+    Planted.HALF_FILLED: Fault(
+        _half_filled, "U2", "a-mirror-that-is-filled-again", "reader", (moves.alter,), lake=True
+    ),
+    Planted.ONE_VIEW: Fault(
+        _one_view, "R9", "views-that-differ-by-case", "catalog", (moves.create, moves.rename), lake=True
+    ),
 }
 
 # How much more often a move comes that a fault is about.

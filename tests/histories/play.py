@@ -13,18 +13,21 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from random import Random
+from threading import Lock
 from typing import Any, Final, assert_never
 from unittest.mock import patch
 
 import pymysql
 import structlog
 from pymysql.cursors import Cursor
+from pyspark.errors import PySparkException
 
 from actors import chunk_selector
 from actors.journal.store import JournalReader
 from actors.runtime.failure_kinds import FailureKind, kind_of
 from actors.runtime.redaction import safe_message
 from actors.service.assembly import Assembly
+from actors.spark_sink import SparkSink
 from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
 from pipeline.config.settings import Settings as PipelineSettings
 from pipeline.config.settings import SnapshotMode, SparkSettings
@@ -39,29 +42,42 @@ from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import Chunking, Completed, SnapshotFailed, SnapshotWaiting
 from tests.histories.readers import Readers
 from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version
+from tests.histories.turns import Turns
 from tests.servers.executed import executed
 from tests.servers.journal_oracle import unequal
-from tests.servers.lake_oracle import unequal_lake
+from tests.servers.lake_oracle import unequal_lake, unequal_view
 from tests.servers.service import Running, WithoutLake, pipeline, running
 
 # How long (s) nothing may happen before a rest, and how long what's wrong may take to become right. The first one is
 # longer than the time between two heartbeats: on MySQL 5.6 a heartbeat alone ends what emptied a MEMORY table last.
 REST_S: Final = 8.0
-RIGHT_S: Final = 1.5
+RIGHT_S: Final = 5.0
 _LOOK_S: Final = 0.03
 _CAUGHT_UP_S: Final = 3.0
+# How long (s) nothing may happen before a prepared transaction of another history counts as what is in the way.
+_STALLED_S: Final = 1.0
+# Acts that concern all histories: no other one acts meanwhile.
+_OF_ALL: Final = frozenset(
+    {Act.RESTART_SERVICE, Act.KILL_SERVICE, Act.RESTART_SERVER, Act.KILL_SERVER, Act.RESET_LOG}
+)
 _ENDED: Final = frozenset({"completed", "failed", "stopped"})
 _PAUSES: Final = {Act.SHORT: 0.005, Act.LONG: 0.08}
 _FEW_ROWS: Final = 4
 _READ_EVERY_S: Final = 0.3
 _DELIVERED_S: Final = 120.0
-# How many databases come and go at once, for the sake of their GTIDs.
-_AGAIN: Final = 10
+_MERGED_S: Final = 20.0
+# Spark's own catalog, which is gone with its session.
+_CATALOG: Final = "spark_catalog"
+# How many empty transactions are committed at once, for the sake of their GTIDs.
+_AGAIN: Final = 100
 
 # What alters a table in a calm history, by its name there.
 _ALTERS: Final = re.compile(r"(?:ALTER TABLE|(?:CREATE|DROP) [A-Z ]*INDEX .* ON) `((?:[^`]|``)+)`", re.DOTALL)
 # The name of a history's database has its place in the run.
 _NAMED: Final = re.compile(r"\bh\d+x(\d+)\b")
+
+# The names of tables that a catalog takes.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_]+")
 
 _numbers = count(1)
 
@@ -126,6 +142,9 @@ class Part:
     # Since the verifier last knew all of its tables: those altered, once for each statement, and whether it began anew.
     altered: list[str] = field(default_factory=list)
     begun_anew: bool = False
+    # How many of its statements the server took.
+    passed: int = 0
+    refused: int = 0
 
     def captures(self, name: str) -> bool:
         """Whether a table of its database is captured."""
@@ -160,6 +179,8 @@ class Player:
             for place, history in enumerate(histories)
         ]
         self.service: Running | None = None
+        self._turns = Turns()
+        self._reading = Lock()
         self._some = Random(repr([history.seed for history in histories]))
         self._closing: Any = None
         self.readers: Readers | None = None
@@ -177,17 +198,19 @@ class Player:
             if self.spark:
                 self.readers = Readers(self.server, str(self._folder / "lake"), Random(self._some.random()))
                 reading = asyncio.create_task(self._read(self.readers))
-            while going := [part for part in self.parts if part.left]:
-                await self._move(self._some.choice(going))
-                if self._over():
-                    return self.result
-            await self._judge_lake()
+            async with asyncio.TaskGroup() as playing:
+                for part in self.parts:
+                    playing.create_task(self._play(part))
+            if not self._over():
+                await self._judge_lake()
         finally:
             if reading is not None:
                 reading.cancel()
                 await asyncio.wait({reading})
             await self._drop()
             await asyncio.to_thread(self._clean)
+        self.result.passed = sum(part.passed for part in self.parts)
+        self.result.refused = sum(part.refused for part in self.parts)
         return self.result
 
     # -- the world
@@ -231,7 +254,7 @@ class Player:
         settings = replace(settings, tables=TableFilter(patterns))
         if self.spark:
             assert settings.lake is not None
-            lake = replace(settings.lake, merge_after_s=1.0)
+            lake = replace(settings.lake, merge_after_s=1.0, catalog=_CATALOG)
             settings = replace(settings, lake=lake, spark=self.spark)
         return settings
 
@@ -290,6 +313,14 @@ class Player:
 
     # -- steps
 
+    async def _play(self, part: Part) -> None:
+        """Play a history beside the others, each of its acts in its turn."""
+        while part.left and not self._over():
+            alone = part.left[0] in _OF_ALL
+            async with self._turns.alone() if alone else self._turns.beside_others():
+                if not self._over():
+                    await self._move(part)
+
     async def _move(self, part: Part) -> None:
         """The next act of a history, or its statements up to there in one go."""
         statements: list[Sql] = []
@@ -298,7 +329,7 @@ class Player:
             part.left.pop(0)
         if statements:
             await asyncio.to_thread(self._run, part, statements)
-        if part.left:
+        elif part.left:
             act = part.left.pop(0)
             assert isinstance(act, Act)
             await self._act(part, act)
@@ -310,15 +341,15 @@ class Player:
             try:
                 with connection.cursor() as cursor:
                     cursor.execute(text)
-                self.result.passed += 1
+                part.passed += 1
                 if alters := _ALTERS.match(text):
                     part.altered.append(alters[1].replace("``", "`"))
             except (pymysql.err.OperationalError, pymysql.err.InterfaceError) as error:
-                self.result.refused += 1
+                part.refused += 1
                 if not connection.open or error.args[0] in (0, 2006, 2013):
                     part.sessions.pop(statement.session, None)
             except (pymysql.err.MySQLError, UnicodeError):
-                self.result.refused += 1
+                part.refused += 1
             self._look(part)
 
     def _session(self, part: Part, number: int) -> "pymysql.Connection[Cursor]":
@@ -388,7 +419,7 @@ class Player:
             return
         assert self.service is not None
         await asyncio.to_thread(self._end_branches)
-        await self._catch_up(REST_S)
+        await self._all_passes(await asyncio.to_thread(executed, self.server))
         position = GtidSet.parse(self.service.status()["position"])
         with suppress(AssertionError, TimeoutError):
             await self.service.stop()
@@ -410,9 +441,15 @@ class Player:
 
     def _written_again(self, position: GtidSet) -> None:
         """Reset the log, and write other transactions until all GTIDs of the position are used again."""
-        self.server.sql("RESET BINARY LOGS AND GTIDS")
+        self.server.sql("RESET BINARY LOGS AND GTIDS", "CREATE DATABASE again", "DROP DATABASE again")
+        number = 2
         while not position <= executed(self.server):
-            self.server.sql(*["CREATE DATABASE again", "DROP DATABASE again"] * _AGAIN)
+            empty = [
+                (f"SET GTID_NEXT = '{self.server.uuid}:{number + more}'", "BEGIN", "COMMIT")
+                for more in range(1, _AGAIN + 1)
+            ]
+            self.server.sql(*(text for texts in empty for text in texts))
+            number += _AGAIN
 
     async def _refused(self) -> bool:
         """Whether the service ends by itself, since the server has another history."""
@@ -446,12 +483,14 @@ class Player:
 
     # -- rest
 
-    async def _until(self, so: Callable[[], bool | Awaitable[bool]], within_s: float) -> bool:
-        """Whether it becomes so, while the service runs and gets on: it has this long for each thing that it seals."""
+    async def _until(
+        self, so: Callable[[], bool | Awaitable[bool]], within_s: float, *, as_it_gets_on: bool = True
+    ) -> bool:
+        """Whether it becomes so, while the service runs; `as_it_gets_on`: it has this long for each thing it seals."""
         deadline, last = time.monotonic() + within_s, 0
         assert self.service is not None
         while not (await answer if isinstance(answer := so(), Awaitable) else answer):
-            if (now := self._sealed()) != last:
+            if as_it_gets_on and (now := self._sealed()) != last:
                 deadline, last = time.monotonic() + within_s, now
             if time.monotonic() > deadline or self.service.outcome.done():
                 return False
@@ -461,25 +500,37 @@ class Player:
     def _sealed(self) -> int:
         return int(self.service.status(Name.JOURNAL_WRITER).get("segment") or 0) if self.service else 0
 
-    def _checkpoint(self) -> Checkpoint | None:
-        """What the last sealed segment says; the segments before it are read once."""
+    def _sealed_segments(self) -> list[Entry]:
+        """All that's sealed; each segment is read once."""
         reader = JournalReader(self._folder / "journal")
-        self._chain += reader.entries(len(self._chain), reader.last_segment())
-        return self._chain[-1].checkpoint if self._chain else None
+        with self._reading:
+            self._chain += reader.entries(len(self._chain), reader.last_segment())
+            return list(self._chain)
+
+    def _checkpoint(self) -> Checkpoint | None:
+        """What the last sealed segment says."""
+        chain = self._sealed_segments()
+        return chain[-1].checkpoint if chain else None
 
     def _reached(self, executed: GtidSet) -> bool:
         status = self.service.status() if self.service else {}
         return bool(status) and executed <= GtidSet.parse(status["position"])
 
     async def _catch_up(self, within_s: float) -> bool:
-        """Whether all that the source has executed passes."""
+        """Whether all that the source has executed passes in that time."""
         done = await asyncio.to_thread(executed, self.server)
-        return await self._until(lambda: self._reached(done), within_s)
+        return await self._until(lambda: self._reached(done), within_s, as_it_gets_on=False)
 
-    def _to_come(self, part: Part) -> list[str]:
-        """What's still to come of a history's tables, in the journal."""
-        checkpoint = self._checkpoint()
-        if checkpoint is None or not executed(self.server) <= checkpoint.position:
+    async def _all_passes(self, done: GtidSet) -> bool:
+        """Whether these pass. What another history has prepared is committed if it alone is in the way."""
+        if await self._until(lambda: self._reached(done), _STALLED_S):
+            return True
+        await asyncio.to_thread(self._end_branches)
+        return await self._until(lambda: self._reached(done), REST_S)
+
+    def _to_come(self, part: Part, done: GtidSet, checkpoint: Checkpoint | None) -> list[str]:
+        """What's still to come in the journal of these transactions, and of a history's tables."""
+        if checkpoint is None or not done <= checkpoint.position:
             return ["the log"]
         return [
             f"{table} of snapshot {snapshot.id}: {state}"
@@ -499,15 +550,13 @@ class Player:
         )
 
     async def _rest(self, part: Part) -> None:
-        await asyncio.to_thread(self._end_branches)
-        for other in self.parts:
-            await asyncio.to_thread(self._look, other)
-            await asyncio.to_thread(
-                self._run, other, [Sql("COMMIT"), Sql("UNLOCK TABLES")] if other is part else []
-            )
-        if not (await self._catch_up(REST_S) and await self._until(lambda: self._filled(part), REST_S)):
+        await asyncio.to_thread(self._run, part, [Sql("COMMIT"), Sql("UNLOCK TABLES")])
+        await asyncio.to_thread(self._end_branches, part)
+        done = await asyncio.to_thread(executed, self.server)
+        if not (await self._all_passes(done) and await self._until(lambda: self._filled(part), REST_S)):
             if not self._over():
-                still = await asyncio.to_thread(self._to_come, part)
+                checkpoint = await asyncio.to_thread(self._checkpoint)
+                still = self._to_come(part, done, checkpoint)
                 of_all = still == ["the log"]
                 self._find(None if of_all else part, "no rest", f"waits for {', '.join(still)[:600]}")
             part.left.clear()
@@ -515,10 +564,12 @@ class Player:
         found: list[Finding] = []
 
         def right() -> bool:
-            found[:] = [] if (still := self._to_come(part)) else self._judged(part)
+            chain = self._sealed_segments()
+            still = self._to_come(part, done, chain[-1].checkpoint if chain else None)
+            found[:] = [] if still else self._wrong(part, chain)
             return not found and not still
 
-        if not await self._until(lambda: asyncio.to_thread(right), RIGHT_S):
+        if not await self._until(lambda: asyncio.to_thread(right), RIGHT_S, as_it_gets_on=False):
             for finding in found:
                 self._find(part, finding.kind, finding.text)
         if self.readers is not None:
@@ -527,7 +578,9 @@ class Player:
         self.result.judged += 1
         if part.wrong:
             part.left.clear()
-        elif part.history.calm and await self._until(lambda: self._surveyed(part), RIGHT_S):
+        elif part.history.calm and await self._until(
+            lambda: self._surveyed(part), RIGHT_S, as_it_gets_on=False
+        ):
             part.altered.clear()
             part.begun_anew = False
 
@@ -537,16 +590,14 @@ class Player:
         own = (f"{part.database}.", f"{part.database}`")
         return bool(status) and not any(table.lstrip("`").startswith(own) for table in status["asked"])
 
-    def _end_branches(self) -> None:
-        """Commit what's prepared and hasn't been: it would be missing in the position for good."""
+    def _end_branches(self, part: Part | None = None) -> None:
+        """Commit what is still prepared, of a history or of all: it would be missing in the position for good."""
         for row in self.server.sql("XA RECOVER"):
-            with suppress(pymysql.err.MySQLError):
-                self.server.sql(f"XA COMMIT '{row[3]}'")
-
-    def _judged(self, part: Part) -> list[Finding]:
-        checkpoint = self._checkpoint()
-        assert checkpoint is not None
-        return list(self._wrong(part, checkpoint))
+            if part is None or str(row[3]).startswith(f"{part.database}-"):
+                with suppress(pymysql.err.MySQLError):
+                    self.server.sql(f"XA COMMIT '{row[3]}'")
+        for each in self.parts if part is None else [part]:
+            self._look(each)
 
     def _tables(self, part: Part, kind: str = "BASE TABLE") -> set[TableId]:
         """The history's tables, or views, that the source has and that are captured."""
@@ -556,7 +607,10 @@ class Player:
         )
         return {TableId(*row) for row in told if row[0] == part.database and part.captures(row[1])}
 
-    def _wrong(self, part: Part, checkpoint: Checkpoint) -> Iterator[Finding]:
+    def _wrong(self, part: Part, chain: Sequence[Entry]) -> list[Finding]:
+        return list(self._differences(part, chain[-1].checkpoint, chain))
+
+    def _differences(self, part: Part, checkpoint: Checkpoint, chain: Sequence[Entry]) -> Iterator[Finding]:
         there = self._tables(part)
         stopped = {table: why for table, why in checkpoint.stopped.items() if table.database == part.database}
         # What a first snapshot couldn't read is a table that has stopped, too, for who wants all of it. A table
@@ -578,9 +632,9 @@ class Player:
                 continue
             else:
                 judged.append(table)
-        differences = unequal(self.server, self._folder / "journal", *judged, chain=self._chain)
+        differences = unequal(self.server, self._folder / "journal", *judged, chain=chain)
         yield from (Finding(part.place, "unequal", text[:600]) for text in differences)
-        for view in self._tables(part, "VIEW") & checkpoint.schemas.keys():
+        for view in self._tables(part, "VIEW") & (checkpoint.schemas.keys() | stopped.keys()):
             yield Finding(part.place, "view", f"{view}: a view is taken for a table")
         yield from self._needless(part, checkpoint)
 
@@ -608,14 +662,23 @@ class Player:
             return False
         return not any(table.get("rebuilding_since") for table in sink["tables"].values())
 
+    def _merged(self) -> bool:
+        """Whether all mirrors have merged their changes, but for those of stopped tables."""
+        sink = self.service.status(Name.SPARK_SINK) if self.service else {}
+        return bool(sink) and not any(
+            table["pending"] and not table["stopped"] for table in sink["tables"].values()
+        )
+
     async def _judge_lake(self) -> None:
         """Hold what the lake has against the source, once everything is in it."""
         if self.spark is None or self.service is None:
             return
         if not await self._until(self._delivered, _DELIVERED_S):
             self._find(None, "lake", f"isn't delivered: {self.service.status(Name.SPARK_SINK)}"[:600])
+        await self._until(self._merged, _MERGED_S)
         checkpoint = await asyncio.to_thread(self._checkpoint)
         assert checkpoint is not None
+        await asyncio.to_thread(self._judge_catalog, checkpoint)
         if self.readers is not None:
             await asyncio.to_thread(self.readers.poll)
             for part in self.parts:
@@ -637,6 +700,29 @@ class Player:
                     found = [f"{table}: {type(error).__name__}: {str(error)[:300]}"]
                 for text in found:
                     self._find(part, "lake", text[:600])
+
+    def _judge_catalog(self, checkpoint: Checkpoint) -> None:
+        """Hold the catalog's views against the source, but for those that the sink says a catalog can't have."""
+        assert self.service is not None
+        sink = self.service.supervisor.actors[Name.SPARK_SINK]
+        assert isinstance(sink, SparkSink)
+        if (up := sink._up) is None:
+            return
+        told = sink.status()["tables"]
+        for part in self.parts:
+            tables = self._tables(part) & checkpoint.mirrors.keys() - checkpoint.stopped.keys()
+            for table in sorted(table for table in tables if _PLAIN.fullmatch(table.name)):
+                said = told.get(str(table), {})
+                if said.get("stopped") or said.get("no_view"):
+                    continue
+                try:
+                    rows = up.spark.session.table(f"{_CATALOG}.`{table.database}`.`{table.name}`").toArrow()
+                except PySparkException as error:
+                    found = [f"{table}: {str(error)[:300]}"]
+                else:
+                    found = unequal_view(self.server, table, rows, checkpoint.schemas[table].key_names)
+                for text in found:
+                    self._find(part, "catalog", text[:600])
 
 
 def _may_stop(history: History, why: str) -> bool:

@@ -97,7 +97,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.histories.run", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--batch", type=int, default=10, help="how many are played side by side")
+    parser.add_argument("--batch", type=int, default=20, help="how many are played side by side")
     parser.add_argument("--server", type=Version, default=Version.NEW, choices=list(Version))
     parser.add_argument("--metadata", type=Metadata, choices=list(Metadata), help="of all of them")
     parser.add_argument("--file", type=Path, nargs="*", default=(), help="histories as printed, and no seeds")

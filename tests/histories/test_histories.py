@@ -4,6 +4,7 @@
 it; what was found once is kept in the folder `found`, and played each time.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ from tests.histories.play import played
 from tests.histories.run import alone
 from tests.histories.shrink import shrunk
 from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version, parsed
+from tests.histories.turns import Turns
 from tests.servers.mysql import MysqlFactory
 
 
@@ -30,17 +32,14 @@ def kept(folder: str) -> dict[str, History]:
 FOUND: Final = kept("found")
 # What isn't mended yet.
 OPEN: Final = kept("found/open")
-SIZE: Final = 10
+SIZE: Final = 20
 # In how many lots of histories what's planted has to be found.
-LOTS: Final = 8
+LOTS: Final = 4
 Lot = tuple[Version, Metadata, int]
 Started = Callable[[Version], MysqlServer]
 FEW: Final[list[Lot]] = [
     (Version.NEW, Metadata.FULL, 1),
-    (Version.NEW, Metadata.FULL, 11),
-    (Version.NEW, Metadata.FULL, 21),
     (Version.NEW, Metadata.MINIMAL, 1),
-    (Version.NEW, Metadata.MINIMAL, 11),
     (Version.OLD, Metadata.MINIMAL, 1),
 ]
 MANY: Final[list[Lot]] = [
@@ -81,7 +80,7 @@ def test_many_random_histories_end_right(started: Started, tmp_path: Path, lot: 
 def test_random_histories_end_right_in_a_lake(
     started: Started, spark_settings: SparkSettings, tmp_path: Path, seed: int
 ) -> None:
-    metadata = Metadata.FULL if seed % (2 * SIZE) == 1 else Metadata.MINIMAL
+    metadata = Metadata.MINIMAL if seed // SIZE % 3 == 2 else Metadata.FULL
     _end_right(started, tmp_path, (Version.NEW, metadata, seed), spark_settings)
 
 
@@ -157,9 +156,20 @@ def test_what_was_found_is_mended(started: Started, tmp_path: Path, name: str) -
     _replay(started, tmp_path, {name: OPEN[name]})
 
 
-def _replay(started: Started, folder: Path, kept: Mapping[str, History]) -> None:
+@pytest.mark.full
+def test_what_was_found_stays_mended_in_a_lake(
+    started: Started, spark_settings: SparkSettings, tmp_path: Path
+) -> None:
+    kind = (Version.NEW, Metadata.FULL)
+    of_kind = {k: each for k, each in FOUND.items() if (each.version, each.metadata) == kind}
+    _replay(started, tmp_path, of_kind, spark_settings)
+
+
+def _replay(
+    started: Started, folder: Path, kept: Mapping[str, History], spark: SparkSettings | None = None
+) -> None:
     names, histories = list(kept), list(kept.values())
-    result = played(started(histories[0].version), folder / "played", histories)
+    result = played(started(histories[0].version), folder / "played", histories, spark)
     wrong = [f"{names[f.history] if f.history is not None else ''}: {f}" for f in result.findings]
     assert not wrong, "\n".join(wrong)
     assert result.judged >= len(histories)
@@ -188,3 +198,30 @@ def test_rows_shrink_as_well() -> None:
     whole = History(Version.NEW, Metadata.FULL, Captured.ALL, (many, Act.REST))
     short = shrunk(whole, lambda candidates: ["(1)" in str(each) for each in candidates])
     assert short.steps == (Sql("INSERT INTO t (a) VALUES (1)"), Act.REST)
+
+
+async def test_what_concerns_all_waits_for_the_others_and_they_for_it() -> None:
+    turns = Turns()
+    done: list[str] = []
+
+    async def act(name: str, go_on: asyncio.Event, *, alone: bool = False) -> None:
+        async with turns.alone() if alone else turns.beside_others():
+            done.append(f"{name} begins")
+            await go_on.wait()
+            done.append(f"{name} ends")
+
+    first, last = asyncio.Event(), asyncio.Event()
+    last.set()
+    async with asyncio.TaskGroup() as acts:
+        for name, go_on, alone in (
+            ("a", first, False),
+            ("b", first, False),
+            ("all", last, True),
+            ("c", last, False),
+        ):
+            acts.create_task(act(name, go_on, alone=alone))
+            await asyncio.sleep(0)
+        assert done == ["a begins", "b begins"]
+        first.set()
+    assert done[2:4] == ["a ends", "b ends"]
+    assert done[4:] == ["all begins", "all ends", "c begins", "c ends"]
