@@ -8,83 +8,41 @@ slice comes in *parts*, before it has passed. Behind a part come only further on
 whose first transaction it is, with the rows that are left, perhaps none.
 """
 
-from pipeline.messages.binlog import (
-    CreateTableSelectRead,
-    DdlRead,
-    LogAdvanced,
-    PauseReading,
-    ReadingPaused,
-    ResumeReading,
-    TransactionPartRead,
-    TransactionsRead,
-)
-from pipeline.messages.changes import (
-    ChangesVerified,
-    MirrorInvalidated,
-    SchemaChanged,
-    SchemaVerified,
-    TableStopped,
-    TransactionPartVerified,
-)
-from pipeline.messages.chunks import (
-    ChunkFailed,
-    ChunkRead,
-    ChunkSchemaChanged,
-    CloseTransactions,
-    OpenTransactions,
-    PlanFailed,
-    PlanTable,
-    ReadChunk,
-    ReselectRows,
-    SourceOverloaded,
-    SourceRecovered,
-    TablePlanned,
-    TransactionsOpened,
-)
-from pipeline.messages.journal import (
-    Append,
-    AppendRows,
-    CheckpointSealed,
-    JournalFull,
-    JournalHasSpace,
-    MirrorDataExpired,
-    SegmentSealed,
-)
-from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected
-
-# BinlogReader -> SchemaVerifier
-
-
-# SchemaVerifier -> WatermarkCoordinator (which also gets LogAdvanced and ReadingPaused, passed on in order)
-
-
-# WatermarkCoordinator <-> ChunkSelector
-
-
-# SignalListener <-> WatermarkCoordinator (the answer comes by the JournalWriter, once it's durable)
-
-
-# WatermarkCoordinator -> BinlogReader
-
-
-# WatermarkCoordinator -> JournalWriter
-
-
-# JournalWriter -> SparkSink
-
+from pipeline.messages import binlog, changes, chunks, journal, signals
 
 ToSchemaVerifier = (
-    TransactionsRead | TransactionPartRead | DdlRead | CreateTableSelectRead | LogAdvanced | ReadingPaused
+    binlog.TransactionsRead
+    | binlog.TransactionPartRead
+    | binlog.DdlRead
+    | binlog.CreateTableSelectRead
+    | binlog.LogAdvanced
+    | binlog.ReadingPaused
 )
-ToChunkSelector = PlanTable | ReadChunk | ReselectRows | OpenTransactions | CloseTransactions
-ToBinlogReader = PauseReading | ResumeReading
-_OfTables = SchemaVerified | SchemaChanged | MirrorInvalidated | TableStopped
-_OfTheLog = ChangesVerified | TransactionPartVerified | LogAdvanced | ReadingPaused
-_OfChunks = TablePlanned | PlanFailed | ChunkRead | ChunkFailed | ChunkSchemaChanged
-_OfTheSource = SourceOverloaded | SourceRecovered | TransactionsOpened
-_OfTheJournal = MirrorDataExpired | JournalFull | JournalHasSpace
-ToWatermarkCoordinator = _OfTheLog | _OfTables | _OfChunks | _OfTheSource | _OfTheJournal | SignalReceived
-ToJournalWriter = AppendRows | Append
-ToSignalListener = SignalAccepted | SignalRejected | CheckpointSealed
-ToSparkSink = SegmentSealed
-ToKafkaSink = SegmentSealed
+ToChunkSelector = (
+    chunks.PlanTable
+    | chunks.ReadChunk
+    | chunks.ReselectRows
+    | chunks.OpenTransactions
+    | chunks.CloseTransactions
+)
+ToBinlogReader = binlog.PauseReading | binlog.ResumeReading
+_OfTables = changes.SchemaVerified | changes.SchemaChanged | changes.MirrorInvalidated | changes.TableStopped
+_OfTheLog = (
+    changes.ChangesVerified | changes.TransactionPartVerified | binlog.LogAdvanced | binlog.ReadingPaused
+)
+_OfChunks = (
+    chunks.TablePlanned
+    | chunks.PlanFailed
+    | chunks.ChunkRead
+    | chunks.ChunkFailed
+    | chunks.ChunkSchemaChanged
+)
+_OfTheSource = chunks.SourceOverloaded | chunks.SourceRecovered | chunks.TransactionsOpened
+_OfTheJournal = journal.MirrorDataExpired | journal.JournalFull | journal.JournalHasSpace
+ToWatermarkCoordinator = (
+    _OfTheLog | _OfTables | _OfChunks | _OfTheSource | _OfTheJournal | signals.SignalReceived
+)
+ToJournalWriter = journal.AppendRows | journal.Append
+ToSignalListener = signals.SignalAccepted | signals.SignalRejected | journal.CheckpointSealed
+ToSparkSink = journal.SegmentSealed
+ToKafkaSink = journal.SegmentSealed

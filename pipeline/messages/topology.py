@@ -10,34 +10,7 @@ from enum import StrEnum
 from typing import get_args
 
 from pipeline.config.settings import MOST_WINDOWS
-from pipeline.messages import inboxes as messages
-from pipeline.messages.binlog import LogAdvanced, ReadingPaused
-from pipeline.messages.changes import (
-    ChangesVerified,
-    MirrorInvalidated,
-    SchemaChanged,
-    SchemaVerified,
-    TableStopped,
-    TransactionPartVerified,
-)
-from pipeline.messages.chunks import (
-    ChunkFailed,
-    ChunkRead,
-    ChunkSchemaChanged,
-    PlanFailed,
-    SourceOverloaded,
-    SourceRecovered,
-    TablePlanned,
-    TransactionsOpened,
-)
-from pipeline.messages.journal import (
-    CheckpointSealed,
-    JournalFull,
-    JournalHasSpace,
-    MirrorDataExpired,
-    SegmentSealed,
-)
-from pipeline.messages.signals import SignalAnswer, SignalReceived
+from pipeline.messages import binlog, changes, chunks, inboxes, journal, signals
 
 
 class ActorName(StrEnum):
@@ -91,14 +64,14 @@ EDGES = (
     Edge(
         ActorName.SIGNAL_LISTENER,
         ActorName.WATERMARK_COORDINATOR,
-        (SignalReceived,),
+        (signals.SignalReceived,),
         MOST_SIGNALS,
         WhenFull.WAIT,
     ),
     Edge(
         ActorName.BINLOG_READER,
         ActorName.SCHEMA_VERIFIER,
-        get_args(messages.ToSchemaVerifier),
+        get_args(inboxes.ToSchemaVerifier),
         8,
         WhenFull.WAIT,
         bytes=ROWS_WAITING,
@@ -107,14 +80,14 @@ EDGES = (
         ActorName.SCHEMA_VERIFIER,
         ActorName.WATERMARK_COORDINATOR,
         (
-            ChangesVerified,
-            TransactionPartVerified,
-            SchemaVerified,
-            SchemaChanged,
-            MirrorInvalidated,
-            TableStopped,
-            LogAdvanced,
-            ReadingPaused,
+            changes.ChangesVerified,
+            changes.TransactionPartVerified,
+            changes.SchemaVerified,
+            changes.SchemaChanged,
+            changes.MirrorInvalidated,
+            changes.TableStopped,
+            binlog.LogAdvanced,
+            binlog.ReadingPaused,
         ),
         8,
         WhenFull.WAIT,
@@ -123,7 +96,7 @@ EDGES = (
     Edge(
         ActorName.WATERMARK_COORDINATOR,
         ActorName.CHUNK_SELECTOR,
-        get_args(messages.ToChunkSelector),
+        get_args(inboxes.ToChunkSelector),
         2 * MOST_WINDOWS,
         WhenFull.BOUNDED,
         "one order for each window or planned table, no more of these than MOST_WINDOWS each, one for rows that are "
@@ -133,14 +106,14 @@ EDGES = (
         ActorName.CHUNK_SELECTOR,
         ActorName.WATERMARK_COORDINATOR,
         (
-            TablePlanned,
-            PlanFailed,
-            ChunkRead,
-            ChunkFailed,
-            ChunkSchemaChanged,
-            SourceOverloaded,
-            SourceRecovered,
-            TransactionsOpened,
+            chunks.TablePlanned,
+            chunks.PlanFailed,
+            chunks.ChunkRead,
+            chunks.ChunkFailed,
+            chunks.ChunkSchemaChanged,
+            chunks.SourceOverloaded,
+            chunks.SourceRecovered,
+            chunks.TransactionsOpened,
         ),
         2 * MOST_WINDOWS,
         WhenFull.WAIT,
@@ -148,7 +121,7 @@ EDGES = (
     Edge(
         ActorName.WATERMARK_COORDINATOR,
         ActorName.BINLOG_READER,
-        get_args(messages.ToBinlogReader),
+        get_args(inboxes.ToBinlogReader),
         4,
         WhenFull.BOUNDED,
         "a pause is ordered only while reading, a resume only while paused, and ReadingPaused lies between",
@@ -156,7 +129,7 @@ EDGES = (
     Edge(
         ActorName.WATERMARK_COORDINATOR,
         ActorName.JOURNAL_WRITER,
-        get_args(messages.ToJournalWriter),
+        get_args(inboxes.ToJournalWriter),
         8,
         WhenFull.WAIT,
         bytes=ROWS_WAITING,
@@ -164,7 +137,7 @@ EDGES = (
     Edge(
         ActorName.JOURNAL_WRITER,
         ActorName.WATERMARK_COORDINATOR,
-        (JournalFull, JournalHasSpace),
+        (journal.JournalFull, journal.JournalHasSpace),
         1,
         WhenFull.NEWEST,
         "the last one says how it is",
@@ -172,7 +145,7 @@ EDGES = (
     Edge(
         ActorName.JOURNAL_WRITER,
         ActorName.SIGNAL_LISTENER,
-        get_args(SignalAnswer),
+        get_args(signals.SignalAnswer),
         2 * MOST_SIGNALS,
         WhenFull.BOUNDED,
         "one answer for each signal, and no more than MOST_SIGNALS unanswered",
@@ -180,7 +153,7 @@ EDGES = (
     Edge(
         ActorName.JOURNAL_WRITER,
         ActorName.SIGNAL_LISTENER,
-        (CheckpointSealed,),
+        (journal.CheckpointSealed,),
         1,
         WhenFull.NEWEST,
         "a later checkpoint says all that has happened",
@@ -188,7 +161,7 @@ EDGES = (
     Edge(
         ActorName.JOURNAL_WRITER,
         ActorName.SPARK_SINK,
-        (SegmentSealed,),
+        (journal.SegmentSealed,),
         1,
         WhenFull.NEWEST,
         "a later segment number includes the earlier ones",
@@ -196,7 +169,7 @@ EDGES = (
     Edge(
         ActorName.JOURNAL_WRITER,
         ActorName.KAFKA_SINK,
-        (SegmentSealed,),
+        (journal.SegmentSealed,),
         1,
         WhenFull.NEWEST,
         "a later segment number includes the earlier ones",
@@ -204,7 +177,7 @@ EDGES = (
     Edge(
         ActorName.SPARK_SINK,
         ActorName.WATERMARK_COORDINATOR,
-        (MirrorDataExpired,),
+        (journal.MirrorDataExpired,),
         1,
         WhenFull.NEWEST,
         "it names all that's lacked, and is asked again until it's there",

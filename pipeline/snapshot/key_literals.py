@@ -47,7 +47,7 @@ def _of_value(column: Column, value: Any) -> KeyPart:
         case t.Bit():
             part = int.from_bytes(value) if isinstance(value, bytes) else int(value)
         case t.Time():
-            part = _time(value)
+            part = time_text(value)
         case t.Enum(labels):
             part = labels.index(value) + 1 if value in labels else 0
         case t.Set(labels):
@@ -63,7 +63,8 @@ def _of_value(column: Column, value: Any) -> KeyPart:
     return part
 
 
-def _time(microseconds: int) -> str:
+def time_text(microseconds: int) -> str:
+    """Returns a TIME as MySQL writes it, with six digits of a second."""
     seconds, fraction = divmod(abs(microseconds), 1_000_000)
     sign = "-" if microseconds < 0 else ""
     return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"

@@ -14,6 +14,7 @@ from decimal import localcontext
 from typing import Final
 
 from pipeline.schema.row_keys import Key, KeyPart
+from pipeline.snapshot.key_literals import time_text
 from pipeline.source.parameters import label_numbers
 from pipeline.types import column_types as t
 
@@ -55,7 +56,7 @@ def _between(kind: t.ColumnType, low: KeyPart, high: KeyPart, fraction: float) -
         case ((t.Date() | t.DateTime() | t.Timestamp()), str(), str()):
             return _moment(low, high, fraction)
         case t.Time(), str(), str():
-            return _clock(_part(_microseconds(low), _microseconds(high), fraction))
+            return time_text(_part(_microseconds(low), _microseconds(high), fraction))
         case _, bytes(), bytes():
             return _binary(low, high, fraction)
         case _, str(), str():
@@ -83,12 +84,6 @@ def _microseconds(time: str) -> int:
     hours, minutes, seconds = time.lstrip("-").split(":")
     whole = (int(hours) * 60 + int(minutes)) * 60_000_000 + int(Exact(seconds) * 1_000_000)
     return -whole if time.startswith("-") else whole
-
-
-def _clock(microseconds: int) -> str:
-    seconds, fraction = divmod(abs(microseconds), 1_000_000)
-    sign = "-" if microseconds < 0 else ""
-    return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"
 
 
 def _binary(low: bytes, high: bytes, fraction: float) -> bytes:

@@ -1,8 +1,10 @@
 """Runs of bytes, compiled: numbers out of them, copies, comparisons.
 
-All indices here are unsigned. Compiled code takes a negative one to be counted from the end, as Python does, and has
-to look at each for that; of loops over unsigned ones LLVM makes loads and stores of as many bytes as the processor
-has (some 20 GB/s instead of less than 1).
+All indices here are unsigned. Compiled code counts a negative index from the end, as Python does, and so has to check
+each signed one. Of loops over unsigned indices LLVM makes loads and stores of as many bytes as the processor has (some
+20 GB/s instead of less than 1).
+
+A *word* is 8 bytes at once, also past a value's end: the caller ensures that SLACK bytes follow it.
 """
 
 import numpy as np
@@ -44,3 +46,27 @@ def copy(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> None:
     here, there = np.uint64(at), np.uint64(to)
     for i in range(np.uint64(length)):
         out[there + i] = buffer[here + i]
+
+
+@compiled("uint64(uint8[::1], int64)", inlined=True)
+def word(buffer: Bytes, at: Int) -> np.uint64:
+    """The 8 bytes from `at` on as a little-endian number."""
+    bits, first = np.uint64(0), np.uint64(at)
+    for k in range(8):
+        bits |= np.uint64(buffer[first + np.uint64(k)]) << np.uint64(8 * k)
+    return bits
+
+
+@compiled("void(uint8[::1], int64, uint64)", inlined=True)
+def put_word(out: Bytes, to: Int, bits: np.uint64) -> None:
+    """Write a number's 8 bytes from `to` on, the lowest first."""
+    first = np.uint64(to)
+    for k in range(8):
+        out[first + np.uint64(k)] = np.uint8(bits >> np.uint64(8 * k))
+
+
+@compiled("void(uint8[::1], int64, int64, uint8[::1], int64)", inlined=True)
+def copy_words(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> None:
+    """Copy `length` bytes, and up to 7 more. Within one buffer, from the right to the left."""
+    for k in range(0, length, 8):
+        put_word(out, to + k, word(buffer, at + k))

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.types.buffers import Bytes, Cells, Flags, Longs
-from pipeline.types.byte_kernels import unsigned
-from pipeline.types.byte_words import copy_words
+from pipeline.types.byte_kernels import copy_words, unsigned, word
 from pipeline.types.jit import compiled
 
 NONE: Final = -1
@@ -43,10 +42,7 @@ def little_endian(buffer: Bytes, cells: Cells, width: int, signed: bool, out: Lo
         if at < 0:
             out[i] = 0
             continue
-        bits = np.uint64(0)
-        for k in range(8):
-            bits |= np.uint64(buffer[at + k]) << np.uint64(8 * k)
-        bits <<= spare
+        bits = word(buffer, at) << spare
         out[i] = np.int64(bits) >> np.int64(spare) if signed else np.int64(bits >> spare)
 
 

@@ -13,10 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.types.buffers import Bytes, Int
+from pipeline.types.byte_kernels import integer, word
 from pipeline.types.jit import compiled, inlined
 
 _POLYNOMIAL: Final = 0xEDB88320
 _STEP: Final = 16
+
+_HEADER, _SIZE = 19, 9  # bytes of an event's header, and where the event's size is in it
 
 Unsigned = (
     np.uint64 | Any
@@ -41,15 +44,6 @@ _ALL: Final = np.uint64(0xFFFFFFFF)
 
 
 @inlined
-def _eight(buffer: Bytes, at: Unsigned) -> Unsigned:
-    """The little-endian integer of the 8 bytes there; LLVM makes one load of it."""
-    value = np.uint64(0)
-    for k in range(8):
-        value |= np.uint64(buffer[at + np.uint64(k)]) << np.uint64(8 * k)
-    return value
-
-
-@inlined
 def _moved(eight: Unsigned, following: int) -> Unsigned:
     """What 8 bytes do to the remainder when `following` others follow them."""
     return np.uint64(
@@ -70,10 +64,20 @@ def crc32(buffer: Bytes, start: Int, end: Int) -> Int:
     remainder = _ALL
     at, behind, step = np.uint64(start), np.uint64(end), np.uint64(_STEP)
     while at + step <= behind:
-        first = _eight(buffer, at) ^ remainder
-        remainder = _moved(first, 8) ^ _moved(_eight(buffer, at + np.uint64(8)), 0)
+        first = word(buffer, at) ^ remainder
+        remainder = _moved(first, 8) ^ _moved(word(buffer, at + np.uint64(8)), 0)
         at += step
     while at < behind:
         remainder = remainder >> np.uint64(8) ^ np.uint64(_T[0, (remainder ^ np.uint64(buffer[at])) & _BYTE])
         at += np.uint64(1)
     return np.int64(remainder ^ _ALL)
+
+
+@inlined
+def is_sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: Int) -> bool:
+    """Returns whether the event at buffer[start:end] is as long as its header says, and undamaged."""
+    if end - start < _HEADER + checksum_bytes or integer(buffer, start + _SIZE, 4) != end - start:
+        return False
+    if checksum_bytes == 0:
+        return True
+    return crc32(buffer, start, end - checksum_bytes) == integer(buffer, end - checksum_bytes, 4)

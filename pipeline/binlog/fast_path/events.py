@@ -20,7 +20,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from pipeline.binlog.event_type import Code
-from pipeline.binlog.fast_path.crc32 import crc32
+from pipeline.binlog.fast_path.crc32 import crc32, is_sound
 from pipeline.binlog.fast_path.gtid import begin, begin_tagged
 from pipeline.binlog.stream_state import (
     BEGUN,
@@ -85,16 +85,6 @@ _IS_ROWS: Final = np.array(
         for code in range(256)
     ]
 )
-
-
-@inlined
-def _sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: int) -> bool:
-    """Whether the event is as long as it says, and undamaged."""
-    if end - start < _HEADER + checksum_bytes or integer(buffer, start + 9, 4) != end - start:
-        return False
-    if checksum_bytes == 0:
-        return True
-    return crc32(buffer, start, end - checksum_bytes) == integer(buffer, end - checksum_bytes, 4)
 
 
 @inlined
@@ -247,7 +237,7 @@ def _event(
     explained: NDArray[np.int64],
     rows: SliceRows,
 ) -> int:
-    if not _sound(buffer, start, end, state.checksum_bytes):
+    if not is_sound(buffer, start, end, state.checksum_bytes):
         return RARE
     code = np.int64(buffer[start + 4])
     at, body_end = start + _HEADER, end - state.checksum_bytes

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.event_type import Code
-from pipeline.binlog.fast_path.crc32 import crc32
+from pipeline.binlog.fast_path.crc32 import is_sound
 from pipeline.binlog.rows.row_events import ROW_EVENTS
 from pipeline.types.buffers import Bytes, Int, Longs
 from pipeline.types.byte_kernels import copy, integer
@@ -91,15 +91,6 @@ def find_run(frames: Frames, first: int, checksum_bytes: int) -> PayloadRun | No
     laid_bounds = np.empty((plain_bytes // _HEADER + count, 2), np.int64)
     taken, events = _laid_out(frames.buffer, bounds[:count], checksum_bytes, sizes, plain, laid, laid_bounds)
     return PayloadRun(Frames(laid, laid_bounds[:events]), taken) if taken else None
-
-
-@inlined
-def _sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: Int) -> bool:
-    if end - start < _HEADER + checksum_bytes or integer(buffer, start + _SIZE, 4) != end - start:
-        return False
-    if checksum_bytes == 0:
-        return True
-    return crc32(buffer, start, end - checksum_bytes) == integer(buffer, end - checksum_bytes, 4)
 
 
 @inlined
@@ -173,7 +164,7 @@ def _gathered(
     count, packed_bytes, plain_bytes = 0, np.int64(0), np.int64(0)
     for i in range(len(bounds)):
         start, end = bounds[i, 0], bounds[i, 1]
-        if not _sound(buffer, start, end, checksum_bytes):
+        if not is_sound(buffer, start, end, checksum_bytes):
             break
         code = np.int64(buffer[start + _CODE])
         if i % 2 == 1:

@@ -10,13 +10,12 @@ import pytest
 from pipeline.binlog.rows import cells, columns, row_events, stored_values, temporal
 from pipeline.binlog.rows.json import document as json
 from pipeline.binlog.rows.json import document_kernels, doubles, opaque_values, text_kernels
-from pipeline.types import byte_kernels, byte_words, value_kernels
+from pipeline.types import byte_kernels, value_kernels
 
 # Each is loaded after those that it uses.
 _COMPILED = (
     byte_kernels,
     cells,
-    byte_words,
     value_kernels,
     text_kernels,
     opaque_values,

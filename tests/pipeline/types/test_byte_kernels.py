@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.types.byte_kernels import copy, integer, same
+from pipeline.types.byte_kernels import copy, copy_words, integer, put_word, same, word
 
 
 def array(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
@@ -29,3 +29,17 @@ def test_runs_are_compared_and_copied(data: bytes, draw: st.DataObject) -> None:
     if length:
         out[draw.draw(st.integers(2, length + 1))] ^= 1
         assert not same(array(data), at, out, 2, length)
+
+
+def test_a_word_is_written_as_it_is_read() -> None:
+    buffer = np.frombuffer(bytes(range(1, 17)), np.uint8).copy()
+    assert int(word(buffer, 3)) == int.from_bytes(bytes(range(4, 12)), "little")
+    put_word(buffer, 0, word(buffer, 8))
+    assert buffer.tobytes() == bytes(range(9, 17)) * 2
+
+
+def test_a_copy_takes_whole_words() -> None:
+    buffer, out = np.arange(24, dtype=np.uint8), np.zeros(24, np.uint8)
+    copy_words(buffer, 2, 9, out, 1)
+    assert out[1:10].tolist() == list(range(2, 11))
+    assert out[0] == 0 and not out[17:].any()

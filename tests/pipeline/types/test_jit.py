@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.binlog.rows import cells
 from pipeline.binlog.rows.json import document_kernels, doubles, opaque_values, text_kernels
-from pipeline.types import byte_words, value_kernels
+from pipeline.types import byte_kernels, value_kernels
 from pipeline.types.jit import compiled, inlined
 
 
@@ -23,7 +23,7 @@ def test_a_compiled_function_gives_what_the_plain_one_does() -> None:
     "loop",
     [
         cells.walk_cells,
-        byte_words.copy_words,
+        byte_kernels.copy_words,
         value_kernels.join_values,
         text_kernels.quote_json,
         opaque_values.opaque,

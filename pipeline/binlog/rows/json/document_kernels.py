@@ -23,8 +23,7 @@ import numpy as np
 from pipeline.binlog.rows.json.opaque_values import NO_ROOM, opaque
 from pipeline.binlog.rows.json.text_kernels import PIECE, natural, quote_json, quoted_room, signed_integer
 from pipeline.types.buffers import Bytes, Cells, Int, Longs
-from pipeline.types.byte_kernels import unsigned
-from pipeline.types.byte_words import put_word, word
+from pipeline.types.byte_kernels import put_word, unsigned, word
 from pipeline.types.jit import compiled
 
 HOLE: Final = 40  # bytes that a double's text fits in: it has up to 34

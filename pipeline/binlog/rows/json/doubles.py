@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pipeline.binlog.rows.json.document_kernels import HOLE
 from pipeline.binlog.rows.json.text_kernels import signed_integer
 from pipeline.types.buffers import Bytes, Int, Longs
-from pipeline.types.byte_words import copy_words, word
+from pipeline.types.byte_kernels import copy_words, word
 from pipeline.types.jit import compiled
 
 _FEWEST_BEFORE_POINT: Final = -15  # not reached: digits after more zeros than this have an exponent

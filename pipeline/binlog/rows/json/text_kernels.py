@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.types.buffers import Bytes, Int
-from pipeline.types.byte_words import put_word, word
+from pipeline.types.byte_kernels import put_word, word
 from pipeline.types.jit import compiled
 
 PIECE: Final = 128  # bytes: a DECIMAL has 83 at most, a date and time 28, and keys and separators come on top
