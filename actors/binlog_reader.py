@@ -154,10 +154,10 @@ class BinlogReader(Actor[ToBinlogReader]):
         """Where in the log it is."""
         return {
             "log": str(self._end) if self._end else None,
-            "paused": self._paused(),
+            "paused": self._is_paused(),
             "source": f"{self._settings.host}:{self._settings.port}",
             "server": self._server,
-            "prepared_xa": [_told(each) for each in self._stream.prepared],
+            "prepared_xa": [_xa_json(each) for each in self._stream.prepared],
         }
 
     def not_ready(self) -> str | None:
@@ -174,10 +174,10 @@ class BinlogReader(Actor[ToBinlogReader]):
                     await self.taken(order)
                 elif (oldest := self._decoding.oldest) is not None and oldest.done():
                     await self._give()
-                elif arrival.done() and not self._paused():
+                elif arrival.done() and not self._is_paused():
                     self._count(arrival.result())
                     await self._walk(dump)
-                    arrival = asyncio.create_task(self._received(dump))
+                    arrival = asyncio.create_task(self._receive(dump))
                 else:
                     self._cut()
         finally:
@@ -189,7 +189,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         """Waits for something to do; only a short while if a slice is to be cut."""
         self.rest()
         awaited: set[asyncio.Future[Any]] = {order}
-        if not self._paused():
+        if not self._is_paused():
             awaited.add(arrival)
         if (oldest := self._decoding.oldest) is not None:
             awaited.add(oldest)
@@ -199,9 +199,9 @@ class BinlogReader(Actor[ToBinlogReader]):
         await asyncio.wait(awaited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         self.beat()
 
-    async def _received(self, dump: BinlogDump) -> int:
+    async def _receive(self, dump: BinlogDump) -> int:
         """Wait for bytes. While it's paused for none: those of events that were left mustn't move before they go."""
-        if self._paused():
+        if self._is_paused():
             return 0
         clock = asyncio.get_running_loop().time
         await asyncio.sleep(max(0.0, self._again_at - clock()))
@@ -216,7 +216,7 @@ class BinlogReader(Actor[ToBinlogReader]):
     async def _walk(self, dump: BinlogDump) -> None:
         """Walks over what has come, in a thread, and queues the results for decoding."""
         until = self._going.place if isinstance(self._going, PausingAt) else None
-        walk = _walked(dump, self._stream, until)
+        walk = _read_frames(dump, self._stream, until)
         while (given := await asyncio.to_thread(next, walk, None)) is not None:
             while self._decoding.full:
                 await self._give()
@@ -225,7 +225,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         self._uncut = True
         self._pause_there()
 
-    def _paused(self) -> bool:
+    def _is_paused(self) -> bool:
         return isinstance(self._going, ReaderPaused)
 
     def _pause_there(self) -> None:
@@ -301,7 +301,7 @@ class BinlogReader(Actor[ToBinlogReader]):
             self.metrics.set(catalogue.SOURCE_COMMIT, commit_time / _MICROSECONDS)
 
 
-def _told(prepared: XaPrepared) -> dict[str, Any]:
+def _xa_json(prepared: XaPrepared) -> dict[str, Any]:
     """An XA transaction that waits for its second phase, as JSON values."""
     return {
         "xid": prepared.xid,
@@ -311,7 +311,7 @@ def _told(prepared: XaPrepared) -> dict[str, Any]:
     }
 
 
-def _walked(dump: BinlogDump, stream: LogStream, until: Coordinates | None) -> Iterator[Given]:
+def _read_frames(dump: BinlogDump, stream: LogStream, until: Coordinates | None) -> Iterator[Given]:
     """Walks over the bytes that have come, up to that position at most."""
     while (frames := dump.frames()) is not None:
         pieces = iter([frames]) if until is None else frames.pieces(until.offset)

@@ -133,7 +133,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         """Take orders until the mailbox is closed and empty, and answer those that are under way."""
         try:
             async with asyncio.TaskGroup() as self._orders:
-                watching = self._orders.create_task(self._watch.run(self._strained))
+                watching = self._orders.create_task(self._watch.run(self._report_load))
                 await super().run()
                 watching.cancel()
         except BaseExceptionGroup as failures:
@@ -166,7 +166,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         waits = self._opening.status() if self._opens and not self._opens.done() else None
         return {"waits": waits, "source": self._watch.status()}
 
-    async def _strained(self, reason: str | None) -> None:
+    async def _report_load(self, reason: str | None) -> None:
         await self._coordinator.put(SourceOverloaded(reason) if reason else SourceRecovered())
 
     async def _open(self, order: OpenTransactions) -> None:
@@ -183,10 +183,10 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
     async def _plan(self, order: PlanTable) -> None:
         async def planned(source: Source) -> TablePlanned:
-            return await self._planned(source, order)
+            return await self._plan_on(source, order)
 
         try:
-            answer: TablePlanned | PlanFailed = await self._tried(planned, str(order.table))
+            answer: TablePlanned | PlanFailed = await self._try(planned, str(order.table))
         except self._endings:
             raise
         except (Transient, Definite) as failure:
@@ -200,13 +200,13 @@ class ChunkSelector(Actor[ToChunkSelector]):
         async def chunk(source: Source) -> ChunkRead:
             nonlocal limit
             asked, limit = replace(order, limit=limit), max(1, limit // 2)  # the next try has less to do
-            return await self._bracketed(source, asked, lambda source: self.select(source, asked))
+            return await self._between_watermarks(source, asked, lambda source: self.select(source, asked))
 
         try:
-            answer: ChunkRead | ChunkSchemaChanged | ChunkFailed = await self._tried(chunk, str(order.chunk))
+            answer: ChunkRead | ChunkSchemaChanged | ChunkFailed = await self._try(chunk, str(order.chunk))
         except StatementOutdated as outdated:
             log.info("the table was altered", order=str(order.chunk), reason=str(outdated))
-            answer = await self._outdated(order, outdated)
+            answer = await self._schema_changed(order, outdated)
         except self._endings:
             raise
         except (Transient, Definite) as failure:
@@ -216,37 +216,35 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
     async def _read_again(self, order: ReselectRows) -> None:
         """The stream can't do without these rows: where they don't come for now, all of capture begins again."""
-        rows = partial(self._bracketed, order=order, select=partial(self._some, order))
+        rows = partial(self._between_watermarks, order=order, select=partial(self._some, order))
         try:
-            answer: ChunkRead | ChunkSchemaChanged | ChunkFailed = await self._repeated(
-                rows, str(order.chunk)
-            )
+            answer: ChunkRead | ChunkSchemaChanged | ChunkFailed = await self._retry(rows, str(order.chunk))
         except StatementOutdated as outdated:
-            answer = await self._outdated(order, outdated)
+            answer = await self._schema_changed(order, outdated)
         except Definite as failure:
             answer = ChunkFailed(order.chunk, str(failure))
         self._watch.carried_out(answer.rows.num_rows if isinstance(answer, ChunkRead) else 0)
         await self._coordinator.put(answer)
 
-    async def _outdated(
+    async def _schema_changed(
         self, order: ReadChunk | ReselectRows, why: StatementOutdated
     ) -> ChunkSchemaChanged | ChunkFailed:
         """What outdated the chunk is in the log before `high`."""
         if self._consistent is not None:
             return ChunkSchemaChanged(order.chunk, str(why))
         try:
-            high = await self._repeated(partial(self.high, order=order), str(order.chunk))
+            high = await self._retry(partial(self.high, order=order), str(order.chunk))
         except Definite as failure:
             return ChunkFailed(order.chunk, str(failure))
         return ChunkSchemaChanged(order.chunk, str(why), high)
 
-    async def _tried(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
+    async def _try(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
         """The result of the work on a connection. Raises Definite, or the last try's Transient."""
         if self._consistent is not None:
             return await self._once(work, self._consistent)
-        return await self._repeated(work, what)
+        return await self._retry(work, what)
 
-    async def _repeated(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
+    async def _retry(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
         async def once() -> Answer:
             async with self._pool.connection() as source:
                 return await work(source)
@@ -266,7 +264,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 raise
             raise SnapshotLost(str(failure)) from failure
 
-    async def _planned(self, source: Source, order: PlanTable) -> TablePlanned:
+    async def _plan_on(self, source: Source, order: PlanTable) -> TablePlanned:
         # What the stream has passed must be seen here: a table, which a replica may not have yet, and each of its keys,
         # which must not be beyond the end because a SELECT doesn't see it yet.
         await self.low(source, order)
@@ -294,7 +292,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         )
         return TablePlanned(schema, walk, TableRanges(end, splits, rows), high)
 
-    async def _bracketed(
+    async def _between_watermarks(
         self, source: Source, order: ReadChunk | ReselectRows, select: Callable[[Source], Awaitable[Selected]]
     ) -> ChunkRead:
         """Returns the result of a SELECT, between the low watermark and the high one."""
@@ -346,7 +344,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 number, size = number + batch.num_rows, size + located.size
                 if number == limit or size >= LARGEST_CHUNK:
                     upto = result_set.row_key(located, batch.num_rows - 1, places)
-        return await _joined(schema, batches), upto, size
+        return await _join(schema, batches), upto, size
 
     async def _some(self, order: ReselectRows, source: Source) -> Selected:
         """The rows of the order's keys."""
@@ -358,7 +356,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             while (read := await self._next(result, schema)) is not None:
                 batches.append(read[0])
                 size += read[1].size
-        return await _joined(schema, batches), None, size
+        return await _join(schema, batches), None, size
 
     async def _next(
         self, result: Result, schema: TableSchema
@@ -397,7 +395,7 @@ def _for_whom(order: PlanTable | ReadChunk | ReselectRows) -> str:
     return str(order.table if isinstance(order, PlanTable) else order.chunk)
 
 
-async def _joined(schema: TableSchema, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+async def _join(schema: TableSchema, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if not batches:
         return pa.RecordBatch.from_pylist([], schema.arrow)
     return await asyncio.to_thread(pa.concat_batches, batches)

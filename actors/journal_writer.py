@@ -189,18 +189,18 @@ class JournalWriter(Actor[ToJournalWriter]):
     async def _perform(self, order: Order) -> None:
         match order:
             case Seal() | Publish() | FlushEarly() | ApplyRetention():
-                task = self.begin_work(asyncio.to_thread(self._desk.do, order), self._worked)
+                task = self.begin_work(asyncio.to_thread(self._desk.do, order), self._finish_work)
                 self._at_work = AtWork(task, self._now())
             case ReportSpace(room):
                 await self._tell_room(room)
             case ReportSealed():
-                await self._sealed(order)
+                await self._report_sealed(order)
             case GiveUp(reason):
                 raise NoRoom(reason)
             case _:
                 assert_never(order)
 
-    async def _worked(self, worked: Worked) -> None:
+    async def _finish_work(self, worked: Worked) -> None:
         began = self._at_work.began if self._at_work is not None else self._now()
         self._at_work = None
         self._measure(worked, self._now() - began)
@@ -219,7 +219,7 @@ class JournalWriter(Actor[ToJournalWriter]):
             case _:
                 assert_never(room)
 
-    async def _sealed(self, sealed: ReportSealed) -> None:
+    async def _report_sealed(self, sealed: ReportSealed) -> None:
         """Tell those who wait for it that the segment is durable."""
         for answer in sealed.answers:
             await self.send(self._outlets.answers, answer)

@@ -133,7 +133,7 @@ class SparkSink(Actor[ToSparkSink]):
             self.metrics.count(catalogue.WORK_FAILED, 0, kind=kind)
         await self._in_thread(self._join)
         up = await self._in_thread(self._start)
-        self._pulse.begin(partial(self._asked, up.spark.progress))
+        self._pulse.begin(partial(self._call_spark, up.spark.progress))
         self.begin_work(self._pulse.followed(), self._take_in)
         self.metrics.set(catalogue.SPARK_UP, 1)
         await self._take_in([await self._find_end()])
@@ -194,7 +194,7 @@ class SparkSink(Actor[ToSparkSink]):
                 str(table): {
                     "mirror": so_far.mirrors[table].wire if table in so_far.mirrors else None,
                     **_mirror_status(self._state, table),
-                    "stopped": _told(table, so_far),
+                    "stopped": _stop_reason(table, so_far),
                     "no_view": None if views is None else views.refused.get(table),
                 }
                 for table in {**so_far.tables, **so_far.failed}
@@ -434,10 +434,10 @@ class SparkSink(Actor[ToSparkSink]):
         **kwargs: Arguments.kwargs,
     ) -> Result:
         with self._pulse.call(pool):
-            asked = partial(self._asked, function, *args, **kwargs)
+            asked = partial(self._call_spark, function, *args, **kwargs)
             return await asyncio.get_running_loop().run_in_executor(self._threads, asked)
 
-    def _asked(
+    def _call_spark(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
         """Raises Transient where Spark has gone, or another writer was faster, and SparkFailed otherwise.
@@ -476,7 +476,7 @@ class SparkSink(Actor[ToSparkSink]):
             self._up.spark.kill()
 
 
-def _told(table: TableId, so_far: LakeProgress) -> str | None:
+def _stop_reason(table: TableId, so_far: LakeProgress) -> str | None:
     """Why a table gets no more, and how it's begun again where it isn't tried again by itself."""
     reason = so_far.stopped(table)
     return recapture.stop_reason(table, reason) if reason is not None and so_far.of(table).stopped else reason

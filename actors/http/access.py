@@ -93,7 +93,7 @@ class Guard:
         """Returns what the request's token permits; OPEN is nothing."""
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         # Digests are of one length, so the time of the comparison doesn't even reveal the token's length.
-        said = _hashed(token.strip() if scheme.lower() == "bearer" else "")
+        said = _hash(token.strip() if scheme.lower() == "bearer" else "")
         all_of_it = self._token is not None and hmac.compare_digest(said, self._token)
         read = self._read_token is not None and hmac.compare_digest(said, self._read_token)
         return Access.CONTROL if all_of_it else Access.READ if read else Access.OPEN
@@ -121,8 +121,8 @@ class Bucket:
 
 
 def _digest(secret: Secret) -> bytes | None:
-    return _hashed(secret.value) if secret.value else None
+    return _hash(secret.value) if secret.value else None
 
 
-def _hashed(text: str) -> bytes:
+def _hash(text: str) -> bytes:
     return hashlib.sha256(text.encode(errors="surrogateescape")).digest()

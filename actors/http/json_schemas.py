@@ -40,7 +40,7 @@ def _or_null(schema: JsonSchema) -> JsonSchema:
     )
 
 
-def _told(schema: JsonSchema, text: str) -> JsonSchema:
+def _described(schema: JsonSchema, text: str) -> JsonSchema:
     return {**schema, "description": text}
 
 
@@ -50,21 +50,21 @@ COUNT: Final[JsonSchema] = {"type": "integer", "minimum": 0}
 NUMBER: Final[JsonSchema] = {"type": "number"}
 ANY: Final[JsonSchema] = {"type": "object"}
 
-_POSITION = _told(TEXT, "A GTID set: the transactions that have wholly passed.")
-_SECONDS = _told(NUMBER, "Seconds.")
-_SOURCE = _told(_or_null(TEXT), "The server whose log is read: host:port.")
-_LOG = _told(_or_null(TEXT), "File and offset in the source's binlog.")
+_POSITION = _described(TEXT, "A GTID set: the transactions that have wholly passed.")
+_SECONDS = _described(NUMBER, "Seconds.")
+_SOURCE = _described(_or_null(TEXT), "The server whose log is read: host:port.")
+_LOG = _described(_or_null(TEXT), "File and offset in the source's binlog.")
 
 # What's counted alike of a snapshot and of a table of one.
 _COUNTS: Final[dict[str, JsonSchema]] = {
-    "rows": _told(COUNT, "Rows emitted."),
-    "given_up": _told(COUNT, "Rows that a change superseded."),
-    "expected": _told(COUNT, "Rows by the server's own estimate."),
+    "rows": _described(COUNT, "Rows emitted."),
+    "given_up": _described(COUNT, "Rows that a change superseded."),
+    "expected": _described(COUNT, "Rows by the server's own estimate."),
     "ranges": COUNT,
     "ranges_done": COUNT,
-    "windows": _told(COUNT, "Windows that are open."),
+    "windows": _described(COUNT, "Windows that are open."),
     "rows_per_second": _or_null(NUMBER),
-    "left_seconds": _told(_or_null(NUMBER), "An estimate."),
+    "left_seconds": _described(_or_null(NUMBER), "An estimate."),
 }
 _TABLE_STATE: Final[JsonSchema] = {
     "type": "string",
@@ -87,7 +87,9 @@ _LIFE: Final[dict[str, JsonSchema]] = {
     "last_failure": _or_null(TEXT),
     "restarts": COUNT,
     "mailbox": _object(depth=COUNT, capacity=COUNT),
-    "progress_at": _told(_or_null(NUMBER), "When it last got on with its work, in seconds since the epoch."),
+    "progress_at": _described(
+        _or_null(NUMBER), "When it last got on with its work, in seconds since the epoch."
+    ),
 }
 _ACTORS = {name.value for name in ActorName}
 _CONSUMERS = _map(_object(segment=COUNT, behind=COUNT))
@@ -103,28 +105,28 @@ _SIGNAL_STATE: Final[JsonSchema] = {
 SCHEMAS: Final[dict[str, JsonSchema]] = {
     "Error": _object(error=TEXT),
     "Ready": _object(
-        ready=BOOL, reasons=_told(_map(TEXT), "By actor; empty for a client that may not read.")
+        ready=BOOL, reasons=_described(_map(TEXT), "By actor; empty for a client that may not read.")
     ),
     "Status": _object(
         name=TEXT,
         ready=BOOL,
         position=_or_null(_POSITION),
         lag_seconds=_SECONDS,
-        paused=_told(BOOL, "Whether snapshots are held up."),
-        busy=_told(_or_null(TEXT), "Why no chunk is asked of the source now."),
-        no_room=_told(_or_null(TEXT), "Why capture waits."),
+        paused=_described(BOOL, "Whether snapshots are held up."),
+        busy=_described(_or_null(TEXT), "Why no chunk is asked of the source now."),
+        no_room=_described(_or_null(TEXT), "Why capture waits."),
         snapshots=_list(ANY),
         windows=_list(ANY),
-        stopped=_told(_map(TEXT), "Tables that can't be captured any more, and why."),
-        keyless=_told(_list(TEXT), "Tables without a primary key: only their changes are captured."),
+        stopped=_described(_map(TEXT), "Tables that can't be captured any more, and why."),
+        keyless=_described(_list(TEXT), "Tables without a primary key: only their changes are captured."),
         consumers=_CONSUMERS,
-        late=_told(_list(TEXT), "Tables that wait for a new generation of their mirrors."),
-        rebuilding=_told(
+        late=_described(_list(TEXT), "Tables that wait for a new generation of their mirrors."),
+        rebuilding=_described(
             _map(NUMBER),
             "Tables whose newest mirror isn't complete, and since when, in seconds since the epoch: their live "
             "views show the state before it, or aren't there yet.",
         ),
-        delivered_position=_told(
+        delivered_position=_described(
             _or_null(_POSITION),
             "All changelogs have everything up to here, and all live views but those of `rebuilding`.",
         ),
@@ -146,20 +148,20 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         delivered_segment=COUNT,
     ),
     "Point": _object(
-        at=_told(NUMBER, "Seconds since the epoch."),
+        at=_described(NUMBER, "Seconds since the epoch."),
         lag=_SECONDS,
         freshness=_or_null(_SECONDS),
-        transactions=_told(_or_null(NUMBER), "By the second, as the other rates."),
+        transactions=_described(_or_null(NUMBER), "By the second, as the other rates."),
         changes=_or_null(NUMBER),
         snapshot_rows=_or_null(NUMBER),
     ),
     "Freshness": _object(
-        lag_seconds=_told(NUMBER, "Age of the newest commit read from the log, when it was read."),
-        freshness_seconds=_told(
+        lag_seconds=_described(NUMBER, "Age of the newest commit read from the log, when it was read."),
+        freshness_seconds=_described(
             _or_null(NUMBER), "Age of the last batch's oldest change when it could be read in the lake."
         ),
-        undelivered_seconds=_told(NUMBER, "How long the oldest segment has waited for the lake."),
-        history=_told(_list(_all_of("Point")), "The last ten minutes, a point each second."),
+        undelivered_seconds=_described(NUMBER, "How long the oldest segment has waited for the lake."),
+        history=_described(_list(_all_of("Point")), "The last ten minutes, a point each second."),
     ),
     "Snapshot": _object(
         id=TEXT,
@@ -172,10 +174,10 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
     ),
     "Snapshots": _object(snapshots=_list(_all_of("Snapshot"))),
     "Table": _object(
-        table=_told(TEXT, "database.table"),
-        stopped=_told(_or_null(TEXT), "Why it can't be captured any more."),
+        table=_described(TEXT, "database.table"),
+        stopped=_described(_or_null(TEXT), "Why it can't be captured any more."),
         keyless=BOOL,
-        unread_rows=_told(COUNT, "Rows that are to be read again."),
+        unread_rows=_described(COUNT, "Rows that are to be read again."),
         snapshot=_or_null(
             _object(
                 id=TEXT,
@@ -183,17 +185,17 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
                 reason=_or_null(TEXT),
                 **_COUNTS,
                 map=_object(
-                    filled=_told(
+                    filled=_described(
                         _list({"type": "number", "minimum": 0, "maximum": 1}),
                         "Of each cell the part that's done; a cell is a range, or several of many.",
                     ),
-                    open=_told(_list(COUNT), "The cells with an open window."),
+                    open=_described(_list(COUNT), "The cells with an open window."),
                 ),
             )
         ),
         lake=_object(
             mirror={"type": ["string", "null"], "enum": ["filling", "ready", None]},
-            pending_rows=_told(_or_null(COUNT), "Changes that the mirror hasn't merged yet."),
+            pending_rows=_described(_or_null(COUNT), "Changes that the mirror hasn't merged yet."),
             late=BOOL,
             stopped=_or_null(TEXT),
         ),
@@ -209,15 +211,15 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
     "Accepted": _object(id=TEXT, outcome={"const": "accepted"}, detail=TEXT),
     "Rejected": _object(id=TEXT, outcome={"const": "rejected"}, error=TEXT),
     "SignalState": _SIGNAL_STATE,
-    "Signals": _object(signals=_told(_list(_all_of("SignalState")), "The newest last.")),
+    "Signals": _object(signals=_described(_list(_all_of("SignalState")), "The newest last.")),
     "Event": _object(
         number=COUNT,
-        at=_told(TEXT, "ISO 8601, UTC."),
+        at=_described(TEXT, "ISO 8601, UTC."),
         level={"type": "string", "enum": ["debug", "info", "warning", "error", "critical"]},
         event=TEXT,
         more=_map(TEXT),
     ),
-    "Events": _object(events=_told(_list(_all_of("Event")), "The oldest first.")),
+    "Events": _object(events=_described(_list(_all_of("Event")), "The oldest first.")),
     "Overview": _object(
         ready=BOOL,
         position=_or_null(_POSITION),
@@ -238,7 +240,7 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
     ),
     "Begin": _object(
         name=TEXT,
-        controlled=_told(BOOL, "Whether signals want a token."),
+        controlled=_described(BOOL, "Whether signals want a token."),
         overview=_all_of("Overview"),
         history=_list(_all_of("Point")),
         tables=_list(_all_of("Table")),
@@ -247,8 +249,8 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
     "Step": _object(
         overview=_all_of("Overview"),
         point=_or_null(_all_of("Point")),
-        tables=_told(_list(_all_of("Table")), "Those that have changed."),
-        gone=_told(_list(TEXT), "Those that aren't there any more."),
-        events=_told(_list(_all_of("Event")), "Those that are new."),
+        tables=_described(_list(_all_of("Table")), "Those that have changed."),
+        gone=_described(_list(TEXT), "Those that aren't there any more."),
+        events=_described(_list(_all_of("Event")), "Those that are new."),
     ),
 }

@@ -106,16 +106,16 @@ class HttpServer:
             "livez": self._livez,
             "readyz": self._readyz,
             "metrics": self._metrics_text,
-            "status": _told(board.status),
-            "position": _told(board.position),
-            "freshness": _told(board.freshness),
-            "snapshots": _told(lambda: {"snapshots": board.snapshots()}),
-            "snapshot": _found(board.snapshots, "id"),
-            "tables": _told(lambda: {"tables": board.tables()}),
-            "table": _found(board.tables, "table"),
-            "events": _told(lambda: {"events": board.recent.last()}),
+            "status": _answer_with(board.status),
+            "position": _answer_with(board.position),
+            "freshness": _answer_with(board.freshness),
+            "snapshots": _answer_with(lambda: {"snapshots": board.snapshots()}),
+            "snapshot": _answer_with_one(board.snapshots, "id"),
+            "tables": _answer_with(lambda: {"tables": board.tables()}),
+            "table": _answer_with_one(board.tables, "table"),
+            "events": _answer_with(lambda: {"events": board.recent.last()}),
             "live": self._follow,
-            "signals": _told(lambda: {"signals": board.signals()}),
+            "signals": _answer_with(lambda: {"signals": board.signals()}),
             "signal_state": self._signal_state,
             "signal": self._signal,
         }
@@ -218,7 +218,7 @@ class HttpServer:
         return _error(404, "no such signal is known") if state is None else web.json_response(state.to_json())
 
 
-def _told(tell: Callable[[], dict[str, Any]]) -> Handler:
+def _answer_with(tell: Callable[[], dict[str, Any]]) -> Handler:
     """Answers with the report."""
 
     async def handle(_: web.Request) -> web.Response:
@@ -227,7 +227,7 @@ def _told(tell: Callable[[], dict[str, Any]]) -> Handler:
     return handle
 
 
-def _found(tell: Callable[[], list[dict[str, Any]]], key: str) -> Handler:
+def _answer_with_one(tell: Callable[[], list[dict[str, Any]]], key: str) -> Handler:
     """Answers with the last item of the report that has the name in the path."""
 
     async def handle(request: web.Request) -> web.Response:

@@ -347,14 +347,14 @@ def journal_errors(shown: str) -> Iterator[None]:
             case number if number in FULL:
                 raise NoRoom(f"no room was left for the journal in {shown} ({error.strerror})") from error
             case errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOTDIR:
-                raise _refused(shown, error) from error
+                raise _refusal(shown, error) from error
             case _ if any(words in str(error) for words in _REFUSED):
-                raise _refused(shown, error) from error
+                raise _refusal(shown, error) from error
             case _:
                 raise Transient(f"writing the journal in {shown} failed: {error}") from error
 
 
-def _refused(shown: str, error: OSError) -> Definite:
+def _refusal(shown: str, error: OSError) -> Definite:
     return Definite(f"the journal in {shown} can't be written: {error}; see to its permissions")
 
 

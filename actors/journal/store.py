@@ -187,7 +187,7 @@ class JournalStore(JournalReader):
             files.make(_FOLDERS)
             lock = files.lock()
             try:
-                return cls(location, lock, _claimed(files, pipeline))
+                return cls(location, lock, _claim(files, pipeline))
             except BaseException:
                 if lock is not None:
                     lock.close()
@@ -249,9 +249,9 @@ class JournalStore(JournalReader):
         """Remove a few of the segments that may go, if there are any; `now` in µs since the epoch."""
         with journal_errors(self.files.shown):
             last, first = self._own.last, self.consumers.first()
-            oldest = (self._kept(segment) for segment in range(self._oldest, last))
+            oldest = (self._retained(segment) for segment in range(self._oldest, last))
             going = tuple(
-                removable(oldest, first, last, self._told(), self._unread, self.bytes, settings, now)
+                removable(oldest, first, last, self._consumers_at(), self._unread, self.bytes, settings, now)
             )
             if not going:
                 return Removed(0, 0)
@@ -259,7 +259,7 @@ class JournalStore(JournalReader):
             if going[-1].segment >= first:
                 self.consumers.begin_at(going[-1].segment + 1)
             # Somebody may have come who needs some of them (`pipeline.journal.retention`).
-            least = min(self._told(), default=last)
+            least = min(self._consumers_at(), default=last)
             gone = [kept for kept in going if kept.segment < least]
             for kept in gone:
                 self.files.remove_folder(self._folder(kept.segment))
@@ -274,11 +274,11 @@ class JournalStore(JournalReader):
         """The consumer that the oldest segment is kept for, if it's for one."""
         return self.consumers.behind(self._oldest)
 
-    def _told(self) -> list[int]:
+    def _consumers_at(self) -> list[int]:
         self.told = {name: consumer.segment for name, consumer in self.consumers.all().items()}
         return list(self.told.values())
 
-    def _kept(self, segment: int) -> RetainedSegment:
+    def _retained(self, segment: int) -> RetainedSegment:
         entry = self.entry(segment)
         return RetainedSegment(
             segment, sum(file.bytes for file in entry.files), entry.last_scn, entry.sealed_at
@@ -357,7 +357,7 @@ def _counts(own: JournalView, found: tuple[int, str]) -> bool:
     return found[0] <= own.last and own.name(found[0]) == claims.entry_name(*found)
 
 
-def _claimed(files: Files, pipeline: str) -> JournalView:
+def _claim(files: Files, pipeline: str) -> JournalView:
     """Claim the journal, by its reserve where there's no other room."""
     try:
         with journal_errors(files.shown):

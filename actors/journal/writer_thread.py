@@ -31,7 +31,7 @@ class WriterThread:
         try:
             if isinstance(work, Seal):
                 work = self._written(work)
-            return self._done(work)
+            return self._do(work)
         except NoRoom as error:
             self.store.files.release()
             return SpaceLacked(str(error), work)
@@ -44,7 +44,7 @@ class WriterThread:
             seal.segment, seal.waiting, (*journal.files_of_segment(seal.ahead, appends), *rest), seal.before
         )
 
-    def _done(self, work: Publish | FlushEarly | ApplyRetention) -> Worked:
+    def _do(self, work: Publish | FlushEarly | ApplyRetention) -> Worked:
         match work:
             case Publish(segment, waiting, files, before):
                 entry = journal.seal(segment, waiting.appends, files, before, sealed_at=_now())

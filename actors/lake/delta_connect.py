@@ -130,7 +130,7 @@ class ConnectTable:
         found = self.snapshot()
         assert found is not None
         if found.applications.get(application, -1) < version:
-            with self._placed(place, found.columns) as rows:
+            with self._placed_rows(place, found.columns) as rows:
                 self._write(rows, application, version, metadata)
         self._tables.tell(self, marks)
 
@@ -178,7 +178,7 @@ class ConnectTable:
         return TableVersion(found.properties, found.applications, found.version, columns_of(found.columns))
 
     @contextmanager
-    def _placed(self, place: PlaceFiles, columns: Mapping[str, Stored]) -> Iterator[DataFrame]:
+    def _placed_rows(self, place: PlaceFiles, columns: Mapping[str, Stored]) -> Iterator[DataFrame]:
         """The rows of files that are placed beside the table for as long."""
         database, _, tier = self.path.rpartition("/")
         folder = f"{database}/placed/{tier}"

@@ -50,11 +50,11 @@ def read_version(path: str, at: int | None = None) -> LoggedVersion | None:
     `path`: a local one, or a URI as Spark has it. Raises OSError where the filesystem does, and Definite where the path
     leads to none.
     """
-    filesystem, folder, names = _listed(path)
+    filesystem, folder, names = _log_files(path)
     actions, last = _Actions(), sys.maxsize if at is None else at
     version, checkpoint = _newest_checkpoint(names, last)
     for name in checkpoint:
-        actions.take(_checkpointed(filesystem, f"{folder}/{name}"))
+        actions.take(_read_checkpoint(filesystem, f"{folder}/{name}"))
     for name in names:
         if (match := _COMMIT.fullmatch(name)) and version < int(match[1]) <= last:
             actions.take(map(json.loads, _read(filesystem, f"{folder}/{name}").splitlines()))
@@ -94,7 +94,7 @@ def last_report(path: str) -> str | None:
 
     A checkpoint doesn't have it.
     """
-    filesystem, folder, names = _listed(path)
+    filesystem, folder, names = _log_files(path)
     for name in filter(_COMMIT.fullmatch, reversed(names)):
         for action in map(json.loads, _read(filesystem, f"{folder}/{name}").splitlines()):
             match action:
@@ -103,7 +103,7 @@ def last_report(path: str) -> str | None:
     return None
 
 
-def _listed(path: str) -> tuple[fs.FileSystem, str, list[str]]:
+def _log_files(path: str) -> tuple[fs.FileSystem, str, list[str]]:
     """Where a table's log is, and the names of its files in order; none where there's no table."""
     filesystem, root = lake_filesystem(path)
     folder = f"{root}/{LOG}"
@@ -128,7 +128,7 @@ class _Actions:
                     self.applications[application] = version
 
 
-def _checkpointed(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:
+def _read_checkpoint(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:
     """What a checkpoint says of the table itself, without its files."""
     with filesystem.open_input_file(path) as file:
         columns = pq.read_table(file, columns=list(_TOLD))

@@ -134,7 +134,7 @@ class DeltaTable:
         """The newest version; None where there's no table."""
         log = self._log()
         snapshot = log.update(False, self._none, self._none)
-        return self._told(snapshot) if log.tableExists() else None
+        return self._version(snapshot) if log.tableExists() else None
 
     def settled(self) -> TableVersion | None:
         """The newest version: what's altered here is altered in one commit."""
@@ -142,7 +142,7 @@ class DeltaTable:
 
     def snapshot_at(self, version: int) -> TableVersion:
         """An older version."""
-        return self._told(self._log().getSnapshotAt(version, self._none, self._none, False))
+        return self._version(self._log().getSnapshotAt(version, self._none, self._none, False))
 
     def size(self) -> TableSize | None:
         """How large the newest version is; None where there's no table."""
@@ -168,7 +168,7 @@ class DeltaTable:
         log, hour = self._log(), _module(self._delta, "TruncationGranularity$").HOUR()
         log.cleanUpExpiredLogs(log.update(False, self._none, self._none), self._none, self._none, hour)
 
-    def _told(self, snapshot: Any) -> TableVersion:
+    def _version(self, snapshot: Any) -> TableVersion:
         metadata = snapshot.metadata()
         return TableVersion(
             {entry._1(): entry._2() for entry in _each(metadata.configuration())},  # noqa: SLF001 - a Scala pair
@@ -199,7 +199,7 @@ class DeltaTable:
         for line in place(self.path, columns_of(transaction.metadata().schemaString())):
             actions = actions.appended(action.fromJson(line))
         for name, reached in {application: version, **marks}.items():
-            actions = actions.appended(self._reached(name, reached))
+            actions = actions.appended(self._progress_action(name, reached))
         committed: int = transaction.commit(actions, self._operation(metadata))
         if committed % _LOOK_EVERY == 0:
             log.update(False, self._none, self._none)
@@ -219,12 +219,12 @@ class DeltaTable:
             return
         version = transaction.snapshot().version()
         with side_session(self._spark, _PARTS) as session:
-            marked = self._marked(transaction, session, session.sql(merge.places(version)))
+            marked = self._deletion_actions(transaction, session, session.sql(merge.places(version)))
             added = transaction.writeFiles(session.sql(merge.rows(version))._jdf)  # noqa: SLF001
-        actions = marked.appendedAll(added).appended(self._reached(application, merge.through))
+        actions = marked.appendedAll(added).appended(self._progress_action(application, merge.through))
         transaction.commit(actions, self._operation(metadata))
 
-    def _marked(self, transaction: Any, session: SparkSession, places: DataFrame) -> Any:
+    def _deletion_actions(self, transaction: Any, session: SparkSession, places: DataFrame) -> Any:
         """The actions by which the rows at these places are deleted, as Delta's DELETE has them."""
         spark = session._jsparkSession  # noqa: SLF001
         helper = _module(self._delta.commands, "DMLWithDeletionVectorsHelper$")
@@ -293,7 +293,7 @@ class DeltaTable:
         known: int = self._applications(transaction.snapshot()).get(application, -1)
         return known < version
 
-    def _reached(self, application: str, version: int) -> Any:
+    def _progress_action(self, application: str, version: int) -> Any:
         """The action that says how far an application has got."""
         now = self._jvm.scala.Some(int(time.time() * 1000))
         return self._delta.actions.SetTransaction(application, version, now)
@@ -323,10 +323,10 @@ def is_conflict(error: Exception) -> bool:
 @lru_cache(maxsize=1024)
 def columns_of(schema: str) -> Mapping[str, Stored]:
     """The columns of a table by name; `schema` as Delta's metadata has it."""
-    return {field.name: _stored(field) for field in StructType.fromJson(json.loads(schema)).fields}
+    return {field.name: _stored_name(field) for field in StructType.fromJson(json.loads(schema)).fields}
 
 
-def _stored(field: StructField) -> Stored:
+def _stored_name(field: StructField) -> Stored:
     mapped = field.metadata or {}
     name = mapped.get("delta.columnMapping.physicalName", field.name)
     return Stored(name, field.dataType.simpleString(), mapped.get("delta.columnMapping.id"))

@@ -67,7 +67,7 @@ class LakeFiles:
         """
         with _telling(table):
             lake, folder = lake_filesystem(table)
-            actions = [self._placed(lake, folder, tier, piece, columns) for piece in pieces]
+            actions = [self._place(lake, folder, tier, piece, columns) for piece in pieces]
             if _is_local(lake):
                 sync(folder)
         return actions
@@ -101,7 +101,7 @@ class LakeFiles:
                 if info.base_name.startswith(name) and generation.isdecimal() and info.base_name != left:
                     lake.delete_dir(info.path)
 
-    def _placed(
+    def _place(
         self, lake: fs.FileSystem, folder: str, tier: Tier, piece: Piece, columns: Mapping[str, Stored]
     ) -> str:
         source = self._journal.file(piece.segment, piece.path)

@@ -67,16 +67,16 @@ class CatalogViews:
     def hold(self, table: TableId) -> None:
         """Bind the view of a table, if it has one, to what's there. Raises Transient where that can't be done."""
         found = self._found(table)
-        if found is None or self._shown(table) != table:
+        if found is None or self._shown_table(table) != table:
             return
-        if why := self._made(table, live_view_sql(self._root, found.schema, found.reached, found.at)):
+        if why := self._make(table, live_view_sql(self._root, found.schema, found.reached, found.at)):
             raise Transient(f"the view of {table} can't be held in the catalog {self._catalog}: {why}")
 
     def follow(self, table: TableId) -> None:
         """Have the view of a table, if it can have one, read what's newest. Raises Definite without a catalog."""
         if (found := self._found(table)) is None:
             return
-        if why := self._made(table, live_view_sql(self._root, found.schema, found.reached)):
+        if why := self._make(table, live_view_sql(self._root, found.schema, found.reached)):
             if self.refused.get(table) != why:
                 log.warning("the table has no view in the catalog", table=str(table), reason=why)
             self.refused[table] = why
@@ -87,7 +87,7 @@ class CatalogViews:
         plain = _PLAIN.fullmatch(table.database) and _PLAIN.fullmatch(table.name)
         return _found(self._session, self._root, table) if plain else None
 
-    def _made(self, table: TableId, text: str) -> str:
+    def _make(self, table: TableId, text: str) -> str:
         """Make a table's view; why that can't be, empty where it's done."""
         properties = (
             f"TBLPROPERTIES ({literal(_TABLE)} = {literal(json.dumps([table.database, table.name]))})"
@@ -95,7 +95,7 @@ class CatalogViews:
         with self._making:
             try:
                 self._session.sql(f"CREATE SCHEMA IF NOT EXISTS {self._name(table.database)}")
-                if (other := self._shown(table)) not in (None, table):
+                if (other := self._shown_table(table)) not in (None, table):
                     return (
                         f"{other} has a view of that name, since catalogs ignore the case of names: rename "
                         f"one of the tables, or drop that view if {other} is gone"
@@ -109,7 +109,7 @@ class CatalogViews:
                 return safe_message(error)
         return ""
 
-    def _shown(self, table: TableId) -> TableId | None:
+    def _shown_table(self, table: TableId) -> TableId | None:
         """The table that the view of this one's name shows; None where there's none, or it doesn't say."""
         name = self._name(table.database, table.name)
         if not self._session.catalog.tableExists(name):
@@ -147,7 +147,7 @@ def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
     at = partial(location, root, table)
     tables = delta_tables(session)
     mirrors, changelogs = tables(at(Tier.MIRROR)), tables(at(Tier.CHANGELOG))
-    mirrored = _altered(mirrors, mirrors.snapshot())
+    mirrored = _whole_version(mirrors, mirrors.snapshot())
     while True:
         # The mirror first: the changelog, which gets everything before it, can't be behind it then.
         changelog = changelogs.snapshot()
@@ -155,7 +155,7 @@ def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
             return None
         reached = MirrorPosition.told(mirrored, changelog)
         # One that has another generation, or waits for it, said so before its changelog got anything of that.
-        now = _altered(mirrors, mirrors.snapshot())
+        now = _whole_version(mirrors, mirrors.snapshot())
         if now is not None and _state(MirrorPosition.told(now, changelog)) == _state(reached):
             break
         mirrored = now
@@ -169,7 +169,7 @@ def _state(reached: MirrorPosition) -> tuple[int, bool]:
     return reached.generation, reached.frozen
 
 
-def _altered(table: LakeTable, found: TableVersion | None) -> TableVersion | None:
+def _whole_version(table: LakeTable, found: TableVersion | None) -> TableVersion | None:
     """The last version up to this one whose columns are those of its schema."""
     while found is not None and found.altering:
         found = table.snapshot_at(found.version - 1)

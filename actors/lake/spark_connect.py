@@ -113,7 +113,7 @@ def connect(settings: SparkSettings, folder: Path) -> ConnectSpark:
             _end(url, kept.read_text())
         number = str(uuid.uuid4())
         kept.write_text(number)
-        return ConnectSpark(_opened(settings, number), url)
+        return ConnectSpark(_open(settings, number), url)
     except PySparkException as error:
         if is_lost(error):
             raise Transient(
@@ -161,7 +161,7 @@ def _end(url: str, number: str) -> None:
         session.stop()
 
 
-def _opened(settings: SparkSettings, number: str) -> SparkSession:
+def _open(settings: SparkSettings, number: str) -> SparkSession:
     session = _session(settings.master, number)
     try:
         _look_at(session, settings.master)

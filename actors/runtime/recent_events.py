@@ -35,7 +35,7 @@ class Recent:
                 "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
                 "level": str(event.get("level", level)),
                 "event": _short(event.get("event", "")),
-                "more": {key: _short(value) for key, value in event.items() if _told(key, value)},
+                "more": {key: _short(value) for key, value in event.items() if _is_shown(key, value)},
             }
         )
         return event
@@ -45,7 +45,7 @@ class Recent:
         return [event for event in list(self._events) if event["number"] > after]
 
 
-def _told(key: str, value: Any) -> bool:
+def _is_shown(key: str, value: Any) -> bool:
     return key not in _ELSEWHERE and not key.startswith("_") and value is not None
 
 

@@ -117,7 +117,7 @@ class _Reader:
             elif name in values:
                 arguments[name] = self._value(hints[name], values[name], path)
                 if field.metadata.get("location"):
-                    arguments[name] = self._located(arguments[name])
+                    arguments[name] = self._absolute(arguments[name])
                 self._bound(field, arguments[name], path)
             elif _required(field):
                 arguments[name] = self._missing(hints[name], path)
@@ -160,7 +160,7 @@ class _Reader:
         if kind is TableId:
             return self._table(value, key)
         if isinstance(kind, types.UnionType):
-            return self._value(_given(kind), value, key)
+            return self._value(_without_none(kind), value, key)
         if typing.get_origin(kind) is tuple:
             of = typing.get_args(kind)[0]
             return self._sections(of, value, key) if _is_section(of) else self._texts_or_paths(of, value, key)
@@ -222,7 +222,7 @@ class _Reader:
             return self._wrong(key, f"{value!r} isn't a table of texts", 'write it as "spark.x" = "…"')
         return value
 
-    def _located(self, value: object) -> object:
+    def _absolute(self, value: object) -> object:
         """A local path made absolute; a URI as it is."""
         return str(self._path(value)) if isinstance(value, str) and "://" not in value else value
 
@@ -268,11 +268,11 @@ def _kind_of(names: tuple[str, ...]) -> object:
             return None
         hints = typing.get_type_hints(kind)
         files = {_file_of(field): str for field, of in hints.items() if of is Secret}
-        kind = _given({**hints, **files}.get(name))
+        kind = _without_none({**hints, **files}.get(name))
     return kind
 
 
-def _given(kind: object) -> object:
+def _without_none(kind: object) -> object:
     """The type of a value that may be left out, where it isn't."""
     return typing.get_args(kind)[0] if isinstance(kind, types.UnionType) else kind
 

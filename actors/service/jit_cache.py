@@ -57,23 +57,23 @@ class UserWide(_WithImports, UserWideCacheLocator):
 def stamp(module: Path) -> bytes:
     """A digest of the module's source and of all of ours that it imports."""
     whole = hashlib.sha256()
-    for file in sorted(_reached(module)):
+    for file in sorted(_reachable(module)):
         whole.update(hashlib.sha256(file.read_bytes()).digest())
     return whole.digest()
 
 
-def _reached(module: Path) -> set[Path]:
+def _reachable(module: Path) -> set[Path]:
     reached: set[Path] = set()
     waiting = {module}
     while waiting:
         file = waiting.pop()
         reached.add(file)
-        waiting |= _imported(file) - reached
+        waiting |= _imports(file) - reached
     return reached
 
 
 @cache
-def _imported(module: Path) -> frozenset[Path]:
+def _imports(module: Path) -> frozenset[Path]:
     """The files of our modules that are imported anywhere in this one."""
     found = set()
     for package, names, plain in _IMPORT.findall(module.read_text(encoding="utf-8")):

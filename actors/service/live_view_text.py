@@ -30,7 +30,9 @@ def live_view_text(
     OSError if the lake can't be read.
     """
     found = [
-        table for table in _called(name) if read_version(location(root, table, Tier.CHANGELOG)) is not None
+        table
+        for table in _possible_tables(name)
+        if read_version(location(root, table, Tier.CHANGELOG)) is not None
     ]
     if len(found) > 1:
         raise Definite(f"{name} may be {' or '.join(map(str, found))}: name one of them, with the quotes")
@@ -43,7 +45,7 @@ def live_view_text(
         stopped = changelog.properties.get(Property.STOPPED) or captured.get(table)
         if stopped and not stale:
             raise Definite(
-                f"{table} was stopped, and its rows are those {_reached(root, table, changelog)}: {stopped}. "
+                f"{table} was stopped, and its rows are those {_last_position(root, table, changelog)}: {stopped}. "
                 "With --stale you get the query all the same"
             )
         if not changelog.schema.key:
@@ -62,7 +64,7 @@ def live_view_text(
     )
 
 
-def _reached(root: str, table: TableId, changelog: LoggedVersion) -> str:
+def _last_position(root: str, table: TableId, changelog: LoggedVersion) -> str:
     """Where a table is that gets nothing more."""
     said = json.loads(last_report(location(root, table, Tier.CHANGELOG)) or "{}")
     newest = said.get("newest_commit_time_us")
@@ -85,7 +87,7 @@ def _settings(text: str, dialect: Dialect) -> tuple[str, ...]:
     return ("SET spark.sql.variable.substitute = false",) if substituted else ()
 
 
-def _called(name: str) -> Iterator[TableId]:
+def _possible_tables(name: str) -> Iterator[TableId]:
     """The tables that may be meant: both names may have dots in them, if they aren't quoted."""
     if quoted := _QUOTED.fullmatch(name):
         database, table = (part.replace("``", "`") for part in quoted.groups())

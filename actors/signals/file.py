@@ -53,7 +53,7 @@ class SignalFile:
     async def receive(self) -> Arrived:
         """The next line that hasn't been answered."""
         if self._seen is None:
-            self._seen = await asyncio.to_thread(self._answered)
+            self._seen = await asyncio.to_thread(self._answered_lines)
         while True:
             while not self._lines:
                 await asyncio.to_thread(self._read)
@@ -104,7 +104,7 @@ class SignalFile:
         # Of a line that's too long, enough is kept for it to be refused as that.
         self._rest = rest[: LONGEST + 1]
 
-    def _answered(self) -> set[str]:
+    def _answered_lines(self) -> set[str]:
         """The digests of the lines that have an answer; a line cut off by a crash is none."""
         seen: set[str] = set()
         if self._answers.exists():

@@ -93,7 +93,7 @@ class MomentSearch:
             while len(made) <= self._connections:  # one of them looks at the log
                 made.append(await Source.connect(self._settings, self._server))
             control, *sources = made
-            while (found := await self._tried(control, sources)) is None:
+            while (found := await self._try_once(control, sources)) is None:
                 await asyncio.gather(*(source.leave() for source in sources))
                 self.tries += 1
                 await asyncio.sleep(_BACKOFF.random_s(self.tries))
@@ -104,8 +104,8 @@ class MomentSearch:
         control.close()
         return ConsistentReads(sources, *found)
 
-    async def _tried(self, control: Source, sources: list[Source]) -> tuple[Coordinates, GtidSet] | None:
-        locked = self._may_lock and self.tries >= TRIES_WITHOUT_LOCK and await _locked(control)
+    async def _try_once(self, control: Source, sources: list[Source]) -> tuple[Coordinates, GtidSet] | None:
+        locked = self._may_lock and self.tries >= TRIES_WITHOUT_LOCK and await _lock(control)
         try:
             before, _ = await control.end_of_log()
             visible = await control.visible()
@@ -117,7 +117,7 @@ class MomentSearch:
         return (before, visible) if behind == before else None
 
 
-async def _locked(control: Source) -> bool:
+async def _lock(control: Source) -> bool:
     """Lock the source against commits, if that doesn't take long."""
     await control.ask(Statement(f"SET SESSION lock_wait_timeout = {_LOCK_WITHIN_S}"))
     try:

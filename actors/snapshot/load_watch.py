@@ -60,7 +60,7 @@ class SourceWatch:
                     await self._happened.wait()
                 self._happened.clear()
                 if self._bounds.looked_at:
-                    self._load = await self._looked()
+                    self._load = await self._look()
                 self._debt = pay_debt(self._bounds, self._debt, monotonic())
                 reason = reached_limit(
                     self._bounds, self._load, self._debt, strained=self._reason is not None
@@ -83,7 +83,7 @@ class SourceWatch:
         except TimeoutError:
             return
 
-    async def _looked(self) -> Load:
+    async def _look(self) -> Load:
         try:
             self._source = await Source.kept(self._source, self._settings)
             return await self._source.load(lag=bool(self._bounds.replica_lag_s))

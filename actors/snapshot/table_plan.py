@@ -23,9 +23,9 @@ from pipeline.source.statement import Statement
 
 async def find_table(source: Source, table: TableId, request: Request) -> tuple[TableSchema, ChunkIndex]:
     """The table as it is now, and its walk. Raises Definite where it can't be read in chunks as requested."""
-    described = await _described(source, table)
+    described = await _describe(source, table)
     indexes = await source.indexes(table)
-    if await _described(source, table) != described:
+    if await _describe(source, table) != described:
         raise Transient(f"{table} is being altered")
     walk = chunk_index_choice.choose_index(described, indexes, request.surrogate)
     row_condition(described.schema, request)
@@ -92,7 +92,7 @@ async def _weight(source: Source, statement: Statement) -> int:
         return chunk_queries.estimated_rows(rows.located(result.columns))
 
 
-async def _described(source: Source, table: TableId) -> TableDescription:
+async def _describe(source: Source, table: TableId) -> TableDescription:
     told = await source.descriptions([table])
     if (described := told.described.get(table)) is not None:
         return described

@@ -175,10 +175,12 @@ class Source:
         if not tables:
             return Descriptions({}, {})
         rows = await self.ask(information_schema.describe(tables))
-        listed = {table: await self._listed(table) for table in information_schema.ambiguous_key_tables(rows)}
+        listed = {
+            table: await self._list_indexes(table) for table in information_schema.ambiguous_key_tables(rows)
+        }
         return information_schema.describe_tables(rows, listed)
 
-    async def _listed(self, table: TableId) -> list[str]:
+    async def _list_indexes(self, table: TableId) -> list[str]:
         """Returns the table's indexes in the server's order; none if the table is gone."""
         try:
             rows = await self.ask(information_schema.show_keys(table))
@@ -274,7 +276,7 @@ class Source:
     async def ask(self, statement: Statement) -> list[tuple[Any, ...]]:
         """The rows of a small result, as Python values."""
         with translate_errors(statement.sql):
-            async with self._answered():
+            async with self._answer_in_time():
                 return await self._wire.small(statement)
 
     @asynccontextmanager
@@ -285,7 +287,7 @@ class Source:
         a transaction the rest is read and discarded instead.
         """
         with translate_errors(statement.sql):
-            async with self._answered():
+            async with self._answer_in_time():
                 columns, packets = await self._wire.select(statement)
         try:
             yield Result(self, statement, columns, packets)
@@ -305,7 +307,7 @@ class Source:
         """Read on in the statement's result until `packets` are full. Raises the server's error if that's its end."""
         clock = asyncio.get_running_loop().time
         with translate_errors(statement.sql):
-            async with self._answered() as limit:
+            async with self._answer_in_time() as limit:
                 while not packets.full:
                     packets.filled(await self._wire.receive(packets.room()))
                     limit.reschedule(clock() + self._patience_s)
@@ -325,7 +327,7 @@ class Source:
     async def command(self, code: int, payload: bytes) -> None:
         """Send a command of the protocol that the server answers with OK."""
         with translate_errors(f"command {code:#04x} of the protocol"):
-            async with self._answered():
+            async with self._answer_in_time():
                 await self._wire.command(code, payload)
                 await self._wire.ok()
 
@@ -347,7 +349,7 @@ class Source:
                 raise
 
     @asynccontextmanager
-    async def _answered(self) -> AsyncIterator[asyncio.Timeout]:
+    async def _answer_in_time(self) -> AsyncIterator[asyncio.Timeout]:
         """Close the connection if the answer doesn't come in time, or isn't waited for: its stream is out of step."""
         try:
             async with asyncio.timeout(self._patience_s) as limit:

@@ -114,10 +114,10 @@ def translate_errors(doing: str) -> Iterator[None]:
     except TimeoutError as error:
         raise Transient(f"the source didn't answer in time: {doing}") from error
     except (pymysql.Error, OSError) as error:
-        raise _judged(error, doing) from error
+        raise _judge(error, doing) from error
 
 
-def _judged(error: Exception, doing: str) -> Transient | Definite:
+def _judge(error: Exception, doing: str) -> Transient | Definite:
     if isinstance(error.__cause__, ssl.SSLCertVerificationError):
         return Definite(f"the source's certificate can't be trusted ({error.__cause__}); see to source.tls")
     code, *words = error.args if isinstance(error, pymysql.Error) else (None,)

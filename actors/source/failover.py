@@ -104,7 +104,7 @@ class _Search:
     async def found(self) -> tuple[int, Preflight]:
         """The server's place in the list, and what was found of it."""
         try:
-            return await self._searched()
+            return await self._search()
         finally:
             self._close()
 
@@ -112,15 +112,15 @@ class _Search:
         for source in self._sources.values():
             source.close()
 
-    async def _searched(self) -> tuple[int, Preflight]:
+    async def _search(self) -> tuple[int, Preflight]:
         clock = asyncio.get_running_loop().time
         began = nearer_at = clock()
         missing: list[int] = []
         told: tuple[CandidateVerdict, ...] = ()
         while True:
-            verdicts = await self._looked()
+            verdicts = await self._judge_all()
             if all(isinstance(verdict, Unreachable) for verdict in verdicts):
-                raise Transient(self._described(verdicts))
+                raise Transient(self._describe(verdicts))
             before, missing = missing, [_missing(verdict) for verdict in verdicts]
             if missing != before:
                 nearer_at = clock()
@@ -137,7 +137,7 @@ class _Search:
                     told = tuple(verdicts)
                     await asyncio.sleep(LOOK_EVERY_S)
                 case NoneServes():
-                    raise NoServer(self._described(verdicts))
+                    raise NoServer(self._describe(verdicts))
                 case never:
                     assert_never(never)
 
@@ -149,7 +149,7 @@ class _Search:
     def _last_server(self) -> str:
         return "" if self._last is None else self._last.server
 
-    def _described(self, verdicts: list[CandidateVerdict]) -> str:
+    def _describe(self, verdicts: list[CandidateVerdict]) -> str:
         each = self._each(verdicts)
         if len(each) == 1:
             return failover.explain_verdict(verdicts[0])
@@ -160,7 +160,7 @@ class _Search:
         told = zip(self._servers, verdicts, strict=True)
         return {_name(server): failover.explain_verdict(verdict) for server, verdict in told}
 
-    async def _looked(self) -> list[CandidateVerdict]:
+    async def _judge_all(self) -> list[CandidateVerdict]:
         """What's to be said of each server; the others aren't asked where the one that we're at will do."""
         self._close()
         first = self._at or 0
@@ -179,7 +179,7 @@ class _Search:
             return self._refused[index]
         try:
             self._sources[index] = await Source.connect(self._servers[index])
-            return await self._judged(self._sources[index])
+            return await self._judge(self._sources[index])
         except AccessDenied as failure:
             # At a start it's an error in the configuration. Later the password may be about to change.
             return Refused(str(failure)) if self._at is None else Unreachable(str(failure))
@@ -188,7 +188,7 @@ class _Search:
         except Definite as failure:
             return Refused(str(failure))
 
-    async def _judged(self, source: Source) -> CandidateVerdict:
+    async def _judge(self, source: Source) -> CandidateVerdict:
         if self._last is None or self._places:
             return CanContinue(source.server)
         executed = await source.executed()
@@ -241,7 +241,7 @@ async def _errant(
         stream = LogStream(lambda _: False, lambda _: False)
         while order.ahead and not stream.reached(end):
             await dump.receive()
-            order = await asyncio.to_thread(_followed, order, dump, stream)
+            order = await asyncio.to_thread(_follow, order, dump, stream)
     finally:
         dump.close()
     return order.errant
@@ -258,7 +258,7 @@ async def _file_of(source: Source, position: GtidSet) -> tuple[str, GtidSet]:
     raise AssertionError("a server has one file of its log at the least")
 
 
-def _followed(order: TransactionOrder, dump: BinlogDump, stream: LogStream) -> TransactionOrder:
+def _follow(order: TransactionOrder, dump: BinlogDump, stream: LogStream) -> TransactionOrder:
     while (frames := dump.frames()) is not None:
         for given in stream.walk(frames):
             order = order.followed_by(_transactions(given))

@@ -60,11 +60,11 @@ class ReceiveBuffer(asyncio.BufferedProtocol):
         if self._begin == self._end and not self._ended:
             # Into little room the way leads through our own: a packet's head isn't worth a call of the system.
             self._room = room if len(room) >= _LITTLE else None
-            filled = await self._arrived()
+            filled = await self._wait_for_bytes()
             if filled:
                 return filled
         if self._begin < self._end:
-            return self._taken(room)
+            return self._take(room)
         if self._failure:
             raise self._failure
         return 0
@@ -80,7 +80,7 @@ class ReceiveBuffer(asyncio.BufferedProtocol):
                 filled += more
         return bytes(read)
 
-    async def _arrived(self) -> int:
+    async def _wait_for_bytes(self) -> int:
         """Wait for bytes or the end; how many bytes are in the reader's room."""
         self._arrival = asyncio.get_running_loop().create_future()
         try:
@@ -89,7 +89,7 @@ class ReceiveBuffer(asyncio.BufferedProtocol):
         finally:
             self._arrival, self._room, self._filled = None, None, 0
 
-    def _taken(self, room: memoryview) -> int:
+    def _take(self, room: memoryview) -> int:
         size = min(len(room), self._end - self._begin)
         room[:size] = self._held[self._begin : self._begin + size]
         self._begin += size

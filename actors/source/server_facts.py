@@ -35,14 +35,14 @@ async def collect_facts(
     """
     denied: _Denied = {}
     variables = await source.variables(VARIABLES)
-    log_status = await _tried(source, Privilege.CLIENT, source.log_status, denied)
-    replica_status = await _tried(source, Privilege.CLIENT, f"SHOW {source.replica} STATUS", denied)
+    log_status = await _try(source, Privilege.CLIENT, source.log_status, denied)
+    replica_status = await _try(source, Privilege.CLIENT, f"SHOW {source.replica} STATUS", denied)
     replicas = "SHOW REPLICAS" if source.replica == "REPLICA" else "SHOW SLAVE HOSTS"
-    await _tried(source, Privilege.SLAVE, replicas, denied)
+    await _try(source, Privilege.SLAVE, replicas, denied)
     if locks and (refusal := await _refused_lock(source)):
         denied[Privilege.RELOAD] = refusal
     for begin in range(0, len(tables), TABLES_AT_ONCE):
-        denied |= await _refused(source, tables[begin : begin + TABLES_AT_ONCE])
+        denied |= await _refused_tables(source, tables[begin : begin + TABLES_AT_ONCE])
     keys = await source.cascading()
     [(user,)] = await source.ask(Statement("SELECT CURRENT_USER()"))
     return ServerFacts(
@@ -58,7 +58,7 @@ async def collect_facts(
     )
 
 
-async def _tried(source: Source, right: Privilege, sql: str, denied: _Denied) -> list[tuple[Any, ...]]:
+async def _try(source: Source, right: Privilege, sql: str, denied: _Denied) -> list[tuple[Any, ...]]:
     try:
         return await source.ask(Statement(sql))
     except Definite as refusal:
@@ -66,7 +66,7 @@ async def _tried(source: Source, right: Privilege, sql: str, denied: _Denied) ->
         return []
 
 
-async def _refused(source: Source, tables: Sequence[TableId]) -> _Denied:
+async def _refused_tables(source: Source, tables: Sequence[TableId]) -> _Denied:
     """Those of these tables that the user may not SELECT all columns of.
 
     One that can't be read for another reason has its own trouble: its snapshot fails by name.

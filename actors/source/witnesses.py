@@ -30,7 +30,7 @@ async def contradiction(source: Source, settings: SourceSettings, last: Checkpoi
     for witness in reversed(last.witnesses):
         if witness.gtid in gone:
             continue
-        found = await _found(source, settings, witness.gtid, by_places)
+        found = await _find(source, settings, witness.gtid, by_places)
         if found is not None and witness.differs(found, last.server == source.server):
             return witness.contradicted(found)
     return None
@@ -49,13 +49,13 @@ async def initial_witnesses(settings: SourceSettings, server: str, position: Gti
     try:
         gone = await gtid_history.purged_transactions(source, by_places=False)
         there = [gtid for gtid in last[-MOST:] if gtid not in gone]
-        found = [await _found(source, settings, gtid, by_places=False) for gtid in there]
+        found = [await _find(source, settings, gtid, by_places=False) for gtid in there]
     finally:
         source.close()
     return tuple(each for each in found if each is not None)
 
 
-async def _found(source: Source, settings: SourceSettings, wanted: Gtid, by_places: bool) -> Witness | None:
+async def _find(source: Source, settings: SourceSettings, wanted: Gtid, by_places: bool) -> Witness | None:
     """The transaction of that name in the server's log."""
     if by_places:
         asked = GtidSet.of_range(wanted.source, 1, wanted.number)

@@ -42,7 +42,7 @@ class TableRates:
     """The pace of each table whose snapshot is under way."""
 
     def __init__(self) -> None:
-        self._paces: dict[TableKey, Rate] = {}
+        self._rates: dict[TableKey, Rate] = {}
 
     def look(self, now: float, snapshots: list[StatusJson]) -> None:
         """Records the snapshots of the coordinator's report at a moment (s)."""
@@ -51,9 +51,9 @@ class TableRates:
             for table in snapshot["tables"]:
                 if table["state"] == "chunking":
                     key = _key(snapshot, table)
-                    running[key] = self._paces.get(key, Rate())
+                    running[key] = self._rates.get(key, Rate())
                     running[key].look(now, _dealt_with(table))
-        self._paces = running
+        self._rates = running
 
     def told(self, capture: StatusJson) -> list[StatusJson]:
         """Returns the snapshots with their rates; `capture` is the coordinator's report."""
@@ -81,7 +81,7 @@ class TableRates:
     def _table(
         self, snapshot: StatusJson, table: StatusJson, open_windows: Counter[tuple[str, str]]
     ) -> StatusJson:
-        pace = self._paces.get(_key(snapshot, table))
+        pace = self._rates.get(_key(snapshot, table))
         speed = pace.per_second() if pace is not None else None
         return {
             **table,

@@ -48,7 +48,7 @@ class StatusBoard:
         self._supervisor = supervisor
         self._mailboxes = mailboxes
         self._metrics = metrics
-        self._paces = TableRates()
+        self._rates = TableRates()
         self._maps = RangeMaps()
         self._history = PointHistory()
         self._undelivered = Undelivered()
@@ -65,10 +65,10 @@ class StatusBoard:
 
     def look(self, now: float, at: float) -> None:
         """Look at it: `now` by a clock that doesn't go back, `at` since the epoch (both s)."""
-        said = self._said()
+        said = self._reports()
         capture = said.get(Name.WATERMARK_COORDINATOR, {})
         snapshots = capture.get("snapshots", [])
-        self._paces.look(now, snapshots)
+        self._rates.look(now, snapshots)
         self._maps.look(snapshots)
         self._windows = {w["chunk"]: self._windows.get(w["chunk"], now) for w in capture.get("windows", ())}
         self._look_at_delivery(now, at, said)
@@ -99,7 +99,7 @@ class StatusBoard:
 
     def status(self) -> StatusJson:
         """All of it, as JSON values; of each actor what it says itself, and its state, mailbox and failures."""
-        return self._status(self._said())
+        return self._status(self._reports())
 
     def _status(self, said: Mapping[Name, StatusJson]) -> StatusJson:
         capture, delivery = said.get(Name.WATERMARK_COORDINATOR, {}), said.get(Name.SPARK_SINK, {})
@@ -126,7 +126,7 @@ class StatusBoard:
 
     def position(self) -> StatusJson:
         """How far the log has come in here, and from here into the lake."""
-        said = self._said()
+        said = self._reports()
         journal, delivery = said.get(Name.JOURNAL_WRITER, {}), said.get(Name.SPARK_SINK, {})
         return {
             "position": said.get(Name.WATERMARK_COORDINATOR, {}).get("position"),
@@ -142,7 +142,7 @@ class StatusBoard:
         """How old what can be read is, and how that was in the last minutes."""
         return {
             "lag_seconds": self._metrics.value(catalogue.SOURCE_LAG),
-            "freshness_seconds": self._said().get(Name.SPARK_SINK, {}).get("freshness_seconds"),
+            "freshness_seconds": self._reports().get(Name.SPARK_SINK, {}).get("freshness_seconds"),
             "undelivered_seconds": round(self._waits_s, 1),
             "history": self._history.points(),
         }
@@ -153,25 +153,25 @@ class StatusBoard:
 
     def snapshots(self) -> list[StatusJson]:
         """The snapshots under way and the last that have ended, the oldest first; no keys."""
-        return self._snapshots(self._said().get(Name.WATERMARK_COORDINATOR, {}))
+        return self._snapshots(self._reports().get(Name.WATERMARK_COORDINATOR, {}))
 
     def _snapshots(self, capture: StatusJson) -> list[StatusJson]:
         return [
             {**snapshot, "tables": [_without_keys(table) for table in snapshot["tables"]]}
-            for snapshot in self._paces.told(capture)
+            for snapshot in self._rates.told(capture)
         ]
 
     def tables(self) -> list[StatusJson]:
         """Each captured table with its snapshot and its part of the lake."""
-        return self._tables(self._said())
+        return self._tables(self._reports())
 
     def _tables(self, said: Mapping[Name, StatusJson]) -> list[StatusJson]:
         capture, delivery = said.get(Name.WATERMARK_COORDINATOR, {}), said.get(Name.SPARK_SINK, {})
-        return table_status.table_statuses(capture, delivery, self._paces.told(capture), self._maps)
+        return table_status.table_statuses(capture, delivery, self._rates.told(capture), self._maps)
 
     def shown(self) -> tuple[StatusJson, list[StatusJson]]:
         """What the page shows of this moment: an overview of bounded size, and each captured table."""
-        said = self._said()
+        said = self._reports()
         return self._overview(said), self._tables(said)
 
     def _overview(self, said: Mapping[Name, StatusJson]) -> StatusJson:
@@ -206,10 +206,10 @@ class StatusBoard:
 
     def signals(self) -> list[StatusJson]:
         """How far the last signals have come, the newest last."""
-        told: list[StatusJson] = self._said().get(Name.SIGNAL_LISTENER, {}).get("signals", [])
+        told: list[StatusJson] = self._reports().get(Name.SIGNAL_LISTENER, {}).get("signals", [])
         return told
 
-    def _said(self) -> dict[Name, StatusJson]:
+    def _reports(self) -> dict[Name, StatusJson]:
         """What each actor says of itself; one that fails to says nothing."""
         nothing: StatusJson = {}
         return {
@@ -245,7 +245,7 @@ class StatusBoard:
     def _measure(self, capture: StatusJson) -> None:
         left: dict[tuple[str, ...], float] = {
             (str(TableId(table["database"], table["table"])),): table["left_seconds"]
-            for snapshot in self._paces.told(capture)
+            for snapshot in self._rates.told(capture)
             for table in snapshot["tables"]
             if table["left_seconds"] is not None
         }

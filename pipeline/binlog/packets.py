@@ -72,7 +72,7 @@ def _join(buffer: Bytes, at: Int, packets: Int) -> Int:
 
 
 @compiled("UniTuple(int64, 4)(uint8[::1], int64, int64, int64, int64[:, ::1])")
-def _framed(
+def _find_frames(
     buffer: Bytes, at: Int, end: Int, number: Int, bounds: NDArray[np.int64]
 ) -> tuple[int, Int, Int, int]:
     """Find the events in the payloads that are whole in buffer[at:end]; `number` is the first packet's.
@@ -121,7 +121,9 @@ class Packets(Inflow):
         """
         if self._left:
             return self._left.popleft()
-        status, start, number, count = _framed(self.bytes, self.start, self.end, self._number, self._bounds)
+        status, start, number, count = _find_frames(
+            self.bytes, self.start, self.end, self._number, self._bounds
+        )
         self.start, self._number = int(start), int(number)
         if count:  # an error after them is found again
             return Frames(self.bytes, self._bounds[:count])
@@ -130,11 +132,11 @@ class Packets(Inflow):
             raise Transient(f"packet {expected} of the stream had the number {had}")
         if status == _ENDED:
             first, last = self._bounds[0]
-            raise _ended(self.bytes[first:last].tobytes())
+            raise _end_error(self.bytes[first:last].tobytes())
         return None
 
 
-def _ended(payload: bytes) -> Transient | Definite:
+def _end_error(payload: bytes) -> Transient | Definite:
     if payload[:1] != bytes([_ERROR]):
         return Transient("the source ended the stream of its log")
     code, text = int.from_bytes(payload[1:3], "little"), payload[_ERROR_HEAD:].decode(errors="replace")

@@ -123,9 +123,9 @@ class TableMapRegistry:
         if 2 * len(self._tables) > len(slots):
             slots = np.full(2 * len(slots), -1, np.int32)
             for each, its_number in self._numbers.items():
-                _put(slots, each, its_number)
+                _put_slot(slots, each, its_number)
         else:
-            _put(slots, described, number)
+            _put_slot(slots, described, number)
         end = int(ends[number]) + len(described)
         content, ends, captured = (
             widened(content, end),
@@ -139,7 +139,7 @@ class TableMapRegistry:
         return number
 
 
-def _put(slots: NDArray[np.int32], described: bytes, number: int) -> None:
+def _put_slot(slots: NDArray[np.int32], described: bytes, number: int) -> None:
     slot = zlib.crc32(described) & (len(slots) - 1)
     while slots[slot] >= 0:
         slot = (slot + 1) & (len(slots) - 1)

@@ -105,7 +105,7 @@ class Slice:
         `first_ordinal`: that number, from the slice before, if this one `continues`, else 0. The message names a table
         that can't be decoded, and a table with too many images in one transaction.
         """
-        tables = self._located()
+        tables = self._locate_tables()
         ordinals, too_many = self._ordinals(tables, first_ordinal)
         read = tuple(table.finish(ordinals, too_many) for table in tables)
         match self.of:
@@ -116,7 +116,7 @@ class Slice:
                 part = TransactionPartRead(gtid, commit_time, read, original_time)
                 return part, first_ordinal + images
 
-    def _located(self) -> tuple["_Table", ...]:
+    def _locate_tables(self) -> tuple["_Table", ...]:
         """The tables in the order of their first appearance."""
         numbers, first, which = np.unique(self.rows.events[MAP], return_index=True, return_inverse=True)
         by_table = np.argsort(which, kind="stable")

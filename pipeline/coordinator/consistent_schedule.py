@@ -77,19 +77,19 @@ def _stood(state: State) -> tuple[State, tuple[Order, ...]]:
         case AtPosition(order) as there, _ if goes_on and not there.holds(state.passed):
             return _again(state, order)
         case ((ApproachingPosition(order) | AtPosition(order)), Paused()) if not goes_on:
-            return _left(state, order)
+            return _leave_position(state, order)
         case _:
             return state, ()
 
 
 def _again(state: State, order: OpenTransactions) -> tuple[State, tuple[Order, ...]]:
     """Tries once more, because the stream isn't where the transactions were opened."""
-    left, orders = _left(state, order)
+    left, orders = _leave_position(state, order)
     again = OpenTransactions(order.number + 1, order.failed + 1)
     return replace(left, consistent_position=OpeningTransactions(again)), (*orders, again)
 
 
-def _left(state: State, order: OpenTransactions) -> tuple[State, tuple[Order, ...]]:
+def _leave_position(state: State, order: OpenTransactions) -> tuple[State, tuple[Order, ...]]:
     """Lets the stream continue. What isn't complete here begins again at another position."""
     again = resume.restart_consistent_snapshots(state.checkpoint)
     begun = [each for each in again.snapshots if each.consistent and not each.ended]

@@ -77,7 +77,7 @@ def table_planned(state: State, message: TablePlanned) -> State:
                 return restart_table(state, snapshot, table)
             return with_run(state, table, Planned(schema, message.walk, ranges))
         case _, TableRanges() as divided:
-            return _table_begun(state, snapshot, message, divided)
+            return _begin_table(state, snapshot, message, divided)
         case _, WithoutRows():
             return with_run(state, table, FoundEmpty(snapshot.id, message.high))
         case _:  # it was ordered while chunks were read, and is ordered again now that they begin again
@@ -103,7 +103,7 @@ def stop_contradicted_tables(state: State) -> State:
     return state
 
 
-def _table_begun(state: State, snapshot: Snapshot, message: TablePlanned, divided: TableRanges) -> State:
+def _begin_table(state: State, snapshot: Snapshot, message: TablePlanned, divided: TableRanges) -> State:
     table, request = message.schema.table, snapshot.request(message.schema.table)
     begins, ends = (None, *divided.splits), (*divided.splits, divided.end)
     ranges = tuple(Range(number, *keys) for number, keys in enumerate(zip(begins, ends, strict=True)))
@@ -128,7 +128,7 @@ def plan_failed(state: State, message: PlanFailed) -> State:
 
 def chunk_read(state: State, message: ChunkRead) -> State:
     """Gives the chunk's window its rows and watermarks. The next chunk of its range can then be ordered."""
-    state = _answered(state, message.chunk)
+    state = _forget_order(state, message.chunk)
     window = reading_window(state, message.chunk)
     if window is None:  # dropped since: by a statement, a stop, or a failure of its table
         return state
@@ -153,7 +153,7 @@ def _reconciling(state: State, window: Reading, message: ChunkRead) -> State:
 def chunk_failed(state: State, message: ChunkFailed) -> State:
     """Fails the table's snapshot, if it waited for the chunk. Stops its capture if rows can't be read again."""
     window, table = reading_window(state, message.chunk), message.chunk.table
-    state = _answered(state, message.chunk)
+    state = _forget_order(state, message.chunk)
     if window is None:
         return state
     if isinstance(window.order, ReselectRows):
@@ -164,12 +164,12 @@ def chunk_failed(state: State, message: ChunkFailed) -> State:
 def chunk_schema_changed(state: State, message: ChunkSchemaChanged) -> State:
     """Waits until the stream has the statement that changed the table. Nothing of the table is ordered before that."""
     table, wanted = message.chunk.table, reading_window(state, message.chunk) is not None
-    state = _answered(state, message.chunk)
+    state = _forget_order(state, message.chunk)
     unsettled = SchemaDiffers(message.reason, message.high)
     return with_run(drop_windows(state, {table}), table, unsettled) if wanted else state
 
 
-def _answered(state: State, chunk: ChunkId) -> State:
+def _forget_order(state: State, chunk: ChunkId) -> State:
     if state.reselecting == chunk:
         return replace(state, reselecting=None)
     return replace(state, ordered={other: size for other, size in state.ordered.items() if other != chunk})

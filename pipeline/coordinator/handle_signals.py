@@ -89,11 +89,11 @@ def signal_row_received(state: State, row: SourceSignal) -> tuple[State, SignalS
 def _effect(state: State, signal: Signal) -> tuple[State, str]:
     match signal:
         case ExecuteSnapshot():
-            return _snapshot_asked(state, signal)
+            return _begin_snapshot(state, signal)
         case StopSnapshot(_, tables):
-            return _stop_asked(state, tables)
+            return _stop_snapshots(state, tables)
         case Recapture():
-            return _recapture_asked(state, signal)
+            return _recapture(state, signal)
         case PauseSnapshot():
             return with_checkpoint(state, paused=True), "snapshots are paused"
         case ResumeSnapshot():
@@ -101,7 +101,7 @@ def _effect(state: State, signal: Signal) -> tuple[State, str]:
         case ReportPosition(_, message):
             return state, message.replace("{}", str(state.checkpoint.position))
         case SetBinlogPosition():
-            return _move_asked(state, signal)
+            return _move_position(state, signal)
         case _:
             assert_never(signal)
 
@@ -109,14 +109,14 @@ def _effect(state: State, signal: Signal) -> tuple[State, str]:
 # Begin a snapshot
 
 
-def _snapshot_asked(state: State, signal: ExecuteSnapshot) -> tuple[State, str]:
+def _begin_snapshot(state: State, signal: ExecuteSnapshot) -> tuple[State, str]:
     checkpoint = state.checkpoint
-    meant = _meant(checkpoint, signal.tables)
+    meant = _matching_tables(checkpoint, signal.tables)
     narrowing = [*(each.tables for each in signal.filters), *(each.tables for each in signal.keys)]
     for tables in narrowing:
         if not any(map(tables.match, meant)):
             pattern = tables.patterns[0]
-            raise _Rejected(f"none of the signal's tables matches {pattern}: {_named(meant)}")
+            raise _Rejected(f"none of the signal's tables matches {pattern}: {_join_names(meant)}")
     refused = {table: reason for table in meant if (reason := _refusal(checkpoint, table))}
     requests = {t: _request(checkpoint, signal, t) for t in meant if t in checkpoint.schemas}
     reasons = "; ".join(f"{table}: {reason}" for table, reason in refused.items())
@@ -128,17 +128,17 @@ def _snapshot_asked(state: State, signal: ExecuteSnapshot) -> tuple[State, str]:
     }
     narrowed = {t: request for t, request in requests.items() if request != WHOLE and t not in refused}
     snapshot = Snapshot(signal.id, states, narrowed, signal.blocking, signal.priority)
-    accepted = _named(table for table in meant if table not in refused)
+    accepted = _join_names(table for table in meant if table not in refused)
     return with_snapshot(state, snapshot), f"snapshot of {accepted}" + (
         f" (refused: {reasons})" if refused else ""
     )
 
 
-def _meant(checkpoint: Checkpoint, tables: TableFilter) -> list[TableId]:
+def _matching_tables(checkpoint: Checkpoint, tables: TableFilter) -> list[TableId]:
     """Returns the captured tables that the patterns match, stopped ones among them. Each pattern has to match one."""
     found, idle = recapture.tables_of_signal(checkpoint, tables)
     if idle:
-        captured = _named(sorted(checkpoint.schemas)) or "none"
+        captured = _join_names(sorted(checkpoint.schemas)) or "none"
         raise _Rejected(f"no captured table matches {' or '.join(idle)}; captured are: {captured}")
     return found
 
@@ -171,7 +171,7 @@ def _refusal(checkpoint: Checkpoint, table: TableId) -> str | None:
 # Stop a snapshot
 
 
-def _stop_asked(state: State, tables: TableFilter) -> tuple[State, str]:
+def _stop_snapshots(state: State, tables: TableFilter) -> tuple[State, str]:
     stopped: list[TableId] = []
     for snapshot, table in list(unfinished_tables(state.checkpoint)):
         if tables.match(table):
@@ -180,13 +180,13 @@ def _stop_asked(state: State, tables: TableFilter) -> tuple[State, str]:
             stopped.append(table)
     if not stopped:
         raise _Rejected(f"no snapshot of {' or '.join(tables.patterns)} is under way")
-    return state, f"stopped the snapshot of {_named(stopped)}"
+    return state, f"stopped the snapshot of {_join_names(stopped)}"
 
 
 # Begin tables again
 
 
-def _recapture_asked(state: State, signal: Recapture) -> tuple[State, str]:
+def _recapture(state: State, signal: Recapture) -> tuple[State, str]:
     checkpoint = state.checkpoint
     tables, idle = recapture.tables_of_signal(checkpoint, signal.tables)
     if idle:
@@ -197,15 +197,15 @@ def _recapture_asked(state: State, signal: Recapture) -> tuple[State, str]:
     recapturing = {**dict.fromkeys(tables, signal.id), **checkpoint.recapturing}
     stopped = [table for table in tables if table in checkpoint.stopped]
     others = [table for table in tables if table not in stopped]
-    whole = [f"{_named(stopped)}, which had stopped"] if stopped else []
-    whole += [f"{_named(others)}, though capture hadn't stopped"] if others else []
+    whole = [f"{_join_names(stopped)}, which had stopped"] if stopped else []
+    whole += [f"{_join_names(others)}, though capture hadn't stopped"] if others else []
     return with_checkpoint(state, recapturing=recapturing), f"recapture of {', and of '.join(whole)}"
 
 
 # Move the position
 
 
-def _move_asked(state: State, signal: SetBinlogPosition) -> tuple[State, str]:
+def _move_position(state: State, signal: SetBinlogPosition) -> tuple[State, str]:
     """Moves the position, only forward: the lake has what has passed, and would go back in time if that passed
     again."""
     checkpoint, wanted = state.checkpoint, signal.position
@@ -225,5 +225,5 @@ def _move_asked(state: State, signal: SetBinlogPosition) -> tuple[State, str]:
     )
 
 
-def _named(tables: Iterable[TableId]) -> str:
+def _join_names(tables: Iterable[TableId]) -> str:
     return ", ".join(map(str, tables))

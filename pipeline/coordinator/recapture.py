@@ -62,11 +62,11 @@ def recapture_tables(checkpoint: Checkpoint, known: Mapping[TableId, TableSchema
         asked.setdefault(signal, []).append(table)
     checkpoint = replace(checkpoint, recapturing={})
     for signal, tables in asked.items():
-        checkpoint = _begun(checkpoint, signal, sorted(tables), known)
+        checkpoint = _begin_again(checkpoint, signal, sorted(tables), known)
     return checkpoint
 
 
-def _begun(
+def _begin_again(
     checkpoint: Checkpoint, signal: str, tables: list[TableId], known: Mapping[TableId, TableSchema]
 ) -> Checkpoint:
     back = [table for table in tables if table in known]

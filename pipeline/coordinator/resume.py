@@ -93,7 +93,7 @@ def resume_checkpoint(
 
 def _going_on(checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: SnapshotMode) -> Checkpoint:
     if checkpoint.moving is not None:
-        checkpoint = _moved(checkpoint, checkpoint.moving, known)
+        checkpoint = _move(checkpoint, checkpoint.moving, known)
     checkpoint = _without_waiting(checkpoint, purged)
     missing = purged - checkpoint.position
     if not missing or not checkpoint.position <= known.at:
@@ -102,7 +102,7 @@ def _going_on(checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode
         raise LogPurged(PURGED.format(missing=missing))
     at_present = replace(checkpoint, schemas={**checkpoint.schemas, **known.schemas})
     gap = _BEHIND.format(position=checkpoint.position)
-    return _anew(at_present, known.at, known, gap, _unused(checkpoint, f"anew-{checkpoint.scn}"))
+    return _anew(at_present, known.at, known, gap, _unused_name(checkpoint, f"anew-{checkpoint.scn}"))
 
 
 def _without_waiting(checkpoint: Checkpoint, purged: GtidSet) -> Checkpoint:
@@ -138,7 +138,7 @@ def begin_snapshot(checkpoint: Checkpoint, mode: SnapshotMode) -> Checkpoint:
         return checkpoint
     kind = "consistent" if mode is SnapshotMode.CONSISTENT else "initial"
     under_way = (s.id for s in checkpoint.snapshots if s.id.startswith(f"{kind}-") and not s.ended)
-    return _asked(
+    return _request(
         checkpoint, next(under_way, f"{kind}-{checkpoint.scn}"), new, mode is SnapshotMode.CONSISTENT
     )
 
@@ -153,7 +153,7 @@ def restart_consistent_snapshots(checkpoint: Checkpoint) -> Checkpoint:
         going_on = ((t, state) for t, state in snapshot.tables.items() if t not in checkpoint.stopped)
         read = [table for table, state in going_on if isinstance(state, Chunking | Completed)]
         if snapshot.consistent and not snapshot.ended and read:
-            checkpoint = _asked(checkpoint, snapshot.id, read)
+            checkpoint = _request(checkpoint, snapshot.id, read)
     return checkpoint
 
 
@@ -163,13 +163,13 @@ def keyless_tables(checkpoint: Checkpoint) -> tuple[TableId, ...]:
     return tuple(t for t, schema in schemas if not schema.key and t not in checkpoint.stopped)
 
 
-def _unused(checkpoint: Checkpoint, name: str) -> str:
+def _unused_name(checkpoint: Checkpoint, name: str) -> str:
     """Returns this name, or a similar one if a snapshot or a signal has it."""
     used = {*checkpoint.signals, *(snapshot.id for snapshot in checkpoint.snapshots)}
-    return name if name not in used else _unused(checkpoint, f"{name}-again")
+    return name if name not in used else _unused_name(checkpoint, f"{name}-again")
 
 
-def _moved(checkpoint: Checkpoint, moving: Moving, known: KnownSchemas) -> Checkpoint:
+def _move(checkpoint: Checkpoint, moving: Moving, known: KnownSchemas) -> Checkpoint:
     at, checkpoint = resume_position(checkpoint, known.at), replace(checkpoint, moving=None)
     if at == checkpoint.position:
         return checkpoint
@@ -188,13 +188,13 @@ def _anew(checkpoint: Checkpoint, at: GtidSet, known: KnownSchemas, gap: str, sn
         position=at,
         witnesses=(),
         unproven=frozenset(checkpoint.schemas),
-        snapshots=tuple(_ended(each, reason) for each in checkpoint.snapshots),
+        snapshots=tuple(_fail_snapshot(each, reason) for each in checkpoint.snapshots),
         stopped=stopped,
     )
-    return _asked(moved, snapshot, [table for table in sorted(checkpoint.schemas) if table not in stopped])
+    return _request(moved, snapshot, [table for table in sorted(checkpoint.schemas) if table not in stopped])
 
 
-def _ended(snapshot: Snapshot, reason: str) -> Snapshot:
+def _fail_snapshot(snapshot: Snapshot, reason: str) -> Snapshot:
     tables: dict[TableId, TableSnapshot] = {
         table: SnapshotFailed(reason, progress(state))
         if isinstance(state, SnapshotWaiting | Chunking)
@@ -204,7 +204,7 @@ def _ended(snapshot: Snapshot, reason: str) -> Snapshot:
     return replace(snapshot, tables=tables)
 
 
-def _asked(
+def _request(
     checkpoint: Checkpoint, snapshot: str, tables: list[TableId], consistent: bool = False
 ) -> Checkpoint:
     """Returns the checkpoint in which this snapshot also takes these tables, and their mirrors begin.

@@ -102,7 +102,7 @@ def order_reads(state: State) -> tuple[State, tuple[Order, ...]]:
         case AtPosition():
             state, others = _overlapping(state, MOST_WINDOWS)
         case OpeningTransactions() | ApproachingPosition():
-            state, others = _resumed(state)
+            state, others = _resume(state)
         case _:
             assert_never(state.consistent_position)
     return state, (*orders, *others)
@@ -120,7 +120,7 @@ def _of_others(state: State) -> tuple[State, tuple[Order, ...]]:
             if turn is not None and turn.snapshot.blocking:
                 state, orders = _pausing(state, turn)
                 return state, (*again, *orders)
-            state, resumed = _resumed(state)
+            state, resumed = _resume(state)
             state, orders = (
                 _overlapping(state, most) if isinstance(state.gate, ReaderRunning) else (state, ())
             )
@@ -143,7 +143,7 @@ def _waiting_for_room(state: State) -> tuple[State, tuple[Order, ...]]:
     return state, ()
 
 
-def _resumed(state: State) -> tuple[State, tuple[Order, ...]]:
+def _resume(state: State) -> tuple[State, tuple[Order, ...]]:
     """Returns the state without an unneeded pause, of a blocking snapshot or for lack of room."""
     return (state, ()) if isinstance(state.gate, ReaderRunning) else _pausing(state, None)
 
@@ -154,7 +154,7 @@ def _overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:
         len(snapshot_windows(state)) + _planning(state) < most
         and (turn := next(_turns(state), None)) is not None
     ):
-        state, order = _asked(state, turn)
+        state, order = _plan(state, turn)
         orders.append(order)
     return state, tuple(orders)
 
@@ -165,13 +165,13 @@ def _pausing(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Or
     if snapshot_windows(state) or _planning(state):
         turn = None
     if isinstance(turn, _Plan):
-        state, plan = _asked(state, turn)
+        state, plan = _plan(state, turn)
         plans = (plan,)
     match state.gate:
         case ReaderRunning() if isinstance(turn, _Chunk):
             return replace(state, gate=PauseOrdered()), (PauseReading(),)
         case Paused() if isinstance(turn, _Chunk):
-            state, order = _asked(state, turn)
+            state, order = _plan(state, turn)
             return state, (order,)
         case Paused() if not _stands(state):
             return replace(state, gate=ReaderRunning()), (*plans, ResumeReading())
@@ -209,7 +209,7 @@ def _turns(state: State) -> Iterator[_Plan | _Chunk]:
         return
     consistent = isinstance(state.consistent_position, AtPosition)
     under_way = {t: each for t, each in table_turns(checkpoint).items() if each.consistent is consistent}
-    wanted = _without_blocked(under_way)
+    wanted = _unblocked(under_way)
     open_on = _windows_of_tables(state)
     priorities = {snapshot.priority for snapshot in wanted.values()}
     begins = {each: _under_way(state, wanted, each) < limits.connections for each in priorities}
@@ -228,7 +228,7 @@ def _windows_of_tables(state: State) -> Counter[TableId]:
     return Counter(map(window_table, snapshot_windows(state)))
 
 
-def _without_blocked(wanted: dict[TableId, Snapshot]) -> dict[TableId, Snapshot]:
+def _unblocked(wanted: dict[TableId, Snapshot]) -> dict[TableId, Snapshot]:
     """Returns only the tables of the first snapshot if it is blocking, otherwise those of all that aren't blocking."""
     first = next(iter(wanted.values()), None)
     if first is not None and first.blocking:
@@ -252,7 +252,7 @@ def _chunks(state: State, snapshot: Snapshot, run: Planned) -> Iterator[_Chunk]:
     table = run.schema.table
     rows, expected = _rows(state, snapshot, table)
     if state.ordered or snapshot_windows(state):
-        room = state.limits.memory - _held(state)
+        room = state.limits.memory - _bytes_waiting(state)
         if expected > room:
             return
     open_on = Counter(map(range_of, state.windows))
@@ -272,7 +272,7 @@ def _rows(state: State, snapshot: Snapshot, table: TableId) -> tuple[int, int]:
     return size.rows, size.bytes(size.rows, state.limits)
 
 
-def _held(state: State) -> int:
+def _bytes_waiting(state: State) -> int:
     """Returns the bytes of the rows that wait in windows, and of those that ordered chunks may bring."""
     waiting = sum(
         state.chunk_sizes[window_table(window)].bytes(len(window.rows), state.limits)
@@ -282,7 +282,7 @@ def _held(state: State) -> int:
     return waiting + sum(state.ordered.values())
 
 
-def _asked(state: State, turn: _Plan | _Chunk) -> tuple[State, PlanTable | ReadChunk]:
+def _plan(state: State, turn: _Plan | _Chunk) -> tuple[State, PlanTable | ReadChunk]:
     snapshot, table, position = turn.snapshot, turn.table, state.checkpoint.position
     request = snapshot.request(table)
     if isinstance(turn, _Plan):

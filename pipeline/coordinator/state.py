@@ -220,10 +220,10 @@ def fail_table(state: State, table: TableId, reason: str) -> State:
     if snapshot is None:
         return drop_windows(state, {table})
     was = snapshot.tables[table]
-    return end_table(state, snapshot, table, SnapshotFailed(f"{reason}{_left(was)}", progress(was)))
+    return end_table(state, snapshot, table, SnapshotFailed(f"{reason}{_unread_ranges(was)}", progress(was)))
 
 
-def _left(state: TableSnapshot) -> str:
+def _unread_ranges(state: TableSnapshot) -> str:
     """Returns the unread part of the table, as text for the reason of a failure."""
     if not isinstance(state, Chunking):
         return ""
@@ -242,23 +242,23 @@ def end_table(state: State, snapshot: Snapshot, table: TableId, ended: TableSnap
     was, mirror = snapshot.tables[table], state.checkpoint.mirrors.get(table)
     state = with_table(drop_windows(state, {table}), snapshot, table, ended)
     match mirror, ended:
-        case Filling(since), Completed() if _filled(was) or snapshot.request(table).whole:
+        case Filling(since), Completed() if _fills_mirror(was) or snapshot.request(table).whole:
             return with_mirror(state, table, Ready(since))
-        case Filling(), _ if _filled(was) and awaits_snapshot(state.checkpoint, table):
+        case Filling(), _ if _fills_mirror(was) and awaits_snapshot(state.checkpoint, table):
             # The next snapshot reads all rows into a mirror that has none of these.
             return with_mirror(state, table, Filling(state.checkpoint.scn))
         case _:
             return state
 
 
-def _filled(was: TableSnapshot) -> bool:
+def _fills_mirror(was: TableSnapshot) -> bool:
     return isinstance(was, Chunking) and was.first
 
 
 def awaits_snapshot(checkpoint: Checkpoint, table: TableId) -> bool:
     """Returns whether a snapshot fills the table's mirror, or will fill it from its beginning."""
     return any(
-        _filled(snapshot.tables[table])
+        _fills_mirror(snapshot.tables[table])
         or (isinstance(snapshot.tables[table], SnapshotWaiting) and snapshot.request(table).whole)
         for snapshot, other in unfinished_tables(checkpoint)
         if other == table
@@ -277,7 +277,7 @@ def with_mirror(state: State, table: TableId, mirror: Mirror) -> State:
 
 def restart_table(state: State, snapshot: Snapshot, table: TableId) -> State:
     """Begins the table's snapshot and its mirror again, because the meaning of its keys has changed."""
-    if _filled(snapshot.tables[table]):
+    if _fills_mirror(snapshot.tables[table]):
         state = with_mirror(state, table, Filling(state.checkpoint.scn))
     return with_table(drop_windows(state, {table}), snapshot, table, SnapshotWaiting())
 

@@ -114,25 +114,25 @@ def start(
         raise ValueError(f"the number of windows must be from 1 to {MOST_WINDOWS}, not {mode.most}")
     checkpoint = resume.begin_snapshot(resume.restart_consistent_snapshots(checkpoint), snapshot_mode)
     state, orders = order_reads(reselect.restore_keys(State(limits, mode, checkpoint, snapshot_mode), unread))
-    state = _numbered(state)
+    state = _skip_begun_scn(state)
     return state, (Append((), state.checkpoint), *orders)
 
 
 def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Order, ...]]:
     """Returns the next state and the orders for a message. Raises InvariantBroken if a sender broke its protocol."""
-    taken, changes, answers = _taken(state, message)
+    taken, changes, answers = _handle(state, message)
     match taken.place:
         case InTransaction():
-            return _held(taken, taken.place, changes, answers)
+            return _hold_until_end(taken, taken.place, changes, answers)
         case BetweenTransactions():
             alterations = message.alterations if isinstance(message, SchemaChanged) else ()
             altered = tuple(Altered(state.checkpoint.scn + 1, alteration) for alteration in alterations)
-            return _appended(state, taken, changes, answers, altered)
+            return _append(state, taken, changes, answers, altered)
         case _:
             assert_never(taken.place)
 
 
-def _numbered(state: State) -> State:
+def _skip_begun_scn(state: State) -> State:
     """Returns the state with an SCN at which no mirror begins, so that each mirror's next generation is a new one.
 
     That generation may have another schema. It may also come within a transaction, whose SCN is the next one.
@@ -142,7 +142,7 @@ def _numbered(state: State) -> State:
     return with_checkpoint(state, scn=scn + 1) if begun else state
 
 
-def _held(
+def _hold_until_end(
     taken: State, place: InTransaction, changes: tuple[ChangePart, ...], answers: tuple[SignalOutcome, ...]
 ) -> tuple[State, tuple[Order, ...]]:
     """Sends rows at once, and holds everything else until the end of the transaction."""
@@ -150,7 +150,7 @@ def _held(
     return after, (AppendRows(changes), *orders) if changes else orders
 
 
-def _appended(
+def _append(
     state: State,
     taken: State,
     changes: tuple[ChangePart, ...],
@@ -161,7 +161,7 @@ def _appended(
     after, orders = order_reads(emitted)
     after = reselect.mark_unread(after)
     if after.checkpoint.mirrors is not state.checkpoint.mirrors:
-        after = _numbered(after)
+        after = _skip_begun_scn(after)
     withdrawn: frozenset[TableId] = frozenset()
     if isinstance(state.place, InTransaction):  # and it ends here
         with_it = taken.checkpoint.stopped.keys() - state.checkpoint.stopped.keys()
@@ -172,7 +172,7 @@ def _appended(
     return after, (append, *orders)
 
 
-def _taken(
+def _handle(
     state: State, message: ToWatermarkCoordinator
 ) -> tuple[State, tuple[ChangePart, ...], tuple[SignalOutcome, ...]]:
     match message:

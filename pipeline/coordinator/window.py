@@ -199,7 +199,7 @@ def pass_keys(window: Window, keys: PassedKeys) -> Window:
             return replace(window, passed=window.passed.appended(keys), kept=window.kept + keys.nbytes)
         case Reconciling():
             passed, number = window.passed.appended(keys), window.keys + len(keys)
-            return _folded(replace(window, passed=passed, keys=number))
+            return _drop_touched_rows(replace(window, passed=passed, keys=number))
 
 
 def take_chunk(window: Reading, read: ChunkRead) -> Reconciling:
@@ -213,7 +213,9 @@ def take_chunk(window: Reading, read: ChunkRead) -> Reconciling:
     rows = read.rows
     if isinstance(window.order, ReselectRows):
         rows = rows.filter(pc.is_in(tokens(rows, window.order.schema.key), window.order.tokens))
-    return _folded(Reconciling(window.order, read.low, read.high, rows, read.upto, window.passed, keys))
+    return _drop_touched_rows(
+        Reconciling(window.order, read.low, read.high, rows, read.upto, window.passed, keys)
+    )
 
 
 def can_close(window: Reconciling, passed: StreamPosition) -> bool:
@@ -234,7 +236,7 @@ def untouched_rows(window: Reconciling) -> pa.RecordBatch:
     return rows if passed.partial is None else apply_partial_rows(rows, key, passed.partial)
 
 
-def _folded(window: Reconciling) -> Reconciling:
+def _drop_touched_rows(window: Reconciling) -> Reconciling:
     """Returns the window without touched rows and without keys, once the keys are more than the rows.
 
     A lagging stream, or one large transaction, may touch any number of keys before high has passed.

@@ -36,16 +36,16 @@ def close_windows(state: State) -> tuple[State, tuple[ChunkPart, ...]]:
     for window in state.windows:
         free = range_of(window) not in held
         if free and isinstance(window, Reconciling) and windows.can_close(window, state.passed):
-            state, part = _emitted(state, window)
+            state, part = _emit(state, window)
             parts.append(part)
         else:
             held.add(range_of(window))
             still_open.append(window)
-    state = _markers_forgotten(_emptied(replace(state, windows=tuple(still_open))))
+    state = _forget_markers(_complete_empty_tables(replace(state, windows=tuple(still_open))))
     return state, tuple(part for part in parts if part.rows.num_rows)
 
 
-def _emptied(state: State) -> State:
+def _complete_empty_tables(state: State) -> State:
     """Completes the tables whose plan found no rows, once the stream has passed their high watermark."""
     for table, run in state.runs.items():
         if not isinstance(run, FoundEmpty):
@@ -59,7 +59,7 @@ def _emptied(state: State) -> State:
     return state
 
 
-def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
+def _emit(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
     order = window.order
     table, schema = window_table(window), order.schema
     if schema != state.checkpoint.schemas.get(table):
@@ -100,7 +100,7 @@ def _emitted(state: State, window: Reconciling) -> tuple[State, ChunkPart]:
     return with_table(emitted, snapshot, table, replace(chunking, ranges=left, progress=counts)), part
 
 
-def _markers_forgotten(state: State) -> State:
+def _forget_markers(state: State) -> State:
     """Removes marker rows for which no window and no empty table can wait."""
     if not state.markers or state.windows or any(not isinstance(run, Planned) for run in state.runs.values()):
         return state

@@ -89,7 +89,7 @@ class Gtid:
         if len(source) not in (1, 2) or match is None or match[2]:
             raise MalformedGtid(f"not a GTID: {text!r}")
         name, *tags = source
-        return Gtid(Tsid(_dashed(name), *(tag.lower() for tag in tags)), int(number))
+        return Gtid(Tsid(_with_dashes(name), *(tag.lower() for tag in tags)), int(number))
 
     def __str__(self) -> str:
         return f"{self.source}:{self.number}"
@@ -139,7 +139,7 @@ class GtidSet:
         """The set that `encode` or the server wrote (a PREVIOUS_GTIDS event's body). Raises MalformedGtid."""
         intervals: dict[Tsid, Intervals] = {}
         try:
-            for source, numbers in _decoded(encoded):
+            for source, numbers in _decode(encoded):
                 if source in intervals:
                     raise MalformedGtid(f"an encoded GTID set has {source} twice")
                 intervals[source] = numbers
@@ -260,7 +260,7 @@ def _source(item: tuple[Tsid, Intervals]) -> Tsid:
 def _ranges(piece: str) -> Iterator[tuple[Tsid, int, int]]:
     """The half-open ranges in one UUID's part of a text; a tag holds for the ranges after it."""
     name, *items = (item.strip(_SPACE) for item in piece.split(":"))
-    source = Tsid(_dashed(name))
+    source = Tsid(_with_dashes(name))
     for item in items:
         if match := _RANGE.fullmatch(item):
             start, end = int(match[1]), int(match[2] or match[1])
@@ -274,7 +274,7 @@ def _ranges(piece: str) -> Iterator[tuple[Tsid, int, int]]:
             raise MalformedGtid(f"neither a tag nor a range of numbers: {item!r}, of {source}")
 
 
-def _dashed(name: str) -> str:
+def _with_dashes(name: str) -> str:
     """The UUID in lower case and with dashes; the server reads it in braces too, and without dashes."""
     name = name.lower()
     if name.startswith("{") and name.endswith("}"):
@@ -282,7 +282,7 @@ def _dashed(name: str) -> str:
     return str(uuid.UUID(name)) if _UUID_WITHOUT_DASHES.fullmatch(name) else name
 
 
-def _decoded(encoded: bytes) -> Iterator[tuple[Tsid, Intervals]]:
+def _decode(encoded: bytes) -> Iterator[tuple[Tsid, Intervals]]:
     (header,) = struct.unpack_from("<Q", encoded)
     tagged = header >> 56 == _TAGGED_FORMAT
     if header >> 56 not in (0, _TAGGED_FORMAT):

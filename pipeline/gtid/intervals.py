@@ -92,13 +92,13 @@ class Intervals:
         """The union; it copies no edges when the other is one interval that follows this set's last member."""
         if other.end and other.inner.size == 1 and self.end == int(other.inner[0]):
             return Intervals(self.inner, other.end)
-        return _combined(self, other, np.logical_or)
+        return _combine(self, other, np.logical_or)
 
     def __and__(self, other: "Intervals") -> "Intervals":
-        return _combined(self, other, np.logical_and)
+        return _combine(self, other, np.logical_and)
 
     def __sub__(self, other: "Intervals") -> "Intervals":
-        return _combined(self, other, np.greater)
+        return _combine(self, other, np.greater)
 
     def __le__(self, other: "Intervals") -> bool:
         """Whether each member of this set is one of the other: each interval lies in one of the other's."""
@@ -112,7 +112,7 @@ class Intervals:
 EMPTY = Intervals(np.empty(0, dtype=np.int64), 0)
 
 
-def _combined(a: Intervals, b: Intervals, rule: Callable[[Flags, Flags], Flags]) -> Intervals:
+def _combine(a: Intervals, b: Intervals, rule: Callable[[Flags, Flags], Flags]) -> Intervals:
     """The numbers for which `rule(in a, in b)` holds; the rule is false where neither set has a number."""
     # The stable sort recognises runs, so that two sorted arrays are merged in linear time.
     places = np.sort(np.concatenate((a.edges, b.edges)), kind="stable")

@@ -109,10 +109,10 @@ class Transactions:
         for index, source in enumerate(self.sources):
             after = after.with_numbers(source, self.number[self.source == index])
         if after.count() != position.count() + len(self):
-            raise InvariantBroken(f"transaction {self._first_repeated()} comes twice in a run of {len(self)}")
+            raise InvariantBroken(f"transaction {self._first_double()} comes twice in a run of {len(self)}")
         return after
 
-    def _first_repeated(self) -> Gtid:
+    def _first_double(self) -> Gtid:
         seen: set[Gtid] = set()
         for gtid in map(self.gtid, range(len(self))):
             if gtid in seen:

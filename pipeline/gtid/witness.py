@@ -53,7 +53,7 @@ class Witness:
         """What's to be said of a server that has the other one."""
         times = self.original_time and other.original_time
         ours, theirs = (each.original_time if times else each.commit_time for each in (self, other))
-        return ANOTHER_HISTORY.format(gtid=self.gtid, ours=_told(ours), theirs=_told(theirs))
+        return ANOTHER_HISTORY.format(gtid=self.gtid, ours=_time_text(ours), theirs=_time_text(theirs))
 
 
 Witnesses = tuple[Witness, ...]  # the one that passed last comes last
@@ -83,5 +83,5 @@ def from_json(value: list[Any]) -> Witness:
     return Witness(Gtid.parse(gtid), commit_time, original_time)
 
 
-def _told(time: int) -> str:
+def _time_text(time: int) -> str:
     return f"{np.datetime64(time, 'us')} UTC"

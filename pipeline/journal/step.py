@@ -187,7 +187,7 @@ def _with(state: State, fact: Fact, now: float) -> _Next:
         case Append() if fact.alterations and not _at_rest(state):
             return replace(state, taking=InboxHeld(fact)), ()
         case Append():
-            return _appended(state, fact, now), ()
+            return _append(state, fact, now), ()
         case MailboxClosed():
             if not isinstance(state.taking, InboxOpen):
                 raise InvariantBroken(f"the mailbox closed while {state.taking}")
@@ -195,25 +195,25 @@ def _with(state: State, fact: Fact, now: float) -> _Next:
         case JournalTimerFired():
             return state, ()
         case Published(entry, size):
-            return _published(state, entry, size, now)
+            return _publish(state, entry, size, now)
         case FlushedEarly(files):
             return replace(state, thread=ThreadIdle(), ahead=(*state.ahead, *files)), ()
         case RetentionApplied():
-            return _kept(state, fact, now)
+            return _apply_retention(state, fact, now)
         case SpaceLacked(reason, left):
-            return _lacked(state, reason, left, now)
+            return _wait_for_space(state, reason, left, now)
         case _:
             assert_never(fact)
 
 
-def _appended(state: State, append: Append, now: float) -> State:
+def _append(state: State, append: Append, now: float) -> State:
     """With an append, and the rows that came for it before."""
     whole = journal.end_transaction(state.unfinished, turn_chunks_into_changes(append, state.rules))
     waiting = journal.add_append(state.waiting, whole, state.checkpoint, now)
     return replace(state, waiting=waiting, unfinished=OpenTransactionRows())
 
 
-def _published(state: State, entry: Entry, size: int, now: float) -> _Next:
+def _publish(state: State, entry: Entry, size: int, now: float) -> _Next:
     match state.thread:
         case Busy(Seal(waiting=waiting) | Publish(waiting=waiting)):
             answers = [answer for append in waiting.appends for answer in append.answers]
@@ -229,7 +229,7 @@ def _published(state: State, entry: Entry, size: int, now: float) -> _Next:
     return state, (ReportSealed(entry, told, outcomes),)
 
 
-def _kept(state: State, kept: RetentionApplied, now: float) -> _Next:
+def _apply_retention(state: State, kept: RetentionApplied, now: float) -> _Next:
     """See whether there's room, once all has gone that may go."""
     thread: Thread
     match state.thread:
@@ -252,7 +252,7 @@ def _kept(state: State, kept: RetentionApplied, now: float) -> _Next:
     return state, ()
 
 
-def _lacked(state: State, reason: str, left: Work, now: float) -> _Next:
+def _wait_for_space(state: State, reason: str, left: Work, now: float) -> _Next:
     again_at = now + AGAIN_S
     match state.thread, left:
         case FreeingSpace(undone, _), ApplyRetention():
@@ -286,7 +286,7 @@ def _going_on(state: State, now: float) -> _Next:
         case ThreadIdle():
             match state.taking:
                 case InboxHeld(append) if state.waiting is None:
-                    return _going_on(_appended(replace(state, taking=InboxOpen()), append, now), now)
+                    return _going_on(_append(replace(state, taking=InboxOpen()), append, now), now)
                 case _:
                     return _idle(state, now)
         case _:

@@ -127,19 +127,19 @@ def _clauses(schema: TableSchema, reached: MirrorPosition) -> str:
     if reached.partial:
         values, whole = Values(schema), f"{_C}.{quoted(WHOLE)}"
         return f"""WHEN MATCHED AND NOT {whole} THEN DELETE
-WHEN MATCHED THEN UPDATE SET {_assigned(values.laid_over)}
-WHEN NOT MATCHED AND {whole} THEN INSERT {_inserted(values.told)}"""
+WHEN MATCHED THEN UPDATE SET {_assignments(values.laid_over)}
+WHEN NOT MATCHED AND {whole} THEN INSERT {_insertion(values.told)}"""
     of_change = {column.name: f"{_C}.{quoted(column.name)}" for column in schema.columns}
     return f"""WHEN MATCHED AND {_C}.{quoted(OP)} = 'd' THEN DELETE
-WHEN MATCHED THEN UPDATE SET {_assigned(of_change)}
-WHEN NOT MATCHED AND {_C}.{quoted(OP)} <> 'd' THEN INSERT {_inserted(of_change)}"""
+WHEN MATCHED THEN UPDATE SET {_assignments(of_change)}
+WHEN NOT MATCHED AND {_C}.{quoted(OP)} <> 'd' THEN INSERT {_insertion(of_change)}"""
 
 
-def _assigned(values: dict[str, str]) -> str:
+def _assignments(values: dict[str, str]) -> str:
     return ", ".join(f"{quoted(name)} = {value}" for name, value in values.items())
 
 
-def _inserted(values: dict[str, str]) -> str:
+def _insertion(values: dict[str, str]) -> str:
     return f"({', '.join(map(quoted, values))}) VALUES ({', '.join(values.values())})"
 
 

@@ -140,7 +140,7 @@ def stats(rows: int, said: Iterable[Bounds]) -> str:
         if each.least is not None and each.greatest is not None:
             least[name] = min(least.get(name, each.least), each.least)
             greatest[name] = max(greatest.get(name, each.greatest), each.greatest)
-    told = {name: (_told(least[name]), _told(greatest[name])) for name in least}
+    told = {name: (_plain(least[name]), _plain(greatest[name])) for name in least}
     told = {name: bounds for name, bounds in told.items() if None not in bounds}
     return json.dumps(
         {
@@ -172,7 +172,7 @@ def add(path: str, size: int, modified_ms: int, told: str) -> str:
     )
 
 
-def _told(value: Ordered) -> int | str | None:
+def _plain(value: Ordered) -> int | str | None:
     return value.text if isinstance(value, Day) else int(value)
 
 

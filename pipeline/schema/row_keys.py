@@ -45,7 +45,7 @@ def tokens(rows: pa.RecordBatch, key: Sequence[int]) -> pa.Array:
     """
     parts: list[pa.Array] = []
     for index in key:
-        if parts and not _fixed(parts[-1]):
+        if parts and not _has_fixed_width(parts[-1]):
             parts.insert(-1, pc.binary_length(parts[-1]))
         parts.append(rows.column(index))
     first, *others = (_bytes(part) for part in parts)
@@ -85,14 +85,14 @@ def key_from_json(value: list[Any]) -> Key:
     return tuple(bytes.fromhex(part["hex"]) if isinstance(part, dict) else part for part in value)
 
 
-def _fixed(column: pa.Array) -> bool:
+def _has_fixed_width(column: pa.Array) -> bool:
     """Whether all values have as many bytes; BIT(1) is a byte each."""
     return bool(pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type))
 
 
 def _bytes(column: pa.Array) -> pa.Array:
     """Each value's bytes as Arrow has them, without a copy."""
-    if not _fixed(column):
+    if not _has_fixed_width(column):
         return column.cast(pa.binary())
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())

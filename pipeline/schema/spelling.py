@@ -17,10 +17,10 @@ from functools import lru_cache
 def folded(name: str) -> str:
     """What two names have in common if Spark or Delta may take one for the other."""
     # Delta has `İ` in two letters, i and a dot above it.
-    return "".join(map(_folded, name)).replace("i\u0307", "i")
+    return "".join(map(_fold_letter, name)).replace("i\u0307", "i")
 
 
-def _folded(letter: str) -> str:
+def _fold_letter(letter: str) -> str:
     upper = letter.upper()
     return (upper if len(upper) == 1 else letter).lower()[0]
 

@@ -62,13 +62,13 @@ def outcomes_between(before: Checkpoint | None, after: Checkpoint) -> tuple[Sign
 def outcomes_of_notices(notices: Iterable[Notice]) -> tuple[SignalState, ...]:
     """How far signals have come by these."""
     return tuple(
-        SignalState(notice.id, _OUTCOMES[notice.type], _told(notice))
+        SignalState(notice.id, _OUTCOMES[notice.type], _detail(notice))
         for notice in notices
         if notice.type in _OUTCOMES
     )
 
 
-def _told(notice: Notice) -> str:
+def _detail(notice: Notice) -> str:
     said = notice.data.get("reason") or notice.data.get("position") or notice.data.get("data_collections")
     return said or ""
 

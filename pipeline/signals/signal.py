@@ -199,12 +199,12 @@ def _no_number(name: str) -> None:
 def _signal(value: Mapping[str, Any]) -> Signal:
     id_ = _id(value["id"])
     try:
-        return _typed(id_, value)
+        return _of_type(id_, value)
     except ValueError as error:
         raise MalformedSignal(str(error), id_) from error
 
 
-def _typed(id_: str, value: Mapping[str, Any]) -> Signal:
+def _of_type(id_: str, value: Mapping[str, Any]) -> Signal:
     _only(value, "the signal", "id", "type", "data")
     data = value.get("data", {})
     if not isinstance(data, dict):

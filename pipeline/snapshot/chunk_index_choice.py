@@ -33,11 +33,11 @@ def choose_index(described: TableDescription, indexes: Indexes, surrogate: str |
         raise Definite(f"{schema.table} has no primary key to walk along; its changes still stream")
     for index in schema.key:
         if why := _unfit(schema.columns[index].type):
-            raise _refused(schema, f"column {schema.columns[index].name} of the primary key", why)
+            raise _refusal(schema, f"column {schema.columns[index].name} of the primary key", why)
     if surrogate is None:
         if described.prefixed:
             prefixed = f"column {described.prefixed[0]} of the primary key"
-            raise _refused(schema, prefixed, "is in it with a prefix only")
+            raise _refusal(schema, prefixed, "is in it with a prefix only")
         return _primary(schema, indexes)
     return _surrogate(schema, indexes, surrogate)
 
@@ -111,5 +111,5 @@ def _unfit(kind: t.ColumnType) -> str | None:
             assert_never(kind)
 
 
-def _refused(schema: TableSchema, what: str, why: str) -> Definite:
+def _refusal(schema: TableSchema, what: str, why: str) -> Definite:
     return Definite(f"{what} of {schema.table} {why}; its changes still stream")

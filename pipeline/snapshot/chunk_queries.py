@@ -51,7 +51,7 @@ def select_chunk(
     All columns come in the table's order, and after them the numbers of the walk's ENUMs and SETs (`key_places`).
     """
     columns = [quote_name(column.name) for column in schema.columns]
-    columns += [_selected(schema, index) for index in walk.columns if _numbered(schema, index)]
+    columns += [_select_item(schema, index) for index in walk.columns if _is_read_as_number(schema, index)]
     where = _between(schema, walk, after, end)
     if condition[0]:
         where = (f"{where[0]} AND ({condition[0]})", where[1] + condition[1])
@@ -124,7 +124,7 @@ def key_places(schema: TableSchema, walk: ChunkIndex) -> tuple[tuple[ColumnType,
     """Where a row of `select_chunk` has the parts of its key: for each the type that it comes as, and its column."""
     places, behind = [], len(schema.columns)
     for index in walk.columns:
-        if _numbered(schema, index):
+        if _is_read_as_number(schema, index):
             places.append((_kind(schema, index), behind))
             behind += 1
         else:
@@ -147,20 +147,20 @@ def _select(
 
 
 def _key(schema: TableSchema, walk: ChunkIndex) -> list[str]:
-    return [_selected(schema, index) for index in walk.columns]
+    return [_select_item(schema, index) for index in walk.columns]
 
 
-def _selected(schema: TableSchema, index: int) -> str:
+def _select_item(schema: TableSchema, index: int) -> str:
     name = quote_name(schema.columns[index].name)
-    return f"CAST({name} AS UNSIGNED)" if _numbered(schema, index) else name
+    return f"CAST({name} AS UNSIGNED)" if _is_read_as_number(schema, index) else name
 
 
-def _numbered(schema: TableSchema, index: int) -> bool:
+def _is_read_as_number(schema: TableSchema, index: int) -> bool:
     return isinstance(schema.columns[index].type, Enum | Set)
 
 
 def _kind(schema: TableSchema, index: int) -> ColumnType:
-    return _NUMBER if _numbered(schema, index) else key_storage(schema.columns[index].type)
+    return _NUMBER if _is_read_as_number(schema, index) else key_storage(schema.columns[index].type)
 
 
 def _order(schema: TableSchema, walk: ChunkIndex, *, backward: bool = False) -> str:

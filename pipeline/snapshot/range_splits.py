@@ -98,10 +98,10 @@ def search_splits(
     `kinds`: the types of a key's parts. `first` and `end`: the table's first and last key. `rows`: its rows by the
     server's estimate.
     """
-    return (yield from _divided(_Part(kinds, first, end, rows), min(most, rows // least_rows)))
+    return (yield from _divide(_Part(kinds, first, end, rows), min(most, rows // least_rows)))
 
 
-def _divided(part: _Part, number: int) -> Search:
+def _divide(part: _Part, number: int) -> Search:
     if number < 2:
         return ()
     place = yield from _place(part, number // 2 / number)
@@ -109,8 +109,8 @@ def _divided(part: _Part, number: int) -> Search:
         return ()
     left = min(max(1, round(number * place.share)), number - 1)
     rows = round(part.rows * place.share)
-    before = yield from _divided(replace(part, high=place.key, rows=rows), left)
-    behind = yield from _divided(replace(part, low=place.key, rows=part.rows - rows), number - left)
+    before = yield from _divide(replace(part, high=place.key, rows=rows), left)
+    behind = yield from _divide(replace(part, low=place.key, rows=part.rows - rows), number - left)
     return (*before, place.key, *behind)
 
 
@@ -129,7 +129,7 @@ def _place(part: _Part, share: float) -> Generator[Question, SplitAnswer, _Place
             continue
         if key is not None:
             assert isinstance(key, tuple)
-            found = yield from _weighed(part, key)
+            found = yield from _weigh(part, key)
             if best is None or abs(found.share - share) < abs(best.share - share):
                 best = found
             if abs(found.share - share) <= TOLERANCE * share:
@@ -158,7 +158,7 @@ def _side(part: float) -> int:
     return -1 if part > 1 - _LITTLE else int(part < _LITTLE)
 
 
-def _weighed(part: _Part, key: Key) -> Generator[Question, SplitAnswer, _Place]:
+def _weigh(part: _Part, key: Key) -> Generator[Question, SplitAnswer, _Place]:
     left = yield Weigh(part.low, key)
     right = yield Weigh(key, part.high)
     assert isinstance(left, int) and isinstance(right, int)

@@ -171,7 +171,7 @@ def _column(schema: TableSchema, name: str) -> Column:
 
 
 def _fitting(column: Column, value: Literal) -> Literal:
-    wanted = _wanted(column.type)
+    wanted = _comparable(column.type)
     if value is None and wanted is not None:
         return None
     match column.type, value:
@@ -198,7 +198,7 @@ def _fitting(column: Column, value: Literal) -> Literal:
             )
 
 
-def _wanted(kind: t.ColumnType) -> str | None:
+def _comparable(kind: t.ColumnType) -> str | None:
     """What a column of this type is compared with, in words; None for nothing."""
     match kind:
         case t.Integer() | t.Decimal() | t.Float() | t.Double() | t.Bit() | t.Year():

@@ -97,66 +97,66 @@ class _Parser:
     def disjunction(self, depth: int) -> Condition:
         """Parts with OR between them."""
         parts = [self._conjunction(depth)]
-        while self._taken("OR"):
+        while self._accept("OR"):
             parts.append(self._conjunction(depth))
         return Or(tuple(parts)) if len(parts) > 1 else parts[0]
 
     def end(self) -> None:
         """Raises Refused if there's more."""
         if self._next.kind != "end":
-            raise self._unexpected("AND, OR or the end")
+            raise self._expected("AND, OR or the end")
 
     def _conjunction(self, depth: int) -> Condition:
         parts = [self._part(depth)]
-        while self._taken("AND"):
+        while self._accept("AND"):
             parts.append(self._part(depth))
         return And(tuple(parts)) if len(parts) > 1 else parts[0]
 
     def _part(self, depth: int) -> Condition:
         if depth > DEEPEST:
-            raise self._refused(f"it's deeper than {DEEPEST} parentheses and NOTs")
-        if self._taken("NOT"):
+            raise self._refusal(f"it's deeper than {DEEPEST} parentheses and NOTs")
+        if self._accept("NOT"):
             return Not(self._part(depth + 1))
-        if self._taken("("):
+        if self._accept("("):
             inner = self.disjunction(depth + 1)
             self._expect(")")
             return inner
         return self._predicate(self._column())
 
     def _predicate(self, column: str) -> Condition:
-        if self._taken("IS"):
-            negated = self._taken("NOT")
+        if self._accept("IS"):
+            negated = self._accept("NOT")
             self._expect("NULL")
             return IsNull(column, negated)
         if self._next.kind == "sign" and self._next.text in {"!=", *Operator}:
             sign = self._take().text
             return Compare(column, Operator.UNEQUAL if sign == "!=" else Operator(sign), self._literal())
-        negated = self._taken("NOT")
-        if self._taken("IN"):
+        negated = self._accept("NOT")
+        if self._accept("IN"):
             return In(column, self._list(), negated)
-        if self._taken("BETWEEN"):
+        if self._accept("BETWEEN"):
             low = self._literal()
             self._expect("AND")
             return Between(column, low, self._literal(), negated)
-        if self._taken("LIKE"):
+        if self._accept("LIKE"):
             pattern = self._string()
-            escape = self._string() if self._taken("ESCAPE") else "\\"
+            escape = self._string() if self._accept("ESCAPE") else "\\"
             if len(escape) > 1:
-                raise self._refused("ESCAPE takes one character, or none")
+                raise self._refusal("ESCAPE takes one character, or none")
             return Like(column, pattern, escape, negated)
-        raise self._unexpected("a comparison, IN, BETWEEN, LIKE or IS")
+        raise self._expected("a comparison, IN, BETWEEN, LIKE or IS")
 
     def _column(self) -> str:
         if self._next.kind == "word" and not self._next.keyword:
             return self._take().text
         if self._next.kind == "name":
             return self._take().text.replace("``", "`")
-        raise self._unexpected("a column")
+        raise self._expected("a column")
 
     def _list(self) -> tuple[Literal, ...]:
         self._expect("(")
         values = [self._literal()]
-        while self._taken(","):
+        while self._accept(","):
             values.append(self._literal())
         self._expect(")")
         return tuple(values)
@@ -164,9 +164,9 @@ class _Parser:
     def _literal(self) -> Literal:
         self._literals += 1
         if self._literals > MOST_LITERALS:
-            raise self._refused(f"it has more than {MOST_LITERALS} literals")
+            raise self._refusal(f"it has more than {MOST_LITERALS} literals")
         for keyword, value in (("NULL", None), ("TRUE", True), ("FALSE", False)):
-            if self._taken(keyword):
+            if self._accept(keyword):
                 return value
         match self._next:
             case _Token("number"):
@@ -182,26 +182,26 @@ class _Parser:
             case _Token("word", word) if word.upper() in {"DATE", "TIMESTAMP"}:
                 return self._temporal(word.upper())
             case _:
-                raise self._unexpected("a literal (columns are compared with literals only)")
+                raise self._expected("a literal (columns are compared with literals only)")
 
     def _number(self, sign: str) -> Literal:
         if self._next.kind != "number":
-            raise self._unexpected("a number")
+            raise self._expected("a number")
         at = self._take()
         digits = at.text
         if "e" in digits.lower():
             value = float(sign + digits)
             if value in (float("inf"), float("-inf")):
-                raise self._refused("the number is out of a DOUBLE's range", at)
+                raise self._refusal("the number is out of a DOUBLE's range", at)
             return value
         whole, point, fraction = digits.partition(".")
         if len(whole.lstrip("0")) + len(fraction) > 65 or len(fraction) > 30:
-            raise self._refused("the number has more digits than a DECIMAL(65, 30)", at)
+            raise self._refusal("the number has more digits than a DECIMAL(65, 30)", at)
         return Decimal(sign + digits) if point else int(sign + digits)
 
     def _string(self) -> str:
         if self._next.kind != "text":
-            raise self._unexpected("text in single quotes")
+            raise self._expected("text in single quotes")
         return _CODED.sub(lambda code: _ESCAPES.get(code[1] or "'", code[1] or "'"), self._take().text)
 
     def _temporal(self, kind: str) -> date:
@@ -209,18 +209,18 @@ class _Parser:
         text = self._string()
         value = parse_moment(text)
         if value is None or isinstance(value, datetime) != (kind == "TIMESTAMP"):
-            raise self._refused(f"{text!r} isn't a {kind}", at)
+            raise self._refusal(f"{text!r} isn't a {kind}", at)
         return value
 
-    def _taken(self, what: str) -> bool:
+    def _accept(self, what: str) -> bool:
         found = self._next.keyword == what or (self._next.kind, self._next.text) == ("sign", what)
         if found:
             self._take()
         return found
 
     def _expect(self, what: str) -> None:
-        if not self._taken(what):
-            raise self._unexpected(what)
+        if not self._accept(what):
+            raise self._expected(what)
 
     def _take(self) -> _Token:
         taken = self._next
@@ -231,14 +231,14 @@ class _Parser:
         match = _TOKEN.match(self._text, at)
         if match is None:
             space = len(self._text) - len(self._text[at:].lstrip(" \t\n\r\v\f"))
-            raise self._refused("this can't be read", _Token("", "", space, space))
+            raise self._refusal("this can't be read", _Token("", "", space, space))
         kind = str(match.lastgroup)
         return _Token(kind, match[kind], match.start(kind), match.end())
 
-    def _unexpected(self, wanted: str) -> InvalidRowFilter:
-        return self._refused(f"expected {wanted}")
+    def _expected(self, wanted: str) -> InvalidRowFilter:
+        return self._refusal(f"expected {wanted}")
 
-    def _refused(self, why: str, token: _Token | None = None) -> InvalidRowFilter:
+    def _refusal(self, why: str, token: _Token | None = None) -> InvalidRowFilter:
         place = (token or self._next).at
         found = self._text[place : place + 20]
         here = f"at character {place + 1} ({found!r})" if found else "at its end"

@@ -44,7 +44,7 @@ def requested_condition(schema: TableSchema, request: Request) -> Fragment | Non
     conditions = [keys_condition(schema, request.keys)] if request.keys else []
     if request.condition is not None:
         conditions.append(filter_sql(schema, check_filter(parse_filter(request.condition), schema)))
-    return _joined([_grouped(each) for each in conditions], " AND ") if conditions else None
+    return _join([_group(each) for each in conditions], " AND ") if conditions else None
 
 
 def filter_sql(schema: TableSchema, condition: Condition) -> Fragment:
@@ -57,10 +57,10 @@ def filter_sql(schema: TableSchema, condition: Condition) -> Fragment:
                 bound = _bound(kinds[column], value)
                 return f"{quote_name(column)} {operator} {bound[0]}", bound[1]
             case In(column, values, negated):
-                listed = _joined([_bound(kinds[column], value) for value in values], ", ")
+                listed = _join([_bound(kinds[column], value) for value in values], ", ")
                 return f"{quote_name(column)} {_not(negated)}IN ({listed[0]})", listed[1]
             case Between(column, low, high, negated):
-                both = _joined([_bound(kinds[column], low), _bound(kinds[column], high)], " AND ")
+                both = _join([_bound(kinds[column], low), _bound(kinds[column], high)], " AND ")
                 return f"{quote_name(column)} {_not(negated)}BETWEEN {both[0]}", both[1]
             case Like(column, pattern, escape, negated):
                 return f"{quote_name(column)} {_not(negated)}LIKE %s ESCAPE %s", (pattern, escape)
@@ -70,9 +70,9 @@ def filter_sql(schema: TableSchema, condition: Condition) -> Fragment:
                 sql, parameters = of(inner)
                 return f"NOT ({sql})", parameters
             case And(parts):
-                return _joined([_grouped(of(each)) for each in parts], " AND ")
+                return _join([_group(of(each)) for each in parts], " AND ")
             case Or(parts):
-                return _joined([_grouped(of(each)) for each in parts], " OR ")
+                return _join([_group(of(each)) for each in parts], " OR ")
             case _:
                 assert_never(part)
 
@@ -91,7 +91,7 @@ def keys_condition(schema: TableSchema, keys: Sequence[Key]) -> Fragment:
         places = ", ".join(placeholder(column.type, part, None) for (part,) in keys)
         return f"{quote_name(column.name)} IN ({places})", tuple(part for (part,) in keys)
     rows = [
-        _joined(
+        _join(
             [
                 comparison(quote_name(column.name), column.type, "=", part, None)
                 for column, part in zip(columns, key, strict=True)
@@ -100,7 +100,7 @@ def keys_condition(schema: TableSchema, keys: Sequence[Key]) -> Fragment:
         )
         for key in keys
     ]
-    return _joined([_grouped(row) for row in rows], " OR ")
+    return _join([_group(row) for row in rows], " OR ")
 
 
 def _bound(kind: ColumnType, value: Literal) -> Fragment:
@@ -132,11 +132,11 @@ def _size(value: Decimal) -> tuple[int, int]:
     return len(whole) + len(fraction), len(fraction)
 
 
-def _joined(parts: Sequence[Fragment], separator: str) -> Fragment:
+def _join(parts: Sequence[Fragment], separator: str) -> Fragment:
     return separator.join(sql for sql, _ in parts), tuple(value for _, values in parts for value in values)
 
 
-def _grouped(fragment: Fragment) -> Fragment:
+def _group(fragment: Fragment) -> Fragment:
     return f"({fragment[0]})", fragment[1]
 
 

@@ -257,7 +257,7 @@ def describe_tables(
 
 def ambiguous_key_tables(rows: Iterable[ColumnRow]) -> tuple[TableId, ...]:
     """Returns the tables in these rows whose key is one of several unique indexes: SHOW KEYS says which."""
-    return tuple(table for table, columns in _by_table(rows) if len(_candidates(*_keyed(columns))) > 1)
+    return tuple(table for table, columns in _by_table(rows) if len(_candidates(*_key_columns(columns))) > 1)
 
 
 def show_keys(table: TableId) -> Statement:
@@ -312,7 +312,7 @@ def _with_arguments(name: str, arguments: str | None) -> t.ColumnType | None:
 
 def _table(table: TableId, rows: Sequence[ColumnRow], listed: Sequence[str]) -> TableDescription:
     columns = tuple(_column(table, next(of_column)) for _, of_column in groupby(rows, lambda row: row[2]))
-    key = _key(*_keyed(rows), listed)
+    key = _key(*_key_columns(rows), listed)
     schema = TableSchema(table, columns, tuple(part.column for part in key))
     prefixed = tuple(columns[part.column].name for part in key if part.prefixed)
     return TableDescription(schema, prefixed, _traits(rows))
@@ -329,7 +329,7 @@ def _column(table: TableId, row: ColumnRow) -> Column:
     return Column(name, kind, nullable == "YES")
 
 
-def _keyed(rows: Iterable[ColumnRow]) -> tuple[set[int], dict[str, list[_Part]]]:
+def _key_columns(rows: Iterable[ColumnRow]) -> tuple[set[int], dict[str, list[_Part]]]:
     """The numbers of the columns that are marked as the key's, and the parts of each unique index by its name."""
     marked: set[int] = set()
     indexes: dict[str, list[_Part]] = {}

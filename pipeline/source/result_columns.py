@@ -57,7 +57,7 @@ def mismatch(schema: TableSchema, columns: Sequence[ResultColumn]) -> str | None
     """Why a result with these columns isn't one of all columns of the schema's table; None if it is."""
     if len(columns) != len(schema.columns):
         return f"{schema.table} gave {len(columns)} columns where its schema has {len(schema.columns)}"
-    return _altered(schema, zip(schema.columns, columns, strict=True))
+    return _mismatch(schema, zip(schema.columns, columns, strict=True))
 
 
 def key_mismatch(schema: TableSchema, key: Sequence[int], columns: Sequence[ResultColumn]) -> str | None:
@@ -66,10 +66,10 @@ def key_mismatch(schema: TableSchema, key: Sequence[int], columns: Sequence[Resu
     ENUM and SET come as numbers, even if they have become another type.
     """
     told = zip((schema.columns[index] for index in key), columns, strict=True)
-    return _altered(schema, ((each, of) for each, of in told if not isinstance(each.type, t.Enum | t.Set)))
+    return _mismatch(schema, ((each, of) for each, of in told if not isinstance(each.type, t.Enum | t.Set)))
 
 
-def _altered(schema: TableSchema, told: Iterable[tuple[Column, ResultColumn]]) -> str | None:
+def _mismatch(schema: TableSchema, told: Iterable[tuple[Column, ResultColumn]]) -> str | None:
     for column, of in told:
         if not _fits(column.type, of) or not (column.nullable or of.flags & _NOT_NULL):
             return f"column {column.name} of {schema.table} isn't of the type that its schema says any more"

@@ -43,12 +43,12 @@ def encoded(parameters: Sequence[KeyPart]) -> bytes:
     """The parameters as COM_STMT_EXECUTE has them, from the bitmap of NULLs on; nothing where there are none."""
     if not parameters:
         return b""
-    types, values = zip(*map(_encoded, parameters), strict=True)
+    types, values = zip(*map(_encode, parameters), strict=True)
     no_nulls = bytes((len(parameters) + 7) // 8)
     return no_nulls + b"\x01" + b"".join(types) + b"".join(values)
 
 
-def _encoded(value: KeyPart) -> tuple[bytes, bytes]:
+def _encode(value: KeyPart) -> tuple[bytes, bytes]:
     match value:
         case int():
             return (
@@ -59,14 +59,14 @@ def _encoded(value: KeyPart) -> tuple[bytes, bytes]:
         case float():
             return _DOUBLE, struct.pack("<d", value)
         case str():
-            return _VAR_STRING, _counted(value.encode())
+            return _VAR_STRING, _with_length(value.encode())
         case bytes():
-            return _BLOB, _counted(value)
+            return _BLOB, _with_length(value)
         case _:
             assert_never(value)
 
 
-def _counted(value: bytes) -> bytes:
+def _with_length(value: bytes) -> bytes:
     """Returns the bytes after their number (a length-encoded integer)."""
     size = len(value)
     if size < 0xFB:

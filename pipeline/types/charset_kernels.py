@@ -31,7 +31,7 @@ _SUPPLEMENTARY: Final = 189000
 
 
 @inlined
-def _put(out: Bytes, at: Int, point: Int) -> Int:
+def _put_character(out: Bytes, at: Int, point: Int) -> Int:
     """Writes the character in UTF-8, and returns the index after it."""
     if point < 0x80:
         out[at] = point
@@ -95,7 +95,7 @@ def by_table(
                     size = 4
             if point < 0:
                 return at
-            to = _put(out, to, point)
+            to = _put_character(out, to, point)
             at += size
         out_ends[i + 1] = to
     return WHOLE
@@ -134,7 +134,7 @@ def by_unit(
                     size = 2 * width
             if point > 0x10FFFF or 0xD800 <= point < 0xE000:
                 return at
-            to = _put(out, to, point)
+            to = _put_character(out, to, point)
             at += size
         out_ends[i + 1] = to
     return WHOLE

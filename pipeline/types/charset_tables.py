@@ -201,13 +201,13 @@ def _codec(charset: str) -> _Codec:
         if code in exceptions:
             return "" if exceptions[code] == "?" else exceptions[code]
         if charset == "eucjpms" and len(code) == 2 and 0xA1 <= min(code) <= max(code) <= 0xFE:
-            return _python("cp932", _shifted(code))
+            return _python("cp932", _to_shift_jis(code))
         return _python(name, code)
 
     return character
 
 
-def _shifted(code: bytes) -> bytes:
+def _to_shift_jis(code: bytes) -> bytes:
     """A code of JIS X 0208 in EUC as it's in Shift JIS."""
     row, cell = code[0] - 0xA1, code[1] - 0xA1
     lead = row // 2 + (0x81 if row < 62 else 0xC1)

@@ -59,14 +59,14 @@ def to_strings(values: pa.Array, charset: str, column: str) -> pa.Array:
     if charset in _UTF_8:
         return _utf8(values, charset, column)
     if charset in _WIDE:
-        return _converted(values, charset, column)
+        return _convert(values, charset, column)
     if charset not in TABLED:
         raise TextError(
             f"{column}: Tidemark doesn't know the character set {charset}; change the column to utf8mb4 or leave"
             " its table out of the capture"
         )
     plain = charset not in _NOT_ASCII and _data(values).max(initial=0) < 0x80
-    return _utf8(values, charset, column) if plain else _converted(values, charset, column)
+    return _utf8(values, charset, column) if plain else _convert(values, charset, column)
 
 
 def to_text(value: bytes, charset: str) -> str:
@@ -107,7 +107,7 @@ def _utf8(values: pa.Array, charset: str, column: str) -> pa.Array:
     return text
 
 
-def _converted(values: pa.Array, charset: str, column: str) -> pa.Array:
+def _convert(values: pa.Array, charset: str, column: str) -> pa.Array:
     ends, data = _ends(values), _data(values)
     ends = ends - ends[0]
     out, out_ends = np.empty(kernels.GROWTH * len(data), np.uint8), np.empty(len(ends), np.int64)

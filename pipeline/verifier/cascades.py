@@ -64,10 +64,10 @@ def _works(key: ForeignKey, changes: TableChanges) -> bool:
     kinds = changes.images.column("kind").to_numpy()
     if key.deletes and bool((kinds == ImageKind.DELETE).any()):
         return True
-    return key.updates and _moved(key, changes, kinds)
+    return key.updates and _changes_referred(key, changes, kinds)
 
 
-def _moved(key: ForeignKey, changes: TableChanges, kinds: npt.NDArray[np.int8]) -> bool:
+def _changes_referred(key: ForeignKey, changes: TableChanges, kinds: npt.NDArray[np.int8]) -> bool:
     """Whether an update gave a row other values in the columns that are referred to."""
     before = np.flatnonzero(kinds == ImageKind.UPDATE_BEFORE)
     if not set(key.columns) <= {column.name for column in changes.schema.columns}:

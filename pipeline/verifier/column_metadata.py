@@ -76,9 +76,9 @@ def _columns(schema: TableSchema, table_map: TableMap, rows: pa.RecordBatch) -> 
             case t.Set(labels), _:
                 yield set_texts(values, labels)
             case t.Integer(size, unsigned=True), t.RawInteger():
-                yield _unsigned(values, size)
+                yield _as_unsigned(values, size)
             case t.FixedBinary(width), t.RawChar():
-                yield _padded(values, width, f"{schema.table}.{column.name}")
+                yield _pad(values, width, f"{schema.table}.{column.name}")
             case t.Text(charset), t.RawChar() | t.RawString():
                 yield to_strings(values, charset, f"{schema.table}.{column.name}")
             case _:
@@ -88,14 +88,14 @@ def _columns(schema: TableSchema, table_map: TableMap, rows: pa.RecordBatch) -> 
 _BITS: Final = {1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32(), 8: pa.uint64()}
 
 
-def _unsigned(values: pa.Array, size: int) -> pa.Array:
+def _as_unsigned(values: pa.Array, size: int) -> pa.Array:
     """The same bits, of integers with this many bytes, without a sign."""
     if size == 3:  # in four bytes, and the highest one repeats the sign
         return pc.bit_wise_and(values, pa.scalar(0xFFFFFF, pa.int32()))
     return values.view(_BITS[size]).cast(t.arrow_type(t.Integer(size, unsigned=True)))
 
 
-def _padded(values: pa.Array, width: int, column: str) -> pa.Array:
+def _pad(values: pa.Array, width: int, column: str) -> pa.Array:
     """Returns the same bytes, padded with zero bytes up to `width`."""
     longest = pc.max(pc.binary_length(values)).as_py() or 0
     if longest > width:

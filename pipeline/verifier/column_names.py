@@ -67,7 +67,7 @@ def name_columns(
     if isinstance(images, TableUnreadable):
         return TableStopped(images.table, images.reason)
     table = images.map.table
-    verified = _verified(state, images.map)
+    verified = _verify(state, images.map)
     if isinstance(verified, str):
         return TableStopped(table, verified)
     if verified is not state and (why := uncapturable(verified.schema)) is not None:
@@ -92,7 +92,7 @@ def must_wait(state: TableState, images: TableImages | TableUnreadable) -> bool:
     return isinstance(state, Unproven | SchemaPending | SchemaFetched)
 
 
-def _verified(state: Capturable, table_map: TableMap) -> Verified | str:
+def _verify(state: Capturable, table_map: TableMap) -> Verified | str:
     """The table's state with this map in the stream, or why its schema isn't proven."""
     if isinstance(state, Verified) and state.map == table_map:
         return state

@@ -88,11 +88,11 @@ def _signals(rows: SignalRows, tables: tuple[TableChanges, ...]) -> list[SourceS
         SourceSignal(*row)
         for changes in tables
         if changes.schema.table == rows.table and why_unreadable(changes.schema) is None
-        for row in _inserted(changes)
+        for row in _inserted_rows(changes)
     ]
 
 
-def _inserted(changes: TableChanges) -> list[tuple[str, str, str]]:
+def _inserted_rows(changes: TableChanges) -> list[tuple[str, str, str]]:
     inserted = pc.equal(changes.images.column("kind"), pa.scalar(int(ImageKind.INSERT), pa.int8()))
     columns = [column.fill_null("").to_pylist() for column in changes.rows.filter(inserted).columns]
     return list(zip(*columns, strict=True))

@@ -70,7 +70,7 @@ CAPTURE: Final = {
     "no file written": Step(JournalStore, "write"),
     "files written, no entry": Step(JournalStore, "write", behind=True),
     "entry written, nobody told": Step(JournalStore, "publish", behind=True),
-    "segment sealed": Step(JournalWriter, "_sealed", behind=True),
+    "segment sealed": Step(JournalWriter, "_report_sealed", behind=True),
 }
 SINK: Final = {"news of a segment": Step(SparkSink, "handle")}
 TOPICS: Final = {

@@ -103,7 +103,7 @@ BATCH: Final = {
     "mirror begun": Step(Lake, "_begin", Moment.BEHIND),
     "changes not placed": Step(LakeFiles, "place", Moment.BEFORE, concerns=_places(Tier.CHANGELOG)),
     "a file linked, not named": Step(LakeFiles, "_take", Moment.BEHIND),
-    "a file placed": Step(LakeFiles, "_placed", Moment.BEHIND),
+    "a file placed": Step(LakeFiles, "_place", Moment.BEHIND),
     "changes placed, not committed": Step(
         LakeFiles, "place", Moment.BEHIND, concerns=_places(Tier.CHANGELOG)
     ),

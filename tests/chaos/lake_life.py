@@ -189,7 +189,7 @@ def merged(sink: SparkSink) -> bool:
 
 def plant(fault: Planted) -> None:
     """Break the product."""
-    append, placed, merge = DeltaTable.append, LakeFiles._placed, Lake.merge
+    append, placed, merge = DeltaTable.append, LakeFiles._place, Lake.merge
 
     def without_mark(table: DeltaTable, place: Any, _mark: str, *more: Any) -> int | None:
         return append(table, place, str(uuid.uuid4()), *more)
@@ -217,7 +217,7 @@ def plant(fault: Planted) -> None:
         case Planted.MARK_FIRST:
             DeltaTable.append = mark_first  # type: ignore[assignment, method-assign]
         case Planted.RANDOM_NAME:
-            LakeFiles._placed = under_random_name  # type: ignore[assignment, method-assign]
+            LakeFiles._place = under_random_name  # type: ignore[assignment, method-assign]
         case Planted.TRIMMED_TOO_FAR:
             Lake.merge = trimmed_first  # type: ignore[assignment, method-assign]
 

@@ -243,7 +243,7 @@ def _unnamed(patch: Patch) -> None:
 
 
 def _for_ever(patch: Patch) -> None:
-    patch.setattr(handle_signals, "_recapture_asked", lambda state, _: (state, "recapture"))
+    patch.setattr(handle_signals, "_recapture", lambda state, _: (state, "recapture"))
 
 
 def _never_altered(patch: Patch) -> None:

@@ -127,14 +127,14 @@ def low_is_compared_at_the_answer(patch: Patch) -> None:
 
 
 def low_is_compared_with_nothing(patch: Patch) -> None:
-    original = schedule._asked
+    original = schedule._plan
 
     def asked(state: State, turn: object) -> object:
         nowhere = replace(state.checkpoint, position=GtidSet())
         asked, order = original(replace(state, checkpoint=nowhere), turn)  # type: ignore[arg-type]
         return replace(asked, checkpoint=state.checkpoint), order
 
-    patch.setattr(schedule, "_asked", asked)
+    patch.setattr(schedule, "_plan", asked)
 
 
 def files_are_compared_as_text(patch: Patch) -> None:
@@ -213,12 +213,12 @@ def touched_rows_are_emitted(patch: Patch) -> None:
 
 
 def keys_are_kept_for_ever(patch: Patch) -> None:
-    patch.setattr(window, "_folded", lambda w: w)
+    patch.setattr(window, "_drop_touched_rows", lambda w: w)
 
 
 def rows_given_up_early_are_not_counted(patch: Patch) -> None:
-    original = window._folded
-    patch.setattr(window, "_folded", lambda w: replace(original(w), superseded=0))
+    original = window._drop_touched_rows
+    patch.setattr(window, "_drop_touched_rows", lambda w: replace(original(w), superseded=0))
 
 
 def one_touched_row_gives_up_the_chunk(patch: Patch) -> None:
@@ -325,7 +325,7 @@ def the_first_range_done_completes_the_table(patch: Patch) -> None:
 
 
 def an_empty_table_is_complete_at_once(patch: Patch) -> None:
-    original = window_close._emptied
+    original = window_close._complete_empty_tables
 
     def emptied(state: State) -> State:
         runs = {
@@ -333,11 +333,11 @@ def an_empty_table_is_complete_at_once(patch: Patch) -> None:
         }
         return original(replace(state, runs=runs))
 
-    patch.setattr(window_close, "_emptied", emptied)
+    patch.setattr(window_close, "_complete_empty_tables", emptied)
 
 
 def an_empty_plan_is_anybodys(patch: Patch) -> None:
-    original = window_close._emptied
+    original = window_close._complete_empty_tables
 
     def emptied(state: State) -> State:
         first = {t: s.id for t, s in coordinator_state.table_turns(state.checkpoint).items()}
@@ -347,7 +347,7 @@ def an_empty_plan_is_anybodys(patch: Patch) -> None:
         }
         return original(replace(state, runs=runs))
 
-    patch.setattr(window_close, "_emptied", emptied)
+    patch.setattr(window_close, "_complete_empty_tables", emptied)
 
 
 def tables_wait_for_each_other(patch: Patch) -> None:
@@ -489,7 +489,7 @@ def any_failure_ends_its_table(patch: Patch) -> None:
 
 
 def a_failure_ends_every_table(patch: Patch) -> None:
-    original = coordinator._taken
+    original = coordinator._handle
 
     def taken(state: State, message: ToWatermarkCoordinator) -> object:
         after, changes, answers = original(state, message)
@@ -498,7 +498,7 @@ def a_failure_ends_every_table(patch: Patch) -> None:
                 after = coordinator_state.fail_table(after, table, message.reason)
         return after, changes, answers
 
-    patch.setattr(coordinator, "_taken", taken)
+    patch.setattr(coordinator, "_handle", taken)
 
 
 def a_failed_plan_is_asked_again(patch: Patch) -> None:
@@ -509,13 +509,13 @@ def a_failed_plan_is_asked_again(patch: Patch) -> None:
 
 
 def every_snapshot_is_a_first_one(patch: Patch) -> None:
-    original = window_close._emitted
+    original = window_close._emit
 
     def emitted(state: State, w: window.Reconciling) -> object:
         state, part = original(state, w)
         return state, replace(part, first=True)
 
-    patch.setattr(window_close, "_emitted", emitted)
+    patch.setattr(window_close, "_emit", emitted)
 
 
 def an_ended_table_has_no_mirror(patch: Patch) -> None:
@@ -680,18 +680,18 @@ def a_part_is_a_slice(patch: Patch) -> None:
         answers: tuple[SignalAnswer, ...],
     ) -> object:
         before = replace(taken, checkpoint=replace(taken.checkpoint))
-        return coordinator._appended(before, taken, changes, answers, ())
+        return coordinator._append(before, taken, changes, answers, ())
 
-    patch.setattr(coordinator, "_held", held)
+    patch.setattr(coordinator, "_hold_until_end", held)
 
 
 def windows_close_within(patch: Patch) -> None:
-    original = coordinator._held
+    original = coordinator._hold_until_end
 
     def held(taken: State, place: InTransaction, changes: object, answers: object) -> object:
         return original(window_close.close_windows(taken)[0], place, changes, answers)  # type: ignore[arg-type]
 
-    patch.setattr(coordinator, "_held", held)
+    patch.setattr(coordinator, "_hold_until_end", held)
 
 
 def chunks_are_asked_for_within(patch: Patch) -> None:
@@ -710,9 +710,11 @@ def a_pause_within_is_used(patch: Patch) -> None:
 
 
 def answers_within_are_lost(patch: Patch) -> None:
-    original = coordinator._held
+    original = coordinator._hold_until_end
     patch.setattr(
-        coordinator, "_held", lambda taken, place, changes, _answers: original(taken, place, changes, ())
+        coordinator,
+        "_hold_until_end",
+        lambda taken, place, changes, _answers: original(taken, place, changes, ()),
     )
 
 
@@ -726,14 +728,14 @@ def nothing_is_withdrawn(patch: Patch) -> None:
 
 
 def what_stopped_stays_withdrawn(patch: Patch) -> None:
-    original = coordinator._appended
+    original = coordinator._append
 
     def appended(state: State, *others: object) -> object:
         after, orders = original(state, *others)  # type: ignore[arg-type]
         stopped = frozenset(after.checkpoint.stopped)
         return after, tuple(replace(o, withdrawn=stopped) if isinstance(o, Append) else o for o in orders)
 
-    patch.setattr(coordinator, "_appended", appended)
+    patch.setattr(coordinator, "_append", appended)
 
 
 def any_transaction_may_end_it(patch: Patch) -> None:
@@ -762,12 +764,12 @@ def anything_may_come_within(patch: Patch) -> None:
 
 
 def rows_that_wait_take_no_memory(patch: Patch) -> None:
-    patch.setattr(schedule, "_held", lambda state: sum(state.ordered.values()))
+    patch.setattr(schedule, "_bytes_waiting", lambda state: sum(state.ordered.values()))
 
 
 def chunks_that_may_come_take_no_memory(patch: Patch) -> None:
-    original = schedule._held
-    patch.setattr(schedule, "_held", lambda state: original(replace(state, ordered={})))
+    original = schedule._bytes_waiting
+    patch.setattr(schedule, "_bytes_waiting", lambda state: original(replace(state, ordered={})))
 
 
 def memory_is_kept_for_one_chunk_alone_too(patch: Patch) -> None:
@@ -792,12 +794,12 @@ def dropped_chunks_have_no_connection(patch: Patch) -> None:
 
 
 def answers_to_dropped_chunks_free_nothing(patch: Patch) -> None:
-    original = handle_chunks._answered
+    original = handle_chunks._forget_order
 
     def answered(state: State, chunk: ChunkId) -> State:
         return state if coordinator_state.reading_window(state, chunk) is None else original(state, chunk)
 
-    patch.setattr(handle_chunks, "_answered", answered)
+    patch.setattr(handle_chunks, "_forget_order", answered)
 
 
 def strain_is_not_heeded(patch: Patch) -> None:
@@ -849,7 +851,7 @@ def a_blocking_snapshot_blocks_nothing(patch: Patch) -> None:
 
 
 def others_go_on_beside_a_blocking_snapshot(patch: Patch) -> None:
-    patch.setattr(schedule, "_without_blocked", lambda wanted: wanted)
+    patch.setattr(schedule, "_unblocked", lambda wanted: wanted)
 
 
 def the_keys_of_a_window_are_not_bounded(patch: Patch) -> None:
@@ -924,7 +926,7 @@ def markers_never_pass(patch: Patch) -> None:
 
 
 def markers_are_kept_for_ever(patch: Patch) -> None:
-    patch.setattr(window_close, "_markers_forgotten", lambda state: state)
+    patch.setattr(window_close, "_forget_markers", lambda state: state)
 
 
 def every_set_has_passed(patch: Patch) -> None:

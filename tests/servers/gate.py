@@ -33,17 +33,17 @@ Hold = Callable[[str, int], Gate]
 
 @pytest.fixture
 def hold(monkeypatch: pytest.MonkeyPatch) -> Hold:
-    """Puts a gate before a step of the selector with a chunk (`low`, `select`, `high`), or after `_bracketed`."""
+    """Puts a gate before a step of the selector with a chunk (`low`, `select`, `high`), or after `_between_watermarks`."""
 
     def put(step: str, nth: int) -> Gate:
         original, gate = getattr(ChunkSelector, step), Gate(nth)
 
         async def held(*arguments: Any, **named: Any) -> Any:
             of_chunk = any(isinstance(argument, ReadChunk) for argument in arguments)
-            if of_chunk and step != "_bracketed":
+            if of_chunk and step != "_between_watermarks":
                 await gate.pass_through()
             result = await original(*arguments, **named)
-            if of_chunk and step == "_bracketed":
+            if of_chunk and step == "_between_watermarks":
                 await gate.pass_through()
             return result
 

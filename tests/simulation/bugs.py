@@ -95,17 +95,17 @@ def high_is_read_with_low(patch: Patch) -> None:
 
 
 def two_beginnings_are_one_generation(patch: Patch) -> None:
-    patch.setattr(coordinator, "_numbered", lambda state: state)
+    patch.setattr(coordinator, "_skip_begun_scn", lambda state: state)
 
 
 def a_plan_is_older_than_the_stream(patch: Patch) -> None:
-    original = schedule._asked
+    original = schedule._plan
 
     def asked(state: State, turn: object) -> object:
         after, order = original(state, turn)  # type: ignore[arg-type]
         return after, replace(order, asked_at=type(order.asked_at)()) if hasattr(order, "ranges") else order
 
-    patch.setattr(schedule, "_asked", asked)
+    patch.setattr(schedule, "_plan", asked)
 
 
 def high_of_a_replica_is_not_whole(patch: Patch) -> None:
@@ -269,7 +269,7 @@ def cascades_go_no_further(patch: Patch) -> None:
 
 
 def keys_that_change_do_not_cascade(patch: Patch) -> None:
-    patch.setattr(cascades, "_moved", lambda _key, _changes, _kinds: False)
+    patch.setattr(cascades, "_changes_referred", lambda _key, _changes, _kinds: False)
 
 
 def cascades_of_parts_are_forgotten(patch: Patch) -> None:

@@ -194,12 +194,12 @@ def parse_event(head: Header, event: bytes, *, checksum: bool) -> Event:
         return _format_description(event)
     body = _body(event) if checksum else event[HEADER_BYTES:]
     try:
-        return _parsed(head, body)
+        return _parse(head, body)
     except UndecodableError as error:
         raise UndecodableError(f"{_NAMES.get(head.code, f'type {head.code}')}: {error}") from error
 
 
-def _parsed(head: Header, body: bytes) -> Event:
+def _parse(head: Header, body: bytes) -> Event:
     # In the order of how often they come.
     match head.code:
         case Code.TABLE_MAP:

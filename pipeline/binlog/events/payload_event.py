@@ -74,7 +74,7 @@ def unpacked(of: Payload) -> Iterator[Frames]:
         inflow.arrived(count)
         left -= count
         while True:
-            start, events = _framed(inflow.bytes, inflow.start, inflow.end, bounds)
+            start, events = _find_frames(inflow.bytes, inflow.start, inflow.end, bounds)
             inflow.start = int(start)
             if not events:
                 break
@@ -93,7 +93,7 @@ def _read(stream: pa.NativeFile, room: memoryview) -> int:
 
 
 @compiled("UniTuple(int64, 2)(uint8[::1], int64, int64, int64[:, ::1])")
-def _framed(buffer: Bytes, at: Int, end: Int, bounds: NDArray[np.int64]) -> tuple[Int, int]:
+def _find_frames(buffer: Bytes, at: Int, end: Int, bounds: NDArray[np.int64]) -> tuple[Int, int]:
     """Find the events that are whole in buffer[at:end]: where the next one begins, and how many they are.
 
     One that says that it's shorter than its own header has as many bytes as that.

@@ -44,7 +44,7 @@ _ALL: Final = np.uint64(0xFFFFFFFF)
 
 
 @inlined
-def _moved(eight: Unsigned, following: int) -> Unsigned:
+def _effect(eight: Unsigned, following: int) -> Unsigned:
     """What 8 bytes do to the remainder when `following` others follow them."""
     return np.uint64(
         _T[following + 7, eight & _BYTE]
@@ -65,7 +65,7 @@ def crc32(buffer: Bytes, start: Int, end: Int) -> Int:
     at, behind, step = np.uint64(start), np.uint64(end), np.uint64(_STEP)
     while at + step <= behind:
         first = word(buffer, at) ^ remainder
-        remainder = _moved(first, 8) ^ _moved(word(buffer, at + np.uint64(8)), 0)
+        remainder = _effect(first, 8) ^ _effect(word(buffer, at + np.uint64(8)), 0)
         at += step
     while at < behind:
         remainder = remainder >> np.uint64(8) ^ np.uint64(_T[0, (remainder ^ np.uint64(buffer[at])) & _BYTE])

@@ -137,7 +137,7 @@ def _find(buffer: Bytes, at: Int, end: Int, known: MapIndex) -> Int:
 
 
 @inlined
-def _explained(state: Record, explained: NDArray[np.int64], table_id: Int) -> int:
+def _explained_at(state: Record, explained: NDArray[np.int64], table_id: Int) -> int:
     """Where in `explained` the table id is, or -1; most often it's the last one."""
     for i in range(state.tables - 1, -1, -1):
         if explained[0, i] == table_id:
@@ -156,7 +156,7 @@ def _map(
     if number < 0:
         return RARE
     table_id = integer(buffer, at, _TABLE_ID_BYTES)
-    i = _explained(state, explained, table_id)
+    i = _explained_at(state, explained, table_id)
     if i < 0:
         if state.tables == explained.shape[1]:
             return NO_ROOM
@@ -180,7 +180,7 @@ def _rows(
     """A rows event's body."""
     if state.phase < FRAMED or end - at < _TABLE_ID_BYTES:
         return RARE
-    i = _explained(state, explained, integer(buffer, at, _TABLE_ID_BYTES))
+    i = _explained_at(state, explained, integer(buffer, at, _TABLE_ID_BYTES))
     if i < 0:
         return RARE
     number = explained[1, i]

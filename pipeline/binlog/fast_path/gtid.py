@@ -73,7 +73,7 @@ def begin_tagged(buffer: Bytes, at: Int, end: Int, state: Record, sources: Encod
     size, here = _variable(buffer, here, end)
     _last_needed, here = _variable(buffer, here, end)
     _flags, here = _field(buffer, here, end, 0)
-    uuid = _numbered(buffer, here, end, 1)
+    uuid = _field_begin(buffer, here, end, 1)
     here = uuid
     for _ in range(_UUID):
         _byte, here = _variable(buffer, here, end)
@@ -126,11 +126,11 @@ def _same_uuid(buffer: Bytes, at: Int, source: Bytes) -> bool:
 @inlined
 def _field(buffer: Bytes, at: Int, end: Int, number: Int) -> tuple[Int, Int]:
     """The integer of the field with this number, as `_variable`."""
-    return _variable(buffer, _numbered(buffer, at, end, number), end)
+    return _variable(buffer, _field_begin(buffer, at, end, number), end)
 
 
 @inlined
-def _numbered(buffer: Bytes, at: Int, end: Int, number: Int) -> Int:
+def _field_begin(buffer: Bytes, at: Int, end: Int, number: Int) -> Int:
     """Returns where the field with this number begins, after the number; -1 if it isn't there."""
     found, behind = _variable(buffer, at, end)
     return behind if found == number else np.int64(-1)

@@ -77,7 +77,7 @@ def find_run(frames: Frames, first: int, checksum_bytes: int) -> PayloadRun | No
     bounds = frames.bounds[first : first + 2 * _PAYLOADS]
     packed = np.empty(bounds[-1, 1] - bounds[0, 0], np.uint8)
     sizes = np.empty(len(bounds), np.int64)
-    count, packed_bytes, plain_bytes = _gathered(frames.buffer, bounds, checksum_bytes, packed, sizes)
+    count, packed_bytes, plain_bytes = _gather(frames.buffer, bounds, checksum_bytes, packed, sizes)
     if not count:
         return None
     try:
@@ -89,12 +89,12 @@ def find_run(frames: Frames, first: int, checksum_bytes: int) -> PayloadRun | No
     outer_bytes = int((gtids[:, 1] - gtids[:, 0]).sum()) + (count - len(gtids)) * _HEADER
     laid = np.empty(plain_bytes + outer_bytes, np.uint8)
     laid_bounds = np.empty((plain_bytes // _HEADER + count, 2), np.int64)
-    taken, events = _laid_out(frames.buffer, bounds[:count], checksum_bytes, sizes, plain, laid, laid_bounds)
+    taken, events = _lay_out(frames.buffer, bounds[:count], checksum_bytes, sizes, plain, laid, laid_bounds)
     return PayloadRun(Frames(laid, laid_bounds[:events]), taken) if taken else None
 
 
 @inlined
-def _described(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
+def _describe(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
     """Returns where the data of the payload with this body begins, and its unpacked size; -1 if it's encoded in any
     other way than the server's: three fields in any order, and the length of each is that of its value."""
     seen: Int = np.int64(0)
@@ -154,7 +154,7 @@ def _is_frame(buffer: Bytes, at: Int, end: Int, size: Int) -> bool:
 
 
 @compiled("UniTuple(int64, 3)(uint8[::1], int64[:, ::1], int64, uint8[::1], int64[::1])")
-def _gathered(
+def _gather(
     buffer: Bytes, bounds: NDArray[np.int64], checksum_bytes: int, packed: Bytes, sizes: Longs
 ) -> tuple[int, Int, Int]:
     """Lay the run's frames end to end in `packed`; `sizes` takes each payload's, unpacked, and 0 for each GTID.
@@ -175,7 +175,7 @@ def _gathered(
         if code != _PAYLOAD:
             break
         end -= checksum_bytes
-        data, size = _described(buffer, start + _HEADER, end)
+        data, size = _describe(buffer, start + _HEADER, end)
         if size <= 0 or size > SMALL or plain_bytes + size > _ROOM or not _is_frame(buffer, data, end, size):
             break
         copy(buffer, data, end - data, packed, packed_bytes)
@@ -215,7 +215,7 @@ def _lay_inner(
 @compiled(
     "UniTuple(int64, 2)(uint8[::1], int64[:, ::1], int64, int64[::1], uint8[::1], uint8[::1], int64[:, ::1])"
 )
-def _laid_out(
+def _lay_out(
     buffer: Bytes,
     bounds: NDArray[np.int64],
     checksum_bytes: int,

@@ -54,7 +54,7 @@ class StatementScope:
             return frozenset({table})
         if not self.folds:
             return frozenset()
-        return frozenset(each for each in self.known if _folded(str(each)) == _folded(str(table)))
+        return frozenset(each for each in self.known if _fold(str(each)) == _fold(str(table)))
 
     def of_database(self, database: str) -> frozenset[TableId]:
         """The known tables of the database that this name may mean."""
@@ -62,7 +62,7 @@ class StatementScope:
 
     def same(self, known: str, name: str) -> bool:
         """Whether a name may be this one."""
-        return known == name or (self.folds and _folded(known) == _folded(name))
+        return known == name or (self.folds and _fold(known) == _fold(name))
 
 
 def touched_tables(names: StatementScope, database: str, statement: str) -> frozenset[TableId]:
@@ -76,10 +76,10 @@ def touched_tables(names: StatementScope, database: str, statement: str) -> froz
     whole = bool({each.casefold() for each in words} & _OF_DATABASES)
     unreadable = "\N{REPLACEMENT CHARACTER}" in statement
     if names.folds:
-        words = {_folded(each) for each in words}
+        words = {_fold(each) for each in words}
 
     def is_named(name: str) -> bool:
-        return (_folded(name) if names.folds else name) in words
+        return (_fold(name) if names.folds else name) in words
 
     among_known = {
         table
@@ -196,6 +196,6 @@ def alterations(
     return tuple(found[table] for table in sorted(found))
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     """The same for names that a server which folds names may take for the same, and maybe for some that it doesn't."""
     return name.casefold().replace("\N{COMBINING DOT ABOVE}", "")

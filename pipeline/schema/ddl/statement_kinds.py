@@ -138,17 +138,17 @@ def read_statement(reading: Sequence[Lexeme], database: str) -> ParsedStatement:
             return ChangesNoTable()
         match first:
             case "create":
-                return _created(reader, database)
+                return _create(reader, database)
             case "alter":
-                return _altered(reader, database)
+                return _alter(reader, database)
             case "drop":
-                return _dropped(reader, database)
+                return _drop(reader, database)
             case "rename":
-                return _renamed(reader, database)
+                return _rename(reader, database)
             case "truncate":
-                return _truncated(reader, database)
+                return _truncate(reader, database)
             case "repair":
-                return _repaired(reader, database)
+                return _repair(reader, database)
             case _:
                 return UnparsedStatement(reading[0].text)
     except NotRead:
@@ -190,7 +190,7 @@ def _first_words(reading: Sequence[Lexeme]) -> str:
             return first
 
 
-def _created(reader: Reader, database: str) -> ParsedStatement:
+def _create(reader: Reader, database: str) -> ParsedStatement:
     reader.expect("create")
     if reader.keyword("or"):
         reader.expect("replace")
@@ -203,7 +203,7 @@ def _created(reader: Reader, database: str) -> ParsedStatement:
     return _of_index(reader, database) or _of_others(reader)
 
 
-def _altered(reader: Reader, database: str) -> ParsedStatement:
+def _alter(reader: Reader, database: str) -> ParsedStatement:
     reader.expect("alter")
     reader.keyword("online", "offline")  # before MySQL 5.7
     ignore = reader.keyword("ignore")
@@ -216,13 +216,13 @@ def _altered(reader: Reader, database: str) -> ParsedStatement:
     return _of_others(reader)
 
 
-def _dropped(reader: Reader, database: str) -> ParsedStatement:
+def _drop(reader: Reader, database: str) -> ParsedStatement:
     reader.expect("drop")
     if reader.keyword("temporary"):
         return ChangesNoTable()
     if reader.keyword("table", "tables"):
         _if("", reader)
-        tables = _listed(reader, database)
+        tables = _table_list(reader, database)
         reader.keyword("restrict", "cascade")
         reader.end()
         return DropsTables(tables)
@@ -234,7 +234,7 @@ def _dropped(reader: Reader, database: str) -> ParsedStatement:
     return _of_index(reader, database) or _of_others(reader)
 
 
-def _renamed(reader: Reader, database: str) -> ParsedStatement:
+def _rename(reader: Reader, database: str) -> ParsedStatement:
     reader.expect("rename")
     if reader.keyword("user"):
         return ChangesNoTable()
@@ -248,7 +248,7 @@ def _renamed(reader: Reader, database: str) -> ParsedStatement:
     return RenamesTables(tuple(pairs))
 
 
-def _truncated(reader: Reader, database: str) -> ParsedStatement:
+def _truncate(reader: Reader, database: str) -> ParsedStatement:
     reader.expect("truncate")
     reader.keyword("table")
     table = reader.table(database)
@@ -256,18 +256,18 @@ def _truncated(reader: Reader, database: str) -> ParsedStatement:
     return EmptiesTable(table)
 
 
-def _repaired(reader: Reader, database: str) -> ParsedStatement:
+def _repair(reader: Reader, database: str) -> ParsedStatement:
     reader.expect("repair")
     reader.keyword("no_write_to_binlog", "local")
     reader.expect("table", "tables")
-    tables = _listed(reader, database)
+    tables = _table_list(reader, database)
     while reader.keyword("quick", "extended", "use_frm"):
         pass
     reader.end()
     return RepairsTables(tables)
 
 
-def _listed(reader: Reader, database: str) -> frozenset[TableId]:
+def _table_list(reader: Reader, database: str) -> frozenset[TableId]:
     tables = {reader.table(database)}
     while reader.sign(","):
         tables.add(reader.table(database))

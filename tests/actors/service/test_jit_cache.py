@@ -61,7 +61,7 @@ def test_a_kernel_in_another_file_that_changes_changes_its_callers(product: Path
 
 
 def test_what_a_module_imports_is_followed_to_the_end() -> None:
-    reached = {file.name for file in jit_cache._reached(Path(row_events.__file__))}
+    reached = {file.name for file in jit_cache._reachable(Path(row_events.__file__))}
     assert {
         "row_events.py",
         "cells.py",

@@ -77,20 +77,20 @@ DONE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "there and back": (ADDED, "ALTER TABLE t DROP COLUMN x"),
 }
-PLACES: Final = ("low", "select", "high", "_bracketed")
+PLACES: Final = ("low", "select", "high", "_between_watermarks")
 # Statements that name no column have one that represents others too; each place has a turn with each metadata.
 QUICK: Final = {
     "FULL": {
         "low": "gh-ost",
         "select": "truncate",
         "high": "another key",
-        "_bracketed": "drop and create another",
+        "_between_watermarks": "drop and create another",
     },
     "MINIMAL": {
         "low": "retype",
         "select": "pt-online-schema-change",
         "high": "exchange",
-        "_bracketed": "drop",
+        "_between_watermarks": "drop",
     },
 }
 CASES: Final = [

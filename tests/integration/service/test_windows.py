@@ -113,7 +113,7 @@ async def second_chunk(service: Running, gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("mode", [Watermark.GTID, Watermark.PAUSE])
-@pytest.mark.parametrize("step", ["select", "high", "_bracketed"])
+@pytest.mark.parametrize("step", ["select", "high", "_between_watermarks"])
 async def test_rows_that_change_while_their_chunk_is_read(
     mysql: MysqlServer,
     table: TableId,
@@ -142,7 +142,7 @@ async def test_rows_that_change_while_their_chunk_is_read(
     assert unequal(mysql, tmp_path / "journal", table) == []
     seen = chunk_of(after if step == "select" else before)
     # In a paused stream nothing of it passes before a chunk whose high watermark was read before.
-    touched = set() if (step, mode) == ("_bracketed", Watermark.PAUSE) else TOUCHED
+    touched = set() if (step, mode) == ("_between_watermarks", Watermark.PAUSE) else TOUCHED
     emitted = {key: row for key, row in seen.items() if key[0] not in touched}
     last = max(seen)
     mirror = replay(tmp_path / "journal", table).mirror
@@ -172,7 +172,7 @@ def change_at_length(connection: "pymysql.Connection[pymysql.cursors.Cursor]") -
 @pytest.mark.parametrize(
     ("step", "mode"),
     [
-        *((step, Watermark.GTID) for step in ("select", "high", "_bracketed")),
+        *((step, Watermark.GTID) for step in ("select", "high", "_between_watermarks")),
         # Here the log waits until the chunk has come, and then the transaction passes before its window closes.
         ("high", Watermark.PAUSE),
     ],

@@ -42,15 +42,15 @@ def decode_documents(prefix: int, stored: StoredColumn) -> pa.Array:
 
     Raises UndecodableError or TextError, which name the column.
     """
-    printed = _printed(prefix, stored)
+    printed = _texts(prefix, stored)
     differ = np.less(stored.cells, ABSENT)
     if not differ.any():
         return printed
     changed = partial_update.apply_diffs(prefix, stored, np.flatnonzero(differ))
-    return pc.replace_with_mask(printed, pa.array(differ), _printed(partial_update.PREFIX, changed))
+    return pc.replace_with_mask(printed, pa.array(differ), _texts(partial_update.PREFIX, changed))
 
 
-def _printed(prefix: int, stored: StoredColumn) -> pa.Array:
+def _texts(prefix: int, stored: StoredColumn) -> pa.Array:
     """The texts of the documents that are there; what is made from diffs is an empty text here."""
     offsets = np.empty(len(stored) + 1, np.int64)
     out = np.empty(2 * stored.size + _ROOM_OF_EACH * len(stored) + 4 * PIECE, np.uint8)

@@ -102,7 +102,7 @@ def apply_diffs(prefix: int, stored: StoredColumn, rows: NDArray[np.int64]) -> S
             raise UndecodableError(f"{stored.name}: {_unknown(before)}")
         diffs = _behind_length(stored.buffer, cells.diffs_at(int(stored.cells[row])), prefix)
         try:
-            document = _applied(_behind_length(stored.buffer, before, prefix), diffs)
+            document = _apply(_behind_length(stored.buffer, before, prefix), diffs)
         except UndecodableError as error:
             raise UndecodableError(f"{stored.name}: {error}") from error
         places.append(len(buffer))
@@ -127,13 +127,13 @@ def _behind_length(buffer: Bytes, at: int, prefix: int) -> bytes:
     return buffer[at + prefix : at + prefix + length].tobytes()
 
 
-def _applied(document: bytes, diffs: bytes) -> bytes:
+def _apply(document: bytes, diffs: bytes) -> bytes:
     root: _Node = _Packed(document[0], document[1:]) if document else _NULL
     cursor = Cursor(diffs)
     while cursor.left:
         code = cursor.integer(1)
         *way, leg = _legs(cursor.packed_bytes())
-        root = _opened(root)
+        root = _open(root)
         parent = _parent(root, way)
         match code:
             case _Operation.REPLACE:
@@ -144,7 +144,7 @@ def _applied(document: bytes, diffs: bytes) -> bytes:
                 _remove(parent, leg)
             case _:
                 raise UndecodableError(f"there's no operation {code} on parts of JSON documents")
-    kind, data = _packed(root)
+    kind, data = _pack(root)
     return bytes([kind]) + data
 
 
@@ -170,7 +170,7 @@ def _legs(path: bytes) -> Iterator[_Leg]:
             raise _no_path()
         at = leg.end()
         if leg["name"] is not None:
-            yield _unquoted(leg["name"])
+            yield _unquote(leg["name"])
         elif leg["index"] is not None:
             yield _Cell(int(leg["index"]), from_end=False)
         else:
@@ -184,7 +184,7 @@ def _text(path: bytes) -> str:
         raise UndecodableError("a path into a JSON document isn't UTF-8") from error
 
 
-def _unquoted(name: str) -> bytes:
+def _unquote(name: str) -> bytes:
     try:
         return str(loads(name) if name.startswith('"') else name).encode()
     except (JSONDecodeError, UnicodeEncodeError) as error:  # the second for half a surrogate pair
@@ -204,13 +204,13 @@ def _parent(node: _Object | _Array, way: list[_Leg]) -> _Object | _Array:
     for leg in way:
         match node, leg:
             case dict(), bytes() if leg in node:
-                inner = _opened(node[leg])
+                inner = _open(node[leg])
                 node[leg] = inner
             case list(), _Cell():
                 place, exists = leg.place(len(node))
                 if not exists:
                     raise _missing()
-                inner = _opened(node[place])
+                inner = _open(node[place])
                 node[place] = inner
             case _:
                 raise _missing()
@@ -251,7 +251,7 @@ def _remove(parent: _Object | _Array, leg: _Leg) -> None:
 # Containers
 
 
-def _opened(node: _Node) -> _Object | _Array:
+def _open(node: _Node) -> _Object | _Array:
     if not isinstance(node, _Packed):
         return node
     if node.kind >= _LITERAL:
@@ -314,7 +314,7 @@ def _slice(data: bytes, at: int, length: int) -> bytes:
     return data[at : at + length]
 
 
-def _packed(node: _Node) -> _Packed:
+def _pack(node: _Node) -> _Packed:
     """A node put together again; containers that were open become large ones."""
     if isinstance(node, _Packed):
         return node
@@ -330,7 +330,7 @@ def _packed(node: _Node) -> _Packed:
         entries += (head + len(rest)).to_bytes(4, "little") + len(name).to_bytes(2, "little")
         rest += name
     for value in values:
-        of_value, data = _packed(value)
+        of_value, data = _pack(value)
         if of_value in _INLINED:
             entries += bytes([of_value]) + data.ljust(4, b"\0")
         else:

@@ -35,7 +35,7 @@ _TOPS: Final = 0x8080808080808080
 
 
 @compiled("uint64(uint64)")
-def _escaped(bits: np.uint64) -> np.uint64:
+def _needs_escape(bits: np.uint64) -> np.uint64:
     """Not zero if one of a word's bytes is a control character, a quote or a backslash.
 
     A byte minus n borrows from its top bit if it's below n (A. Mycroft's test of 1987 for a zero byte).
@@ -89,7 +89,7 @@ def quote_json(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
         if count < 8:  # bytes that aren't the text's don't count
             mask = (np.uint64(1) << np.uint64(8 * count)) - np.uint64(1)
             shown = (bits & mask) | (np.uint64(_TOPS) & ~mask)
-        if _escaped(shown) == 0:
+        if _needs_escape(shown) == 0:
             put_word(out, to, bits)
             at += count
             to += count
