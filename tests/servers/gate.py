@@ -33,7 +33,7 @@ Hold = Callable[[str, int], Gate]
 
 @pytest.fixture
 def hold(monkeypatch: pytest.MonkeyPatch) -> Hold:
-    """Puts a gate before a step of the selector with a chunk (`low`, `select`, `high`), or after `_between_watermarks`."""
+    """Puts a gate before a step of the selector with a chunk, or after `_between_watermarks`."""
 
     def put(step: str, nth: int) -> Gate:
         original, gate = getattr(ChunkSelector, step), Gate(nth)
