@@ -1,11 +1,11 @@
-"""The SparkSink: brings the journal's segments into the lake, batch by batch, and sees to its tables meanwhile.
+"""The SparkSink: brings the journal's segments into the lake, batch by batch, and maintains the lake's tables.
 
-`pipeline.lake.step` decides what comes next; this actor carries it out, in Spark and at the journal. The orders of a
-step are one work of the actor's loop, and what runs beside the batches is another (`actors.lake.background_work`).
+`pipeline.lake.step` decides what comes next. This actor performs it, in Spark and at the journal. The orders of one
+step are one work of the actor's loop, and the work beside the batches is another (`actors.lake.background_work`).
 
-Spark's calls block and can't be interrupted, so they're made in threads of this actor's own. A clean end waits for
-them. Any other end kills the JVM, which lets go of the threads, and of all that Spark was doing: what it had
-committed counts, and the rest never happened.
+Spark's calls block and can't be interrupted, so this actor has threads for them. A clean end waits for the calls. Any
+other end kills the JVM, which frees the threads and ends everything that Spark was doing. What Spark had committed
+counts, and the rest never happened.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ log = structlog.get_logger()
 # The sink's name among the journal's consumers.
 CONSUMER: Final = "lake"
 
-# How many tables are delivered at once; a further thread is for what goes on beside that.
+# How many tables are delivered at the same time. One more thread is for the work beside them.
 TABLES_AT_ONCE: Final = 4
 
 Arguments = ParamSpec("Arguments")
@@ -94,14 +94,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Up:
-    """Spark is up; what there is while it is."""
+    """What there is while Spark is up."""
 
     spark: Running
     lake: Lake
 
 
 class SparkSink(Actor[ToSparkSink]):
-    """Owns Spark and the lake's tables; needs the journal's reading side alone."""
+    """Owns Spark and the lake's tables. It needs only the reading side of the journal."""
 
     name = topology.ActorName.SPARK_SINK
 
@@ -126,7 +126,7 @@ class SparkSink(Actor[ToSparkSink]):
         self._freshness: float | None = None
 
     async def begin(self) -> None:
-        """Start Spark, find out where the lake is, and begin to deliver what it lacks."""
+        """Starts Spark, finds out how far the lake is, and begins to deliver what it lacks."""
         self.beat()
         for kind in ("complete", "merge", *Chore):
             self.metrics.count(catalogue.CONFLICTS, 0, kind=kind)
@@ -139,31 +139,31 @@ class SparkSink(Actor[ToSparkSink]):
         await self._take_in([await self._find_end()])
 
     def takes(self) -> bool:
-        """What is sealed meanwhile comes when all before it is delivered."""
+        """Takes further segments only after it has delivered all earlier ones."""
         return isinstance(self._state.doing, Idle)
 
     def next_at(self) -> float | None:
-        """When a table is tried again, or something is due beside the batches."""
+        """Returns when a table is tried again, or work beside the batches is due."""
         return spark_sink.timer_at(self._state)
 
     async def time_came(self) -> None:
-        """Do what is due."""
+        """Does what is due."""
         await self._take_in([LakeTimerFired()])
 
     async def mailbox_closed(self) -> None:
-        """Begin nothing more beside the batches, and stop Spark when that is over."""
+        """Begins no more work beside the batches, and stops Spark when the present work has ended."""
         await self._take_in([SealingEnded()])
 
     def ended(self) -> bool:
-        """Once Spark has stopped, and so everything is delivered."""
+        """Ends when Spark has stopped, and so everything is delivered."""
         return isinstance(self._state.doing, SinkEnded)
 
     async def handle(self, message: SegmentSealed) -> None:
-        """Deliver everything through the segment."""
+        """Delivers everything through the segment."""
         await self._take_in([message])
 
     async def release(self) -> None:
-        """Kill the JVM, so that its threads end, and wait for these."""
+        """Kills the JVM, so that its threads end, and waits for them."""
         await asyncio.to_thread(self._end)
         await self._pulse.end()
         self.metrics.set(catalogue.SPARK_UP, 0)
@@ -171,14 +171,14 @@ class SparkSink(Actor[ToSparkSink]):
             await broken_off(work)
 
     def hung(self) -> str | None:
-        """It is while Spark is, too; a call of Spark's may take long as long as it gets on."""
+        """Returns whether Spark hangs. A call may take long, as long as it advances."""
         return self._pulse.stuck() or (None if self._pulse.batch else super().hung())
 
     def status(self) -> dict[str, Any]:
-        """What's wholly delivered, and of each table how far its mirror is and why it stopped.
+        """Returns what is wholly delivered, and of each table how far its mirror is and why it stopped.
 
-        `late`: the tables that wait for their mirrors to begin anew. `freshness_seconds`: the age of the oldest change
-        of the last batch when it could be read in the lake. `beside`: what runs beside the batches.
+        `late`: the tables that wait for new generations of their mirrors. `freshness_seconds`: the age of the oldest
+        change of the last batch when it could be read in the lake. `beside`: the work beside the batches.
         """
         so_far, under_way = self._state.so_far, self._state.background.under_way
         work = None if under_way is None else under_way.work
@@ -202,7 +202,7 @@ class SparkSink(Actor[ToSparkSink]):
         }
 
     def not_ready(self) -> str | None:
-        """Not before Spark is up."""
+        """Not ready before Spark is up."""
         return None if self._up is not None else "Spark isn't up yet"
 
     async def _find_end(self) -> JournalFoundEmpty | JournalFound:
@@ -213,13 +213,13 @@ class SparkSink(Actor[ToSparkSink]):
         return JournalFound(entry.checkpoint, last)
 
     def _join(self) -> None:
-        """Be known as a consumer, so that nothing goes while Spark starts, however long that takes."""
+        """Registers as a consumer, so that the journal removes nothing while Spark starts, however long that takes."""
         consumers = self._journal.consumers
         if CONSUMER not in consumers.all():
             consumers.tell(CONSUMER, consumers.first() - 1)
 
     async def _take_in(self, facts: Iterable[Fact | None]) -> None:
-        """Begin what follows from facts that come together: what it brings comes in its turn."""
+        """Begins the orders that follow from facts that come together. Their own facts come later."""
         orders: list[Order] = []
         for fact in facts:
             if fact is not None:
@@ -239,7 +239,7 @@ class SparkSink(Actor[ToSparkSink]):
             self.beat()
 
     async def _perform(self, order: Order) -> Fact | None:
-        """The fact that an order brings, None where it brings none."""
+        """Returns the fact that an order brings; None if it brings none."""
         assert self._up is not None
         match order:
             case FindEnd():
@@ -280,14 +280,14 @@ class SparkSink(Actor[ToSparkSink]):
                 if (size := await self._in_thread(up.lake.upkeep.size, table, tier)) is not None
             }
         except Definite:
-            raise  # the whole lake is another journal's
+            raise  # the whole lake belongs to another journal
         except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
             return await self._failed(up, table, error)
         self.metrics.set(catalogue.TABLE_STOPPED, found.stopped is not None, table=str(table), part="lake")
         return TableFound(table, found, sizes)
 
     def _place(self, said: int) -> CursorAnswer:
-        """Tell the journal where we are, and find out where that leads."""
+        """Reports to the journal how far the lake is, and finds out what it lacks."""
         consumers = self._journal.consumers
         told = consumers.all()[CONSUMER]
         segment = whole = spark_sink.complete_through(said, told.segment, told.said)
@@ -305,7 +305,7 @@ class SparkSink(Actor[ToSparkSink]):
         return spark_sink.next_batch_of(self._state, self._journal.entries(after, through))
 
     async def _failed(self, up: Up, table: TableId, error: Exception) -> TableFailed:
-        """The table has failed by itself; raises where Spark or the lake's store has, for all tables."""
+        """Returns that the table alone has failed. Raises if Spark or the lake's store has failed, for all tables."""
         if isinstance(error, SparkLost | LakeFull):
             raise error
         try:
@@ -321,7 +321,7 @@ class SparkSink(Actor[ToSparkSink]):
         return TableFailed(table, safe_message(error))
 
     async def _deliver(self, up: Up, order: DeliverTable) -> TableDelivered | TableFailed:
-        """Bring one table to the end of the batch."""
+        """Brings one table to the end of the batch."""
         table, pieces = order.table, order.pieces
         try:
             after = await self._in_thread(up.lake.deliver, table, order.before, order.batch)
@@ -336,7 +336,7 @@ class SparkSink(Actor[ToSparkSink]):
         return TableDelivered(table, after, pieces)
 
     async def _do_work(self, up: Up, work: BackgroundWork) -> WorkDone | WorkGivenUp | WorkFailed:
-        """Do what runs beside the batches; raises where Spark has gone."""
+        """Does the work beside the batches. Raises if Spark is gone."""
         began, table = time.monotonic(), str(work.table)
         try:
             size = await self._call(Pool.BESIDE, do_work, up.lake, work)
@@ -366,7 +366,7 @@ class SparkSink(Actor[ToSparkSink]):
 
     @contain_errors
     def _measure_fact(self, fact: Fact, work: BackgroundWork | None) -> None:
-        """What the state has after a fact; `work` is what was under way before it."""
+        """Measures the state after a fact; `work` was under way before it."""
         match fact:
             case TableFound(table) | TableDelivered(table):
                 self._measure_mirror(table)
@@ -420,7 +420,7 @@ class SparkSink(Actor[ToSparkSink]):
     async def _in_thread(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Call what blocks; what comes behind it is another piece of work."""
+        """Runs a blocking call in a thread."""
         result = await self._call(Pool.BATCHES, function, *args, **kwargs)
         if self._busy_since is not None:
             self.beat()
@@ -440,9 +440,9 @@ class SparkSink(Actor[ToSparkSink]):
     def _call_spark(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Raises Transient where Spark has gone, or another writer was faster, and SparkFailed otherwise.
+        """Raises Transient if Spark is gone or another writer was faster, and SparkFailed otherwise.
 
-        An error of the JVM's asks it for its words, so none may outlive it: who told of one would fail himself.
+        An error of the JVM asks the JVM for its text. So no such error leaves this function: logging it could fail.
         """
         try:
             return function(*args, **kwargs)
@@ -477,13 +477,13 @@ class SparkSink(Actor[ToSparkSink]):
 
 
 def _stop_reason(table: TableId, so_far: LakeProgress) -> str | None:
-    """Why a table gets no more, and how it's begun again where it isn't tried again by itself."""
+    """Returns why a table gets no more, and how it begins again if it isn't retried."""
     reason = so_far.stopped(table)
     return recapture.stop_reason(table, reason) if reason is not None and so_far.of(table).stopped else reason
 
 
 def _mirror_status(state: State, table: TableId) -> dict[str, Any]:
-    """How far a table's mirror is, and the files that wait for compaction."""
+    """Returns how far a table's mirror is, and which files wait for compaction."""
     background = state.background
     mirrored, kept = background.mirrored.get(table), background.kept
     return {

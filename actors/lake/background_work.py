@@ -1,4 +1,4 @@
-"""What runs beside the batches, as `pipeline.lake.background` orders it, done at the lake's tables."""
+"""Performs the work beside the batches that `pipeline.lake.background` orders, at the lake's tables."""
 
 from typing import assert_never
 
@@ -9,7 +9,8 @@ from pipeline.lake.tables import Tier
 
 
 def do_work(lake: Lake, work: BackgroundWork) -> TableSize:
-    """Do it, and measure the lake table afterwards. Raises Conflict where another writer committed first."""
+    """Does the work, and returns the size of the lake table afterwards. Raises Conflict if another writer committed
+    first."""
     match work:
         case CompleteMirror(table, generation, through, position):
             lake.complete(table, generation, through, position)

@@ -1,18 +1,18 @@
 """A Delta table, by Delta's own Scala classes.
 
-An append has to be refused where it has been made already, be it by a predecessor's JVM that hasn't noticed yet that
-it's dead. Delta has that: a commit carries an application's id and version (`SetTransaction`), the transaction reads
-the last version before, and two concurrent ones that have read the same application's version conflict. The writer's
-options `txnAppId` and `txnVersion` do this, but at a price: Delta 4.4 answers "which version?" by reconstructing the
-whole state of the table in Spark jobs, anew for each version of it (`Snapshot.transactions`, `computedState`). That
-takes longer than the append itself. The answer is in the checksum as well, which Delta holds in memory after its own
-commits, and verifies itself; later versions of Delta look there first.
+An append must be refused if it was made already, even by the JVM of a predecessor that doesn't know yet that it was
+replaced. Delta can refuse it. A commit carries an application's id and version (`SetTransaction`), and the transaction
+reads the last version before. Two concurrent transactions that read the version of the same application conflict. The
+writer's options `txnAppId` and `txnVersion` do this, but Delta 4.4 finds the version by rebuilding the whole state of
+the table in Spark jobs, once for each version of the table (`Snapshot.transactions`, `computedState`). That takes
+longer than the append itself. The checksum also has the version. Delta holds the checksum in memory after its own
+commits, and verifies it. Later versions of Delta look there first.
 
-So `append` does what `WriteIntoDelta` does, step by step and on the same transaction, but for this one question, and
-for the writing: files that are there already need no Spark job. It begins with the version that Delta saw last, and not
-with a look into the log's folder, which takes the longer the more there is in it: what others have committed since is
-found when the commit's own version is taken. The classes aren't promised to stay: that's why `spark_session` insists
-on one version of Delta.
+So `append` does what `WriteIntoDelta` does, step by step and on the same transaction, with two differences. It reads
+the version from the checksum, and it writes nothing: files that exist need no Spark job. It starts from the version
+that Delta saw last and doesn't list the log's folder, which takes longer the more files the folder has. The commit
+finds what others have committed since, when it takes its own version. Delta doesn't promise to keep these classes, so
+`spark_session` insists on one version of Delta.
 
 Source: delta-io/delta, `OptimisticTransaction.txnVersion`, `WriteIntoDelta.run`, `ConflictChecker`
 (`checkForUpdatedApplicationTransactionIdsThatCurrentTxnDependsOn`).
@@ -41,17 +41,17 @@ from pipeline.lake.tables import Property, TableReport
 _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
 
 
-# What's merged is divided by keys into so many parts, of which Spark takes as many together as make some ten MiB: so
-# they're sorted and hashed in memory, and a core is never long away for what else there is to do.
+# A merge divides its rows by keys into so many parts. Spark joins parts up to some ten MiB. So it sorts and hashes them
+# in memory, and no task holds a core for long.
 _PARTS = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64"}
 
-# A version that's made of the one before has one commit more since its checkpoint, and knows of no newer one until
-# somebody looks into the log's folder. So that's done after each of so many versions.
+# A version made from the one before has one more commit since its checkpoint. It knows of no newer checkpoint until
+# someone lists the log's folder. So the folder is listed after each of so many versions.
 _LOOK_EVERY = 50
 
 
 class Conflict(Transient):
-    """Delta gave a transaction up, since somebody else had committed to the lake table meanwhile."""
+    """Delta gave up a transaction, because another writer committed to the lake table meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class TableVersion(TableReport):
     columns: Mapping[str, Stored]
 
 
-# Makes the files be there, in a folder, for a table of these columns; the actions that add them, as lines of Delta's
-# log, with paths relative to the folder.
+# Makes the files exist in a folder, for a table with these columns. Returns the actions that add them, as lines of
+# Delta's log, with paths relative to the folder.
 PlaceFiles = Callable[[str, Mapping[str, Stored]], Sequence[str]]
 
 
@@ -71,54 +71,54 @@ class LakeTable(Protocol):
     """The Delta table at a path, which may not be there yet."""
 
     path: str
-    # Properties of a table that's made, by which Delta leaves its log's checkpoints to `checkpoint` or doesn't.
+    # Properties of a new table: who writes its log's checkpoints, Delta or `checkpoint`.
     checkpoints: ClassVar[Mapping[str, str]]
 
     def snapshot(self) -> TableVersion | None:
-        """The newest version; None where there's no table."""
+        """Returns the newest version; None if there is no table."""
 
     def settled(self) -> TableVersion | None:
-        """The newest version, once all that `alter` was interrupted in is done."""
+        """Returns the newest version, after it completes an interrupted `alter`."""
 
     def snapshot_at(self, version: int) -> TableVersion:
-        """An older version."""
+        """Returns an older version."""
 
     def size(self) -> TableSize | None:
-        """How large the newest version is; None where there's no table."""
+        """Returns the size of the newest version; None if there is no table."""
 
     def checkpoint(self) -> None:
-        """Write what the log amounts to, where Delta doesn't do it by itself."""
+        """Writes a checkpoint of the log, if Delta doesn't write it."""
 
     def clean_log(self) -> None:
-        """Remove what has expired of the log, by the table's own properties."""
+        """Removes the expired part of the log, by the table's own properties."""
 
     def append(
         self, place: PlaceFiles, application: str, version: int, marks: Mapping[str, int], metadata: str
     ) -> int | None:
-        """Append files in one commit, unless `application` has got to this version of its own already.
+        """Appends files in one commit, unless `application` has reached this version.
 
-        `marks`: versions of other applications that the same commit sets. `metadata`: what the commit says of itself.
-        Returns the table's version where it's for us to make durable, else None.
+        `marks`: versions of other applications that the same commit sets. `metadata`: the commit's own report. Returns
+        the table's version if the caller must make it durable, else None.
         """
 
     def tell(self, application: str, version: int) -> None:
-        """Set an application's version, by a commit of nothing else."""
+        """Sets an application's version, in a commit of nothing else."""
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
-        """Bring this mirror to the merge's segment in one commit, unless `application` has got there already."""
+        """Brings this mirror to the merge's segment in one commit, unless `application` has reached it."""
 
     def alter(self, plan: Plan, properties: Mapping[str, str], pin: str | None = None) -> None:
-        """Change the columns and set properties, so that no reader takes one for done without the other.
+        """Changes the columns and sets properties, so that no reader sees one without the other.
 
-        Where columns are renamed the table has column mapping already, and where they are widened type widening.
-        `pin`: the column that texts are bound to from here on; where it's None that stays as it is.
+        The table has column mapping before columns are renamed, and type widening before they are widened. `pin`: the
+        column that texts are bound to from here on; None leaves it as it is.
         """
 
 
 class DeltaTable:
-    """The one that the driver's JVM has, which is ours."""
+    """The Delta table in the driver's JVM, which is this process's own."""
 
-    # Never: whichever commit it's due at stands still for seconds, whoever writes it then.
+    # Never: whoever writes the commit at which a checkpoint is due waits for seconds.
     checkpoints: ClassVar[Mapping[str, str]] = {"delta.checkpointInterval": str(2**31 - 1)}
 
     def __init__(self, session: SparkSession, path: str) -> None:
@@ -131,40 +131,40 @@ class DeltaTable:
         self._none = _module(self._jvm.scala, "None$")
 
     def snapshot(self) -> TableVersion | None:
-        """The newest version; None where there's no table."""
+        """Returns the newest version; None if there is no table."""
         log = self._log()
         snapshot = log.update(False, self._none, self._none)
         return self._version(snapshot) if log.tableExists() else None
 
     def settled(self) -> TableVersion | None:
-        """The newest version: what's altered here is altered in one commit."""
+        """Returns the newest version. An `alter` here is one commit, so none is ever interrupted."""
         return self.snapshot()
 
     def snapshot_at(self, version: int) -> TableVersion:
-        """An older version."""
+        """Returns an older version."""
         return self._version(self._log().getSnapshotAt(version, self._none, self._none, False))
 
     def size(self) -> TableSize | None:
-        """How large the newest version is; None where there's no table."""
+        """Returns the size of the newest version; None if there is no table."""
         log = self._log()
         snapshot = log.update(False, self._none, self._none)
         if not log.tableExists():
             return None
         commits, checksum = snapshot.logSegment().deltas().size(), snapshot.checksumOpt()
-        if not checksum.isDefined():  # then it takes Spark jobs to count them
+        if not checksum.isDefined():  # then counting them takes Spark jobs
             return TableSize(snapshot.numOfFiles(), 0, commits)
         counted = checksum.get()
         hidden = counted.numDeletedRecordsOpt()
         return TableSize(counted.numFiles(), hidden.get() if hidden.isDefined() else 0, commits)
 
     def checkpoint(self) -> None:
-        """Write what the log amounts to."""
+        """Writes a checkpoint of the log."""
         log = self._log()
         log.checkpoint(log.update(False, self._none, self._none), self._none)
         log.update(False, self._none, self._none)
 
     def clean_log(self) -> None:
-        """Remove what has expired of the log, by the table's own properties, as Delta does; but to the hour."""
+        """Removes the expired part of the log, by the table's own properties, as Delta does, but to the hour."""
         log, hour = self._log(), _module(self._delta, "TruncationGranularity$").HOUR()
         log.cleanUpExpiredLogs(log.update(False, self._none, self._none), self._none, self._none, hour)
 
@@ -185,10 +185,10 @@ class DeltaTable:
         marks: Mapping[str, int],
         metadata: str,
     ) -> int | None:
-        """Append files in one commit, and give its version; None if `application` has got there already.
+        """Appends files in one commit and returns its version; None if `application` has reached it already.
 
-        Raises Py4JJavaError with Delta's ConcurrentTransactionException where another writer gets there meanwhile, and
-        with MetadataChangedException where somebody changes the columns.
+        Raises Py4JJavaError with Delta's ConcurrentTransactionException if another writer reaches it meanwhile, and
+        with MetadataChangedException if another writer changes the columns.
         """
         log = self._log()
         transaction = log.startTransaction(self._none, self._jvm.scala.Some(log.unsafeVolatileSnapshot()))
@@ -206,13 +206,13 @@ class DeltaTable:
         return committed
 
     def tell(self, application: str, version: int) -> None:
-        """Set an application's version, by a commit of nothing else."""
+        """Sets an application's version, in a commit of nothing else."""
         self.append(lambda *_: (), application, version, {}, NOTHING)
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
-        """Mark rows of the mirror as deleted and append others in their place, in one commit.
+        """Marks rows of the mirror as deleted and appends others in their place, in one commit.
 
-        Raises Py4JJavaError with Delta's exceptions where somebody else removes files or rows meanwhile.
+        Raises Py4JJavaError with Delta's exceptions if another writer removes files or rows meanwhile.
         """
         transaction = self._log().startTransaction(self._none, self._none)
         if not self._lacks(transaction, application, merge.through):
@@ -225,7 +225,7 @@ class DeltaTable:
         transaction.commit(actions, self._operation(metadata))
 
     def _deletion_actions(self, transaction: Any, session: SparkSession, places: DataFrame) -> Any:
-        """The actions by which the rows at these places are deleted, as Delta's DELETE has them."""
+        """Returns the actions that delete the rows at these places, as Delta's DELETE has them."""
         spark = session._jsparkSession  # noqa: SLF001
         helper = _module(self._delta.commands, "DMLWithDeletionVectorsHelper$")
         files = transaction.filterFiles()
@@ -250,7 +250,7 @@ class DeltaTable:
         return helper.processUnmodifiedData(spark, touched, transaction.snapshot(), prefix)._1()  # noqa: SLF001
 
     def alter(self, plan: Plan, properties: Mapping[str, str], pin: str | None = None) -> None:
-        """Change the columns, those that aren't the table's own too, and set properties, in one commit."""
+        """Changes the columns, including those that aren't the source table's, and sets properties, in one commit."""
         transaction = self._log().startTransaction(self._none, self._none)
         present = transaction.metadata()
         configuration = present.configuration()
@@ -274,27 +274,26 @@ class DeltaTable:
         transaction.commit(_module(self._jvm.scala.collection.immutable, "Vector$").empty(), update)
 
     def _log(self) -> Any:
-        # Delta asks the thread for its session where it reads a log by a checkpoint and has no checksum of it.
+        # Delta asks the thread for its session when it reads a log from a checkpoint and has no checksum.
         self._jvm.SparkSession.setActiveSession(self._session)
         return self._delta.DeltaLog.forTable(self._session, self.path)
 
     def _applications(self, snapshot: Any) -> dict[str, int]:
         checksum = snapshot.checksumOpt()
         known = checksum.get().setTransactions() if checksum.isDefined() else checksum
-        # Delta leaves them out of the checksum where it has none or they're very many.
+        # Delta leaves them out of the checksum if it has none, or if they are very many.
         marks = known.get() if known.isDefined() else snapshot.setTransactions()
         return {mark.appId(): mark.version() for mark in _each(marks)}
 
     def _lacks(self, transaction: Any, application: str, version: int) -> bool:
-        """Whether the application hasn't got there yet; from here on another commit of its is a conflict, as with
-        `txnVersion`.
-        """
+        """Returns whether the application hasn't reached the version. From here on another commit of the application
+        conflicts, as with `txnVersion`."""
         transaction.readTxn().addOne(application)
         known: int = self._applications(transaction.snapshot()).get(application, -1)
         return known < version
 
     def _progress_action(self, application: str, version: int) -> Any:
-        """The action that says how far an application has got."""
+        """Returns the action that sets an application's version."""
         now = self._jvm.scala.Some(int(time.time() * 1000))
         return self._delta.actions.SetTransaction(application, version, now)
 
@@ -306,7 +305,7 @@ class DeltaTable:
 
 
 def made_once(application: str, version: int, metadata: str) -> dict[str, str]:
-    """Settings of a session whose statement Delta makes only if the application hasn't got to this version."""
+    """Settings of a session: Delta makes its statement only if the application hasn't reached this version."""
     return {
         "spark.databricks.delta.write.txnAppId": application,
         "spark.databricks.delta.write.txnVersion": str(version),
@@ -315,14 +314,14 @@ def made_once(application: str, version: int, metadata: str) -> dict[str, str]:
 
 
 def is_conflict(error: Exception) -> bool:
-    """Whether Delta gave a transaction up because somebody else (an OPTIMIZE, say) had committed meanwhile."""
+    """Returns whether Delta gave up a transaction because another writer (an OPTIMIZE, say) committed meanwhile."""
     said = str(error)  # which asks the JVM
     return any(f"io.delta.exceptions.{name}" in said for name in _CONFLICTS)
 
 
 @lru_cache(maxsize=1024)
 def columns_of(schema: str) -> Mapping[str, Stored]:
-    """The columns of a table by name; `schema` as Delta's metadata has it."""
+    """Returns the columns of a table by name; `schema` as in Delta's metadata."""
     return {field.name: _stored_name(field) for field in StructType.fromJson(json.loads(schema)).fields}
 
 
@@ -333,7 +332,7 @@ def _stored_name(field: StructField) -> Stored:
 
 
 def _module(package: Any, name: str) -> Any:
-    """The one instance of a Scala object."""
+    """Returns the one instance of a Scala object."""
     return getattr(getattr(package, name), "MODULE$")
 
 

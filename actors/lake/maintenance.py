@@ -1,8 +1,8 @@
 """Maintenance of the lake's tables, in Spark: the statements of `pipeline.lake.maintenance`. They block for seconds.
 
-Delta lets each of them be overtaken by a commit that only adds files. Where another's commit took away what one of them
-has read, or changed the table's columns, Delta gives it up, which `actors.lake.delta_table.is_conflict` tells; what it
-wrote until then no version has, and VACUUM removes it.
+A commit that only adds files doesn't disturb them. If another commit removed what a statement has read, or changed the
+table's columns, Delta gives the statement up (`actors.lake.delta_table.is_conflict`). No version has the files that it
+wrote until then, and VACUUM removes them.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
@@ -26,8 +26,8 @@ _COMPACTION: Final = {
     "spark.databricks.delta.optimize.maxFileSize": str(LARGE_BYTES),
     "spark.databricks.delta.optimize.maxDeletedRowsRatio": str(HIDDEN_PART),
 }
-# Delta wants to be sure that nobody asks for less than a week by mistake. And a folder without folders needn't be
-# listed in ten thousand tasks.
+# Delta refuses less than a week, to protect against mistakes. And listing a folder without subfolders needs no ten
+# thousand tasks.
 _VACUUM: Final = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
@@ -35,9 +35,8 @@ _VACUUM: Final = {
 
 
 class Upkeep:
-    """Maintains the lake tables under `root`; `changing` are held by whoever changes mirrors otherwise,
-    `trimming` by whoever appends.
-    """
+    """Maintains the lake tables under `root`. Whoever else changes mirrors holds `changing`, and whoever appends holds
+    `trimming`."""
 
     def __init__(
         self,
@@ -54,17 +53,17 @@ class Upkeep:
         self._trimming = trimming
 
     def size(self, table: TableId, tier: Tier) -> TableSize | None:
-        """How large a lake table is, None where there's none."""
+        """Returns the size of a lake table; None if there is none."""
         return self._tables(location(self._root, table, tier)).size()
 
     def checkpoint(self, table: TableId, tier: Tier) -> None:
-        """Write a checkpoint of a lake table's log."""
+        """Writes a checkpoint of a lake table's log."""
         with side_session(self._session, {}):
             self._tables(location(self._root, table, tier)).checkpoint()
 
     def compact(self, table: TableId, tier: Tier) -> None:
-        """Write small files anew as large ones, and those that have much hidden without that."""
-        # Else Delta would give up the commit that begins the mirror anew, and not this one.
+        """Rewrites small files as large ones, and files of which deletion vectors hide much."""
+        # Otherwise Delta would give up the commit with which the mirror begins again, and not this one.
         with (
             self._changing(table) if tier is Tier.MIRROR else nullcontext(),
             side_session(self._session, _COMPACTION) as session,
@@ -72,15 +71,15 @@ class Upkeep:
             session.sql(f"OPTIMIZE {self._at(table, tier)}")
 
     def trim(self, table: TableId, trim: Trim | None) -> None:
-        """Delete changes from a table's changelog, if any are to be trimmed, and its log's expired part."""
+        """Deletes changes from a table's changelog, if any have expired, and the expired part of its log."""
         if trim is not None and (through := self._through(table, trim)):
             try:
                 self._delete(table, through)
             except (Py4JError, PySparkException) as error:
                 if not is_conflict(error):
                     raise
-                # To Delta whatever is appended might have to be deleted as well: where appends never cease it would
-                # give up each time.
+                # Delta assumes that the DELETE concerns every append, and would give it up each time while appends
+                # never cease.
                 with self._trimming(table):
                     self._delete(table, through)
         self._tables(location(self._root, table, Tier.CHANGELOG)).clean_log()
@@ -91,7 +90,7 @@ class Upkeep:
             session.sql(f"DELETE FROM {changelog} WHERE {quoted(SEGMENT)} <= {through}")
 
     def _through(self, table: TableId, trim: Trim) -> int:
-        """The segment through which changes are to be trimmed, 0 for none."""
+        """Returns the segment through which changes are deleted; 0 for none."""
         if trim.hours is None:
             return trim.merged or 0
         merged = "" if trim.merged is None else f" AND {quoted(SEGMENT)} <= {trim.merged}"
@@ -105,7 +104,7 @@ class Upkeep:
         return row[0] or 0
 
     def vacuum(self, table: TableId, tier: Tier, hours: float) -> None:
-        """Remove the files that no version of the last hours has."""
+        """Removes the files that no version of the last hours has."""
         with side_session(self._session, _VACUUM) as session:
             session.sql(f"VACUUM {self._at(table, tier)} RETAIN {hours} HOURS")
 

@@ -1,12 +1,12 @@
-"""A Spark that others run, behind a Spark Connect server.
+"""A Spark that others run, reached through a Spark Connect server.
 
-There's no JVM of ours, so none to be started, and none to be killed. A session's statements run on for a while where
-its client has gone. What they may still commit is in the lake once all the same (`actors.lake.delta_connect`), but for
-those that change columns. So a session's number is kept in a file before it's used, and who comes next ends the session
-of that number first, with all that it was doing.
+This process has no JVM to start or to kill. A session's statements continue for a while after its client is gone. What
+they may still commit is in the lake once all the same (`actors.lake.delta_connect`), except statements that change
+columns. So the number of a session is written to a file before its first use. The next client first ends the session of
+that number, with everything that it is doing.
 
-Nothing is tried again here: whatever fails since the server is gone, or busy, is tried again by whoever reads first
-what the lake says.
+Nothing is retried here. If the server is gone or busy, the caller fails, and its next start reads the state of the lake
+first.
 
 Source: Spark Connect overview; `spark_connect_service` protocol (`Interrupt`, `ReleaseSession`, `CloneSession`).
 """
@@ -25,24 +25,24 @@ from actors.runtime.redaction import safe_message
 from pipeline.config.settings import SparkSettings
 from pipeline.errors import Definite, Transient
 
-# How long (seconds) the server may take to end a session before it's left to do so by itself.
+# How long (seconds) the client waits for the server to end a session.
 ENDS_WITHIN = 10.0
 
-# What a server says that doesn't know a session any more: it has begun anew, or the session has ended.
+# How a server answers that doesn't know a session: it has restarted, or the session has ended.
 _UNKNOWN = ("INVALID_HANDLE.", "NO_ACTIVE_SESSION")
 
-# The same, and what a channel says that's closed: gRPC's states and Spark's conditions.
+# The same, and the answer of a closed channel: gRPC's states and Spark's conditions.
 _LOST = (*_UNKNOWN, "UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED", "INVALID_CURSOR.")
 
 _OLDEST = 4  # of Spark's major versions
 
-# Of each session, wherever it is.
+# Settings of each session, wherever it is.
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    # Dates before 1582 are what the file says, and stay so.
+    # Dates before 1582 stay as the file has them.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    # A name may have a dollar and braces in it, and means no variable; nor is it a pattern.
+    # A dollar and braces in a name mean no variable, and a quoted name is no pattern.
     "spark.sql.variable.substitute": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
 }
@@ -57,20 +57,20 @@ class ConnectSpark:
         self._url = url
 
     def progress(self) -> Mapping[str, object]:
-        """Nothing: a server tells only those who wait for a call how far that is."""
+        """Returns nothing: a server reports progress only to those who wait for a call."""
         return {}
 
     def lost(self, error: Exception) -> str | None:
-        """Why a call failed, if it did since the server doesn't answer, or doesn't know us any more."""
+        """Returns why a call failed, if the server doesn't answer or doesn't know the session any more."""
         return f"the Spark Connect server at {self._url} can't be reached" if is_lost(error) else None
 
     def stop(self) -> None:
-        """End the session, and let the server be."""
+        """Ends the session, and leaves the server running."""
         self.session.stop()
 
     def kill(self) -> None:
-        """End the session with all that it's doing; calls that wait for it fail."""
-        # A server that doesn't answer would keep us here.
+        """Ends the session with everything that it is doing. Calls that wait for it fail."""
+        # A server that doesn't answer would block here.
         ending = Thread(target=self.session.stop, daemon=True)
         ending.start()
         ending.join(ENDS_WITHIN)
@@ -79,18 +79,18 @@ class ConnectSpark:
 
 
 def is_connect_session(session: object) -> bool:
-    """Whether it's a session at a Spark Connect server, which PySpark's types don't tell."""
+    """Returns whether it is a session at a Spark Connect server. PySpark's types don't show it."""
     return not isinstance(session, SparkSession)
 
 
 def is_lost(error: Exception) -> bool:
-    """Whether an error is one of the way to the server, or says that it has begun anew."""
+    """Returns whether an error is one of the connection to the server, or shows that the server has restarted."""
     code = getattr(error, "getGrpcStatusCode", lambda: None)()
     return any(sign in f"{code} {error}" for sign in _LOST)
 
 
 def check_client() -> None:
-    """Raise Definite where PySpark lacks what it needs for Spark Connect."""
+    """Raises Definite if PySpark lacks what Spark Connect needs."""
     try:
         import pyspark.sql.connect.session  # noqa: F401 - only those who use it have all that it imports
     except ImportError as error:
@@ -100,9 +100,9 @@ def check_client() -> None:
 
 
 def connect(settings: SparkSettings, folder: Path) -> ConnectSpark:
-    """Open a session at the server that `spark.master` names; `folder` is where its number is kept.
+    """Opens a session at the server that `spark.master` names; `folder` keeps its number.
 
-    Raises Definite where the server isn't one that can write to Delta, Transient where it can't be reached.
+    Raises Definite if the server can't write to Delta, Transient if it can't be reached.
     """
     check_client()
     url = settings.master
@@ -124,7 +124,7 @@ def connect(settings: SparkSettings, folder: Path) -> ConnectSpark:
 
 @contextmanager
 def second_session(session: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Another session at the same server with these settings as well, for as long as it's needed."""
+    """Another session at the same server, with these additional settings, until the block ends."""
     origin: Any = session
     other = origin.cloneSession()
     client = other.client
@@ -134,7 +134,7 @@ def second_session(session: SparkSession, settings: Mapping[str, str]) -> Iterat
             other.conf.set(name, value)
         yield other
     finally:
-        # A clone of PySpark 4.2 can't be stopped. And a server that's gone has ended it by itself.
+        # PySpark 4.2 can't stop a clone. If the server is gone, the session has ended.
         with suppress(PySparkException):
             client.release_session()
         client.close()
@@ -150,7 +150,7 @@ def _session(url: str, number: str) -> SparkSession:
 
 
 def _end(url: str, number: str) -> None:
-    """End a session with all that it's doing, unless the server has done so."""
+    """Ends a session with everything that it is doing, unless the server has ended it."""
     session = _session(url, number)
     try:
         session.interruptAll()

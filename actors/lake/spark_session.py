@@ -1,13 +1,13 @@
-"""A Spark of our own: one JVM under this process, with Delta on it, that ends when this process does.
+"""A Spark of this process's own: one JVM below this process, with Delta on it, that ends when this process does.
 
-PySpark keeps its JVM in class variables, and never looks whether it still lives. So what is started here is ended
-here, wholly: after `stop`, or after the JVM was killed, the variables are cleared and a new one can come up in the
-same process. The JVM reads the pipe that we hold as its standard input and exits at its end; the kernel closes that
-pipe for us even if we're killed (PySpark's `launch_gateway`, Spark's `PythonGatewayServer`).
+PySpark keeps its JVM in class variables, and never checks whether the JVM still runs. So this module ends completely
+what it started: after `stop`, or after the JVM was killed, the variables are cleared, and a new JVM can start in the
+same process. The JVM reads the pipe that this process holds as its standard input, and exits at the pipe's end. The
+kernel closes that pipe even if this process is killed (PySpark's `launch_gateway`, Spark's `PythonGatewayServer`).
 
-That takes a moment, in which it may still commit. So a JVM locks a file in its folder, by itself, and the next one
-doesn't begin before the lock is free. On a local disk nothing else would do, as there Delta can't tell two JVMs that
-commit the same version at the same moment (its `LocalLogStore` looks first and renames afterwards).
+The JVM takes a moment to exit, in which it may still commit. So each JVM locks a file in its folder, and the next one
+starts only when the lock is free. A local disk needs this, because Delta can't tell there that two JVMs commit the same
+version at the same moment (its `LocalLogStore` looks first and renames afterwards).
 """
 
 import os
@@ -33,7 +33,7 @@ from actors.lake import spark_connect, thread_priorities
 from pipeline.config.settings import SparkSettings
 from pipeline.errors import Definite, Transient
 
-# The one Delta that `actors.lake.delta_table` is written against, since it uses more of it than Delta promises to keep.
+# The only Delta that `actors.lake.delta_table` is written for: it uses more of Delta than Delta promises to keep.
 DELTA_VERSION = "4.4.0"
 
 # Settings of a session that belong at the number of cores.
@@ -44,28 +44,28 @@ _POOL = "spark.scheduler.pool"
 
 
 class Pool(StrEnum):
-    """Whose jobs they are: those of batches, by Spark's own name for what has no pool, or of what goes on beside."""
+    """Whose jobs they are: those of batches (Spark's own name for jobs without a pool), or those beside the batches."""
 
     BATCHES = "default"
     BESIDE = "beside"
 
 
-# How long (seconds) the JVM may take to end by itself before it's killed.
+# How long (seconds) the JVM may take to exit before it is killed.
 ENDS_WITHIN = 10.0
 
 # The JVM's exit code with ExitOnOutOfMemoryError.
 _OUT_OF_MEMORY = 3
 
-# What Spark says in a JVM that lives on when the master has removed the application or can't be reached, and when a
-# task has lost one executor after the other.
+# What Spark reports while its JVM lives on: the master removed the application or can't be reached, or a task lost one
+# executor after the other.
 _LOST = ("SparkContext was shut down", "a stopped SparkContext", "ExecutorLostFailure")
 
 _launch_gateway: Any = launch_gateway  # has no types
 
 _DELTA_JAR = re.compile(r"delta-spark_(?:(\d+\.\d+)_)?[\d.]+-(.+)\.jar")
 
-# Hadoop asks a program (`readlink`) about each file of a local disk that it renames by one of its two interfaces, and
-# keeps a checksum beside each file. Of a commit to Delta that was four fifths of the time.
+# Through one of its two interfaces Hadoop runs a program (`readlink`) for each file that it renames on a local disk,
+# and it keeps a checksum beside each file. That was four fifths of the time of a commit to Delta.
 _ON_A_DISK = {
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -74,8 +74,8 @@ _ON_A_DISK = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 
-# Of what has ended Spark keeps a thousand of each for its pages, with plans as text, in a heap that may be small. There
-# are none here.
+# Spark keeps a thousand of each kind of ended work for its pages, with plans as text, in a heap that may be small.
+# There are no pages here.
 _REMEMBERED = {
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
@@ -100,7 +100,7 @@ appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n%ex
 
 @dataclass(frozen=True, slots=True)
 class SparkParts:
-    """What Spark is made of here: PySpark's version, Delta's, and the jars that PySpark lacks."""
+    """What Spark consists of here: the versions of PySpark and Delta, and the jars that PySpark lacks."""
 
     pyspark: str
     delta: str
@@ -111,55 +111,55 @@ class SparkParts:
 
 
 class SparkFailed(Exception):
-    """A call of Spark's failed for a reason that nobody foresaw: its words, which need no JVM any more."""
+    """A call of Spark's failed for an unforeseen reason. It holds the text, which needs no JVM any more."""
 
 
 class SparkLost(Transient):
-    """A call of Spark's failed since there's no Spark any more that could be asked again."""
+    """A call of Spark's failed because Spark is gone."""
 
 
 class Running(Protocol):
-    """A Spark that can be asked: its session."""
+    """A Spark with its session."""
 
     session: SparkSession
 
     def progress(self) -> Mapping[str, object]:
-        """Of each pool that's at work, how far it is: what's the same twice hasn't got on.
+        """Returns the progress of each pool that has work. If two answers are equal, the pool hasn't advanced.
 
-        It's answered beside whatever else Spark is doing.
+        Spark answers it beside its other work.
         """
 
     def lost(self, error: Exception) -> str | None:
-        """Why a call failed, if it did since there's no Spark any more that could be asked again."""
+        """Returns why a call failed, if it failed because Spark is gone."""
 
     def stop(self) -> None:
-        """End what is ours of it, cleanly."""
+        """Ends this process's part of it, cleanly."""
 
     def kill(self) -> None:
-        """End what is ours of it, whatever it's doing; calls that wait for it fail."""
+        """Ends this process's part of it, whatever it is doing. Calls that wait for it fail."""
 
 
 class Spark:
-    """A running Spark: its session, the number of its `cores`, and the JVM that's its driver and holds `lock`."""
+    """A running Spark: its session, the number of its `cores`, and the JVM that is its driver and holds `lock`."""
 
     def __init__(self, session: SparkSession, jvm: subprocess.Popen[bytes], lock: object) -> None:
         self.session = session
         self.cores = session.sparkContext.defaultParallelism
         self._jvm = jvm
-        self._lock = lock  # the JVM lets go of it with our last reference
+        self._lock = lock  # the JVM drops it with our last reference
 
     @property
     def pid(self) -> int:
-        """The JVM's process id."""
+        """Returns the JVM's process id."""
         return self._jvm.pid
 
     @property
     def alive(self) -> bool:
-        """Whether the JVM is running."""
+        """Returns whether the JVM is running."""
         return self._jvm.poll() is None
 
     def progress(self) -> Mapping[str, object]:
-        """Of each pool that has stages at work, these and the number of their tasks that have ended."""
+        """Returns the active stages of each pool, with the number of their tasks that have ended."""
         context: Any = self.session.sparkContext
         stages = context._jsc.sc().statusStore().activeStages()  # noqa: SLF001 - what's public knows of no pools
         pools: dict[str, list[tuple[int, ...]]] = {}
@@ -169,11 +169,11 @@ class Spark:
         return pools
 
     def lost(self, error: Exception) -> str | None:
-        """Why a call failed, if it did since there's no Spark any more that could be asked again."""
-        # A call that was never answered says no more than that it failed; of what failed in Java there's a trace.
+        """Returns why a call failed, if it failed because Spark is gone."""
+        # A call without an answer shows only that it failed. For a failure in Java there is a trace.
         unanswered = type(error) is Py4JError and "Trace:" not in str(error)
         if unanswered or isinstance(error, Py4JNetworkError | ConnectionError) or not self.alive:
-            with suppress(subprocess.TimeoutExpired):  # it closes its connections before it has ended
+            with suppress(subprocess.TimeoutExpired):  # the JVM closes its connections before it has ended
                 if self._jvm.wait(ENDS_WITHIN) == _OUT_OF_MEMORY:
                     return "Spark's JVM ran out of memory: if it does so again, raise spark.driver_memory"
             return "Spark's JVM has ended, or was killed"
@@ -182,13 +182,13 @@ class Spark:
         return None
 
     def stop(self) -> None:
-        """End Spark cleanly, then the JVM."""
+        """Ends Spark cleanly, then the JVM."""
         if self.alive:
             self.session.stop()
         self.kill()
 
     def kill(self) -> None:
-        """End the JVM, whatever it's doing; calls that wait for it fail. Afterwards another Spark can be started."""
+        """Ends the JVM, whatever it is doing. Calls that wait for it fail. Afterwards another Spark can start."""
         gateway: object = SparkContext._gateway  # noqa: SLF001 - nothing public clears what PySpark remembers
         if not isinstance(gateway, ClientServer):
             return
@@ -203,7 +203,7 @@ class Spark:
 
 
 def check_spark(settings: SparkSettings) -> str:
-    """What Spark there is by these settings, in words. Raises Definite where it lacks something."""
+    """Describes the Spark of these settings. Raises Definite if it lacks something."""
     if settings.by_connect:
         spark_connect.check_client()
         return f"PySpark {pyspark.__version__} by Spark Connect"
@@ -211,9 +211,9 @@ def check_spark(settings: SparkSettings) -> str:
 
 
 def installed_parts(settings: SparkSettings) -> SparkParts:
-    """What there is, with the jars that the settings name.
+    """Returns what Spark consists of, with the jars that the settings name.
 
-    Raises Definite where Delta isn't among them, or isn't the one for PySpark.
+    Raises Definite if Delta isn't among them, or doesn't fit PySpark.
     """
     named = [Path(path) for path in settings.jars]
     for path in named:
@@ -237,16 +237,16 @@ def installed_parts(settings: SparkSettings) -> SparkParts:
 
 
 def open_session(settings: SparkSettings, folder: Path) -> Running:
-    """Start Spark, or open a session at the Spark Connect server that the settings name; as `start` otherwise."""
+    """Starts Spark, or opens a session at the Spark Connect server that the settings name. Otherwise as `start`."""
     if settings.by_connect:
         return spark_connect.connect(settings, folder)
     return start_local(settings, folder)
 
 
 def start_local(settings: SparkSettings, folder: Path) -> Spark:
-    """Start Spark; its log and its scratch files go into `folder`. Takes 5 to 10 seconds.
+    """Starts Spark, in 5 to 10 seconds. Its log and its scratch files are in `folder`.
 
-    Raises Definite where PySpark, Delta and the configuration don't fit together, Transient where the JVM fails.
+    Raises Definite if PySpark, Delta and the configuration don't fit together, Transient if the JVM fails.
     """
     jars = installed_parts(settings).jars
     folder.mkdir(parents=True, exist_ok=True)
@@ -255,7 +255,7 @@ def start_local(settings: SparkSettings, folder: Path) -> Spark:
         list({**_conf(settings, jars, folder), **settings.conf}.items())
     )
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # VACUUM prints what it removed; among the lines of our own log nobody could read that.
+    # VACUUM prints what it removed, which would be unreadable among the lines of our own log.
     with (folder / "output.log").open("ab") as output:
         try:
             gateway: Any = _launch_gateway(conf, {"stdout": output, "stderr": output})
@@ -271,7 +271,7 @@ def start_local(settings: SparkSettings, folder: Path) -> Spark:
                 spark.session.conf.set(name, str(spark.cores))
         thread_priorities.lower_task_priority(spark.pid)
     except BaseException as error:
-        # Whatever it was: what PySpark remembers of this JVM it would take for the next one.
+        # Whatever failed: PySpark would take what it remembers of this JVM for the next one's.
         gateway.proc.kill()
         gateway.proc.communicate()
         _forget(gateway)
@@ -283,7 +283,7 @@ def start_local(settings: SparkSettings, folder: Path) -> Spark:
 
 @contextmanager
 def side_session(session: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session with settings of its own, for statements that want them. Its jobs don't keep a batch's waiting."""
+    """A session with settings of its own, for statements that need them. Its jobs don't delay those of a batch."""
     if spark_connect.is_connect_session(session):
         with spark_connect.second_session(session, settings) as other:
             yield other
@@ -310,13 +310,13 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
         "spark.app.name": "tidemark",
         "spark.jars": ",".join(map(str, jars)),
         "spark.driver.memory": settings.driver_memory,
-        # Half of a JVM that has run out of memory may go on: it had better end as a whole.
+        # After an OutOfMemoryError half of the JVM may continue. It should end as a whole.
         "spark.driver.defaultJavaOptions": (
             f"-Dlog4j2.configurationFile=file:{folder / 'log4j2.properties'} -XX:+ExitOnOutOfMemoryError"
         ),
         "spark.local.dir": str(folder / "local"),
         "spark.pyspark.python": sys.executable,
-        # A small append isn't to wait until all tasks of a MERGE have begun.
+        # A small append must not wait until all tasks of a MERGE have begun.
         "spark.scheduler.mode": "FAIR",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -330,8 +330,8 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
 
 
 def _forget(gateway: ClientServer) -> None:
-    """Make PySpark forget a JVM that has ended, and close what was open to it."""
-    # Its own shutdown would send the JVM a last command, and log that nobody takes it.
+    """Makes PySpark forget a JVM that has ended, and closes what was connected to it."""
+    # PySpark's own shutdown would send the JVM a last command, and log that it gets no answer.
     gateway.close(keep_callback_server=False, close_callback_server_connections=True)
     gateway._gateway_client.finalizer_deque.appendleft(SHUTDOWN_FINALIZER_WORKER)  # noqa: SLF001 - ends its thread
     context = SparkContext._active_spark_context  # noqa: SLF001

@@ -1,18 +1,17 @@
-"""Whether Spark gets on with what it was asked for.
+"""Finds out whether Spark advances with its calls.
 
-A call to Spark can't be interrupted, may take long, and says nothing before it ends. So as long as one is under way
-Spark is asked beside it how far it is, by a thread that does nothing else. Two things can be wrong:
+A call to Spark can't be interrupted, may take long, and shows nothing before it ends. So while a call is under way, a
+thread that does nothing else asks Spark for its progress. Two things can be wrong:
 
-- It doesn't answer: its JVM was stopped, or is busy with nothing but its memory. That's found as soon
-  as an actor that hangs, since a JVM that's well answers at once, however much it has to do.
-- It answers, but nothing gets on: no call has begun or ended, and no task has. That may be right for a while. A task
-  may be a long one; some of a call is done by none, such as a commit; and an executor that falls silent is given up by
-  Spark itself after two minutes (`spark.network.timeout`), which begins its tasks anew elsewhere. So the limit is
-  longer than that. It's longer by far for what runs beside the batches, where VACUUM removes files without a task,
-  and where nobody waits.
+- Spark doesn't answer: its JVM was stopped, or only collects garbage. That is found as soon as an actor that hangs,
+  since a healthy JVM answers at once, however much it has to do.
+- Spark answers, but nothing advances: no call has begun or ended, and no task has. That may be right for a while. A
+  task may be long. Parts of a call, such as a commit, have no task. And Spark itself gives up a silent executor after
+  two minutes (`spark.network.timeout`) and restarts its tasks elsewhere. So the limit is longer than that. It is much
+  longer for the work beside the batches, where VACUUM removes files without a task and no one waits.
 
-Whatever gets on counts for a batch, which may wait for what goes on beside it. For that only its own tasks count:
-batches come and go for ever.
+For a batch any progress counts, since a batch may wait for the work beside it. For that work only its own tasks count,
+because batches begin and end all the time.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ from typing import Final
 
 from actors.lake.spark_session import Pool
 
-# Seconds. Together with the supervisor's own look an answer that's missing is found within 15.
+# Seconds. Together with the supervisor's own look, a missing answer is found within 15 s.
 LOOK_EVERY_S: Final = 1.0
 ANSWERS_WITHIN_S: Final = 12.0
 GETS_ON_WITHIN_S: Final = {Pool.BATCHES: 180.0, Pool.BESIDE: 1800.0}
@@ -35,7 +34,7 @@ TaskProgress = Mapping[str, object]
 
 
 class Pulse:
-    """Knows of the calls that are under way, and feels for a sign of life meanwhile."""
+    """Knows the calls that are under way, and looks for a sign of life meanwhile."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "spark-pulse")
@@ -47,12 +46,12 @@ class Pulse:
 
     @property
     def batch(self) -> bool:
-        """Whether a batch waits for a call."""
+        """Returns whether a batch waits for a call."""
         return self._under_way[Pool.BATCHES] > 0
 
     @contextmanager
     def call(self, pool: Pool) -> Iterator[None]:
-        """A call to Spark; its beginning and its end are signs of life."""
+        """A call to Spark. Its beginning and its end are signs of life."""
         self._under_way[pool] += 1
         self._got_on[pool] = time.monotonic()
         try:
@@ -62,19 +61,19 @@ class Pulse:
             self._got_on[pool] = time.monotonic()
 
     def begin(self, progress: Callable[[], TaskProgress]) -> None:
-        """Ask from now on; `progress` blocks until Spark answers, and the task ends with what it raises."""
+        """Begins to ask. `progress` blocks until Spark answers, and the task ends with the error that it raises."""
         self.task = asyncio.create_task(self._follow(progress))
 
     async def end(self) -> None:
-        """Ask no more; waits for an answer that's still to come."""
+        """Stops asking, and waits for an answer that is under way."""
         if self.task is not None:
             self.task.cancel()
-            # What it had found, whoever waits for Spark finds as well.
+            # The caller that waits for Spark meets the same error.
             await asyncio.gather(self.task, return_exceptions=True)
         await asyncio.to_thread(self._thread.shutdown)
 
     async def followed(self) -> tuple[()]:
-        """Until no more is asked; raises what Spark's answer raised."""
+        """Returns when no one asks any more. Raises the error of Spark's answer."""
         if (task := self.task) is not None:
             await asyncio.wait({task})
             if not task.cancelled():
@@ -82,7 +81,7 @@ class Pulse:
         return ()
 
     def stuck(self) -> str | None:
-        """What's wrong, None if it's well."""
+        """Returns what is wrong; None if Spark is healthy."""
         now, asked = time.monotonic(), self._asked
         if asked is not None and now - asked > ANSWERS_WITHIN_S:
             return f"Spark hasn't answered for {ANSWERS_WITHIN_S:g} s"
@@ -100,7 +99,7 @@ class Pulse:
                 )
 
     def _ask(self, progress: Callable[[], TaskProgress]) -> TaskProgress:
-        # It's the thread that takes note of the answer: the event loop may be late.
+        # The thread itself records the answer, because the event loop may be late.
         self._asked = time.monotonic()
         try:
             return progress()
