@@ -1,28 +1,29 @@
-"""A Delta table behind a Spark Connect server, which takes SQL and plans, and has no door to Delta's classes.
+"""A Delta table reached through a Spark Connect server, which takes SQL and plans and gives no access to Delta's
+classes.
 
-What the table says of itself is read in its log, by pyarrow: both the server and we have to reach the lake's path. What
-is written goes the ways that Delta offers to everybody.
+pyarrow reads the table's state from its log, so both the server and this process must reach the lake's path. All writes
+use what Delta offers to everyone.
 
-**Once.** Files of the journal are placed in a folder beside the table's own, `placed/<tier>`, which no table knows, and
-Spark appends what's in them by one write with the options `txnAppId` and `txnVersion`. For such a write Delta makes one
-commit that has the rows, and says that this application has got to this version. It does nothing where an application
-has got there already, and of two such writes at the same time it gives one up
-(`ConcurrentTransactionException`). So a write of which nobody learned how it ended, or that a predecessor's server is
-still busy with, is in the table once or not at all, and the next one finds which by reading the log. MERGE, and the
-statement that begins a mirror anew, are made once in the same way, by settings of their session.
+**Once.** The journal's files are placed in a folder beside the table's own, `placed/<tier>`, which belongs to no table.
+Spark appends their rows in one write with the options `txnAppId` and `txnVersion`. For such a write Delta makes one
+commit that has the rows and sets the application's version. It does nothing if the application has reached that version
+already, and of two such writes at the same time it gives one up (`ConcurrentTransactionException`). So the table has a
+write once or not at all, even if no one learned how it ended or a predecessor's server is still busy with it. The next
+writer reads in the log which it is. MERGE, and the statement with which a mirror begins again, happen once in the same
+way, by settings of their session.
 
-**Marks.** A write sets one application's version, and a batch's commit has another one to tell: through which segment
-all tables have everything (`<journal>/after`, see `pipeline.lake.delivery`). It's true whatever becomes of the batch,
-so that it needn't be in the same commit; and one table that tells it is enough, since the greatest of all counts. So it
-gets an append of no rows, with the first table of a batch, and before the batch has ended.
+**Marks.** A write sets the version of one application. A batch has one more to set: the segment through which all
+tables have everything (`<journal>/after`, see `pipeline.lake.delivery`). That is true whatever becomes of the batch, so
+another commit may hold it. One table is enough, since the greatest of all counts. So an append of no rows sets it, with
+the first table of a batch and before the batch has ended.
 
-**Columns.** They're changed by a statement each; `pipeline.lake.alter_statements` has why nothing is half done in the
-end. A predecessor's statement may still arrive: a new session ends that of its predecessor first
-(`actors.lake.spark_connect`). One that's late all the same fails, since its column isn't there or is there already, or
-sets properties to what they're set to again by whoever finishes.
+**Columns.** One statement changes one of them. `pipeline.lake.alter_statements` says why nothing stays half done. A
+predecessor's statement may still arrive. So a new session first ends its predecessor's (`actors.lake.spark_connect`). A
+statement that comes even later fails, because its column is gone or exists already, or it sets properties to values
+that the successor sets again.
 
-**What there isn't.** A server writes anew what it's told of, which costs more than naming it, and as durably as its
-filesystem does; Delta removes what has expired of a log by itself, when it makes a checkpoint.
+**What is missing.** A server rewrites the files that it is given, which costs more than naming them, and as durably as
+its filesystem does. Delta itself removes the expired part of a log when it writes a checkpoint.
 
 Source: Delta Lake documentation, "Idempotent table writes in foreachBatch"; delta-io/delta, `WriteIntoDelta.run`,
 `DeltaCommand.hasBeenExecuted`.
@@ -68,11 +69,11 @@ class ConnectTables:
         self._telling = Lock()
 
     def __call__(self, path: str) -> "ConnectTable":
-        """The table at a path."""
+        """Returns the table at a path."""
         return ConnectTable(self, path)
 
     def tell(self, table: "ConnectTable", marks: Mapping[str, int]) -> None:
-        """Set other applications' versions, those that no table has been given yet."""
+        """Sets other applications' versions, those that no table has been given yet."""
         with self._telling:
             for application, version in marks.items():
                 if self._told.get(application, 0) < version:
@@ -83,7 +84,7 @@ class ConnectTables:
 class ConnectTable:
     """The table at a path, which may not be there yet."""
 
-    # There are some commits a second, and a checkpoint takes as long as one or two.
+    # There are some commits a second, and a checkpoint takes as long as one or two of them.
     checkpoints: ClassVar[Mapping[str, str]] = {"delta.checkpointInterval": "100"}
 
     def __init__(self, tables: ConnectTables, path: str) -> None:
@@ -92,11 +93,11 @@ class ConnectTable:
         self._session = tables.session
 
     def snapshot(self) -> TableVersion | None:
-        """The newest version; None where there's no table."""
+        """Returns the newest version; None if there is no table."""
         return self._at(None)
 
     def settled(self) -> TableVersion | None:
-        """The newest version, once all that `alter` was interrupted in is done."""
+        """Returns the newest version, after it completes an interrupted `alter`."""
         found = self.snapshot()
         if found is None or not found.altering:
             return found
@@ -106,27 +107,27 @@ class ConnectTable:
         return self.snapshot()
 
     def snapshot_at(self, version: int) -> TableVersion:
-        """An older version."""
+        """Returns an older version."""
         found = self._at(version)
         assert found is not None
         return found
 
     def size(self) -> TableSize | None:
-        """How large the newest version is; None where there's no table."""
+        """Returns the size of the newest version; None if there is no table."""
         with _reading(self.path):
             found = read_version(self.path)
         return None if found is None else TableSize(found.files or 0, found.hidden or 0)
 
     def checkpoint(self) -> None:
-        """Delta does it by itself, each `checkpoints` commits."""
+        """Does nothing: Delta writes one at each `checkpoints` commits."""
 
     def clean_log(self) -> None:
-        """Delta does it by itself."""
+        """Does nothing: Delta cleans the log."""
 
     def append(
         self, place: PlaceFiles, application: str, version: int, marks: Mapping[str, int], metadata: str
     ) -> None:
-        """Append the rows of files in one commit, unless `application` has got to this version already."""
+        """Appends the rows of files in one commit, unless `application` has reached this version."""
         found = self.snapshot()
         assert found is not None
         if found.applications.get(application, -1) < version:
@@ -135,17 +136,17 @@ class ConnectTable:
         self._tables.tell(self, marks)
 
     def tell(self, application: str, version: int) -> None:
-        """Set an application's version by an append of no rows."""
+        """Sets an application's version by an append of no rows."""
         nothing = self._session.read.format("delta").load(self.path).limit(0)
         self._write(nothing, application, version, NOTHING)
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
-        """Bring this mirror to the merge's segment by MERGE."""
+        """Brings this mirror to the merge's segment by MERGE."""
         with side_session(self._session, made_once(application, merge.through, metadata)) as session:
             session.sql(merge.statement())
 
     def alter(self, plan: Plan, properties: Mapping[str, str], pin: str | None = None) -> None:
-        """Change the columns, by and by, and set properties."""
+        """Changes the columns one after the other, and sets properties."""
         if pin is not None:
             self._pin(pin)
         found = self.snapshot()
@@ -158,7 +159,7 @@ class ConnectTable:
         self.settled()
 
     def _pin(self, pin: str) -> None:
-        """Bind texts to another column. Between the two commits each text fails, be it old or new."""
+        """Binds texts to another column. Between the two commits each text fails, old or new."""
         found = self.snapshot()
         assert found is not None
         old, table = found.pin, f"ALTER TABLE {table_at(self.path)}"
@@ -179,7 +180,7 @@ class ConnectTable:
 
     @contextmanager
     def _placed_rows(self, place: PlaceFiles, columns: Mapping[str, Stored]) -> Iterator[DataFrame]:
-        """The rows of files that are placed beside the table for as long."""
+        """The rows of files that are placed beside the table until the block ends."""
         database, _, tier = self.path.rpartition("/")
         folder = f"{database}/placed/{tier}"
         with _reading(folder):

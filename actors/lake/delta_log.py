@@ -1,7 +1,7 @@
-"""What a Delta table says of itself, read from its log by whoever has no Spark at hand.
+"""The state of a Delta table, read from its log without Spark.
 
-A table's log is a folder of numbered commits, each a file of JSON lines, and now and then a checkpoint: a Parquet file
-that says what all commits up to there come to. Commits before the newest one may be gone.
+A table's log is a folder of numbered commits, each a file of JSON lines. Now and then there is a checkpoint: a Parquet
+file with the sum of all commits up to there. Commits before the newest checkpoint may be gone.
 
 Source: Delta transaction log protocol (PROTOCOL.md in delta-io/delta): Delta log entries, Checkpoints, Change Metadata,
 Transaction Identifiers, Commit Provenance Information.
@@ -23,7 +23,7 @@ from pipeline.lake.tables import TableReport
 # The folder of a table that holds its log.
 LOG = "_delta_log"
 
-# What a commit says of itself that has nothing to say.
+# The report of a commit that has nothing to report.
 NOTHING = "{}"
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -33,9 +33,8 @@ _TOLD = ("metaData", "txn")
 
 @dataclass(frozen=True, slots=True)
 class LoggedVersion(TableReport):
-    """A version of a table. `columns`: its schema, in JSON. `files`, `bytes`, and `hidden` rows: what it's made of,
-    None where Delta wrote no checksum of it.
-    """
+    """A version of a table. `columns`: its schema, in JSON. `files`, `bytes` and `hidden` rows are None if Delta wrote
+    no checksum of the version."""
 
     version: int
     columns: str
@@ -45,10 +44,10 @@ class LoggedVersion(TableReport):
 
 
 def read_version(path: str, at: int | None = None) -> LoggedVersion | None:
-    """What the table at a path says in its newest version, or `at` this one; None where there's none.
+    """Returns the table at a path in its newest version, or `at` this one; None if there is none.
 
-    `path`: a local one, or a URI as Spark has it. Raises OSError where the filesystem does, and Definite where the path
-    leads to none.
+    `path`: a local one, or a URI as Spark has it. Raises OSError if the filesystem does, and Definite if the path leads
+    to no filesystem.
     """
     filesystem, folder, names = _log_files(path)
     actions, last = _Actions(), sys.maxsize if at is None else at
@@ -75,10 +74,11 @@ def read_version(path: str, at: int | None = None) -> LoggedVersion | None:
 
 
 def _newest_checkpoint(names: Iterable[str], last: int) -> tuple[int, list[str]]:
-    """The newest version of which a whole checkpoint is listed, up to the `last` one, and its files; -1 for none.
+    """Returns the newest version, up to the `last` one, whose checkpoint is listed completely, and its files; -1 for
+    none.
 
-    Delta names it in `_last_checkpoint` as well, but overwrites that in place: whoever reads it may find half of it, or
-    a checkpoint that came after the listing.
+    Delta also names it in `_last_checkpoint`, but overwrites that file in place. A reader may find half of it, or a
+    checkpoint that came after the listing.
     """
     found: dict[tuple[int, int], list[str]] = {}
     for name in names:
@@ -89,10 +89,9 @@ def _newest_checkpoint(names: Iterable[str], last: int) -> tuple[int, list[str]]
 
 
 def last_report(path: str) -> str | None:
-    """What the last commit of a table says of itself (`userMetadata`), of those that say anything; raises as
-    `read_version`.
+    """Returns the newest report in a table's commits (`userMetadata`); None if none has one. Raises as `read_version`.
 
-    A checkpoint doesn't have it.
+    A checkpoint has no report.
     """
     filesystem, folder, names = _log_files(path)
     for name in filter(_COMMIT.fullmatch, reversed(names)):
@@ -104,7 +103,7 @@ def last_report(path: str) -> str | None:
 
 
 def _log_files(path: str) -> tuple[fs.FileSystem, str, list[str]]:
-    """Where a table's log is, and the names of its files in order; none where there's no table."""
+    """Returns where a table's log is, and the names of its files in order; no names if there is no table."""
     filesystem, root = lake_filesystem(path)
     folder = f"{root}/{LOG}"
     found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
@@ -112,7 +111,7 @@ def _log_files(path: str) -> tuple[fs.FileSystem, str, list[str]]:
 
 
 class _Actions:
-    """What a log's actions come to, taken in their order."""
+    """The sum of a log's actions, taken in their order."""
 
     def __init__(self) -> None:
         self.properties: dict[str, str] = {}
@@ -129,7 +128,7 @@ class _Actions:
 
 
 def _read_checkpoint(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:
-    """What a checkpoint says of the table itself, without its files."""
+    """Returns what a checkpoint has of the table itself, without its files."""
     with filesystem.open_input_file(path) as file:
         columns = pq.read_table(file, columns=list(_TOLD))
     for kind in _TOLD:

@@ -1,11 +1,11 @@
-"""Files of the journal become files of a lake table: linked where that can be, else copied, else written anew.
+"""Files of the journal become files of a lake table: linked if possible, else copied, else rewritten.
 
-A link costs nothing, whatever the file's size, and needs no room twice: each of the two folders may lose its name of
-the file without the other's noticing. A file is placed under the same name however often that's tried, by whoever: the
-name says which file of which journal it is. It's whole when it appears, and durable before Delta's log names it. One
-that's placed and never named is removed by VACUUM, as all old files are that Delta doesn't know; so a link is as old
-as its placing, and with it the file in the journal. What a commit says is made durable as well, before the journal is
-told that it's needed no longer: so that it still has what a power cut takes from the lake.
+A link costs nothing, whatever the file's size, and takes no space twice. Each of the two folders may remove its name of
+the file, and the other doesn't notice. A file always gets the same name, however often and by whom it is placed: the
+name says which file of which journal it is. A file is complete when it appears, and durable before Delta's log names
+it. VACUUM removes a file that was placed and never named, as it removes all old files that Delta doesn't know. So
+placing sets the file's age to now, for a link also that of the journal's file. A commit is made durable as well before
+the journal learns that the lake has its files. So the journal still has what a power cut takes from the lake.
 
 Source: POSIX `link`, `rename` and `fsync`; Delta's VACUUM goes by modification times.
 """
@@ -32,22 +32,22 @@ from pipeline.lake.batch import Piece
 from pipeline.lake.parquet_files import Bounds, Day, Link, Ordered, Rewrite, Stored, add, fit, stats
 from pipeline.lake.tables import Tier
 
-# So many commits, of changes of columns, MERGEs and maintenance, don't come between two appends unless most of them are
-# old, which the kernel has written long since.
+# More commits than this (changes of columns, MERGEs, maintenance) come between two appends only if most of them are
+# old. Those the kernel has written long since.
 _BEFORE: Final = 100
 
-# Where there can't be a link: another filesystem, one that has none, a file of somebody else, too many of them.
+# There can't be a link: another filesystem, one without links, a file of another user, too many links.
 _NO_LINK: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 )
 
-# How many rows are written anew at a time, and how many bytes are copied.
+# How many rows are rewritten at a time, and how many bytes are copied.
 _ROWS: Final = 8192
 _PIECE: Final = 4 << 20
 
 
 class LakeFull(Transient):
-    """The lake's filesystem is full, for whichever table."""
+    """The lake's filesystem is full, for every table."""
 
 
 class LakeFiles:
@@ -61,9 +61,9 @@ class LakeFiles:
     def place(
         self, table: str, tier: Tier, pieces: Sequence[Piece], columns: Mapping[str, Stored]
     ) -> list[str]:
-        """Place files in the folder of a lake table that has these columns; the actions that make them part of it.
+        """Places files in the folder of a lake table with these columns. Returns the actions that make them part of it.
 
-        Raises Definite where a file of the journal is gone or damaged, Transient where the lake's filesystem fails.
+        Raises Definite if a file of the journal is gone or damaged, Transient if the lake's filesystem fails.
         """
         with _telling(table):
             lake, folder = lake_filesystem(table)
@@ -73,10 +73,10 @@ class LakeFiles:
         return actions
 
     def settle(self, table: str, version: int) -> None:
-        """Make a commit durable that Spark has written to a table's log, and all that come before it.
+        """Makes a commit durable that Spark has written to a table's log, with all commits before it.
 
-        Without one of these, such as a change of columns, nothing behind it could be read. A predecessor has made its
-        own appends durable, so that at the first one of ours only what may have come since then is left.
+        If an earlier one is lost, such as a change of columns, no later one can be read. A predecessor has made its own
+        appends durable. So this process's first append only syncs what may have come since then.
         """
         with _telling(table):
             lake, folder = lake_filesystem(table)
@@ -90,7 +90,7 @@ class LakeFiles:
             self._settled[table] = version
 
     def remove(self, begins: str, kept: str | None) -> None:
-        """Remove the lake tables whose paths begin so, but for the one that's kept."""
+        """Removes the lake tables whose paths begin like this, except the one to keep."""
         with _telling(begins):
             lake, beginning = lake_filesystem(begins)
             folder, _, name = beginning.rpartition("/")
@@ -107,7 +107,7 @@ class LakeFiles:
         source = self._journal.file(piece.segment, piece.path)
         name = f"{piece.segment:012}-{piece.place:04}-{self._journal.identity.id[:8]}.parquet"
         path = f"{folder}/{name}"
-        # An object appears when it's complete, and a file when it's given its name.
+        # An object appears when it is complete, and a file when it gets its name.
         beside = path + TEMPORARY if _is_local(lake) else path
         self._look_at(source, piece)
         file = changes_schema(piece.schema) if tier is Tier.CHANGELOG else piece.schema.arrow
@@ -128,7 +128,7 @@ class LakeFiles:
         return add(name, info.size, info.mtime_ns // 1_000_000, stats(footer.num_rows, _bounds(footer)))
 
     def _look_at(self, source: str, piece: Piece) -> None:
-        """Raise Definite where the journal's file is gone, or isn't as long as it was made."""
+        """Raises Definite if the journal's file is gone, or has another size than when it was sealed."""
         info = self._filesystem.get_file_info(source)
         if info.type is fs.FileType.NotFound:
             raise Definite(f"{source} is missing: restore it from a copy of the journal")
@@ -139,7 +139,7 @@ class LakeFiles:
             )
 
     def _take(self, source: str, lake: fs.FileSystem, target: str) -> None:
-        """Make the file appear in the lake as it is."""
+        """Makes the file appear in the lake as it is."""
         if _is_local(lake) and _is_local(self._filesystem):
             Path(target).unlink(missing_ok=True)
             try:
@@ -159,7 +159,7 @@ class LakeFiles:
         _settle(lake, target)
 
     def _rewrite(self, source: str, schema: pa.Schema, lake: fs.FileSystem, target: str) -> None:
-        """Write the file's rows with other names and types; its columns are those of the schema, in that order.
+        """Writes the file's rows with other names and types; `schema` has its columns in their order.
 
         SOURCE is left out.
         """
@@ -191,7 +191,7 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, source: str) -> pa.RecordBat
 
 
 def _bounds(footer: pq.FileMetaData) -> list[Bounds]:
-    """What a footer says, row group by row group."""
+    """Returns the statistics in a footer, row group by row group."""
     found = []
     for row_group in map(footer.row_group, range(footer.num_row_groups)):
         for chunk in map(row_group.column, range(row_group.num_columns)):
@@ -202,7 +202,7 @@ def _bounds(footer: pq.FileMetaData) -> list[Bounds]:
 
 
 def _extent(said: pq.Statistics) -> tuple[Ordered, Ordered]:
-    """The least and the greatest value."""
+    """Returns the least and the greatest value."""
     if said.logical_type.type == "DATE":
         return Day(said.min_raw), Day(said.max_raw)
     return said.min, said.max
@@ -219,7 +219,7 @@ def _settle(filesystem: fs.FileSystem, path: str) -> None:
 
 @contextmanager
 def _telling(table: str) -> Iterator[None]:
-    """Say in our terms what the lake's filesystem refused."""
+    """Names the table in an error of the lake's filesystem, as LakeFull or Transient."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The live view for whoever has a Spark session: as a frame, and as a view in a catalog that's kept current.
+"""The live view in a Spark session: as a frame, and as a view in a catalog that is kept current.
 
-A view is text. The text is right until the mirror begins a new generation, its columns change, or its changes begin
-to lack columns. Before such a change the view is *held*: bound to the two versions that are there, which stay readable.
+A view is text. The text is right until the mirror begins a new generation, its columns change, or its changes begin to
+lack columns. Before such a change the view is *held*: bound to the two present versions, which stay readable.
 Afterwards it *follows* again. So in between, and through a crash, it shows an older state and never a wrong one.
 """
 
@@ -28,9 +28,9 @@ log = structlog.get_logger()
 
 
 def live_view(session: SparkSession, root: str, table: TableId) -> DataFrame:
-    """A table's rows as of the last segment that's delivered of it; the frame goes on reading these two versions.
+    """Returns a table's rows as of its last delivered segment. The frame always reads these two versions.
 
-    Raises Definite where the lake has no mirror of it: no snapshot of the table has begun, or none is kept.
+    Raises Definite if the lake has no mirror of it: no snapshot of the table has begun, or the lake keeps none.
     """
     found = _found(session, root, table)
     if found is None:
@@ -41,20 +41,20 @@ def live_view(session: SparkSession, root: str, table: TableId) -> DataFrame:
     return session.sql(live_view_sql(root, found.schema, found.reached, found.at))
 
 
-# The names that every catalog takes.
+# Names that every catalog takes.
 _PLAIN = re.compile(r"[A-Za-z0-9_]+")
 
 
-# What a view says of itself: the table that it shows, as JSON.
+# A view's property with the table that it shows, as JSON.
 _TABLE = "tidemark.table"
 
 
 class CatalogViews:
-    """The live views of a lake's tables as `<catalog>.<database>.<table>`, in a catalog of this session's.
+    """The live views of a lake's tables as `<catalog>.<database>.<table>`, in a catalog of this session.
 
-    Tables whose names aren't of ASCII's letters, digits and `_` have none. A catalog doesn't tell names apart by case:
-    of two tables that differ by that alone, the one that has a view keeps it. Nor has a table one that the catalog
-    refuses. `refused` has why.
+    A table has none if its name has other characters than ASCII's letters, digits and `_`. A catalog ignores the case
+    of names: of two tables that differ only in that, the one that has a view keeps it. A table also has none if the
+    catalog refuses it. `refused` has the reasons.
     """
 
     def __init__(self, session: SparkSession, root: str, catalog: str) -> None:
@@ -65,7 +65,7 @@ class CatalogViews:
         self.refused: dict[TableId, str] = {}
 
     def hold(self, table: TableId) -> None:
-        """Bind the view of a table, if it has one, to what's there. Raises Transient where that can't be done."""
+        """Binds the view of a table, if it has one, to the present versions. Raises Transient if it can't."""
         found = self._found(table)
         if found is None or self._shown_table(table) != table:
             return
@@ -73,7 +73,8 @@ class CatalogViews:
             raise Transient(f"the view of {table} can't be held in the catalog {self._catalog}: {why}")
 
     def follow(self, table: TableId) -> None:
-        """Have the view of a table, if it can have one, read what's newest. Raises Definite without a catalog."""
+        """Makes the view of a table, if it can have one, read the newest versions. Raises Definite if there is no
+        catalog."""
         if (found := self._found(table)) is None:
             return
         if why := self._make(table, live_view_sql(self._root, found.schema, found.reached)):
@@ -88,7 +89,7 @@ class CatalogViews:
         return _found(self._session, self._root, table) if plain else None
 
     def _make(self, table: TableId, text: str) -> str:
-        """Make a table's view; why that can't be, empty where it's done."""
+        """Makes a table's view. Returns why it can't, or an empty text."""
         properties = (
             f"TBLPROPERTIES ({literal(_TABLE)} = {literal(json.dumps([table.database, table.name]))})"
         )
@@ -110,7 +111,7 @@ class CatalogViews:
         return ""
 
     def _shown_table(self, table: TableId) -> TableId | None:
-        """The table that the view of this one's name shows; None where there's none, or it doesn't say."""
+        """Returns the table that the view of this name shows; None if there is no view, or it doesn't say."""
         name = self._name(table.database, table.name)
         if not self._session.catalog.tableExists(name):
             return None
@@ -120,7 +121,7 @@ class CatalogViews:
         return table
 
     def _look(self, error: PySparkException) -> None:
-        """Raise Definite where it's the catalog that fails, and not one table's view."""
+        """Raises Definite if the catalog fails, and not one table's view."""
         try:
             self._session.sql(f"SHOW SCHEMAS IN {quoted(self._catalog)}").collect()
         except PySparkException:
@@ -135,7 +136,7 @@ class CatalogViews:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the lake has of a table at two versions that belong together."""
+    """What the lake has of a table, at two versions that belong together."""
 
     schema: TableSchema
     reached: MirrorPosition
@@ -143,18 +144,18 @@ class _Found:
 
 
 def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
-    """A table's live view as of now, None where there's no mirror that was ever complete."""
+    """Returns a table's live view as of now; None if no mirror was ever complete."""
     at = partial(location, root, table)
     tables = delta_tables(session)
     mirrors, changelogs = tables(at(Tier.MIRROR)), tables(at(Tier.CHANGELOG))
     mirrored = _whole_version(mirrors, mirrors.snapshot())
     while True:
-        # The mirror first: the changelog, which gets everything before it, can't be behind it then.
+        # The mirror comes first. The changelog gets everything before the mirror does, so it can't lag behind it then.
         changelog = changelogs.snapshot()
         if mirrored is None or changelog is None or mirrored.first:
             return None
         reached = MirrorPosition.told(mirrored, changelog)
-        # One that has another generation, or waits for it, said so before its changelog got anything of that.
+        # A mirror sets its generation, or that it waits for one, before its changelog gets any change of it.
         now = _whole_version(mirrors, mirrors.snapshot())
         if now is not None and _state(MirrorPosition.told(now, changelog)) == _state(reached):
             break
@@ -170,7 +171,7 @@ def _state(reached: MirrorPosition) -> tuple[int, bool]:
 
 
 def _whole_version(table: LakeTable, found: TableVersion | None) -> TableVersion | None:
-    """The last version up to this one whose columns are those of its schema."""
+    """Returns the last version, up to this one, whose columns are those of its schema."""
     while found is not None and found.altering:
         found = table.snapshot_at(found.version - 1)
     return found

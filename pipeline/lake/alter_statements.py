@@ -1,17 +1,16 @@
-"""How a lake table's columns change where a commit can do but one thing to them, as a statement of SQL does.
+"""How a lake table's columns change if one commit can do only one thing to them, as a statement of SQL does.
 
-Delta's own classes change any number of columns and what the table says of itself in one commit
-(`actors.lake.delta_table`). Whoever has SQL alone needs some: renaming, widening and adding columns, and setting
-properties are a statement each. So the first of them writes down what all of them come to (`Property.ALTERING`), and
-the last one says that it's done. Whatever was interrupted in between can be finished by anybody, from what the table is
-like then:
+Delta's own classes change any number of columns and properties in one commit (`actors.lake.delta_table`). With SQL
+alone, each column that is renamed, widened or added takes a statement, and so do the properties. So the first statement
+writes down the result of all of them (`Property.ALTERING`), and the last one marks it as done. Anyone can complete an
+interrupted change from the state of the table:
 
-- A column is known by its name in the table's files, which stays as it is through all renaming.
-- So each column that is to be has its present name, which is the right one, its old one, or one on the way.
-- A column that the table didn't have at the beginning is one of those that are added, which is done last: it has its
-  name already.
+- A column is known by its name in the table's files, which no renaming changes.
+- So each wanted column has its present name, which is the right one, its old one, or one on the way.
+- A column that the table didn't have at the beginning is one of the added ones. They come last and have their names
+  from the start.
 
-Meanwhile readers take the last version before the first step (`Told.altering`).
+Meanwhile readers take the last version before the first step (`TableReport.altering`).
 
 Source: Spark SQL reference, "ALTER TABLE"; Delta Transaction Log Protocol, section Column Mapping.
 """
@@ -28,16 +27,15 @@ from pipeline.schema.spelling import folded
 
 @dataclass(frozen=True, slots=True)
 class ColumnAlteration:
-    """The columns that a lake table is to have, each with its name in the table's files (None: it's to be added), and
-    what the table then says of itself.
-    """
+    """The wanted columns of a lake table, each with its name in the table's files (None: it must be added), and the
+    properties that the table then has."""
 
     columns: tuple[tuple[str | None, LakeColumn], ...]
     properties: Mapping[str, str]
 
     @staticmethod
     def by(plan: Plan, present: Mapping[str, Stored], properties: Mapping[str, str]) -> "ColumnAlteration":
-        """What a plan makes of a lake table that has these columns."""
+        """Returns what a plan makes of a lake table that has these columns."""
         columns = (
             (None if each.was is None else present[each.was.name].name, each.column) for each in plan.columns
         )
@@ -45,25 +43,25 @@ class ColumnAlteration:
 
     @staticmethod
     def read(text: str) -> "ColumnAlteration":
-        """What `text` has written."""
+        """Reads what `text` has written."""
         value = json.loads(text)
         columns = ((stored, LakeColumn(name, type_)) for stored, name, type_ in value["columns"])
         return ColumnAlteration(tuple(columns), value["properties"])
 
     @property
     def text(self) -> str:
-        """All of it, as a table property has it."""
+        """Returns all of it, as a table property holds it."""
         columns = [(stored, column.name, column.type) for stored, column in self.columns]
         return json.dumps({"columns": columns, "properties": dict(self.properties)})
 
 
 def beginning(path: str, becoming: ColumnAlteration) -> str:
-    """The first step, after which it will be finished."""
+    """Returns the first step, after which the change will be completed."""
     return set_properties_sql(path, {Property.ALTERING: becoming.text})
 
 
 def remaining(path: str, becoming: ColumnAlteration, present: Mapping[str, Stored]) -> Iterator[str]:
-    """All other steps, for a table that has these columns by now."""
+    """Returns all other steps, for a table that has these columns now."""
     table = f"ALTER TABLE {table_at(path)}"
     names = {column.name: name for name, column in present.items()}
     known = {stored: column.name for stored, column in becoming.columns if stored is not None}
@@ -83,13 +81,13 @@ def remaining(path: str, becoming: ColumnAlteration, present: Mapping[str, Store
 
 
 def _renames(wanted: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The renames, one by one, that give each of a table's columns the name that's wanted."""
+    """Returns the renames, one by one, that give each of a table's columns its wanted name."""
     todo = {old: new for old, new in wanted.items() if old != new}
     taken = {folded(name) for name in wanted}
     while todo:
         old = next((old for old, new in todo.items() if folded(new) not in taken), next(iter(todo)))
         new = todo.pop(old)
-        if folded(new) in taken:  # all go round in circles
+        if folded(new) in taken:  # all of them form circles
             last, new = new, f"{new}__altering"
             while folded(new) in taken:
                 new += "_"

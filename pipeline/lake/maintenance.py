@@ -34,23 +34,23 @@ from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.lake.tables import CHANGELOG_VERSIONS_H, Tier
 from pipeline.schema.table_schema import TableId
 
-# A file below this is small, and none becomes larger than that by being written anew.
+# A smaller file is small, and no rewritten file becomes larger.
 SMALL_BYTES: Final = 32 << 20
 LARGE_BYTES: Final = 128 << 20
 
-# The part of a file's rows that may be hidden by a deletion vector before it's written anew.
+# The part of a file's rows that a deletion vector may hide before the file is rewritten.
 HIDDEN_PART: Final = 0.25
 
-# How many commits there may be behind a checkpoint.
+# How many commits there may be after a checkpoint.
 CHECKPOINT_AFTER: Final = 100
 
 # How often (s) changelogs are trimmed, and how long ago at least what is trimmed was merged.
 TRIM_EVERY_S: Final = 3_600.0
 VACUUM_EVERY_S: Final = 86_400.0
-# The first time after a start. A service that's started each day has its turn too.
+# The first time after a start. A service that is started each day has its turn too.
 VACUUM_FIRST_S: Final = 3_600.0
 
-# How long (s) work rests that somebody else's commit has made nothing of.
+# How long (s) work pauses that another writer's commit has undone.
 REST_S: Final = 30.0
 
 
@@ -65,9 +65,8 @@ class Chore(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableSize:
-    """How many files a lake table has, how many of their rows are hidden by deletion vectors, and how many commits are
-    behind its log's last checkpoint.
-    """
+    """How many files a lake table has, how many of their rows deletion vectors hide, and how many commits came after
+    its log's last checkpoint."""
 
     files: int = 0
     hidden: int = 0
@@ -110,12 +109,12 @@ class TableUpkeep:
 
     @property
     def come(self) -> int:
-        """The files that have come since it was compacted."""
+        """Returns how many files have come since it was compacted."""
         return self.size.files - self.left.files
 
 
 def found_table(table: TableId, tier: Tier, size: TableSize, now: float, merged: int) -> TableUpkeep:
-    """A lake table that's met at a start, when nobody knows what was done before."""
+    """Returns a lake table that is met at a start, when it isn't known what was done before."""
     return TableUpkeep(table, tier, size, now, now - VACUUM_EVERY_S + VACUUM_FIRST_S, merged=merged)
 
 
@@ -135,14 +134,14 @@ def trim_of(kept: TableUpkeep, rule: LakeRule, keyed: bool, keep_hours: float) -
 
 
 def versions_h(tier: Tier, vacuum_hours: float) -> float:
-    """How many hours a file is kept that the newest version doesn't have: as long as there's a log of it at most."""
+    """Returns for how many hours a file is kept that the newest version doesn't have: at most as long as the log is
+    kept."""
     return vacuum_hours if tier is Tier.MIRROR else min(vacuum_hours, CHANGELOG_VERSIONS_H)
 
 
 def due_at(kept: TableUpkeep, policy: Policy) -> dict[Chore, float]:
-    """When (s) each chore is due for a lake table, which is long ago for what's due already; what only more files or
-    commits can bring isn't there.
-    """
+    """Returns when (s) each chore is due for a lake table. It is long ago for what is due now. Chores that only more
+    files or commits make due are missing."""
     hidden = kept.size.hidden - kept.left.hidden
     many = kept.come >= policy.compact_files or hidden >= policy.merge_rows
     at = {}

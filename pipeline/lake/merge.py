@@ -1,24 +1,23 @@
-"""A mirror is brought up to a segment out of the changelog, so that what's seen is the same before and after.
+"""Brings a mirror to a segment, from the changelog, so that readers see the same before and after.
 
 Whatever has changed of a key since the mirror's segment, its row is what the live view shows
-(`pipeline.lake.live_view`), or there's none. So for each key that changed the mirror's row goes and the live view's
-comes, if it shows one. Of a partial table a row that isn't whole goes, and comes back with the whole one that capture
-reads again.
+(`pipeline.lake.live_view`), or there is none. So for each changed key the mirror's row goes, and the live view's row
+comes if there is one. Of a partial table a row with unknown values goes. It comes back with the complete row that
+capture reads again.
 
-That's said twice, for who can do what:
+There are two forms, for two kinds of writers:
 
 - `Merge.places` and `Merge.rows` are the two halves as queries, for one transaction of Delta's that marks the first as
-  deleted and adds the second (`actors.lake.delta_table`). Of the mirror just the key is read, and of the changes each
-  row once.
-- `Merge.statement` is the same as one MERGE, which finds out row by row what becomes of it: it reads both tables twice,
-  once to find the files that it touches and once to write them, and carries the mirror's whole rows through a join.
+  deleted and adds the second (`actors.lake.delta_table`). They read only the key of the mirror, and each change once.
+- `Merge.statement` is the same as one MERGE, which decides row by row. It reads both tables twice, once to find the
+  files that it touches and once to write them, and carries the mirror's complete rows through a join.
 
-Most tables are written at one end: the rows that change are young, and of a new row the key is greater than any before.
-A first snapshot writes the mirror's files in the order of keys, and Delta knows the least and the greatest value of
-each. So the extent of the keys that changed is looked up first (`Merge.extent`), and the mirror is asked for no others:
-a file that has none of them isn't read, and what a merge costs doesn't grow with all that's old. It's done for those
-parts of a key that are integers, of which MySQL, Spark and Delta have one order. A key that changed is within the
-extent by its making, whether the mirror has it or not, so that nothing else becomes of any row.
+Most tables are written at one end: rows that change are young, and a new row's key is greater than all before. A first
+snapshot writes the mirror's files in the order of keys, and Delta knows the least and the greatest value of each. So a
+query first finds the extent of the changed keys (`Merge.extent`), and the merge reads no other keys of the mirror. A
+file that has none of them isn't read, and a merge doesn't get slower with the number of old rows. This uses those parts
+of a key that are integers, for which MySQL, Spark and Delta have the same order. A changed key is always within the
+extent, whether the mirror has it or not. So the result for every row stays the same.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
@@ -49,12 +48,13 @@ class Merge:
     bounds: tuple[tuple[str, object, object], ...] = ()
 
     def extent(self) -> str | None:
-        """The query for what `within` is to be told, a row; None where no part of the key has an order."""
+        """The query for the row that `within` takes; None if no part of the key has an order."""
         ends = [f"min({name}), max({name})" for name in map(quoted, self._ordered)]
         return f"SELECT {', '.join(ends)} FROM {self._changelog} WHERE {self._where}" if ends else None
 
     def within(self, extent: Sequence[object]) -> "Merge":
-        """The same one, which asks the mirror for no other keys than may have changed; for all, where none has."""
+        """Returns the same merge, which reads no other keys of the mirror than may have changed; all keys if none has
+        changed."""
         if None in extent:
             return self
         return replace(self, bounds=tuple(zip(self._ordered, extent[::2], extent[1::2], strict=True)))
@@ -62,8 +62,8 @@ class Merge:
     def places(self, version: int) -> str:
         """The query for the rows of the mirror, at a version of its log, whose keys have changed.
 
-        `path` is that of a row's file, and `row` its place in it. The keys that have changed are hashed, and the mirror
-        passes by them as it is: it would take more memory than there is to sort it.
+        `path` is that of a row's file, and `row` its place in it. Spark hashes the changed keys, and passes the mirror
+        by them unsorted: sorting it would take more memory than there is.
         """
         return f"""SELECT /*+ SHUFFLE_HASH({_C}) */ {_M}._metadata.file_path AS path, {_M}._metadata.row_index AS row
 FROM {self._mirror(version)} AS {_M} LEFT SEMI JOIN (
@@ -91,7 +91,7 @@ UNION ALL
 SELECT {values.listed(values.told)} FROM {_C} WHERE {whole}"""
 
     def statement(self) -> str:
-        """All of it as one MERGE."""
+        """The whole merge as one MERGE."""
         return f"""MERGE INTO {table_at(location(self.lake, self.schema.table, Tier.MIRROR))} AS {_M}
 USING (
 {last_changes(self.schema, self._changelog, self.reached, self._where)}
@@ -101,7 +101,7 @@ ON {self._same}
 
     @property
     def _ordered(self) -> tuple[str, ...]:
-        """The parts of the key that Spark has in an order of their own."""
+        """The parts of the key that have the same order in Spark."""
         key = (self.schema.columns[index] for index in self.schema.key)
         return tuple(column.name for column in key if isinstance(column.type, Integer))
 
@@ -123,7 +123,7 @@ ON {self._same}
 
 
 def _clauses(schema: TableSchema, reached: MirrorPosition) -> str:
-    """What to do with each key that changed."""
+    """What to do with each changed key."""
     if reached.partial:
         values, whole = Values(schema), f"{_C}.{quoted(WHOLE)}"
         return f"""WHEN MATCHED AND NOT {whole} THEN DELETE

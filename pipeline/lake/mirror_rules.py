@@ -30,7 +30,7 @@ _WAITING = (
 
 
 def check_mirrors(delivered: LakeTableState, table: TableId, rule: LakeRule) -> None:
-    """Raise Definite where the lake has a mirror of a table that is to have none."""
+    """Raises Definite if the lake has a mirror of a table that must have none."""
     if rule.tiers is Tiers.CHANGELOG and delivered.generation is not None:
         raise Definite(_THERE.format(table=table))
 
@@ -38,7 +38,8 @@ def check_mirrors(delivered: LakeTableState, table: TableId, rule: LakeRule) -> 
 def tables_without_mirror(
     delivered: Mapping[TableId, LakeTableState], begun: Mapping[TableId, Mirror], rules: tuple[LakeRule, ...]
 ) -> frozenset[TableId]:
-    """The tables of whose mirror the lake hasn't got the generation that has `begun`, unless they're to have none."""
+    """Returns the tables whose mirror lacks the generation that has `begun` in the lake, except those that must have no
+    mirror."""
     return frozenset(
         table
         for table, found in delivered.items()
@@ -52,10 +53,10 @@ def tables_without_mirror(
 def apply_rules(
     batch: Batch, rules: tuple[LakeRule, ...], waiting: frozenset[TableId] = frozenset(), since: int = 0
 ) -> Batch:
-    """The batch without the generations of mirrors that aren't kept.
+    """Returns the batch without the generations of mirrors that aren't kept.
 
-    Of the tables that are `waiting` only those are kept that begin at the SCN `since` or behind it. Raises Definite
-    where a table that is to have no mirror has rows for it.
+    Of the tables that are `waiting` it keeps only those that begin at the SCN `since` or after it. Raises Definite if a
+    table that must have no mirror has rows for one.
     """
     generations = {}
     for table, begun in batch.generations.items():

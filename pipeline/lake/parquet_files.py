@@ -1,17 +1,17 @@
-"""How a file of the journal becomes a file of a lake table, without a row of it being looked at.
+"""How a file of the journal becomes a file of a lake table, while no row of it is read.
 
 A file of the journal is immutable Parquet with just the columns of a table. So a lake table can take it as it is, by an
-`add` action in a commit of Delta's log, if each of its columns is called in the lake table's files what it's called
-here, and is of the same type. Columns of the lake table that the file doesn't have are null in its rows.
+`add` action in a commit of Delta's log, if each of its columns has the same name and type in the lake table's files.
+Columns of the lake table that the file lacks are null in its rows.
 
-Where that isn't so, the file is written anew with the names and types that the lake table wants: a column was renamed
-in the lake, or has a name that no other engine would take, so that Delta maps it to another one; or it's wider there
-than it was when these rows were captured, or than it has become since. What the file has and the lake table hasn't
-would be lost, and can't be: a lake table is given all columns before their first rows.
+Otherwise the file is rewritten with the names and types of the lake table. That is needed if a column was renamed in
+the lake, if its name is one that no other engine takes, so that Delta maps it to another one, or if the column is wider
+in the lake than it was when these rows were captured, or than it has become since. No column of the file can be lost,
+because a lake table gets each column before its first rows.
 
-Delta wants to be told how many rows a file has (a deletion vector doesn't do without), and leaves files out of a query
-by the least and greatest value of a column. These are in the Parquet footer, for the columns by which somebody
-asks for some rows only: the segment and the SCN of a change, and the key.
+Delta needs the number of rows of a file (a deletion vector requires it), and leaves files out of a query by the least
+and greatest value of a column. The Parquet footer has these for the columns by which queries select rows: the segment
+and the SCN of a change, and the key.
 
 Source: Delta Transaction Log Protocol, sections Add File, Per-file Statistics, Column Mapping, Type Widening.
 """
@@ -34,13 +34,13 @@ from pipeline.schema.spelling import folded
 
 @dataclass(frozen=True, slots=True, order=True)
 class Day:
-    """A date, as days since 1970-01-01. MySQL has dates in the year 0, which Python's own can't be in."""
+    """A date, as days since 1970-01-01. MySQL has dates in the year 0, which Python's own type can't hold."""
 
     number: int
 
     @property
     def text(self) -> str | None:
-        """As Delta writes it; None outside of the years 1 to 9999, where engines differ in how they read it."""
+        """Returns it as Delta writes it; None outside of the years 1 to 9999, where engines read it differently."""
         ordinal = self.number + _EPOCH
         return date.fromordinal(ordinal).isoformat() if 1 <= ordinal <= _LAST else None
 
@@ -70,7 +70,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """The file is to be written anew: its columns, in their order, with these names and types."""
+    """The file must be rewritten: its columns, in their order, with these names and types."""
 
     schema: pa.Schema
 
@@ -79,10 +79,10 @@ Fit = Link | Rewrite
 
 
 def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
-    """How a file comes into a lake table with these columns, by name.
+    """Returns how a file comes into a lake table with these columns, by name.
 
-    Where a column can't hold the file's values, the one that was set aside within the file's segment has them.
-    Raises InvariantBroken where the table lacks a column of the file.
+    If a column can't hold the file's values, the column that was set aside within the file's segment holds them. Raises
+    InvariantBroken if the table lacks a column of the file.
     """
     there = {folded(name): column for name, column in table.items()}
     fields = []
@@ -104,7 +104,7 @@ def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
 
 
 def _set_aside(field: pa.Field, there: Mapping[str, Stored]) -> Stored | None:
-    """The column that had this name last, of those that can hold the field's values; None if there's none."""
+    """Returns the last column of this name that can hold the field's values; None if there is none."""
     name = re.compile(re.escape(folded(retired_name(field.name, ""))) + r"(\d+)_*")
     found = [
         (int(match[1]), column)
@@ -116,9 +116,8 @@ def _set_aside(field: pa.Field, there: Mapping[str, Stored]) -> Stored | None:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a footer says of the values of a column, or of a part of them: the least and the greatest, None where there
-    are but nulls, and how many of these.
-    """
+    """What a footer has about the values of a column, or of a part of them: the least and the greatest, None if all are
+    null, and the number of nulls."""
 
     column: str
     least: Ordered | None
@@ -127,9 +126,9 @@ class Bounds:
 
 
 def stats(rows: int, said: Iterable[Bounds]) -> str:
-    """What Delta is told about a file, in JSON: how many rows it has, and what its footer says of columns.
+    """Returns Delta's statistics of a file, in JSON: the number of its rows, and what its footer has about columns.
 
-    Of a column with a bound that engines don't read alike none is told, so that no query leaves the file out.
+    A bound that engines read differently is left out, so that no query leaves out the file.
     """
     least: dict[str, Ordered] = {}
     greatest: dict[str, Ordered] = {}
@@ -153,10 +152,10 @@ def stats(rows: int, said: Iterable[Bounds]) -> str:
 
 
 def add(path: str, size: int, modified_ms: int, told: str) -> str:
-    """The action that makes a file part of a lake table, as a line of Delta's log.
+    """Returns the action that makes a file part of a lake table, as a line of Delta's log.
 
     `path` is relative to the table and has no character that a URL would write otherwise, `size` in bytes,
-    `modified_ms` in ms since the epoch, `told` as `stats` tells it.
+    `modified_ms` in ms since the epoch, `told` as `stats` returns it.
     """
     return json.dumps(
         {
@@ -182,7 +181,7 @@ _ARRAY = re.compile(r"ARRAY<(.+)>")
 
 
 def _arrow(spark: str) -> pa.DataType:
-    """The canonical Arrow type that has this name in Spark's SQL."""
+    """Returns the canonical Arrow type that has this name in Spark's SQL."""
     name = spark.upper()
     if decimal := _DECIMAL.fullmatch(name):
         return pa.decimal128(int(decimal[1]), int(decimal[2]))

@@ -1,9 +1,9 @@
 """The SQL of the engines that read the lake, as far as they differ in what the live view needs.
 
 Spark and DuckDB read a Delta table by its path. Trino reads what its catalog knows: a table's changelog and mirror are
-told to it once, as `<table>_changelog` and `<table>_mirror` in the schema that's named after the database
-(`registration`). Trino has small letters only in its names, so that it would take `Orders` for `orders`: a name with
-others is written in small ones, with a digest behind it.
+registered once, as `<table>_changelog` and `<table>_mirror` in the schema that is named after the database
+(`registration`). Trino's names have only small letters, so `Orders` would be the same as `orders`. A name with other
+letters is written in small ones, followed by a digest.
 
 Sources: Spark SQL reference (Identifiers, Literals), DuckDB: Delta extension (`delta_scan`), Trino: Delta Lake
 connector (`register_table`, time travel).
@@ -15,7 +15,7 @@ from hashlib import sha256
 from pipeline.lake.tables import Tier, literal, location, quoted, table_at
 from pipeline.schema.table_schema import TableId
 
-# The name of Trino's catalog, unless somebody says another.
+# The default name of Trino's catalog.
 TRINO_CATALOG = "delta"
 
 
@@ -27,11 +27,11 @@ class Dialect(StrEnum):
     TRINO = "trino"
 
     def name_of(self, name: str) -> str:
-        """A name as an identifier."""
+        """Returns a name as an identifier."""
         return quoted(name) if self is Dialect.SPARK else '"' + name.replace('"', '""') + '"'
 
     def text(self, value: str) -> str:
-        """A text as a literal."""
+        """Returns a text as a literal."""
         return literal(value) if self is Dialect.SPARK else "'" + value.replace("'", "''") + "'"
 
     def table(self, lake: str, table: TableId, tier: Tier, version: int | None = None) -> str:
@@ -61,7 +61,7 @@ class Dialect(StrEnum):
 
 
 def registration(lake: str, table: TableId) -> tuple[str, ...]:
-    """The statements that tell Trino the two lake tables of a table, once."""
+    """Returns the statements that register the two lake tables of a table in Trino, once."""
     trino = Dialect.TRINO
     return tuple(
         f"CALL {trino.name_of(TRINO_CATALOG)}.system.register_table(schema_name => {trino.text(database)}, "

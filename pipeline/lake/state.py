@@ -44,10 +44,10 @@ class Ahead:
 class LakeProgress:
     """How far the lake is: through `segment`, at whose end are `position` and `mirrors`.
 
-    `tables`: what it has of each table that was met. `said`: the segment through which these say that all have
+    `tables`: what it has of each table that was met. `said`: the segment through which these report that all have
     everything. `late`: tables that wait for a mirror which the journal has all of
-    (`pipeline.lake.missing_generations`), `aside`: those that failed and rest, and `whole` the segment through which
-    both have everything; `bare`: tables whose mirror isn't there (`pipeline.lake.mirror_rules`). `failed`: the tables
+    (`pipeline.lake.missing_generations`), `aside`: those that failed and pause, and `whole` the segment through which
+    both have everything; `bare`: tables whose mirror is missing (`pipeline.lake.mirror_rules`). `failed`: the tables
     that have failed and aren't wholly delivered since; `ahead`: where the others are while such tables catch up.
     """
 
@@ -81,21 +81,21 @@ class LakeProgress:
         return {table: mirror for table, mirror in self.mirrors.items() if table not in self.failed}
 
     def stopped(self, table: TableId) -> str | None:
-        """Why a table gets nothing."""
+        """Returns why a table gets nothing."""
         if (failed := self.failed.get(table)) is not None:
             return f"it failed {failed.times} times in a row and is tried again: {failed.reason}"
         return self.of(table).stopped
 
     def times_failed(self, table: TableId) -> int:
-        """How often in a row."""
+        """Returns how often in a row the table has failed."""
         return 0 if (failed := self.failed.get(table)) is None else failed.times
 
     def of(self, table: TableId) -> LakeTableState:
-        """What the lake has of a table, met or not."""
+        """Returns what the lake has of a table, met or not."""
         return self.tables.get(table, LakeTableState())
 
     def having(self, table: TableId, delivered: LakeTableState) -> "LakeProgress":
-        """With this of a table."""
+        """Returns the progress with this of a table."""
         return replace(self, tables={**self.tables, table: delivered})
 
 
@@ -118,7 +118,8 @@ class Searching:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """The sink tells the journal where the lake is, and asks which segments are there, before it delivers anything."""
+    """The sink reports to the journal where the lake is, and reads which segments there are, before it delivers
+    anything."""
 
     end: Checkpoint
     sealed: int
@@ -156,7 +157,7 @@ class LoadingTables:
 
 @dataclass(frozen=True, slots=True)
 class Delivering:
-    """A batch is delivered, to the tables that are `left`; then they'll say that all have everything through `said`."""
+    """A batch is delivered to the tables that are `left`. Then they report that all have everything through `said`."""
 
     sealed: int
     batch: Batch
@@ -167,7 +168,7 @@ class Delivering:
 
 @dataclass(frozen=True, slots=True)
 class Confirming:
-    """A batch is delivered, and the journal is told."""
+    """A batch is delivered, and the journal learns of it."""
 
     sealed: int
 

@@ -213,7 +213,7 @@ class FindTable:
 
 @dataclass(frozen=True, slots=True)
 class FindCursor:
-    """Find where to continue. `said`: the segment through which the tables say that all have everything."""
+    """Find where to continue. `said`: the segment through which the tables report that all have everything."""
 
     said: int
 
@@ -240,7 +240,7 @@ class DeliverTable:
 class ReportProgress:
     """Tell the journal that everything is delivered through the batch's end.
 
-    `said`: the segment of which the tables say so, None if that isn't to count. `seconds`: how long the batch took.
+    `said`: the segment that the tables report, None if that must not count. `seconds`: how long the batch took.
     """
 
     batch: Batch
@@ -290,19 +290,19 @@ Order = (
 )
 _Next = tuple[State, tuple[Order, ...]]
 
-# How long (s) a table rests that has failed once, and at most.
+# How long (s) a table pauses after its first failure, and at most.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 600.0
 
-# How often in a row a table fails before people are told that it has stopped.
+# How often in a row a table fails before the log reports that it has stopped.
 TIMES_TO_TELL = 3
 
 _D = TypeVar("_D", bound=Doing)
 
 
 def step(state: State, fact: Fact, now: float) -> _Next:
-    """The state after a fact, and what is to be done then; `now` in s.
+    """Returns the state after a fact, and the orders that follow; `now` in s.
 
-    Raises Definite where a rule isn't kept to, and InvariantBroken for a fact that nothing was under way for.
+    Raises Definite if a rule isn't kept, and InvariantBroken for a fact that answers nothing under way.
     """
     state, orders = _batches(state, fact, now)
     between = isinstance(state.doing, Idle) or isinstance(fact, ProgressReported)
@@ -354,7 +354,7 @@ def _batches(state: State, fact: Fact, now: float) -> _Next:
 
 
 def _beside(state: State, orders: tuple[Order, ...], now: float) -> _Next:
-    """Begin what is due beside the batches; at the end nothing begins, and Spark is stopped when all has ended."""
+    """Begins what is due beside the batches. At the end nothing begins, and Spark is stopped when all has ended."""
     if state.ending:
         if state.background.under_way is not None or not isinstance(state.doing, Idle):
             return state, orders
@@ -366,7 +366,7 @@ def _beside(state: State, orders: tuple[Order, ...], now: float) -> _Next:
 
 
 def _moment(state: State, now: float) -> _Next:
-    """Look for the journal's end where tables that failed are due again."""
+    """Looks for the journal's end if tables that failed are due again."""
     again = retry_at(state)
     if again is None or again > now:
         return state, ()
@@ -374,7 +374,7 @@ def _moment(state: State, now: float) -> _Next:
 
 
 def timer_at(state: State) -> float | None:
-    """When (s) something is due by time alone; None where nothing is, or where a fact comes first."""
+    """Returns when (s) something is due by time alone; None if nothing is, or if a fact comes first."""
     if state.ending or not isinstance(state.doing, Idle):
         return None
     due = background.background_due_at(state.background, state.lake_tables)
@@ -392,32 +392,33 @@ def _delivered(state: State, fact: TableDelivered, now: float) -> _Next:
 
 
 def _doing(kind: type[_D], state: State, fact: Fact) -> _D:
-    """What's under way, of the kind that the fact is an answer to."""
+    """Returns what is under way, of the kind that the fact answers."""
     if isinstance(state.doing, kind):
         return state.doing
     raise InvariantBroken(f"{type(fact).__name__} came while {state.doing}")
 
 
 def retry_at(state: State) -> float | None:
-    """When (s) a table is due again that was set aside; None where there's none, or something is under way."""
+    """Returns when (s) a table that was set aside is due again; None if there is none, or something is under way."""
     resting = isinstance(state.doing, Idle)
     so_far = state.so_far
     return min((so_far.failed[table].again for table in so_far.aside), default=None) if resting else None
 
 
 def complete_through(said: int, told: int, by: int | None) -> int:
-    """The segment through which the lake has everything, if its tables say that they have it through `said`.
+    """Returns the segment through which the lake has everything, if its tables report that they have it through `said`.
 
-    What's behind that had nothing for them, as far as the journal was `told` of the very same tables: when they said
-    that they had it through `by` (None: not to be counted).
+    Later segments had nothing for them, as far as the sink `told` the journal about the very same tables when they
+    reported that they had everything through `by` (None: it must not count).
     """
     return max(0, said if by is None or by > said else max(said, told))
 
 
 def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST_BYTES) -> BatchRead:
-    """The next batch, of the entries behind what's there; one at least is, and more are taken only as it needs them.
+    """Returns the next batch, of the entries after what the lake has. There is at least one entry, and the batch takes
+    only the entries that it needs.
 
-    It ends where one of the tables that it leaves out can be taken again. Raises Definite where a rule isn't kept to.
+    It ends where one of the tables that it leaves out can be taken again. Raises Definite if a rule isn't kept.
     """
     so_far = state.so_far
 
@@ -429,7 +430,7 @@ def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST
     same = chain([first], takewhile(lambda entry: late(entry) == left_out, entries))
     batch = next_batch(same, most_bytes)
     batch = mirror_rules.apply_rules(batch, state.rules, so_far.bare.tables, so_far.bare.since)
-    # As long as a table is left out, a restart has to find that again.
+    # As long as a table is left out, a restart must find that again.
     return BatchRead(replace(batch, after=so_far.whole) if left_out or so_far.aside else batch, left_out)
 
 
@@ -454,7 +455,7 @@ def _failed(state: State, fact: TableFailed, now: float) -> _Next:
 
 
 def _again(state: State, end: Checkpoint, sealed: int, now: float) -> _Next:
-    """Look for the tables that are due, and go back to where they failed."""
+    """Looks for the tables that are due, and goes back to where they failed."""
     so_far = state.so_far
     due = frozenset(table for table in so_far.aside if so_far.failed[table].again <= now)
     so_far = replace(
@@ -522,7 +523,7 @@ def _placed(state: State, place: CursorAnswer, joining: Joining) -> _Next:
 
 
 def _asking(so_far: LakeProgress, at: Checkpoint) -> tuple[RequestMirrors, ...]:
-    """For the mirrors that haven't begun anew at this checkpoint."""
+    """Requests generations for the mirrors that haven't begun again at this checkpoint."""
     lacked = {
         table: since
         for each in (so_far.bare, so_far.late)
@@ -565,7 +566,7 @@ def _landing(state: State, landing: Delivering, now: float) -> _Next:
     if landing.left:
         return replace(state, doing=landing), ()
     batch = landing.batch
-    # A table that was made, and has nothing else yet, says something as well: that it's there.
+    # A table that was made and has nothing else yet also reports something: that it exists.
     there = any(table.schema is not None for table in state.so_far.tables.values())
     so_far = replace(
         state.so_far,
@@ -581,7 +582,7 @@ def _landing(state: State, landing: Delivering, now: float) -> _Next:
 
 
 def _caught_up(so_far: LakeProgress) -> LakeProgress:
-    """On to where the other tables are, once none is catching up any more."""
+    """Continues where the other tables are, once no table catches up any more."""
     if so_far.ahead is not None and so_far.ahead.segment > so_far.segment:
         if so_far.catching_up:
             return so_far
@@ -594,7 +595,7 @@ def _caught_up(so_far: LakeProgress) -> LakeProgress:
 
 
 def _wanted(so_far: LakeProgress, batch: Batch) -> list[TableId]:
-    """The tables that have something in the batch, and those whose mirror is to be made, or begun anew."""
+    """Returns the tables that have something in the batch, and those whose mirror must be made or begin again."""
     begun = [
         table
         for table in batch.generations
