@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class SchemaVerifier(Actor[ToSchemaVerifier]):
-    """Owns what's known of each table's schema; `state` and `news` are the results of `step.start`.
+    """Owns the known schema of each table; `state` and `news` are the results of `step.start`.
 
     `ask` queries the server for tables (`preflight.query_tables`); its errors end the actor. `signals` is the signal
     table, if there is one.
@@ -57,7 +57,7 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         self._coordinator = coordinator
 
     async def begin(self) -> None:
-        """Sends what's new at the start."""
+        """Sends the schemas that are new at the start."""
         await self._perform(self._first_orders)
 
     def ended(self) -> bool:

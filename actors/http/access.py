@@ -56,7 +56,7 @@ class Refusal:
 
 
 class Guard:
-    """Knows what's needed at this address, and what a token permits."""
+    """Knows what this address requires, and what a token permits."""
 
     def __init__(self, settings: HttpSettings) -> None:
         self.exposed: Final = not is_loopback(settings.host)
@@ -69,14 +69,14 @@ class Guard:
         return self._token is not None
 
     def needed(self, access: Access) -> Access:
-        """Returns what a token has to permit for this, at this address."""
+        """Returns what a token must permit for this, at this address."""
         wanted = self.exposed or (access is Access.CONTROL and self.controlled)
         return access if wanted else Access.OPEN
 
     def refusal(self, access: Access, host: str | None, headers: Mapping[str, str]) -> Refusal | None:
         """Why a request isn't let in; None if it is. `host` is what it names as its host, without the port."""
         if not self.exposed and not (host and is_loopback(host)):
-            return Refusal(403, "the request has to name a loopback address as its host")
+            return Refusal(403, "the request must name a loopback address as its host")
         needed = self.needed(access)
         if needed is Access.OPEN:
             return None

@@ -177,7 +177,7 @@ class HttpServer:
         return web.json_response({"ready": not reasons, "reasons": told}, status=503 if reasons else 200)
 
     async def _metrics_text(self, _: web.Request) -> web.Response:
-        # With a thousand tables it takes a quarter of a second, for which nothing else is to wait.
+        # With a thousand tables it takes a quarter of a second, for which nothing else may wait.
         text = await asyncio.to_thread(self._metrics.text)
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 

@@ -66,7 +66,7 @@ class Consumers:
         return found
 
     def behind(self, segment: int) -> str | None:
-        """The slowest one, if it hasn't said to have this segment."""
+        """Returns the slowest one, if it hasn't reported this segment."""
         slowest = min(((told.segment, name) for name, told in self.all().items()), default=None)
         return slowest[1] if slowest is not None and slowest[0] < segment else None
 

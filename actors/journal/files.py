@@ -65,7 +65,7 @@ class Files(Protocol):
         """The names in a folder, none where there's no such folder."""
 
     def settle(self, folder: str) -> None:
-        """What's listed in the folder from now on is durable."""
+        """Makes the names in the folder durable."""
 
     def put(self, name: str, content: bytes) -> None:
         """Writes a file that appears completely, durably, in place of the old one."""
@@ -239,7 +239,7 @@ class RemoteFiles:
         return [info.base_name for info in self._infos(folder, recursive=False)]
 
     def settle(self, folder: str) -> None:
-        """What's seen is durable."""
+        """Does nothing: what is listed is durable."""
 
     def put(self, name: str, content: bytes) -> None:
         """Put the object."""

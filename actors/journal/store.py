@@ -166,7 +166,7 @@ class JournalStore(JournalReader):
         self._own = own
         self._oldest = 1
         self.bytes = 0
-        # Behind this SCN rows are looked for after a restart; None if there are none.
+        # After a restart rows are searched after this SCN; None if there are none.
         self._unread: int | None = None
         # The last segment that may name a version of a schema; those that aren't here aren't durable.
         self.files.settle(_SCHEMAS)
@@ -258,7 +258,7 @@ class JournalStore(JournalReader):
             writer_epochs.check_epoch(self.files, self._own.claim)
             if going[-1].segment >= first:
                 self.consumers.begin_at(going[-1].segment + 1)
-            # Somebody may have come who needs some of them (`pipeline.journal.retention`).
+            # A consumer may have come that needs some of them (`pipeline.journal.retention`).
             least = min(self._consumers_at(), default=last)
             gone = [kept for kept in going if kept.segment < least]
             for kept in gone:

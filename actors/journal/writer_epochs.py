@@ -75,11 +75,11 @@ def claim_journal(files: Files, pipeline: str) -> JournalView:
 
 
 def check_epoch(files: Files, mine: str) -> None:
-    """Nobody has claimed the journal since. Raises Fenced."""
+    """Checks that no one has claimed the journal since. Raises Fenced."""
     known, _ = _claims(files)
     if later := [claim for claim in known if claim > mine]:
         raise Fenced(
-            f"another instance claimed the journal in {files.shown} ({max(later)} after {mine}), and goes on from "
+            f"another instance claimed the journal in {files.shown} ({max(later)} after {mine}), and continues from "
             "what was sealed before; run one instance only"
         )
 

@@ -9,11 +9,11 @@ from pipeline.config.settings import Secret
 
 
 def read_secret(file: PurePath) -> Secret:
-    """The secret that a file holds, without the end of its line. Raises OSError."""
+    """Returns the secret that a file holds, without the end of its line. Raises OSError."""
     text = Path(file).read_text(encoding="utf-8")
     return Secret(text.removesuffix("\n").removesuffix("\r"), file)
 
 
 def current_secret(secret: Secret) -> str:
-    """The secret as its file has it now, or as it was said where there's none. Raises OSError."""
+    """Returns the secret as its file has it now, or its value if it has no file. Raises OSError."""
     return secret.value if secret.file is None else read_secret(secret.file).value

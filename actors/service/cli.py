@@ -156,7 +156,7 @@ def send_signal(settings: Settings, action: str, tables: tuple[str, ...], id_: s
         data = {"type": "incremental", "data-collections": list(tables or settings.tables.patterns)}
     elif action == "recapture":
         if not tables:
-            raise click.UsageError("recapture needs --tables: which tables are to begin again?")
+            raise click.UsageError("recapture needs --tables: which tables shall begin again?")
         data = {"data-collections": list(tables)}
     elif tables:
         raise click.UsageError(f"{action} is for all snapshots and takes no --tables")
@@ -172,7 +172,11 @@ def send_signal(settings: Settings, action: str, tables: tuple[str, ...], id_: s
 @config_argument
 @click.option("--json", "as_json", is_flag=True, help="All of it, as the service's /status gives it.")
 @click.option("--watch", is_flag=True, help="Again each second, until interrupted.")
-@click.option("--lake", is_flag=True, help="How far the lake's tables are, as they say; no service is asked.")
+@click.option(
+    "--lake",
+    is_flag=True,
+    help="How far the lake's tables are, read from the lake alone.",
+)
 def status(settings: Settings, as_json: bool, watch: bool, lake: bool) -> None:
     """Show how far the running service is."""
     from actors.service.terminal_status import show

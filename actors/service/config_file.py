@@ -72,7 +72,7 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
 
 
 class _Reader:
-    """Turns plain values into settings, and collects what's wrong with them."""
+    """Turns plain values into settings, and collects the mistakes in them."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.mistakes: list[Mistake] = []

@@ -1,4 +1,4 @@
-"""What a channel of signals is to the SignalListener."""
+"""A channel of signals, as the SignalListener uses it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
-"""Looking at the source while chunks are read from it, so that they stop where it has enough to do.
+"""Watches the source's load while chunks are read from it, so that they pause when it is too high.
 
-It's asked on a connection of its own, since those that read chunks are busy just then. `pipeline.source.throttle`
-judges.
+It has a connection of its own, because those that read chunks are busy. `pipeline.source.throttle` judges the load.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ LOOK_S: Final = 1.0
 
 
 class SourceWatch:
-    """Tells when the source gets strained, and why, and when it's eased; silent while there are no orders."""
+    """Reports when the source becomes overloaded, and why, and when it recovers; silent while there are no orders."""
 
     def __init__(self, settings: ServerSettings, bounds: SourceLimits) -> None:
         self._settings = settings
@@ -37,16 +36,16 @@ class SourceWatch:
         self._happened = asyncio.Event()
 
     def status(self) -> dict[str, Any]:
-        """What the source said of itself, and why it has enough to do, if it has."""
+        """Returns the source's load, and the limit that it has reached, if any."""
         return {"strained": self._reason, **asdict(self._load)}
 
     def ordered(self) -> None:
-        """There's an order more to carry out."""
+        """Takes note of one more order."""
         self._orders += 1
         self._happened.set()
 
     def carried_out(self, rows: int) -> None:
-        """An order has been carried out, and so many rows were read for it."""
+        """Takes note that an order is done, and that it read so many rows."""
         self._orders -= 1
         self._debt = replace(self._debt, rows=self._debt.rows + rows)
         self._happened.set()
@@ -74,7 +73,7 @@ class SourceWatch:
                 self._source.close()
 
     async def _next_look(self) -> None:
-        """Wait until it's time to look again, or a chunk has come whose rows are to be judged."""
+        """Waits until it is time to look again, or a chunk has come whose rows count."""
         owed = self._debt.rows / self._bounds.rows_per_s if self._bounds.rows_per_s else 0.0
         pause = min(LOOK_S, owed) if owed > 0 else LOOK_S
         try:

@@ -60,7 +60,7 @@ class Replica:
         return received | executed
 
     async def _share(self, source: Source, executed: GtidSet) -> None:
-        """See to it that what was done on the replica by itself is in the stream's history."""
+        """Ensures that the stream's history has what was written on the replica itself."""
         own = GtidSet(
             {
                 origin: numbers

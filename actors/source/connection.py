@@ -1,4 +1,4 @@
-"""The source server, asked by SQL: connections, watermarks, schemas, facts, and the raw rows of a SELECT.
+"""The source server, queried by SQL: connections, watermarks, schemas, facts, and the raw rows of a SELECT.
 
 Nothing here writes, locks or leaves a transaction open. Every session is READ ONLY with autocommit, so each statement
 is a transaction of its own and a consistent read; its settings are the session's, never the server's. They also make
@@ -135,7 +135,7 @@ class Source:
         return GtidSet.parse(text)
 
     async def visible(self) -> GtidSet:
-        """Returns a low watermark, all of which the next SELECT sees: the executed set without what's still owned.
+        """Returns a low watermark, which the next SELECT sees: the executed set without the owned transactions.
 
         In this order; `pipeline.snapshot.watermark` says why.
         """

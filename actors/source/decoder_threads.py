@@ -40,7 +40,7 @@ class Decoding:
 
     @property
     def full(self) -> bool:
-        """Whether so much is under way that the oldest has to be given first."""
+        """Returns whether so much is under way that the oldest must leave first."""
         too_many = len(self._under_way) >= self._cores + _AHEAD
         return too_many or sum(size for _, size in self._under_way) >= _MOST_BYTES
 
@@ -67,7 +67,7 @@ class Decoding:
         return message
 
     def close(self) -> None:
-        """Drops what's under way; a working thread ends with its slice."""
+        """Drops the work under way. A working thread ends with its slice."""
         for each, _ in self._under_way:
             each.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)

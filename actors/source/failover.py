@@ -3,7 +3,7 @@ decides.
 
 It's one decision for all connections, made whenever capture is built. Its result is an address and the UUID of the
 server there, and a connection to another server is useless (`actors.source.errors`). So an address that leads to
-another server by now, as behind a virtual IP, counts like another entry of the list.
+another server by now, as with a virtual IP, counts like another entry of the list.
 """
 
 import asyncio
@@ -161,15 +161,15 @@ class _Search:
         return {_name(server): failover.explain_verdict(verdict) for server, verdict in told}
 
     async def _judge_all(self) -> list[CandidateVerdict]:
-        """What's to be said of each server; the others aren't asked where the one that we're at will do."""
+        """Returns the verdict on each server. If the present one is suitable, the others aren't queried."""
         self._close()
         first = self._at or 0
         verdict = await self._look(first)
         if isinstance(verdict, CanContinue):
             ours = self._at is not None or self._last_server in ("", verdict.server)
             if ours or len(self._servers) == 1:
-                unasked = Unreachable("it wasn't asked")
-                return [verdict if index == first else unasked for index in range(len(self._servers))]
+                not_queried = Unreachable("it wasn't queried")
+                return [verdict if index == first else not_queried for index in range(len(self._servers))]
         others = [index for index in range(len(self._servers)) if index != first]
         told = dict(zip(others, await asyncio.gather(*map(self._look, others)), strict=True))
         return [verdict if index == first else told[index] for index in range(len(self._servers))]
@@ -199,7 +199,7 @@ class _Search:
         return failover.candidate_verdict(position, history, self._last_server)
 
     async def _looked_closely(self, index: int, verdict: CandidateVerdict) -> Preflight | None:
-        """What else has to be known of a server; None if it's of no use for that."""
+        """Returns what else must be known of a server; None if it can't provide that."""
         source = self._sources[index]
         position = NO_GTIDS if self._last is None else self._last.position
         if self._last is not None:

@@ -1,4 +1,4 @@
-"""What has to be known of the source before capture can start: whether it's fit, and its tables' schemas.
+"""What must be known of the source before capture can start: whether it is suitable, and its tables' schemas.
 
 The schemas come with the set K that they are known at, and `pipeline.verifier.step` needs that no statement
 lies between the two. So the schemas are read, then K and the schemas, and these again until nothing has changed in
@@ -211,7 +211,7 @@ def _traits(told: Descriptions) -> dict[TableId, Traits]:
 
 
 def local_findings(settings: Settings) -> Iterator[Finding]:
-    """What's wrong on this machine: folders, and Java where there's a lake."""
+    """Yields what is wrong on this machine: folders, and Java if there is a lake."""
     yield from _folder("journal.path", local_folder(settings.journal.path, settings.name))
     if settings.lake is None:
         return

@@ -42,7 +42,7 @@ _NO_CURSOR: Final = 0  # all rows are sent at once
 # server's RSA key; with the last, a digest of it. mysql_clear_password and mysql_old_password aren't among them.
 _LOGINS: Final = ("caching_sha2_password", "sha256_password", "mysql_native_password")
 
-_FILE_WANTED: Final = "the source asked for a file of this machine (LOCAL INFILE), which it doesn't get"
+_FILE_WANTED: Final = "the source requested a file of this machine (LOCAL INFILE), which Tidemark refuses"
 
 
 class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types

@@ -38,7 +38,7 @@ class ReceiveBuffer(asyncio.BufferedProtocol):
 
     @staticmethod
     async def instead_of(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> "ReceiveBuffer":
-        """Take the reader's place, and what it has read so far. Nobody may be reading from it."""
+        """Takes the reader's place, and the bytes that it has read. No one may be reading from it."""
         transport = cast("asyncio.Transport", writer.transport)  # it reads as well
         transport.pause_reading()
         reader.feed_eof()  # so that it returns exactly what it holds

@@ -1,6 +1,6 @@
 """The progress of each range of a table, for a map of it.
 
-The checkpoint needs only what's left, so it doesn't have where a range begins. This module remembers that from the
+The checkpoint holds only what is left of a range, not where the range begins. This module remembers that from the
 first look at the range. Then it can compute the finished part of the range's keys, as far as they are numbers. For the
 other ranges it uses the table's rows: those outside ranges with known keys are shared among them. It's a picture, not a
 promise.

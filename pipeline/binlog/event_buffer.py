@@ -79,7 +79,7 @@ class Inflow:
         return self.bytes[self.end :].data
 
     def arrived(self, count: int) -> None:
-        """As many bytes are now where `room` said."""
+        """Takes note of as many bytes, which are now in the memory that `room` returned."""
         self.end += count
 
     def _move(self, to: Bytes) -> None:

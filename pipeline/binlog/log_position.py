@@ -60,5 +60,5 @@ class LogPosition:
     def at(self, offset: int | None = None) -> Coordinates:
         """This place, or this offset in the same file. Raises UndecodableError before the log's first event."""
         if self.file is None:
-            raise UndecodableError("a transaction came before the log had said in which file it is")
+            raise UndecodableError("a transaction came before the log had named its file")
         return Coordinates(self.file, self._state.offset if offset is None else offset)

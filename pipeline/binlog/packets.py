@@ -78,7 +78,7 @@ def _find_frames(
     """Find the events in the payloads that are whole in buffer[at:end]; `number` is the first packet's.
 
     Returns why it ended, where the first packet begins that isn't framed, its number, and how many events there are.
-    Behind their bounds are, for _LOST, the number of the next packet and the one that it had, for _ENDED the bounds
+    After their bounds come, for _LOST, the number of the next packet and the one that it had, for _ENDED the bounds
     of the payload.
     """
     count = 0

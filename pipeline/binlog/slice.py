@@ -314,7 +314,7 @@ class SliceBuilder:
         state.first_event, state.first_byte = state.events, state.bytes
 
     def cut(self, passed: WholeTransactions) -> Slice:
-        """Cuts off what has passed; what's open stays."""
+        """Cuts off what has passed. The open transaction stays."""
         statement = self._state.statement - self._state.first_byte
         held = self.hold()
         cut = self._cut(passed)

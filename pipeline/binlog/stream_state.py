@@ -51,7 +51,7 @@ STATE: Final = np.dtype(
         ("tables", np.int64),  # how many table ids it has explained
         ("first_event", np.int64),  # of its rows in the slice; without one, where the next one's will be
         ("first_byte", np.int64),
-        # The slice, with what's open.
+        # The slice, with the open transaction.
         ("transactions", np.int64),  # those that have passed
         ("events", np.int64),
         ("bytes", np.int64),

@@ -80,7 +80,7 @@ Given = Slice | DdlRead | CreateTableSelectRead | LogAdvanced
 _MAPS_REMEMBERED: Final = 10_000
 
 
-# Why rows of tables have to be read again.
+# Why rows of tables must be read again.
 _STATEMENT: Final = (
     "{what} was logged as a statement, which doesn't say which rows it changes; set binlog_format=ROW on the source, "
     "for all of its sessions"
@@ -149,7 +149,7 @@ class TransactionAssembler:
 
     @property
     def placed(self) -> bool:
-        """Whether the log has said in which file it is."""
+        """Returns whether the log has named its file."""
         return self._reached.file is not None
 
     @property

@@ -36,7 +36,7 @@ class TransactionNames:
         return gtid
 
     def has_passed(self, name: Gtid) -> bool:
-        """Whether the transaction is to be left out, since it had passed before."""
+        """Returns whether the transaction is left out, because it had passed before."""
         return self._server is not None and name in self._position
 
     def left_out(self, name: Gtid, end: Coordinates) -> GtidSet:

@@ -1,7 +1,7 @@
-"""Who may reach the HTTP server: what its address and its tokens have to be.
+"""Who may reach the HTTP server: the rules for its address and its tokens.
 
-On loopback a request comes from somebody who's on the machine already. Beyond it anybody may ask, so a token has to be
-known; and it has to be too long to be guessed, since nothing slows down those who try.
+On loopback a request comes from a user of the machine. Beyond loopback anyone may send one, so a token is required. It
+must be too long to be guessed, since nothing slows down an attacker.
 """
 
 import ipaddress
@@ -15,7 +15,7 @@ _REMEDY: Final = "make one with `openssl rand -hex 32`"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this is the name or an address of the machine for itself alone."""
+    """Returns whether this is the machine's own name, or an address of it that only the machine itself reaches."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -23,12 +23,12 @@ def is_loopback(host: str) -> bool:
 
 
 def mistakes(host: str, token: str | None, read_token: str | None) -> Iterator[tuple[str, str, str]]:
-    """What's wrong with the section [http]: the key, what's wrong, and the remedy. None: no token is given."""
+    """Yields the mistakes in the section [http]: the key, what is wrong, and the remedy. None: there is no token."""
     if not is_loopback(host) and not token:
         wrong = f"{host!r} isn't a loopback address, and there's no token"
         yield "host", wrong, 'name a file with http.token_file, or use "127.0.0.1"'
     for key, value in (("token_file", token), ("read_token_file", read_token)):
-        # An empty one would leave open what somebody meant to close.
+        # An empty token would leave open what the user meant to close.
         if value is not None and not _TOKEN.fullmatch(value):
             yield key, "a token has at least 16 letters, digits and -._~+/=, and nothing else", _REMEDY
     if read_token and not token:

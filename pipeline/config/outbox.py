@@ -69,7 +69,7 @@ class Outbox:
 
     @property
     def placed(self) -> tuple[PlacedColumn, ...]:
-        """The additional columns. Raises ValueError where one is said in another way."""
+        """Returns the additional columns. Raises ValueError if one has another form."""
         return tuple(_placed(text) for text in self.table_fields_additional_placement)
 
 

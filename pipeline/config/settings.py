@@ -1,10 +1,9 @@
-"""What the configuration file says, as values. Units are in the names; a field's name is the key in the file.
+"""The configuration file as values. Units are in the names; a field's name is the key in the file.
 
-A field's `metadata` says more of its value: `least` and `most` (both allowed), a `pattern` with the words that
+A field's `metadata` has more about its value: `least` and `most` (both allowed), a `pattern` with the words that
 describe it, or that a text `may_be_empty`.
 
-What's wrong with a whole section is told by `pipeline.config.validation`. Reading the file is the business
-of `actors.service.config_file`.
+`pipeline.config.validation` finds what is wrong with a whole section. `actors.service.config_file` reads the file.
 """
 
 import re
@@ -37,7 +36,7 @@ class TlsMode(StrEnum):
     """How the connection to the source is protected."""
 
     DISABLED = "disabled"
-    REQUIRED = "required"  # encrypted, whoever answers
+    REQUIRED = "required"  # encrypted, and any server is accepted
     VERIFY = "verify"  # encrypted, and the server's certificate and name are checked
 
 
@@ -59,7 +58,7 @@ class Watermark(StrEnum):
 
 
 class KafkaSecurity(StrEnum):
-    """How a broker is spoken to, by Kafka's own names."""
+    """How Tidemark connects to a broker, by Kafka's own names."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -68,17 +67,17 @@ class KafkaSecurity(StrEnum):
 
     @property
     def encrypted(self) -> bool:
-        """Whether it's spoken to by TLS."""
+        """Returns whether the connection uses TLS."""
         return self in (KafkaSecurity.SSL, KafkaSecurity.SASL_SSL)
 
     @property
     def authenticated(self) -> bool:
-        """Whether it wants to know who we are."""
+        """Returns whether the broker asks for a login."""
         return self in (KafkaSecurity.SASL_PLAINTEXT, KafkaSecurity.SASL_SSL)
 
 
 class SaslMechanism(StrEnum):
-    """How a broker is told who we are."""
+    """How Tidemark logs in at a broker."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -86,7 +85,7 @@ class SaslMechanism(StrEnum):
 
 
 class ForeignKeys(StrEnum):
-    """What is done about tables that a foreign key changes without an event in the log."""
+    """What Tidemark does about tables that a foreign key changes without an event in the log."""
 
     REFUSE = "refuse"  # they can't be captured
     REREAD = "reread"  # their rows are read again when a row that they refer to goes or gets another key
@@ -118,7 +117,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a server is that's reached as the first one is."""
+    """The address of a server. All else about it is as for the first one."""
 
     host: str
     port: int = field(default=3306, metadata={"least": 1, "most": 65535})
@@ -128,10 +127,10 @@ class ServerAddress:
 class SourceSettings(ServerSettings):
     """The server whose log is read. `server_id` must be unique among all replicas of it.
 
-    `others`: servers that may take its place. One does when the server has been out of reach for `failover_after_s`.
-    Where none can give what comes next, one that might is waited for, until nothing has changed for a minute. A new
-    journal begins after the GTID set `begin_after`, where that is given. `keep_statements`: whether the journal keeps
-    the texts of statements that the log has (binlog_rows_query_log_events).
+    `others`: servers that may take its place, when it has been unreachable for `failover_after_s`. If none can
+    continue, but one may be able to later, Tidemark waits for it until nothing has changed for a minute. A new journal
+    begins after the GTID set `begin_after`, if it is given. `keep_statements`: whether the journal keeps the texts of
+    statements in the log (binlog_rows_query_log_events).
     """
 
     server_id: int = field(kw_only=True, metadata={"least": 1, "most": 2**32 - 1})
@@ -145,16 +144,16 @@ class SourceSettings(ServerSettings):
 class SnapshotSettings:
     """How tables are read in chunks.
 
-    `windows`: how many chunks may be under way at once, read over at most `connections` connections; with
-    `watermark = "pause"` there's one at a time, whatever `windows` says. A table is divided into at most `ranges`
-    (twice the connections, if it isn't said).
+    At most `windows` chunks are under way at the same time, over at most `connections` connections. With `watermark =
+    "pause"` there is one at a time, whatever `windows` is. A table is divided into at most `ranges` (by default twice
+    the connections).
 
     A table's first chunk has `chunk_rows`, and later ones as many as one SELECT reads in `chunk_target_ms`. Rows that
     wait for their windows to close take `memory_mib` at most.
 
     0 is no bound for `rows_per_s`, and for `most_threads_running` and `most_replica_lag_s`, beyond which Tidemark
     requests no chunk. `source`: another server of the same history that chunks are read from. `allow_lock`: a
-    consistent snapshot may lock the source for a moment where no other way is left.
+    consistent snapshot may lock the source for a moment if there is no other way.
     """
 
     mode: SnapshotMode = SnapshotMode.INITIAL
@@ -174,7 +173,7 @@ class SnapshotSettings:
 
     @property
     def most_ranges(self) -> int:
-        """How many ranges a table is divided into at most."""
+        """Returns the most ranges that a table is divided into."""
         return 2 * self.connections if self.ranges is None else self.ranges
 
 
@@ -182,9 +181,9 @@ class SnapshotSettings:
 class JournalSettings:
     """`path`: the journal's place, a local folder or any URI of a filesystem that pyarrow reaches.
 
-    A segment is sealed when it's `seal_after_ms` old or `seal_mib` big. It's kept until all consumers have it, and
-    then for `keep_hours`, as long as the journal isn't larger than `keep_mib`. Capture waits while consumers are behind
-    and it's larger than `quota_mib`; 0 is no bound.
+    A segment is sealed when it is `seal_after_ms` old or has `seal_mib`. The journal keeps it until all consumers have
+    it, and then for `keep_hours`, as long as the journal isn't larger than `keep_mib`. Capture waits while consumers
+    lag and the journal is larger than `quota_mib`; 0 is no bound.
     """
 
     path: str = field(metadata={"location": True})
@@ -201,8 +200,8 @@ class LakeSettings:
 
     A mirror merges its pending changes at `merge_rows` of them, or when the oldest is `merge_after_s` old. A lake table
     is compacted after `compact_files` (0: never), a changelog kept for `keep_changelog_hours` (0: for good), and a file
-    that no newest version has for `vacuum_hours`. `rules`: what is kept of each table, where it's not the plain; the
-    first that matches holds. `catalog`: the catalog of Spark's that has each table's live view as a view.
+    that no newest version has for `vacuum_hours`. `rules`: what the lake keeps of tables that differ from the default.
+    The first matching rule holds. `catalog`: the catalog of Spark that has each table's live view as a view.
     """
 
     path: str = field(metadata={"location": True})
@@ -228,15 +227,15 @@ class SparkSettings:
 
     @property
     def by_connect(self) -> bool:
-        """Whether it's a Spark that others run, reached by Spark Connect."""
+        """Returns whether it is a Spark that others run, reached through Spark Connect."""
         return self.master.startswith("sc://")
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Where to listen. Port 0 takes a free one; which, is written to `http.json` in the journal's folder.
+    """Where to listen. Port 0 takes a free one, which `http.json` in the journal's folder then names.
 
-    Who knows `token` may do everything, who knows `read_token` may look at everything.
+    A client with `token` may do everything. A client with `read_token` may only read.
     """
 
     host: str = "127.0.0.1"
@@ -247,7 +246,7 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """A Kafka cluster, and how its brokers are spoken to.
+    """A Kafka cluster, and how Tidemark connects to its brokers.
 
     `ca`: a file of certificates (PEM) to trust; without it, those that the machine trusts.
     """
@@ -262,7 +261,7 @@ class BrokerSettings:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings(BrokerSettings):
-    """Where signals come from Kafka: `topic`, of one partition; `answers_topic`: where answers go, if anywhere."""
+    """Signals from Kafka: `topic`, of one partition; `answers_topic`: the topic for answers, if there is one."""
 
     topic: str
     answers_topic: str | None = None
@@ -283,13 +282,13 @@ _TOPIC_PART = {"pattern": r"[a-zA-Z0-9._-]{1,120}", "words": "a-z, A-Z, 0-9, ., 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSinkSettings(BrokerSettings):
-    """Where Debezium's messages go, and their form; each option is Debezium's of that name, with dots for underscores.
+    """Where Debezium's messages go, and their form. Each option is Debezium's of that name, with dots for underscores.
 
-    `tables`: those of the captured tables that have a topic; all, if it isn't said. Topics that aren't there are
-    created with `partitions`, `replication` (0: the broker's default) and `topic_config`, unless `create_topics` says
-    no. `position_topic`: where the position in the journal is kept (`tidemark-position-` and the pipeline's name, if
-    it isn't said). A Kafka transaction holds at most `transaction_rows` rows of the journal, unless a source
-    transaction alone has more. A heartbeat is sent every `heartbeat_interval_ms` (0: never).
+    `tables`: the captured tables that have a topic; all by default. If `create_topics` allows it, missing topics are
+    created with `partitions`, `replication` (0: the broker's default) and `topic_config`. `position_topic`: where the
+    position in the journal is kept (by default `tidemark-position-` and the pipeline's name). A Kafka transaction holds
+    at most `transaction_rows` rows of the journal, unless a source transaction alone has more. A heartbeat is sent
+    every `heartbeat_interval_ms` (0: never).
     """
 
     topic_prefix: str = field(metadata=_TOPIC_PART)
@@ -326,7 +325,7 @@ class KafkaSinkSettings(BrokerSettings):
 
     @property
     def handling(self) -> Handling:
-        """How values are represented."""
+        """Returns how values are represented."""
         return Handling(
             self.decimal_handling_mode,
             self.time_precision_mode,
@@ -336,7 +335,7 @@ class KafkaSinkSettings(BrokerSettings):
 
     @property
     def message_columns(self) -> MessageColumns:
-        """Which columns become messages, and how."""
+        """Returns which columns become messages, and how."""
         return MessageColumns(
             self.column_include_list, self.column_exclude_list, self.columns, self.message_keys
         )
@@ -344,7 +343,7 @@ class KafkaSinkSettings(BrokerSettings):
 
 @dataclass(frozen=True, slots=True)
 class SignalSettings:
-    """`file`: signals may be appended to it, one JSON object a line; answers go beside it (`.answers`).
+    """`file`: signals may be appended to it, one JSON object a line; answers go into a file beside it (`.answers`).
 
     `table`: a table of the source, of three columns (id, type and data), into which signals may be inserted.
     """
@@ -379,11 +378,11 @@ class Settings:
 
     @property
     def lake_rules(self) -> tuple[LakeRule, ...]:
-        """What the lake is to have of each table; nothing is said where there's no lake."""
+        """Returns the lake's rules; none if there is no lake."""
         return () if self.lake is None else self.lake.rules
 
     @property
     def read(self) -> TableFilter:
-        """The tables whose rows are read out of the log: the captured ones, and the signal table."""
+        """The tables whose rows are read from the log: the captured ones, and the signal table."""
         table = self.signals.table
         return self.tables if table is None else TableFilter((*self.tables.patterns, re.escape(table.dotted)))

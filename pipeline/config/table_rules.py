@@ -1,4 +1,4 @@
-"""What the lake is to have of each table: rules by the table's name, of which the first that matches holds."""
+"""What the lake keeps of each table: rules by the table's name. The first matching rule holds."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum

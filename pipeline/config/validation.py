@@ -1,4 +1,4 @@
-"""What's wrong with settings as a whole, where no single value is: keys that exclude each other, or need each other."""
+"""Finds mistakes in settings as a whole, where no single value is wrong: keys that exclude or need each other."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ only if the transaction of that name there has the same times (`actors.source.wi
 **Which times.** Since MySQL 8.0.1 the log has two of them: when this server committed the transaction, and when its
 first server did. The second one is the same on each server, and in a log that was replayed from a backup. So it's
 compared if both sides know it. Otherwise the first one is compared, at the server that reported it. An older server's
-log has only that, in whole seconds. Of another old server's log nothing can be said.
+log has only that, in whole seconds. The logs of other old servers prove nothing.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class Witness:
         return same_server and self.commit_time != other.commit_time
 
     def contradicted(self, other: "Witness") -> str:
-        """What's to be said of a server that has the other one."""
+        """Returns the reason to refuse a server that has the other transaction."""
         times = self.original_time and other.original_time
         ours, theirs = (each.original_time if times else each.commit_time for each in (self, other))
         return ANOTHER_HISTORY.format(gtid=self.gtid, ours=_time_text(ours), theirs=_time_text(theirs))

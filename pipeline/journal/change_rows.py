@@ -30,7 +30,7 @@ from pipeline.schema.table_schema import TableSchema
 # own columns are null). `__ordinal`: order inside the transaction or chunk. `__gtid` and `__commit_time` (of the
 # source's commit) are null for r, `__chunk` for all others. `__absent`: the columns of which the log doesn't give the
 # row's value, which is null in the table's own column and means nothing; null where it's all. `__segment`: the number
-# of the segment, so that a file says by itself where its rows belong.
+# of the segment, so that a file alone shows where its rows belong.
 META = pa.schema(
     [
         pa.field("__op", pa.string(), nullable=False),

@@ -100,7 +100,7 @@ def add_rows(unfinished: OpenTransactionRows, rows: AppendRows) -> OpenTransacti
 
 
 def drop_written_rows(unfinished: OpenTransactionRows) -> OpenTransactionRows:
-    """What's left in memory once the rows are written ahead: of each table version a part that says whose it is."""
+    """What is left in memory once the rows are written early: of each table version a part that says whose it is."""
     left = {part.changes.schema: replace(part, changes=_rowless(part.changes)) for part in unfinished.parts}
     return OpenTransactionRows(tuple(left.values()))
 
@@ -158,7 +158,7 @@ def is_full(waiting: Unsealed | None, unfinished: OpenTransactionRows, settings:
 
 
 def seal_at(waiting: Unsealed, settings: JournalSettings) -> float:
-    """The moment at which what waits is to be sealed, unless it's full before."""
+    """Returns the moment at which the waiting rows are sealed, unless the segment is full before."""
     if waiting.urgent_since is None:
         return waiting.since + POSITION_INTERVAL_S
     return waiting.urgent_since + settings.seal_after_ms / 1000

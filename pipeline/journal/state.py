@@ -70,7 +70,7 @@ class Busy:
 
 @dataclass(frozen=True, slots=True)
 class AwaitingSpace:
-    """There was no room for what's `left` of a piece of work. It is to be done again at a moment (s)."""
+    """There was no space for the `left` part of a piece of work. It is tried again at a moment (s)."""
 
     left: Writing
     again_at: float
@@ -78,7 +78,7 @@ class AwaitingSpace:
 
 @dataclass(frozen=True, slots=True)
 class FreeingSpace:
-    """The thread removes old segments. After that there may be room for what's `left`."""
+    """The thread removes old segments. After that there may be space for the `left` part."""
 
     left: Writing
     again_at: float

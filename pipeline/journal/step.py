@@ -147,7 +147,7 @@ def start(settings: JournalSettings, rules: tuple[LakeRule, ...], last: Entry | 
 
 
 def step(state: State, fact: Fact, now: float) -> _Next:
-    """The state after a fact, and what is to be done, in this order; `now` in s."""
+    """Returns the state after a fact, and the orders, in this sequence; `now` in s."""
     state, orders = _with(state, fact, now)
     if any(isinstance(order, GiveUp) for order in orders):
         return state, orders

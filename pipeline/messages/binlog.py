@@ -105,4 +105,4 @@ class PauseReading:
 
 @dataclass(frozen=True, slots=True)
 class ResumeReading:
-    """Go on reading."""
+    """Continue to read."""

@@ -75,7 +75,7 @@ class SegmentSealed:
 
 @dataclass(frozen=True, slots=True)
 class JournalFull:
-    """The journal has no room, for this reason: nothing is to be read until JournalHasSpace."""
+    """The journal has no space, for this reason. Nothing may be read until JournalHasSpace."""
 
     reason: str
 

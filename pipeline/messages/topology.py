@@ -180,7 +180,7 @@ EDGES = (
         (journal.MirrorDataExpired,),
         1,
         WhenFull.NEWEST,
-        "it names all that's lacked, and is asked again until it's there",
+        "it names everything that is missing, and the sink repeats it until that has come",
     ),
 )
 

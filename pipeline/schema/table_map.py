@@ -12,7 +12,7 @@ from pipeline.types.field_types import Storage
 
 @dataclass(frozen=True, slots=True)
 class FullMetadata:
-    """What's in the log with binlog_row_metadata=FULL only: names (ENUM and SET labels are in the types then).
+    """What the log has only with binlog_row_metadata=FULL: names (ENUM and SET labels are in the types then).
 
     `key`: indices of the primary key's columns, in the key's order; empty without one.
     """

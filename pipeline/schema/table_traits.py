@@ -99,7 +99,7 @@ class Survey:
 
 
 def initial_survey(told: Mapping[TableId, Traits], at: GtidSet) -> Survey:
-    """What the server said at the start, when it had executed `at`."""
+    """Returns the server's answer at the start, when it had executed `at`."""
     return Survey(answers={table: _Answered(traits, at, None) for table, traits in told.items()})
 
 

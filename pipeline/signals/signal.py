@@ -26,7 +26,7 @@ from pipeline.snapshot import row_filter_parser
 LONGEST: Final = 64 * 1024
 LONGEST_ID: Final = 128
 
-# A priority is from -MOST_PRIORITY to MOST_PRIORITY, 0 if it isn't said.
+# A priority is from -MOST_PRIORITY to MOST_PRIORITY, 0 by default.
 MOST_PRIORITY: Final = 1000
 MOST_CHUNK_ROWS: Final = 10_000_000
 
@@ -108,7 +108,7 @@ class PauseSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ResumeSnapshot:
-    """Go on with the chunks."""
+    """Read chunks again."""
 
     wire: ClassVar[str] = "ResumeSnapshot"
 

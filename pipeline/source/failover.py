@@ -169,7 +169,7 @@ def explain_verdict(verdict: CandidateVerdict) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ContinueAt:
-    """Go on at this one, by its place in the list."""
+    """Continue at this one, by its place in the list."""
 
     index: int
 

@@ -151,7 +151,7 @@ def watermark_findings(facts: ServerFacts, table: TableId, refused: str | None) 
 def position_findings(
     server: str, position_of: str | None, by_places: bool, snapshot: SnapshotSettings
 ) -> Iterator[Finding]:
-    """What's to be said where positions are places in a server's log; `position_of`: the server that the last is of."""
+    """Yields what is wrong if positions are places in a server's log; `position_of`: the server that the last is of."""
     if position_of is not None and not by_places:
         yield _error(
             f"the journal's position is a place in the log of a server without GTIDs ({position_of})",

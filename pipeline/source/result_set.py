@@ -123,7 +123,7 @@ class RowPackets:
         return len(self._buffer) - kernels.SLACK - self._used
 
     def _move(self, begin: int, size: int) -> None:
-        """Go on with what lies from `begin` on, in a new buffer."""
+        """Continues with the bytes from `begin` on, in a new buffer."""
         rest = self._buffer[begin : self._used]
         self._buffer = np.empty(size, np.uint8)
         self._buffer[: len(rest)] = rest

@@ -170,7 +170,7 @@ def extents(buffer: Bytes, cells: Cells, offsets: Longs) -> None:
 
 @compiled("void(uint8[::1], int32[::1], int64[::1], uint8[::1])")
 def copy_values(buffer: Bytes, cells: Cells, offsets: Longs, out: Bytes) -> None:
-    """Lay the values end to end where `extents` said."""
+    """Lays the values end to end, at the places that `extents` found."""
     for i in range(len(cells)):
         if cells[i] >= 0:
             at, length = length_encoded(buffer, cells[i])

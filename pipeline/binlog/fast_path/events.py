@@ -92,7 +92,7 @@ def _frame(buffer: Bytes, at: Int, end: Int, state: Record) -> int:
     """A QUERY event's body, which is a BEGIN; see `query_event.query`."""
     if state.phase != BEGUN or end - at < _QUERY_HEAD:
         return RARE
-    # Behind the status variables are the database's name, a zero, and the statement.
+    # After the status variables come the database's name, a zero, and the statement.
     statement = at + _QUERY_HEAD + integer(buffer, at + 11, 2) + np.int64(buffer[at + 8]) + 1
     if end - statement != _BEGIN_BYTES or integer(buffer, statement, _BEGIN_BYTES) != _BEGIN:
         return RARE

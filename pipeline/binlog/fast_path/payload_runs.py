@@ -12,7 +12,7 @@ a stream.
 it ends. Each frame says itself how long it is unpacked, the same as the event says, and zstd refuses one that isn't.
 So the run is as long as the events say in sum, and each has its place in it.
 
-**No payload can be more or less than the rest of its transaction.** Behind each comes a GTID, which is refused within
+**No payload can be more or less than the rest of its transaction.** After each comes a GTID, which is refused within
 a transaction; and in it are only events that a transaction has, the last of which may end one.
 
 Sources: RFC 8878, sections 3.1.1 (frames) and 3.1.1.2 (blocks); MySQL 9.7 source documentation, class

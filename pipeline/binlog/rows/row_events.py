@@ -80,7 +80,7 @@ class LocatedImages:
 
 
 def locate_images(table_map: TableMap, buffer: Bytes, events: RowsEvents) -> LocatedImages:
-    """Find the row images of the events. Behind the last body the buffer has at least `buffers.SLACK` bytes.
+    """Finds the row images of the events. After the last body the buffer has at least `buffers.SLACK` bytes.
 
     Raises UndecodableError, which names the table: a column is stored in a way that Tidemark doesn't know, or the
     bytes aren't whole row images of such columns.

@@ -1,6 +1,6 @@
 """Compiled pieces of JSON text: each writes into `out` from `to` on and returns where the next one goes.
 
-Whoever calls has made sure that there's room: `PIECE` bytes for anything that has no length of its own, and for text
+The caller ensures the room: `PIECE` bytes for anything that has no length of its own, and for text
 what `quoted_room` says. `out` may be written up to 8 bytes beyond the piece's end, since words are written whole.
 
 Source: MySQL 9.7 source, sql-common/json_dom.cc (`double_quote`, `wrapper_to_string`), mysys/my_time.cc (packed dates).
