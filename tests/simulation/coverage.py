@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.coordinator.consistent_state import ApproachingPosition, AtPosition, OpeningTransactions
-from pipeline.coordinator.schedule import _held
+from pipeline.coordinator.schedule import _bytes_waiting
 from pipeline.coordinator.state import (
     FoundEmpty,
     InTransaction,
@@ -256,7 +256,7 @@ class Coverage:
         self._closed(before, message, after)
         self._opened(after)
         self.reached["the budget of memory was used up"] += (
-            bool(after.windows) and _held(after) > after.limits.memory
+            bool(after.windows) and _bytes_waiting(after) > after.limits.memory
         )
         if after.checkpoint is not before.checkpoint:
             self.reached["a range was done before one that comes before it"] += _out_of_order(
