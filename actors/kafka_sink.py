@@ -17,7 +17,7 @@ from typing import Any, Final, ParamSpec, TypeVar, assert_never
 import structlog
 
 from actors.journal.store import JournalReader
-from actors.kafka.batches import MessageBatches, Records, single_batch
+from actors.kafka.batches import MessageBatches, Records
 from actors.kafka.position import last_position, position_batch
 from actors.kafka.producer import KafkaProducer
 from actors.kafka.segment_rows import SegmentRows, TableRows
@@ -30,7 +30,6 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.journal.entry import Entry
 from pipeline.kafka import step as kafka_sink
-from pipeline.kafka.debezium.heartbeat import heartbeat
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
 from pipeline.kafka.errors import TopicRefusal
 from pipeline.kafka.state import Committing, JournalBounds, OneTopic, SinkPosition, State, Topics, includes
@@ -357,14 +356,10 @@ class KafkaSink(Actor[ToKafkaSink]):
             self._sent.bytes += batch.records.size()
 
     async def _send_heartbeat(self, connected: _Connected) -> None:
-        settings, now = self._settings, time.time_ns() // 1000
-        topic = f"{settings.topic_heartbeat_prefix}.{settings.topic_prefix}"
-        if topic in self._state.at.set_aside:
-            return
-        await self._at_broker(self._topics.partitions(topic))
-        key, value = heartbeat(settings.topic_prefix, now, schemas=settings.schemas_enable)
-        batch = single_batch(topic, key.encode(), value.encode(), now // 1000)
-        await self._at_broker(connected.producer.send(batch))
+        now = time.time_ns() // 1000
+        records = self._making.heartbeat(now)
+        if records.topic not in self._state.at.set_aside:
+            await self._send_records(connected, records, now)
 
     async def _commit(self, connected: _Connected, at: SinkPosition) -> None:
         batch = position_batch(

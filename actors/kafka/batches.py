@@ -4,7 +4,7 @@ Rows stay columns up to here, where a compiled loop makes them the bytes of reco
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -19,6 +19,9 @@ from pipeline.config.outbox import Outbox
 from pipeline.config.settings import Compression, KafkaSinkSettings
 from pipeline.kafka.debezium.changed_rows import without
 from pipeline.kafka.debezium.envelope import Envelope, Messages
+from pipeline.kafka.debezium.heartbeat import heartbeat
+from pipeline.kafka.debezium.json_format import JsonFormat
+from pipeline.kafka.debezium.message_format import MessagePairs
 from pipeline.kafka.debezium.outbox import OutboxEvents
 from pipeline.kafka.debezium.shape import Shape, shape_of
 from pipeline.kafka.debezium.source_block import SourceBlock
@@ -77,6 +80,7 @@ class MessageBatches:
     def __init__(self, settings: KafkaSinkSettings) -> None:
         self._settings = settings
         self._version = software_version()
+        self._format = self._headers = JsonFormat(settings.schemas_enable)
 
     def topic(self, rows: TableRows) -> str:
         """Where messages of these rows go."""
@@ -102,8 +106,15 @@ class MessageBatches:
 
     def marks(self, changed: ChangedRows, which: slice) -> Records:
         """These of the messages in which transactions begin and end."""
-        made = transaction_messages(changed, schemas=self._settings.schemas_enable)
-        return Records(self.transaction_topic, made.keys[which], made.values[which])
+        made = transaction_messages(changed, self._format)
+        return _plain(self.transaction_topic, made, which)
+
+    def heartbeat(self, now_us: int) -> Records:
+        """A heartbeat that is sent now."""
+        settings = self._settings
+        topic = f"{settings.topic_heartbeat_prefix}.{settings.topic_prefix}"
+        made = heartbeat(settings.topic_prefix, now_us, self._format)
+        return replace(_plain(topic, made, slice(None)), partitions=pa.array([0]))
 
     def wanted(self, table: TableId) -> bool:
         """Whether the table has a topic."""
@@ -128,7 +139,8 @@ class MessageBatches:
             settings.topic_prefix,
             self._version,
             settings.handling,
-            settings.schemas_enable,
+            self._format,
+            self._headers,
             settings.tombstones_on_delete,
             settings.unwrap,
         )
@@ -164,7 +176,7 @@ class MessageBatches:
     def _events(self, outbox: Outbox, part: TableRows) -> list[Records]:
         settings = self._settings
         shape, name = self._shape(part.schema), f"{settings.topic_prefix}.{part.schema.table.dotted}"
-        making = OutboxEvents(shape, outbox, settings.handling, name, schemas=settings.schemas_enable)
+        making = OutboxEvents(shape, outbox, settings.handling, name, self._format, self._headers)
         rows = self.narrowed(part.schema, part.rows)
         if updates := making.updates(rows):
             log.warning("an outbox was updated", table=str(part.schema.table), rows=updates)
@@ -173,6 +185,10 @@ class MessageBatches:
             self.topic(part), events.keys, events.values, events.headers, events.times, events.partitions
         )
         return list(_by_topic(records, events.topics))
+
+
+def _plain(topic: str, pairs: MessagePairs, which: slice) -> Records:
+    return Records(topic, pairs.keys[which], pairs.values[which])
 
 
 def _by_topic(records: Records, topics: pa.Array) -> Iterator[Records]:

@@ -1,4 +1,4 @@
-"""Debezium's messages of a table's changes: keys and values, as Arrow arrays of JSON texts.
+"""Debezium's messages of a table's changes: keys and values, as Arrow arrays.
 
 The rows are those of a changes file (`pipeline.journal.change_rows`) with before-images: each update of a row with a
 key is `b` and directly after it `u`. A `d` that is directly followed by a `u` of the same transaction is an update that
@@ -44,13 +44,15 @@ from pipeline.kafka.debezium.changed_rows import (
     operations,
 )
 from pipeline.kafka.debezium.connect_schema import TEXT, Schema, field, rows_schema, struct
-from pipeline.kafka.debezium.json_values import json_objects, json_text, object_of, with_schema
+from pipeline.kafka.debezium.json_format import JSON
+from pipeline.kafka.debezium.message_format import Block, MessageFormat, Told
 from pipeline.kafka.debezium.shape import Shape
 from pipeline.kafka.debezium.source_block import TOLD_SCHEMAS, SourceBlock
-from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined
+from pipeline.kafka.debezium.text_rows import Piece, joined
 from pipeline.kafka.debezium.transactions import TransactionBlocks
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.topics import Destination, fit_topic
+from pipeline.schema.table_schema import Column
 from pipeline.types.column_types import Text
 
 NEW_KEY: Final = "__debezium.newkey"
@@ -60,7 +62,7 @@ _NO_TEXT: Final = pa.scalar(None, pa.string())
 _OF_TRANSACTION: Final = ("id", "total_order", "data_collection_order")
 
 Numbers = NDArray[np.int64] | NDArray[np.int32]
-BesideRows = Mapping[str, Piece]
+BesideRows = Mapping[str, Told]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,9 @@ class Messages:
 class Envelope:
     """How a table's messages are made.
 
-    `prefix` is the topics'; `version` that of the software, for `source`. `schemas`: whether each message has its
-    schema in it. `tombstones`: whether one follows each delete. `unwrap`: how messages are flat, if they are.
+    `prefix` is the topics'; `version` that of the software, for `source`. `format` writes keys and values, and
+    `headers` writes headers. `tombstones`: whether one follows each delete. `unwrap`: how messages are flat, if they
+    are.
     """
 
     shape: Shape
@@ -100,7 +103,8 @@ class Envelope:
     prefix: str
     version: str
     handling: Handling
-    schemas: bool = False
+    format: MessageFormat = JSON
+    headers: MessageFormat = JSON
     tombstones: bool = True
     unwrap: Unwrap | None = None
 
@@ -126,28 +130,34 @@ class Envelope:
         if np.any((op == UPDATE) & (preceding != BEFORE) & (preceding != DELETE)):
             raise InvariantBroken(f"an update of {self.shape.schema.table} has no row before it")
         created = (op == UPDATE) & (preceding == DELETE)  # by an update that changed the key
-        deleted = np.zeros(len(of), np.bool_)
-        deleted[:-1] = created[1:]
         shown = np.where(created, CREATE, op)
         told = self._told(shown, of, source, processed_us, transactions)
         taken = pa.array(of, mask=op == TRUNCATE)
-        keys = self._keys(unmasked, self.destination).take(taken)
-        # The headers name the keys that messages have without a route, as with Debezium.
-        unrouted = Destination("", f"{self.prefix}.{self.shape.schema.table.dotted}")
-        named = (
-            self._keys(unmasked, unrouted).take(taken) if created.any() and self.destination.routed else keys
-        )
-        following = np.roll(np.arange(len(of)), -1)
-        headers = (
-            (NEW_KEY, named.take(pa.array(following, mask=~deleted))),
-            (OLD_KEY, named.take(pa.array(np.arange(len(of)) - 1, mask=~created))),
-        )
+        keys = self._keys(unmasked, self.destination, self.format).take(taken)
+        headers = self._other_keys(unmasked, taken, keys, created)
         if self.unwrap is not None:
             values = self._flat(self.unwrap, changes, of, shown, told)
             topics = self._topics(self.unwrap, changes, of, shown)
             return self._unwrapped(self.unwrap, Messages(keys, values, of, headers, topics), shown, told)
         values = self._values(changes, of, shown, told)
         return self._with_tombstones(Messages(keys, values, of, headers), op)
+
+    def _other_keys(
+        self, unmasked: pa.RecordBatch, taken: pa.Array, keys: pa.Array, created: NDArray[np.bool_]
+    ) -> tuple[tuple[str, pa.Array], ...]:
+        """The headers of messages that an update of the key made: the key of the other one."""
+        if not created.any():
+            return ()
+        named, deleted = keys, np.append(created[1:], False)
+        if self.destination.routed or self.headers is not self.format:
+            # The headers name the keys that messages have without a route, as with Debezium.
+            unrouted = Destination("", f"{self.prefix}.{self.shape.schema.table.dotted}")
+            named = self._keys(unmasked, unrouted, self.headers).take(taken)
+        each = np.arange(len(created))
+        return (
+            (NEW_KEY, named.take(pa.array(np.roll(each, -1), mask=~deleted))),
+            (OLD_KEY, named.take(pa.array(each - 1, mask=~created))),
+        )
 
     def _with_tombstones(self, messages: Messages, op: Numbers) -> Messages:
         if not self.tombstones or not self.shape.key or DELETE not in op:
@@ -163,49 +173,53 @@ class Envelope:
         blocks: TransactionBlocks | None,
     ) -> BesideRows:
         """What the messages say beside their rows, by the names of TOLD_SCHEMAS."""
-        count = len(of)
-        fields = source.taken(pa.array(of)).texts(self.prefix, self.version, self.shape.schema.table)
-        told: dict[str, Piece] = {f"source.{name}": texts for name, texts in fields.items()}
-        told["transaction"] = "null"
-        told |= dict.fromkeys((f"transaction.{name}" for name in _OF_TRANSACTION), "null")
+        fields = source.taken(pa.array(of)).fields(self.prefix, self.version, self.shape.schema.table)
+        told: dict[str, Told] = {f"source.{name}": each for name, each in fields.items()}
+        told["source"] = Block(fields)
+        told["transaction"] = None
+        told |= dict.fromkeys(f"transaction.{name}" for name in _OF_TRANSACTION)
         if blocks is not None:
-            taken = blocks.taken(pa.array(of))
-            told["transaction"] = taken.texts(count)
-            told |= {f"transaction.{name}": texts for name, texts in taken.fields().items()}
-        told["op"] = joined('"', Chosen(LETTERS, op.astype(np.int64)), '"', count=count)
-        times = {"ts_ms": processed_us // 1000, "ts_us": processed_us, "ts_ns": processed_us * 1000}
-        return told | {name: str(time) for name, time in times.items()}
+            block = blocks.taken(pa.array(of)).block()
+            told["transaction"] = block
+            told |= {f"transaction.{name}": each for name, each in block.fields.items()}
+        told["op"] = pa.DictionaryArray.from_arrays(pa.array(op, pa.int8()), LETTERS)
+        return told | {"ts_ms": processed_us // 1000, "ts_us": processed_us, "ts_ns": processed_us * 1000}
 
-    def _keys(self, changes: pa.RecordBatch, to: Destination) -> pa.Array:
+    def _keys(self, changes: pa.RecordBatch, to: Destination, of: MessageFormat) -> pa.Array:
         if not self.shape.key:
             return pa.nulls(len(changes), pa.string())
-        added = {} if to.key_field is None else {to.key_field[0]: json_text(to.key_field[1])}
-        keys = json_objects(self.shape.key, changes, self.handling, added)
-        return with_schema(keys, self.key_schema(to)) if self.schemas else keys
+        fields = self._columns(self.shape.key, changes, of)
+        if to.key_field is not None:
+            fields[to.key_field[0]] = of.told(to.key_field[1], TEXT, len(changes))
+        return of.message(of.record(fields, len(changes)), self.key_schema(to))
+
+    def _columns(
+        self, columns: Iterable[Column], changes: pa.RecordBatch, of: MessageFormat
+    ) -> dict[str, Piece]:
+        return {each.name: of.column(each, changes.column(each.name), self.handling) for each in columns}
 
     def _values(self, changes: pa.RecordBatch, of: Numbers, op: Numbers, told: BesideRows) -> pa.Array:
-        objects = json_objects(self.shape.values, changes, self.handling)
+        write, count = self.format, len(of)
+        rows = write.record(self._columns(self.shape.values, changes, write), len(changes))
         before = np.where(np.isin(op, (CREATE, READ, TRUNCATE)), -1, np.where(op == UPDATE, of - 1, of))
         after = np.where(np.isin(op, (DELETE, TRUNCATE)), -1, of)
-        rows: dict[str, Piece] = {"before": Chosen(objects, before), "after": Chosen(objects, after)}
-        source = {
-            name.removeprefix("source."): texts for name, texts in told.items() if name.startswith("source.")
-        }
-        beside = {"source": object_of(source, len(of)), **{name: told[name] for name in _BESIDE[1:]}}
-        values = object_of(rows | beside, len(of))
-        return with_schema(values, self.value_schema) if self.schemas else values
+        fields = {"before": write.optional(rows, before), "after": write.optional(rows, after)}
+        fields |= {name: write.told(told[name], TOLD_SCHEMAS[name], count) for name in _BESIDE}
+        return write.message(write.record(fields, count), self.value_schema)
 
     def _flat(
         self, unwrap: Unwrap, changes: pa.RecordBatch, of: Numbers, op: Numbers, told: BesideRows
     ) -> pa.Array:
         """The rows, deleted ones as they were, with what is added to them."""
-        added: dict[str, Piece] = {}
+        rows, write = changes.take(pa.array(of)), self.format
+        fields = self._columns(self.shape.values, rows, write)
+        added: dict[str, Told] = {each.name: told[each.told] for each in unwrap.fields}
         if unwrap.delete_tombstone_handling_mode.rewrites:
-            added[_DELETED] = pc.if_else(pa.array(op == DELETE), '"true"', '"false"')
-        added |= {each.name: told[each.told] for each in unwrap.fields}
-        rows = changes.take(pa.array(of))
-        values = json_objects(self.shape.values, rows, self.handling, added)
-        return with_schema(values, self.flat_schema(unwrap)) if self.schemas else values
+            deleted = pa.DictionaryArray.from_arrays(pa.array((op == DELETE).astype(np.int8)), _WHETHER)
+            added = {_DELETED: deleted, **added}
+        schemas = self._added_schemas(unwrap)
+        fields |= {name: write.told(each, schemas[name], len(of)) for name, each in added.items()}
+        return write.message(write.record(fields, len(of)), self.flat_schema(unwrap))
 
     def _topics(self, unwrap: Unwrap, changes: pa.RecordBatch, of: Numbers, op: Numbers) -> pa.Array | None:
         """Where each message goes by a column of its row. Raises KafkaRefused where that says nothing."""
@@ -244,8 +258,7 @@ class Envelope:
 
     def _with_deletes(self, messages: Messages, again: NDArray[np.bool_], unwrap: Unwrap) -> Messages:
         """The messages; of what is added, tombstones tell the operation alone."""
-        texts = pa.array(['"d"'])
-        deleted = (with_schema(texts, TEXT) if self.schemas else texts)[0]
+        deleted = self.headers.message(pa.array(['"d"']), TEXT)[0]
         told = {each.name: deleted if each.told == "op" else _NO_TEXT for each in unwrap.headers}
         headers = tuple(
             (name, pc.if_else(pa.array(again), told[name], texts) if name in told else texts)
@@ -257,10 +270,9 @@ class Envelope:
         self, added: Iterable[AddedField], told: BesideRows, count: int
     ) -> Iterable[tuple[str, pa.Array]]:
         for each in added:
-            texts = told[each.told]
-            texts = texts if isinstance(texts, pa.Array) else joined(texts, count=count)
             schema = {**TOLD_SCHEMAS[each.told], "optional": True}
-            yield each.name, with_schema(texts, schema) if self.schemas else texts
+            texts = joined(self.headers.told(told[each.told], schema, count), count=count)
+            yield each.name, self.headers.message(texts, schema)
 
     def key_schema(self, to: Destination) -> Schema:
         """The schema of the keys of messages that go there."""
@@ -278,18 +290,23 @@ class Envelope:
 
     def flat_schema(self, unwrap: Unwrap) -> Schema:
         """The schema of values that are rows alone."""
-        schema_name = f"{self.destination.schemas}.Value"
-        rewrites = unwrap.delete_tombstone_handling_mode.rewrites
-        added = {_DELETED: TEXT} if rewrites else {}
-        added |= {each.name: TOLD_SCHEMAS[each.told] for each in unwrap.fields}
-        fields = (field({**schema, "optional": True}, name) for name, schema in added.items())
+        name = f"{self.destination.schemas}.Value"
+        fields = (field(schema, added) for added, schema in self._added_schemas(unwrap).items())
         return rows_schema(
-            self.shape.values, self.handling, schema_name, self.shape.parameters, fields, optional=False
+            self.shape.values, self.handling, name, self.shape.parameters, fields, optional=False
         )
+
+    @staticmethod
+    def _added_schemas(unwrap: Unwrap) -> dict[str, Schema]:
+        """The schemas of what is added to flat rows, by the names there."""
+        added = {_DELETED: TEXT} if unwrap.delete_tombstone_handling_mode.rewrites else {}
+        added |= {each.name: TOLD_SCHEMAS[each.told] for each in unwrap.fields}
+        return {name: {**schema, "optional": True} for name, schema in added.items()}
 
 
 _BESIDE: Final = ("source", "transaction", "op", "ts_ms", "ts_us", "ts_ns")
 _DELETED: Final = "__deleted"
+_WHETHER: Final = pa.array(["false", "true"])
 
 
 def _repeated(twice: NDArray[np.bool_]) -> tuple[Numbers, NDArray[np.bool_]]:

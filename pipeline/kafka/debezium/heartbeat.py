@@ -5,10 +5,8 @@ Source: Debezium 3.6, `heartbeat.interval.ms`.
 
 from typing import Final
 
-import pyarrow as pa
-
 from pipeline.kafka.debezium.connect_schema import LONG, TEXT, field, struct
-from pipeline.kafka.debezium.json_values import json_text, with_schema
+from pipeline.kafka.debezium.message_format import Block, MessageFormat, MessagePairs, told_pairs
 
 _KEY_SCHEMA: Final = struct(
     [field(TEXT, "serverName")],
@@ -22,10 +20,7 @@ _VALUE_SCHEMA: Final = struct(
 )
 
 
-def heartbeat(prefix: str, sent_us: int, *, schemas: bool = False) -> tuple[str, str]:
-    """The key and the value of a heartbeat sent at `sent_us` (µs since the epoch)."""
-    key = pa.array([f'{{"serverName":{json_text(prefix)}}}'])
-    value = pa.array([f'{{"ts_ms":{sent_us // 1000}}}'])
-    if schemas:
-        key, value = with_schema(key, _KEY_SCHEMA), with_schema(value, _VALUE_SCHEMA)
-    return key[0].as_py(), value[0].as_py()
+def heartbeat(prefix: str, sent_us: int, of: MessageFormat) -> MessagePairs:
+    """A heartbeat that is sent at `sent_us` (µs since the epoch)."""
+    key, value = Block({"serverName": prefix}), Block({"ts_ms": sent_us // 1000})
+    return told_pairs(of, key, value, (_KEY_SCHEMA, _VALUE_SCHEMA), 1)

@@ -22,12 +22,15 @@ from pipeline.config.message_routes import rewritten
 from pipeline.config.outbox import InvalidOperation, Missing, NullsInPayload, Outbox, Placement
 from pipeline.kafka.debezium.changed_rows import CREATE, UPDATE, operations
 from pipeline.kafka.debezium.connect_schema import Schema, column_schema, field, struct
-from pipeline.kafka.debezium.json_values import before_payload, json_text, json_values, object_of, with_schema
+from pipeline.kafka.debezium.json_format import JSON
+from pipeline.kafka.debezium.json_values import json_text, json_values
+from pipeline.kafka.debezium.message_format import MessageFormat
 from pipeline.kafka.debezium.shape import Shape
-from pipeline.kafka.debezium.text_rows import joined
+from pipeline.kafka.debezium.text_rows import Piece
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.topics import fit_topic
 from pipeline.schema.table_schema import Column
+from pipeline.types.buffers import Longs
 from pipeline.types.column_types import DateTime, Double, Integer, Json, Text, Timestamp
 
 EVENT_ID: Final = "id"
@@ -40,6 +43,8 @@ class Events:
     """The events of a batch, in their order: of each its topic, key and value (null: a tombstone).
 
     `headers`: values by names. `times`: ms since the epoch, and `partitions`; null, or None, where nothing is said.
+    `key_schema`: the Connect schema of all keys. `value_schemas`: those of the values, of which each has that with its
+    number in `value_schema_of`.
     """
 
     topics: pa.Array
@@ -48,20 +53,25 @@ class Events:
     headers: tuple[tuple[str, pa.Array], ...]
     times: pa.Array | None
     partitions: pa.Array | None
+    key_schema: Schema
+    value_schemas: tuple[Schema, ...]
+    value_schema_of: Longs
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxEvents:
     """How a table's rows become events.
 
-    `name`: what the names of the table's schemas begin with; `schemas`: whether each message has its schema in it.
+    `name`: what the names of the table's schemas begin with; `format` writes keys and values, and `headers`
+    writes headers.
     """
 
     shape: Shape
     outbox: Outbox
     handling: Handling
     name: str
-    schemas: bool = False
+    format: MessageFormat = JSON
+    headers: MessageFormat = JSON
 
     def updates(self, changes: pa.RecordBatch) -> int:
         """How many of these rows are updates, which no outbox should have. Raises KafkaRefused if they are fatal."""
@@ -88,9 +98,18 @@ class OutboxEvents:
                 headers.append((placed.name, self._texts(column, rows)))
             elif placed.placement is Placement.PARTITION:
                 partitions = self._partitions(column, rows)
-        values = self._values(rows)
+        topics = self._topics(rows)
+        values, schemas, which = self._values(rows)
         return Events(
-            self._topics(rows), self._texts(key, rows), values, tuple(headers), self._times(rows), partitions
+            topics,
+            self.format.single(key, rows.column(key.name), self.handling),
+            values,
+            tuple(headers),
+            self._times(rows),
+            partitions,
+            column_schema(key, self.handling),
+            schemas,
+            which,
         )
 
     @property
@@ -109,9 +128,8 @@ class OutboxEvents:
         return next((column for column in self.shape.values if column.name == name), None)
 
     def _texts(self, column: Column, rows: pa.RecordBatch) -> pa.Array:
-        """The column's values as JSON, with their schema where that's wanted."""
-        texts = json_values(column, rows.column(column.name), self.handling)
-        return with_schema(texts, column_schema(column, self.handling)) if self.schemas else texts
+        """The column's values as headers."""
+        return self.headers.single(column, rows.column(column.name), self.handling)
 
     def _topics(self, rows: pa.RecordBatch) -> pa.Array:
         outbox = self.outbox
@@ -128,46 +146,66 @@ class OutboxEvents:
         fit = [fit_topic(topic or name) for topic, name in zip(topics, names, strict=True)]
         return pa.array(fit, pa.string()).take(distinct.indices)
 
-    def _values(self, rows: pa.RecordBatch) -> pa.Array:
+    def _values(self, rows: pa.RecordBatch) -> tuple[pa.Array, tuple[Schema, ...], Longs]:
         column = self._column(self.outbox.table_field_event_payload, "table_field_event_payload")
-        payloads = rows.column(column.name)
-        texts = json_values(column, payloads, self.handling)
-        if self.outbox.table_expand_json_payload and isinstance(column.type, Text | Json):
-            texts = self._expanded(payloads, texts)
-        fields: dict[str, tuple[pa.Array, Schema]] = {_PAYLOAD: (texts, column_schema(column, self.handling))}
+        payloads, write = rows.column(column.name), self.format
+        schemas: tuple[Schema, ...]
+        if len(fields := self._fields(column)) == 1:
+            values, schemas = write.single(column, payloads, self.handling), (fields[_PAYLOAD][1],)
+            which = np.zeros(len(rows), np.int64)
+            if self._expands(column):
+                values = write.message(self._expanded(column, payloads), schemas[0])
+        else:
+            pieces: dict[str, Piece] = {
+                name: write.column(of, rows.column(of.name), self.handling)
+                for name, (of, _) in fields.items()
+            }
+            if self._expands(column):
+                pieces[_PAYLOAD] = self._expanded(column, payloads)
+            records = write.record(pieces, len(rows))
+            values, schemas, which = self._by_route(
+                records, {name: of for name, (_, of) in fields.items()}, rows
+            )
+        if self.outbox.route_tombstone_on_empty_payload:
+            values = pc.if_else(_empty(payloads), pa.scalar(None, values.type), values)
+        return values, schemas, which
+
+    def _fields(self, payload: Column) -> dict[str, tuple[Column, Schema]]:
+        """What an event says: the payload, and the columns that are placed beside it."""
+        columns = {_PAYLOAD: payload}
         for placed in self.outbox.placed:
             added = self._additional(placed.column)
             if added is not None and placed.placement is Placement.ENVELOPE:
-                told = json_values(added, rows.column(added.name), self.handling)
-                fields[placed.name] = (told, column_schema(added, self.handling))
-        enveloped = len(fields) > 1
-        if enveloped:
-            texts = object_of({name: told for name, (told, _) in fields.items()}, len(rows))
-        schemas = {name: of for name, (_, of) in fields.items()}
-        values = self._with_schemas(texts, schemas, rows, enveloped=enveloped) if self.schemas else texts
-        if not self.outbox.route_tombstone_on_empty_payload:
-            return values
-        return pc.if_else(_empty(payloads), pa.scalar(None, pa.string()), values)
+                columns[placed.name] = added
+        return {name: (each, column_schema(each, self.handling)) for name, each in columns.items()}
 
-    def _with_schemas(
-        self, texts: pa.Array, schemas: Mapping[str, Schema], rows: pa.RecordBatch, *, enveloped: bool
-    ) -> pa.Array:
-        """The values with their schemas, whose names say where an event goes."""
-        if not enveloped:
-            return with_schema(texts, schemas[_PAYLOAD])
+    def _by_route(
+        self, records: pa.Array, schemas: Mapping[str, Schema], rows: pa.RecordBatch
+    ) -> tuple[pa.Array, tuple[Schema, ...], Longs]:
+        """The values, their schemas, whose names say where an event goes, and which one each value has."""
         routed = rows.column(self.outbox.route_by_field).cast(pa.string()).dictionary_encode()
-        before = [
-            before_payload(
-                struct((field(of, name) for name, of in schemas.items()), name=f"{self.name}.{route}.Value")
-            )
+        which = np.asarray(routed.indices).astype(np.int64)
+        by_route = tuple(
+            struct((field(of, name) for name, of in schemas.items()), name=f"{self.name}.{route}.Value")
             for route in routed.dictionary.to_pylist()
+        )
+        order = np.argsort(which, kind="stable")
+        parts = [
+            self.format.message(records.take(pa.array(np.flatnonzero(which == number))), schema)
+            for number, schema in enumerate(by_route)
         ]
-        return joined(pa.array(before, pa.string()).take(routed.indices), texts, "}", count=len(texts))
+        values = pa.concat_arrays(parts) if parts else records
+        return values.take(pa.array(np.argsort(order))), by_route, which
 
-    def _expanded(self, payloads: pa.Array, texts: pa.Array) -> pa.Array:
+    def _expands(self, payload: Column) -> bool:
+        return self.outbox.table_expand_json_payload and isinstance(payload.type, Text | Json)
+
+    def _expanded(self, column: Column, payloads: pa.Array) -> pa.Array:
+        """The payloads as JSON, the documents among them as such."""
         distinct = payloads.dictionary_encode()
         nulls = self.outbox.table_json_payload_null_behavior is NullsInPayload.OPTIONAL_BYTES
         found = [_expanded(text, nulls=nulls) for text in distinct.dictionary.to_pylist()]
+        texts = json_values(column, payloads, self.handling)
         return pc.coalesce(pa.array(found, pa.string()).take(distinct.indices), texts)
 
     def _times(self, rows: pa.RecordBatch) -> pa.Array | None:

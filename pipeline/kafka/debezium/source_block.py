@@ -1,4 +1,4 @@
-"""What a message says beside the rows: the `source` block, the operation and the times, each as JSON texts by its name.
+"""What a message says beside the rows: the `source` block, the operation and the times, each by its name.
 
 Source: Debezium 3.6, "Data change events".
 """
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,8 +21,7 @@ from pipeline.kafka.debezium.connect_schema import (
     field,
     struct,
 )
-from pipeline.kafka.debezium.json_values import escaped, integers, json_text
-from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined, or_null
+from pipeline.kafka.debezium.message_format import Told
 from pipeline.schema.table_schema import TableId
 
 _MILLISECOND: Final = 1_000
@@ -76,35 +74,27 @@ class SourceBlock:
         snapshot = self.snapshot if isinstance(self.snapshot, str) else self.snapshot.take(rows)
         return SourceBlock(snapshot, *(getattr(self, name).take(rows) for name in _OF_ROWS))
 
-    def texts(self, name: str, version: str, table: TableId) -> dict[str, Piece]:
+    def fields(self, name: str, version: str, table: TableId) -> dict[str, Told]:
         """The fields of the blocks in their order, by their names; `name` is the topics' prefix."""
         return {
-            "version": json_text(version),
-            "connector": '"mysql"',
-            "name": json_text(name),
-            "ts_ms": integers(pc.divide(self.times, _MILLISECOND)),
-            "snapshot": f'"{self.snapshot}"'
-            if isinstance(self.snapshot, str)
-            else joined('"', self.snapshot, '"', count=len(self.times)),
-            "db": json_text(table.database),
-            "sequence": "null",
-            "ts_us": integers(self.times),
-            "ts_ns": integers(pc.multiply(self.times, 1000)),
-            "table": json_text(table.name),
-            "server_id": integers(self.server_id),
-            "gtid": _escaped_once(self.gtid),
-            "file": _escaped_once(self.file),
-            "pos": integers(self.pos),
-            "row": integers(self.row),
-            "thread": or_null(integers(self.thread)),
-            "query": _escaped_once(self.query),
+            "version": version,
+            "connector": "mysql",
+            "name": name,
+            "ts_ms": pc.divide(self.times, _MILLISECOND),
+            "snapshot": self.snapshot,
+            "db": table.database,
+            "sequence": None,
+            "ts_us": self.times,
+            "ts_ns": pc.multiply(self.times, 1000),
+            "table": table.name,
+            "server_id": self.server_id,
+            "gtid": self.gtid,
+            "file": self.file,
+            "pos": self.pos,
+            "row": self.row,
+            "thread": self.thread,
+            "query": self.query,
         }
-
-
-def _escaped_once(texts: pa.Array) -> Chosen:
-    """Texts as JSON, each that comes again and again escaped once."""
-    found = texts if isinstance(texts, pa.DictionaryArray) else texts.dictionary_encode()
-    return Chosen(escaped(found.dictionary), np.asarray(pc.fill_null(found.indices, -1)).astype(np.int64))
 
 
 # Schemas that are the same for all tables

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from pipeline.kafka.debezium.changed_rows import CREATE, DELETE, UPDATE, committed_us, operations
 from pipeline.kafka.debezium.connect_schema import LONG, OPTIONAL_LONG, TEXT, field, struct
-from pipeline.kafka.debezium.json_values import escaped, integers, json_text, object_of, with_schema
-from pipeline.kafka.debezium.text_rows import joined
+from pipeline.kafka.debezium.message_format import Block, BlockList, MessageFormat, MessagePairs, told_pairs
 from pipeline.schema.table_schema import TableId
 from pipeline.types.buffers import Flags, Longs
 
@@ -35,6 +34,7 @@ _BUCKETS: Final = 16
 _LOAD: Final = 0.75
 _MASK: Final = 2**32 - 1
 
+_STATUS: Final = pa.array(["BEGIN", "END"])
 _NO_NUMBERS: Final = np.zeros(0, np.int64)
 _NO_TEXTS: Final = pa.nulls(0, pa.string())
 _NO_TIMES: Final = pa.nulls(0, pa.int64())
@@ -100,26 +100,13 @@ class TransactionBlocks:
             *(each.take(rows) for each in (self.id, self.total_order, self.collection_order))
         )
 
-    def texts(self, count: int) -> pa.Array:
-        """The blocks as JSON."""
-        return pc.if_else(self.id.is_valid(), object_of(self.fields(), count), "null")
-
-    def fields(self) -> dict[str, pa.Array]:
-        """The blocks' fields as JSON, by their names."""
-        texts = {
-            "id": escaped(pc.fill_null(self.id, "")),
-            "total_order": integers(self.total_order),
-            "data_collection_order": integers(self.collection_order),
-        }
-        return {name: pc.if_else(self.id.is_valid(), each, "null") for name, each in texts.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionMessages:
-    """The keys and values of BEGIN and END of each transaction, in this order."""
-
-    keys: pa.Array
-    values: pa.Array
+    def block(self) -> Block:
+        """The blocks' fields, by their names, and which rows have a block."""
+        there = self.id.is_valid()
+        orders = {"total_order": self.total_order, "data_collection_order": self.collection_order}
+        none = pa.scalar(None, pa.int64())
+        fields = {name: pc.if_else(there, each, none) for name, each in orders.items()}
+        return Block({"id": self.id, **fields}, np.asarray(there))
 
 
 class MessageOrders:
@@ -166,53 +153,40 @@ def _orders(rows: ChangedRows) -> tuple[Longs, Longs]:
     return total, of_table
 
 
-def transaction_messages(rows: ChangedRows, *, schemas: bool = False) -> TransactionMessages:
-    """BEGIN and END of the transactions of these rows, by SCN; `schemas`: each with its schema in it."""
+def transaction_messages(rows: ChangedRows, of: MessageFormat) -> MessagePairs:
+    """BEGIN and END of each transaction of these rows, in this order, by SCN."""
     by_place = rows.in_order
     scns, first, which, events = np.unique(
         rows.scn[by_place], return_index=True, return_inverse=True, return_counts=True
     )
-    of = pa.array(by_place[first])
-    names = escaped(rows.ids.take(of))
-    times = pc.cast(pc.divide(rows.times.take(of), 1000), pa.string())
     count = len(scns)
-    keys = joined('{"id":', names, "}", count=count)
-    begin = joined(
-        '{"status":"BEGIN","id":', names, ',"event_count":null,"data_collections":null,"ts_ms":', times, "}",
-        count=count,
-    )  # fmt: skip
-    end = joined(
-        '{"status":"END","id":', names, ',"event_count":', pc.cast(pa.array(events), pa.string()),
-        ',"data_collections":[', _collections(rows, by_place, which, count), '],"ts_ms":', times, "}", count=count,
-    )  # fmt: skip
-    both = pa.array(np.arange(2 * count).reshape(2, count).T.reshape(-1))
-    keys, values = pa.concat_arrays([keys, keys]).take(both), pa.concat_arrays([begin, end]).take(both)
-    if schemas:
-        keys, values = with_schema(keys, _KEY_SCHEMA), with_schema(values, _VALUE_SCHEMA)
-    return TransactionMessages(keys, values)
+    both, ends = np.repeat(by_place[first], 2), np.tile([False, True], count)
+    ids = rows.ids.take(pa.array(both))
+    value = {
+        "status": pa.DictionaryArray.from_arrays(pa.array(ends.astype(np.int8)), _STATUS),
+        "id": ids,
+        "event_count": pa.array(np.repeat(events, 2), mask=~ends),
+        "data_collections": _collections(rows, by_place, which, ends),
+        "ts_ms": pc.divide(rows.times.take(pa.array(both)), 1000),
+    }
+    return told_pairs(of, Block({"id": ids}), Block(value), (_KEY_SCHEMA, _VALUE_SCHEMA), 2 * count)
 
 
-def _collections(rows: ChangedRows, by_place: Longs, which: Longs, count: int) -> pa.Array:
-    """Of each transaction the number of each table's messages, as the inner text of a JSON list."""
+def _collections(rows: ChangedRows, by_place: Longs, which: Longs, ends: Flags) -> BlockList:
+    """Of each transaction the number of each table's messages: a list at its END, of which `ends` says where it is."""
     pairs, first, events = np.unique(
         which * len(rows.tables) + rows.table[by_place], return_index=True, return_counts=True
     )
     transaction, table = np.divmod(pairs, len(rows.tables))
-    tables = np.bincount(transaction, minlength=count)
+    tables = np.bincount(transaction, minlength=len(ends) // 2)
     hashes = np.array([_hash(each.dotted) for each in rows.tables], np.int64)
     bucket = hashes[table] & (_buckets(tables)[transaction] - 1)
     order = np.lexsort((first, bucket, transaction))
-    heads = pa.array(
-        [f'{{"data_collection":{json_text(each.dotted)},"event_count":' for each in rows.tables], pa.string()
-    )
-    texts = joined(
-        heads.take(pa.array(table[order])),
-        pc.cast(pa.array(events[order]), pa.string()),
-        "}",
-        count=len(pairs),
-    )
-    ends = np.concatenate([[0], np.cumsum(tables)]).astype(np.int32)
-    return pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), texts), ",")
+    names = pa.array([each.dotted for each in rows.tables], pa.string())
+    named = pa.DictionaryArray.from_arrays(pa.array(table[order]), names)
+    items = Block({"data_collection": named, "event_count": pa.array(events[order])})
+    sizes = np.where(ends, np.repeat(tables, 2), 0)
+    return BlockList(items, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32), ends)
 
 
 def _joined(batches: Sequence[pa.RecordBatch], name: str) -> NDArray[np.int64]:

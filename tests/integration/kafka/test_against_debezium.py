@@ -31,6 +31,7 @@ from pipeline.config.unwrapping import DeleteHandling, Unwrap
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import change_table
 from pipeline.kafka.debezium.heartbeat import heartbeat
+from pipeline.kafka.debezium.json_format import JsonFormat
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
 from pipeline.messages.changes import ChangesVerified
 from pipeline.messages.journal import ChangePart
@@ -358,7 +359,8 @@ def test_heartbeats_are_debeziums(
     assert found
     for message in found:
         [moment] = re.findall(r'"ts_ms":(\d+)', message.value or "")
-        assert heartbeat(PREFIX, int(moment) * 1000, schemas=schemas) == (message.key, message.value)
+        made = heartbeat(PREFIX, int(moment) * 1000, JsonFormat(schemas))
+        assert (made.keys.to_pylist(), made.values.to_pylist()) == ([message.key], [message.value])
 
 
 UNWRAPPED: Final = {

@@ -3,13 +3,16 @@
 import json
 
 from pipeline.kafka.debezium.heartbeat import heartbeat
+from pipeline.kafka.debezium.json_format import JSON, JsonFormat
 
 
 def test_it_names_the_server_and_the_millisecond() -> None:
-    assert heartbeat("p", 1_234_567) == ('{"serverName":"p"}', '{"ts_ms":1234}')
+    made = heartbeat("p", 1_234_567, JSON)
+    assert (made.keys.to_pylist(), made.values.to_pylist()) == (['{"serverName":"p"}'], ['{"ts_ms":1234}'])
 
 
 def test_it_can_have_its_schema() -> None:
-    key, value = (json.loads(text) for text in heartbeat("p", 1_234_567, schemas=True))
+    made = heartbeat("p", 1_234_567, JsonFormat(schemas=True))
+    key, value = (json.loads(texts[0].as_py()) for texts in (made.keys, made.values))
     assert (key["payload"], value["payload"]) == ({"serverName": "p"}, {"ts_ms": 1234})
     assert value["schema"]["name"] == "io.debezium.connector.common.Heartbeat"

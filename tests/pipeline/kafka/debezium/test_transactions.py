@@ -6,6 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from pipeline.kafka.debezium.json_format import JSON
+from pipeline.kafka.debezium.source_block import TOLD_SCHEMAS
+from pipeline.kafka.debezium.text_rows import joined
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders, transaction_messages
 from pipeline.schema.table_schema import TableId
 
@@ -49,11 +52,12 @@ def test_a_change_is_counted_in_its_transaction_and_in_its_table_there() -> None
     assert a.total_order.to_pylist() == [1, 0, 3, 1]
     assert a.collection_order.to_pylist() == [1, 0, 2, 1]
     assert (b.total_order.to_pylist(), k.total_order.to_pylist()) == ([2, 0], [4])
-    assert b.texts(2).to_pylist() == ['{"id":"u:1","total_order":2,"data_collection_order":1}', "null"]
+    block = joined(JSON.told(b.block(), TOLD_SCHEMAS["transaction"], 2), count=2)
+    assert block.to_pylist() == ['{"id":"u:1","total_order":2,"data_collection_order":1}', "null"]
 
 
 def test_a_transaction_begins_and_ends_once_with_its_tables_in_the_order_of_a_hash_map() -> None:
-    messages = transaction_messages(changed())
+    messages = transaction_messages(changed(), JSON)
     assert [json.loads(key)["id"] for key in messages.keys.to_pylist()] == ["u:1", "u:1", "u:3", "u:3"]
     values = [json.loads(value) for value in messages.values.to_pylist()]
     assert [(value["status"], value["event_count"], value["ts_ms"]) for value in values] == [
@@ -70,10 +74,10 @@ def test_a_transaction_begins_and_ends_once_with_its_tables_in_the_order_of_a_ha
 
 
 def test_rows_without_a_transaction_have_none() -> None:
-    assert len(transaction_messages(changed(((0, 2, 0, False),))).keys) == 0
+    assert len(transaction_messages(changed(((0, 2, 0, False),)), JSON).keys) == 0
 
 
 def test_a_table_has_the_name_that_debezium_gives_it() -> None:
     rows = replace(changed(), tables=(TableId("shop", "a.b"), *TABLES[1:]))
-    end = json.loads(transaction_messages(rows).values[1].as_py())
+    end = json.loads(transaction_messages(rows, JSON).values[1].as_py())
     assert "shop.a.b" in {each["data_collection"] for each in end["data_collections"]}

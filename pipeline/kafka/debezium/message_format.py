@@ -1,0 +1,87 @@
+"""What every format of messages can do: write columns of rows, and what messages say beside the rows.
+
+A format writes pieces of rows (`text_rows`), and puts them together to records. It takes a value that is told in one of
+the forms of `Told`, and the Connect schema of that value.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+
+from pipeline.config.message_handling import Handling
+from pipeline.kafka.debezium.connect_schema import Schema
+from pipeline.kafka.debezium.text_rows import Piece
+from pipeline.schema.table_schema import Column
+from pipeline.types.buffers import Ends, Flags, Longs
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A struct in each row, of these fields. `exists`: in which rows it's there, None where it's in all."""
+
+    fields: Mapping[str, "Told"]
+    exists: Flags | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockList:
+    """A list of structs in each row. `items` lie end to end, those of row i from ends[i] to ends[i + 1].
+
+    `exists`: in which rows there's a list.
+    """
+
+    items: Block
+    ends: Ends
+    exists: Flags
+
+
+# A value for all rows, or one for each: texts or whole numbers in an array (texts maybe in a dictionary's), with nulls.
+Told: TypeAlias = str | int | pa.Array | Block | BlockList | None
+
+
+class MessageFormat(Protocol):
+    """Writes keys and values."""
+
+    def column(self, column: Column, values: pa.Array, handling: Handling) -> pa.Array:
+        """The values of a column, which are in its canonical Arrow form, in each row."""
+
+    def single(self, column: Column, values: pa.Array, handling: Handling) -> pa.Array:
+        """Whole keys or values that are a column's values alone."""
+
+    def told(self, told: Told, schema: Schema, count: int) -> Piece:
+        """A value of this Connect schema in each of `count` rows."""
+
+    def record(self, fields: Mapping[str, Piece], count: int) -> pa.Array:
+        """Records of these fields, which are in the order of their schema."""
+
+    def optional(self, records: pa.Array, rows: Longs) -> Piece:
+        """The record that each row has by its number, null where that's negative; the schema is of optional ones."""
+
+    def message(self, payloads: pa.Array, schema: Schema) -> pa.Array:
+        """Whole keys or values of these payloads, of which each is of this Connect schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePairs:
+    """Keys and values, in their order, and the Connect schemas of both."""
+
+    keys: pa.Array
+    values: pa.Array
+    key_schema: Schema
+    value_schema: Schema
+
+
+def told_pairs(
+    of: MessageFormat, key: Block, value: Block, schemas: tuple[Schema, Schema], count: int
+) -> MessagePairs:
+    """`count` messages that say these fields, of structs' Connect schemas: the key's and the value's."""
+    keys, values = (_told_records(of, *each, count) for each in zip((key, value), schemas, strict=True))
+    return MessagePairs(keys, values, *schemas)
+
+
+def _told_records(of: MessageFormat, block: Block, schema: Schema, count: int) -> pa.Array:
+    schemas = {each["field"]: each for each in schema["fields"]}
+    pieces = {name: of.told(told, schemas[name], count) for name, told in block.fields.items()}
+    return of.message(of.record(pieces, count), schema)
