@@ -20,6 +20,7 @@ from actors.journal.store import JournalReader
 from actors.kafka.batches import MessageBatches, Records
 from actors.kafka.position import last_position, position_batch
 from actors.kafka.producer import KafkaProducer
+from actors.kafka.schema_registry import SchemaRegistry
 from actors.kafka.segment_rows import SegmentRows, TableRows
 from actors.kafka.topics import KafkaTopics
 from actors.runtime.actor import Actor
@@ -27,7 +28,7 @@ from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
-from pipeline.config.settings import KafkaSinkSettings
+from pipeline.config.settings import ConverterKind, KafkaSinkSettings
 from pipeline.journal.entry import Entry
 from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
@@ -115,6 +116,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._rows = SegmentRows(journal)
         self._making = MessageBatches(settings)
         self._topics = KafkaTopics(settings, pipeline)
+        avro = settings.converter is ConverterKind.AVRO
+        self._registry = SchemaRegistry(settings) if avro else None
         self._state = State(settings.transaction_rows)
         self._connected: _Connected | None = None
         self._producer: KafkaProducer | None = None
@@ -349,6 +352,9 @@ class KafkaSink(Actor[ToKafkaSink]):
         """Send the messages of a topic; a batch goes while the next one is made."""
         if not len(records.keys):
             return
+        if self._registry is not None and (nameless := records.nameless):
+            ids = [await self._at_broker(self._registry.id_of(records.topic, *each)) for each in nameless]
+            records = await self._in_thread(records.identified, ids)
         partitions = await self._at_broker(self._topics.partitions(records.topic))
         making = self._making.batches_of(records, partitions, now_us // 1000)
         while (batch := await self._in_thread(next, making, None)) is not None:

@@ -24,6 +24,7 @@ from tests.servers.mysql import (
 )
 from tests.servers.prometheus import prometheus
 from tests.servers.s3 import s3, s3_server
+from tests.servers.schema_registry import schema_registry
 from tests.servers.service import small_ranges
 from tests.servers.shop import open_shop
 from tests.servers.spark import spark, spark_settings
@@ -43,6 +44,7 @@ __all__ = [
     "prometheus",
     "s3",
     "s3_server",
+    "schema_registry",
     "small_ranges",
     "spark",
     "spark_cluster",

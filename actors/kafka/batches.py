@@ -3,7 +3,7 @@
 Rows stay columns up to here, where a compiled loop makes them the bytes of records.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -16,12 +16,15 @@ import structlog
 from actors.kafka.record_batch import RecordBatch
 from actors.kafka.segment_rows import TableRows
 from pipeline.config.outbox import Outbox
-from pipeline.config.settings import Compression, KafkaSinkSettings
+from pipeline.config.settings import Compression, ConverterKind, KafkaSinkSettings
+from pipeline.kafka.avro.avro_format import AVRO
+from pipeline.kafka.avro.wire_format import framed
 from pipeline.kafka.debezium.changed_rows import without
+from pipeline.kafka.debezium.connect_schema import Schema
 from pipeline.kafka.debezium.envelope import Envelope, Messages
 from pipeline.kafka.debezium.heartbeat import heartbeat
 from pipeline.kafka.debezium.json_format import JsonFormat
-from pipeline.kafka.debezium.message_format import MessagePairs
+from pipeline.kafka.debezium.message_format import MessageFormat, MessagePairs
 from pipeline.kafka.debezium.outbox import OutboxEvents
 from pipeline.kafka.debezium.shape import Shape, shape_of
 from pipeline.kafka.debezium.source_block import SourceBlock
@@ -54,10 +57,20 @@ class PartitionBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordSchemas:
+    """The Connect schemas of keys and values; each value has that with its number in `of`, or the first one."""
+
+    key: Schema
+    values: tuple[Schema, ...]
+    of: Longs | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """Messages of one topic in their order. `headers`: texts by the header's name, null where it isn't there.
 
-    `times` (ms since the epoch) and `partitions` are null, or None, where nothing is said of them.
+    `times` (ms since the epoch) and `partitions` are null, or None, where nothing is said of them. `schemas`: what
+    Kafka can't take the messages without, where they lack the heads of their schemas (`identified`).
     """
 
     topic: str
@@ -66,6 +79,29 @@ class Records:
     headers: tuple[tuple[str, pa.Array], ...] = ()
     times: pa.Array | None = None
     partitions: pa.Array | None = None
+    schemas: RecordSchemas | None = None
+
+    @property
+    def nameless(self) -> tuple[tuple[str, Schema], ...]:
+        """The schemas that have to have ids, of the `key` and of the `value`s."""
+        if self.schemas is None:
+            return ()
+        keyed = self.keys.null_count < len(self.keys)
+        valued = self.values.null_count < len(self.values)
+        keys = (("key", self.schemas.key),) if keyed else ()
+        return (*keys, *(("value", each) for each in self.schemas.values if valued))
+
+    def identified(self, ids: Sequence[int]) -> "Records":
+        """The messages with the heads that name their schemas; `ids` are those of `nameless`."""
+        assert self.schemas is not None
+        none = np.zeros(len(self.keys), np.int64)
+        of = none if self.schemas.of is None else self.schemas.of
+        keys, values, keyed = self.keys, self.values, self.keys.null_count < len(self.keys)
+        if keyed:
+            keys = framed(keys, ids[:1], none)
+        if len(ids) > keyed:
+            values = framed(values, ids[keyed:], of)
+        return replace(self, keys=keys, values=values, schemas=None)
 
 
 def single_batch(topic: str, key: bytes, value: bytes, at_ms: int) -> PartitionBatch:
@@ -80,7 +116,9 @@ class MessageBatches:
     def __init__(self, settings: KafkaSinkSettings) -> None:
         self._settings = settings
         self._version = software_version()
-        self._format = self._headers = JsonFormat(settings.schemas_enable)
+        self._headers = JsonFormat(settings.schemas_enable)
+        self._avro = settings.converter is ConverterKind.AVRO
+        self._format: MessageFormat = AVRO if self._avro else self._headers
 
     def topic(self, rows: TableRows) -> str:
         """Where messages of these rows go."""
@@ -107,14 +145,18 @@ class MessageBatches:
     def marks(self, changed: ChangedRows, which: slice) -> Records:
         """These of the messages in which transactions begin and end."""
         made = transaction_messages(changed, self._format)
-        return _plain(self.transaction_topic, made, which)
+        return self._plain(self.transaction_topic, made, which)
 
     def heartbeat(self, now_us: int) -> Records:
         """A heartbeat that is sent now."""
         settings = self._settings
         topic = f"{settings.topic_heartbeat_prefix}.{settings.topic_prefix}"
         made = heartbeat(settings.topic_prefix, now_us, self._format)
-        return replace(_plain(topic, made, slice(None)), partitions=pa.array([0]))
+        return replace(self._plain(topic, made), partitions=pa.array([0], pa.int32()))
+
+    def _plain(self, topic: str, pairs: MessagePairs, which: slice = slice(None)) -> Records:
+        schemas = RecordSchemas(pairs.key_schema, (pairs.value_schema,)) if self._avro else None
+        return Records(topic, pairs.keys[which], pairs.values[which], schemas=schemas)
 
     def wanted(self, table: TableId) -> bool:
         """Whether the table has a topic."""
@@ -132,10 +174,16 @@ class MessageBatches:
 
         `orders`: of the run's transactions, where blocks are wanted. Raises KafkaRefused where rows lack columns.
         """
-        settings, shape = self._settings, self._shape(part.schema)
-        envelope = Envelope(
-            shape,
-            self._destination(part.schema.table),
+        rows = self.narrowed(part.schema, part.rows)
+        blocks = None if orders is None else orders.blocks(part.schema.table, rows)
+        source = SourceBlock.of(rows, processed_us)
+        return self._envelope(part.schema).messages(rows, source, processed_us, blocks)
+
+    def _envelope(self, schema: TableSchema) -> Envelope:
+        settings = self._settings
+        return Envelope(
+            self._shape(schema),
+            self._destination(schema.table),
             settings.topic_prefix,
             self._version,
             settings.handling,
@@ -144,9 +192,6 @@ class MessageBatches:
             settings.tombstones_on_delete,
             settings.unwrap,
         )
-        rows = self.narrowed(part.schema, part.rows)
-        blocks = None if orders is None else orders.blocks(part.schema.table, rows)
-        return envelope.messages(rows, SourceBlock.of(rows, processed_us), processed_us, blocks)
 
     def records(
         self, part: TableRows, processed_us: int, orders: MessageOrders | None = None
@@ -160,7 +205,12 @@ class MessageBatches:
             messages = self.messages(part, processed_us, orders)
         except KafkaRefused as error:
             raise TopicRefusal(self.topic(part), str(error)) from error
-        records = Records(self.topic(part), messages.keys, messages.values, messages.headers)
+        schemas = None
+        if self._avro:
+            envelope = self._envelope(part.schema)
+            schemas = RecordSchemas(envelope.key_schema(envelope.destination), (envelope.message_schema,))
+        headers = messages.headers
+        records = Records(self.topic(part), messages.keys, messages.values, headers, schemas=schemas)
         return [records] if messages.topics is None else list(_by_topic(records, messages.topics))
 
     def batches_of(self, records: Records, count: int, processed_ms: int) -> Iterator[PartitionBatch]:
@@ -181,14 +231,19 @@ class MessageBatches:
         if updates := making.updates(rows):
             log.warning("an outbox was updated", table=str(part.schema.table), rows=updates)
         events = making.events(rows)
+        schemas = None
+        if self._avro:
+            schemas = RecordSchemas(events.key_schema, events.value_schemas, events.value_schema_of)
         records = Records(
-            self.topic(part), events.keys, events.values, events.headers, events.times, events.partitions
+            self.topic(part),
+            events.keys,
+            events.values,
+            events.headers,
+            events.times,
+            events.partitions,
+            schemas,
         )
         return list(_by_topic(records, events.topics))
-
-
-def _plain(topic: str, pairs: MessagePairs, which: slice) -> Records:
-    return Records(topic, pairs.keys[which], pairs.values[which])
 
 
 def _by_topic(records: Records, topics: pa.Array) -> Iterator[Records]:
@@ -199,7 +254,12 @@ def _by_topic(records: Records, topics: pa.Array) -> Iterator[Records]:
         times, partitions_ = (
             None if each is None else each.take(at) for each in (records.times, records.partitions)
         )
-        yield Records(topic, records.keys.take(at), records.values.take(at), headers, times, partitions_)
+        schemas = records.schemas
+        if schemas is not None and schemas.of is not None:
+            schemas = replace(schemas, of=schemas.of[np.asarray(at)])
+        yield Records(
+            topic, records.keys.take(at), records.values.take(at), headers, times, partitions_, schemas
+        )
 
 
 def _at_once(records: Records, rows: Longs, processed_ms: int) -> Iterator[tuple[Longs, int]]:
@@ -231,7 +291,7 @@ def _partitions(keys: pa.Array, count: int) -> Any:
     """The partition of each key; without one it's the first, which keeps the order of the table's changes."""
     if count == 1 or keys.null_count == len(keys):
         return np.zeros(len(keys), np.int32)
-    found = partitions(pc.fill_null(keys, ""), count)
+    found = partitions(pc.fill_null(keys, pa.scalar(b"").cast(keys.type)), count)
     return np.where(np.asarray(keys.is_valid()), found, 0)
 
 

@@ -1,5 +1,7 @@
 """`tidemark check` for the topics: whether the brokers let us in, and take topics as the settings have them.
 
+With Avro, whether the schema registry lets us in.
+
 Nothing is created or written, and no transactional id gets a new epoch: a service that runs is left alone.
 """
 
@@ -12,8 +14,9 @@ from aiokafka.errors import KafkaError
 
 from actors.kafka.client import administrating
 from actors.kafka.producer import failure, transactional_id
+from actors.kafka.schema_registry import SchemaRegistry
 from actors.kafka.topics import POSITION_CONFIG, create_topic, partitions_of, position_topic_of
-from pipeline.config.settings import KafkaSinkSettings
+from pipeline.config.settings import ConverterKind, KafkaSinkSettings
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable
 from pipeline.source.prerequisites import Finding, Severity
 
@@ -39,7 +42,20 @@ async def check_topics(settings: KafkaSinkSettings, pipeline: str) -> list[Findi
     except (KafkaError, OSError, TimeoutError) as error:
         servers = ", ".join(settings.bootstrap_servers)
         found.append(_finding(failure(error, f"the broker at {servers}")))
-    return found
+    return [*found, *await _registry(settings)]
+
+
+async def _registry(settings: KafkaSinkSettings) -> list[Finding]:
+    if settings.converter is not ConverterKind.AVRO:
+        return []
+    try:
+        await SchemaRegistry(settings).look()
+    except (KafkaRefused, KafkaUnavailable) as error:
+        wrong, _, remedy = str(error).partition("; ")
+        return [
+            Finding(Severity.ERROR, wrong, remedy or "see to kafka.schema_registry_url, or to the registry")
+        ]
+    return []
 
 
 def _finding(error: KafkaRefused | KafkaUnavailable) -> Finding:

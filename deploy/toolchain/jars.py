@@ -3,6 +3,8 @@
 Ivy's own default for a Maven-style resolver is the central repository, so no address is written here. They
 are taken one by one, without what their POMs ask for: of Delta's, PySpark has the rest already. Ivy gets a cache of its
 own, since one in the home directory that holds a POM without its jar would make it fail.
+
+A lock names a module's jar by `organisation:name:version`, and another artefact with `:classifier:extension` added.
 """
 
 import shutil
@@ -17,12 +19,14 @@ SETTINGS = """<ivysettings>
   <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
 </ivysettings>
 """
-MODULE = """<ivy-module version="2.0">
+MODULE = """<ivy-module version="2.0" xmlns:maven="http://ant.apache.org/ivy/extra">
   <info organisation="tidemark" module="jars"/>
   <dependencies>{}</dependencies>
 </ivy-module>
 """
-DEPENDENCY = '<dependency org="{}" name="{}" rev="{}" transitive="false"/>'
+DEPENDENCY = '<dependency org="{}" name="{}" rev="{}" transitive="false">{}</dependency>'
+# An artefact beside a module's jar: its name, classifier and extension.
+ARTEFACT = '<artifact name="{0}" maven:classifier="{1}" type="{2}" ext="{2}"/>'
 
 
 def folder() -> Path:
@@ -55,7 +59,7 @@ def _retrieve(lock: Path, into: Path, java_home: Path, python: Path, pyspark: Pa
     ivy = into / "ivy"
     ivy.mkdir()
     (ivy / "settings.xml").write_text(SETTINGS)
-    wanted = "".join(DEPENDENCY.format(*coordinates.split(":")) for coordinates in read_lock(lock))
+    wanted = "".join(map(_dependency, read_lock(lock)))
     (ivy / "ivy.xml").write_text(MODULE.format(wanted))
     run([python, "-m", "deploy.toolchain.truststore", trusted, ivy / "trust"], cwd=REPOSITORY)
     trust = [f"-Djavax.net.ssl.trustStore={ivy / 'trust'}", "-Djavax.net.ssl.trustStorePassword=changeit"]
@@ -74,6 +78,11 @@ def _retrieve(lock: Path, into: Path, java_home: Path, python: Path, pyspark: Pa
     shutil.rmtree(ivy)
 
 
+def _dependency(coordinates: str) -> str:
+    organisation, name, version, *beside = coordinates.split(":")
+    return DEPENDENCY.format(organisation, name, version, ARTEFACT.format(name, *beside) if beside else "")
+
+
 def _file(coordinates: str) -> str:
-    _, name, version = coordinates.split(":")
-    return f"{name}-{version}.jar"
+    _, name, version, *beside = coordinates.split(":")
+    return f"{name}-{version}.{beside[1] if beside else 'jar'}"

@@ -13,6 +13,7 @@ from deploy.toolchain import (
     mysql,
     mysql56,
     prometheus,
+    schema_registry,
     spark_classes,
     virtualenv,
 )
@@ -20,6 +21,7 @@ from deploy.toolchain.cache import REPOSITORY, ToolchainError, is_complete, lock
 from deploy.toolchain.kafka import KafkaParts
 from deploy.toolchain.mysql import MysqlParts
 from deploy.toolchain.prometheus import PrometheusParts
+from deploy.toolchain.schema_registry import SchemaRegistryParts
 
 # The checkout's own name for its environment, whose place in the cache changes with the locks.
 LINK = REPOSITORY / ".venv"
@@ -29,7 +31,7 @@ LINK = REPOSITORY / ".venv"
 class Parts:
     """Where the real parts are on this machine.
 
-    The last five are for tests alone: None before `setup` was asked for them, and MySQL 5.6 where it can't run.
+    The last six are for tests alone: None before `setup` was asked for them, and MySQL 5.6 where it can't run.
     """
 
     python: Path
@@ -41,6 +43,7 @@ class Parts:
     prometheus: PrometheusParts | None
     browser: Path | None
     spark_classes: Path | None
+    schema_registry: SchemaRegistryParts | None
 
 
 def setup(*, for_tests: bool = False) -> Parts:
@@ -58,9 +61,10 @@ def setup(*, for_tests: bool = False) -> Parts:
         chromium = browser.setup() if for_tests else browser.find()
         _point(LINK, virtualenv.folder())
         classes = spark_classes.setup(java_home, python) if for_tests else spark_classes.find(java_home)
+        schemas = schema_registry.setup(*ours) if for_tests else schema_registry.find(java_home)
     if for_tests:
         debezium.setup(python)
-    for_tests_alone = (old, broker, watcher, chromium, classes)
+    for_tests_alone = (old, broker, watcher, chromium, classes, schemas)
     return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, *for_tests_alone)
 
 
@@ -75,6 +79,7 @@ def locate() -> Parts:
         prometheus.find(),
         browser.find(),
         spark_classes.find(java_home),
+        schema_registry.find(java_home),
     )
     return Parts(python, java_home, jars.paths(), programs, *for_tests_alone)
 

@@ -277,6 +277,13 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
+class ConverterKind(StrEnum):
+    """How keys and values are written: as JsonConverter or as AvroConverter does."""
+
+    JSON = "json"
+    AVRO = "avro"
+
+
 _TOPIC_PART = {"pattern": r"[a-zA-Z0-9._-]{1,120}", "words": "a-z, A-Z, 0-9, ., _ and -, at most 120"}
 
 
@@ -288,7 +295,9 @@ class KafkaSinkSettings(BrokerSettings):
     created with `partitions`, `replication` (0: the broker's default) and `topic_config`. `position_topic`: where the
     position in the journal is kept (by default `tidemark-position-` and the pipeline's name). A Kafka transaction holds
     at most `transaction_rows` rows of the journal, unless a source transaction alone has more. A heartbeat is sent
-    every `heartbeat_interval_ms` (0: never).
+    every `heartbeat_interval_ms` (0: never). With `converter` = avro a registry at `schema_registry_url` has the
+    schemas; `schema_registry_ca` is a file of certificates (PEM) to trust there. Without `auto_register_schemas` the
+    sink only looks schemas up.
     """
 
     topic_prefix: str = field(metadata=_TOPIC_PART)
@@ -303,6 +312,15 @@ class KafkaSinkSettings(BrokerSettings):
     transaction_rows: int = field(default=200_000, metadata={"least": 1})
     transaction_timeout_s: float = field(default=60.0, metadata={"least": 1, "most": 900})
     batch_bytes: int = field(default=900_000, metadata={"least": 1_000, "most": 1 << 30})
+    converter: ConverterKind = ConverterKind.JSON
+    schema_registry_url: str | None = field(
+        default=None,
+        metadata={"pattern": r"https?://[^\s@?#]+", "words": "an address of http or https without a user"},
+    )
+    schema_registry_ca: PurePath | None = None
+    schema_registry_username: str | None = None
+    schema_registry_password: Secret = NO_SECRET
+    auto_register_schemas: bool = True
     schemas_enable: bool = False
     tombstones_on_delete: bool = True
     skipped_operations: tuple[str, ...] = ("t",)

@@ -9,6 +9,7 @@ from pipeline.config.message_routes import TopicRoute, mistake_in_rewriting
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import (
     BrokerSettings,
+    ConverterKind,
     HttpSettings,
     JournalSettings,
     KafkaSinkSettings,
@@ -167,16 +168,42 @@ def _of_kafka_sink(kafka: KafkaSinkSettings) -> Iterator[Mistake]:
     ):
         if wrong := mistake_in(patterns):
             yield Mistake(key, wrong, r'match "database.table.column", as in ["shop\\.customers\\.phone"]')
-    if kafka.schemas_enable and any(outbox.table_expand_json_payload for outbox in kafka.outboxes):
-        yield Mistake(
-            "outboxes",
-            "an expanded payload has no schema here",
-            "set schemas_enable = false, or table_expand_json_payload = false",
-        )
+    yield from _of_converter(kafka)
     if kafka.column_include_list and kafka.column_exclude_list:
         yield Mistake("column_exclude_list", "column_include_list says it already", "keep one of the two")
     if "none" in kafka.skipped_operations and len(kafka.skipped_operations) > 1:
         yield Mistake("skipped_operations", "none excludes all others", 'write ["none"], or leave it out')
+
+
+def _of_converter(kafka: KafkaSinkSettings) -> Iterator[Mistake]:
+    avro = kafka.converter is ConverterKind.AVRO
+    if any(outbox.table_expand_json_payload for outbox in kafka.outboxes) and (avro or kafka.schemas_enable):
+        yield Mistake(
+            "outboxes",
+            "an expanded payload has no schema here",
+            "set table_expand_json_payload = false, or send JSON with schemas_enable = false",
+        )
+    if avro and kafka.schemas_enable:
+        yield Mistake("schemas_enable", "with Avro the schemas are in the registry", "remove it")
+    if avro and kafka.schema_registry_url is None:
+        yield Mistake(
+            "schema_registry_url",
+            "Avro needs a schema registry",
+            'say where it is, as in "https://registry:8081"',
+        )
+    url = kafka.schema_registry_url or ""
+    if url and not avro:
+        yield Mistake(
+            "schema_registry_url", "JSON needs no schema registry", 'remove it, or set converter = "avro"'
+        )
+    if kafka.schema_registry_ca is not None and not url.startswith("https://"):
+        yield Mistake("schema_registry_ca", "it has no use without https", "see to schema_registry_url")
+    if (kafka.schema_registry_username is None) != (not kafka.schema_registry_password.value):
+        yield Mistake(
+            "schema_registry_username",
+            "a user and his password belong together",
+            "set schema_registry_username and schema_registry_password_file, or neither",
+        )
 
 
 def _of_columns(rule: ColumnRule) -> Iterator[Mistake]:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from actors.kafka.batches import Records
 from deploy.toolchain import debezium
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
+from pipeline.kafka.avro.avro_schema import avro_text
 
 _PROGRAM = Path(__file__).with_name("debezium") / "Messages.java"
 _LONGEST_S = 120
@@ -54,7 +56,7 @@ def debezium_variants(
     parts: Parts, server: MysqlServer, account: Account, start: LogStart, last: str, folder: Path,
     options: Mapping[str, str] | None, variants: Mapping[str, Mapping[str, str]],
 ) -> dict[str, list[Message]]:  # fmt: skip
-    """The same messages by variants: of each its name, and the properties `transforms` and `transforms.*`."""
+    """The same messages by variants: of each its name, and the properties `transforms`, `transforms.*`, `converter`."""
     settings = {
         "name": "messages",
         "connector.class": "io.debezium.connector.mysql.MySqlConnector",
@@ -103,6 +105,21 @@ def debezium_variants(
         at_ms = None if time == "-" else int(time)
         found[variant].append(Message(topic, _text(key), _text(value), headers, place, at_ms))
     return found
+
+
+def printed(records: Records) -> tuple[list[str | None], list[str | None]]:
+    """Our keys and values as `Messages.java` prints Debezium's, in Avro too."""
+    keys, values, schemas = records.keys.to_pylist(), records.values.to_pylist(), records.schemas
+    if schemas is None:
+        return keys, values
+    texts = [avro_text(each) for each in schemas.values]
+    of = [0] * len(values) if schemas.of is None else schemas.of.tolist()
+    shown = [_shown(texts[which], value) for which, value in zip(of, values, strict=True)]
+    return [_shown(avro_text(schemas.key), key) for key in keys], shown
+
+
+def _shown(schema: str, message: bytes | None) -> str | None:
+    return None if message is None else f"{schema}\n{base64.b64encode(message).decode()}"
 
 
 def _text(encoded: str) -> str | None:

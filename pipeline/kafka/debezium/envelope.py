@@ -280,6 +280,11 @@ class Envelope:
         return rows_schema(self.shape.key, self.handling, f"{to.schemas}.Key", {}, added, optional=False)
 
     @property
+    def message_schema(self) -> Schema:
+        """The schema of the values as messages have them."""
+        return self.value_schema if self.unwrap is None else self.flat_schema(self.unwrap)
+
+    @property
     def value_schema(self) -> Schema:
         """The schema of the values."""
         name = f"{self.destination.schemas}.Value"

@@ -9,7 +9,15 @@ from actors.service import config_file
 from actors.service.config_file import InvalidConfiguration, load
 from pipeline.config.column_rules import ColumnRule, HashAlgorithm, MessageKey
 from pipeline.config.message_routes import TopicRoute
-from pipeline.config.settings import Secret, ServerSettings, Settings, SnapshotMode, TlsMode, Watermark
+from pipeline.config.settings import (
+    ConverterKind,
+    Secret,
+    ServerSettings,
+    Settings,
+    SnapshotMode,
+    TlsMode,
+    Watermark,
+)
 from pipeline.config.table_rules import LakeRule, SchemaChanges, Tiers
 from pipeline.config.unwrapping import DeleteHandling, Unwrap
 from pipeline.schema.table_filter import TableFilter
@@ -360,3 +368,22 @@ def test_the_form_of_messages(path: Path) -> None:
         "kafka.unwrap.add_fields",
         "kafka.outboxes[1].table_fields_additional_placement",
     ]
+
+
+def test_the_schema_registry(path: Path) -> None:
+    (path.parent / "registry").write_text("sesame\n")
+    avro = MESSAGES.replace(
+        'topic_prefix = "p"',
+        'topic_prefix = "p"\nconverter = "avro"\nschema_registry_url = "https://registry/api"\n'
+        'schema_registry_username = "tidemark"\nschema_registry_password_file = "registry"',
+    )
+    (path.parent / "salt").write_text("pepper\n")
+    kafka = read(path, GOOD + avro).kafka
+    assert kafka is not None and kafka.converter is ConverterKind.AVRO
+    assert (kafka.schema_registry_url, kafka.schema_registry_password.value) == (
+        "https://registry/api",
+        "sesame",
+    )
+    for wrong in ("registry:8081", "https://tidemark:sesame@registry"):
+        [mistake] = mistakes(path, GOOD + avro.replace("https://registry/api", wrong))
+        assert mistake.startswith("kafka.schema_registry_url: ") and "without a user" in mistake

@@ -44,6 +44,7 @@ from tests.servers.debezium_messages import (
     debezium_messages,
     debezium_variants,
     log_end,
+    printed,
 )
 from tests.servers.log import read_log
 
@@ -142,7 +143,7 @@ def put(found: dict[str, list[Message]], records: Records) -> None:
     headers = [(name, texts.to_pylist()) for name, texts in records.headers]
     places = [None] * len(records.keys) if records.partitions is None else records.partitions.to_pylist()
     times = [None] * len(records.keys) if records.times is None else records.times.to_pylist()
-    for at, (key, value) in enumerate(zip(records.keys.to_pylist(), records.values.to_pylist(), strict=True)):
+    for at, (key, value) in enumerate(zip(*printed(records), strict=True)):
         named = tuple((name, texts[at]) for name, texts in headers if texts[at] is not None)
         found.setdefault(records.topic, []).append(
             Message(records.topic, key, value, named, places[at], times[at])

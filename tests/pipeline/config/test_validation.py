@@ -27,6 +27,9 @@ SECURED = config.KafkaSettings(
 )
 EXPANDING = outbox.Outbox(TableFilter((".*",)), table_expand_json_payload=True)
 TOPICS = config.KafkaSinkSettings(("kafka:9092",), "p")
+AVRO = dataclasses.replace(
+    TOPICS, converter=config.ConverterKind.AVRO, schema_registry_url="http://registry:8081"
+)
 BY_TABLE = config.SnapshotSettings(watermark=config.Watermark.SIGNAL_TABLE)
 
 
@@ -61,6 +64,13 @@ BY_TABLE = config.SnapshotSettings(watermark=config.Watermark.SIGNAL_TABLE)
             "column_exclude_list",
         ),
         (dataclasses.replace(TOPICS, schemas_enable=True, outboxes=(EXPANDING,)), "outboxes"),
+        (dataclasses.replace(AVRO, outboxes=(EXPANDING,)), "outboxes"),
+        (dataclasses.replace(AVRO, schemas_enable=True), "schemas_enable"),
+        (dataclasses.replace(AVRO, schema_registry_url=None), "schema_registry_url"),
+        (dataclasses.replace(AVRO, converter=config.ConverterKind.JSON), "schema_registry_url"),
+        (dataclasses.replace(AVRO, schema_registry_ca=PurePath("ca.pem")), "schema_registry_ca"),
+        (dataclasses.replace(AVRO, schema_registry_username="tidemark"), "schema_registry_username"),
+        (dataclasses.replace(AVRO, schema_registry_password=config.Secret("s")), "schema_registry_username"),
         (column_rules.ColumnRule((r"a\.b\.c",)), "columns"),
         (column_rules.ColumnRule((r"a\.b\.c",), mask_with_length=1, truncate_to_length=1), "columns"),
         (column_rules.ColumnRule(("(",), mask_with_length=1), "columns"),
@@ -104,6 +114,14 @@ def test_contradictions_name_the_key(section: object, key: str) -> None:
         ),
         table_rules.LakeRule(TableFilter((".*",)), table_rules.Tiers.CHANGELOG, before_images=True),
         dataclasses.replace(TOPICS, outboxes=(EXPANDING,)),
+        AVRO,
+        dataclasses.replace(
+            AVRO,
+            schema_registry_url="https://registry:8081",
+            schema_registry_ca=PurePath("ca.pem"),
+            schema_registry_username="tidemark",
+            schema_registry_password=config.Secret("s"),
+        ),
         column_rules.ColumnRule((r"a\.b\.c",), hash=column_rules.HashAlgorithm.MD5, salt=config.Secret("s")),
         message_routes.TopicRoute("(?<n>a)", "${n}"),
         unwrapping.Unwrap(add_fields=("op", "source.ts_ms", "table:t"), add_headers=("total_order",)),

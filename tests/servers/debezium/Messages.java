@@ -1,3 +1,7 @@
+import io.confluent.connect.avro.AvroConverter;
+import io.confluent.kafka.schemaregistry.client.MockSchemaRegistryClient;
+import io.confluent.kafka.schemaregistry.client.SchemaRegistryClient;
+import io.confluent.kafka.schemaregistry.client.rest.exceptions.RestClientException;
 import io.debezium.embedded.Connect;
 import io.debezium.engine.DebeziumEngine;
 import io.debezium.engine.RecordChangeEvent;
@@ -5,18 +9,22 @@ import io.debezium.engine.format.ChangeEventFormat;
 import java.io.IOException;
 import java.io.ObjectOutputStream;
 import java.io.PrintStream;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.transforms.Transformation;
 
 /**
@@ -29,6 +37,9 @@ import org.apache.kafka.connect.transforms.Transformation;
  * <p>The property `messages.variants` names what is made of each of the connector's records: variant v by the
  * transformations that the properties `v.transforms` and `v.transforms.*` say, as Kafka Connect does it, and then by
  * JsonConverter. The last message is not transformed.
+ *
+ * <p>With {@code v.converter=avro} keys and values are those of Confluent's AvroConverter, each as its schema's text, a
+ * newline, and in base64 what follows the schema's id.
  */
 final class Messages {
     private final PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -46,27 +57,35 @@ final class Messages {
     private static final class Variant {
         private final String name;
         private final List<Transformation<SourceRecord>> transformations = new ArrayList<>();
-        private final JsonConverter keys = new JsonConverter();
-        private final JsonConverter values = new JsonConverter();
+        private final JsonConverter headers = new JsonConverter();
+        private final Converter keys;
+        private final Converter values;
+        private final SchemaRegistryClient schemas;
 
         @SuppressWarnings("unchecked")
         Variant(String name, Properties properties) throws ReflectiveOperationException {
             this.name = name;
             String enable = properties.getProperty("converter.schemas.enable", "false");
-            keys.configure(Map.of("schemas.enable", enable), true);
-            values.configure(Map.of("schemas.enable", enable), false);
+            boolean avro = properties.getProperty(name + ".converter", "json").equals("avro");
+            schemas = avro ? new MockSchemaRegistryClient() : null;
+            keys = avro ? new AvroConverter(schemas) : new JsonConverter();
+            values = avro ? new AvroConverter(schemas) : new JsonConverter();
+            Map<String, String> options = Map.of("schemas.enable", enable, "schema.registry.url", "none");
+            headers.configure(options, false);
+            keys.configure(options, true);
+            values.configure(options, false);
             for (String each : properties.getProperty(name + ".transforms", "").split(",")) {
                 if (!each.isEmpty()) {
                     String prefix = name + ".transforms." + each + ".";
-                    Map<String, String> options = new HashMap<>();
+                    Map<String, String> said = new HashMap<>();
                     for (String key : properties.stringPropertyNames()) {
                         if (key.startsWith(prefix)) {
-                            options.put(key.substring(prefix.length()), properties.getProperty(key));
+                            said.put(key.substring(prefix.length()), properties.getProperty(key));
                         }
                     }
                     var made = (Transformation<SourceRecord>)
-                            Class.forName(options.remove("type")).getDeclaredConstructor().newInstance();
-                    made.configure(options);
+                            Class.forName(said.remove("type")).getDeclaredConstructor().newInstance();
+                    made.configure(said);
                     transformations.add(made);
                 }
             }
@@ -88,14 +107,28 @@ final class Messages {
             StringBuilder line = new StringBuilder("MESSAGE\t").append(name).append('\t').append(topic);
             line.append('\t').append(record.kafkaPartition() == null ? "-" : record.kafkaPartition().toString());
             line.append('\t').append(record.timestamp() == null ? "-" : record.timestamp().toString());
-            line.append('\t').append(text(keys.fromConnectData(topic, record.keySchema(), record.key())));
-            line.append('\t').append(text(values.fromConnectData(topic, record.valueSchema(), record.value())));
+            line.append('\t').append(text(made(keys, topic, record.keySchema(), record.key())));
+            line.append('\t').append(text(made(values, topic, record.valueSchema(), record.value())));
             for (Header header : record.headers()) {
-                byte[] value = values.fromConnectHeader(topic, header.key(), header.schema(), header.value());
+                byte[] value = headers.fromConnectHeader(topic, header.key(), header.schema(), header.value());
                 line.append('\t').append(text(header.key().getBytes(StandardCharsets.UTF_8)));
                 line.append('\t').append(text(value));
             }
             return line.toString();
+        }
+
+        private byte[] made(Converter converter, String topic, Schema schema, Object value) {
+            byte[] message = converter.fromConnectData(topic, schema, value);
+            if (message == null || schemas == null) {
+                return message;
+            }
+            try {
+                String text = schemas.getSchemaById(ByteBuffer.wrap(message).getInt(1)).canonicalString();
+                byte[] rest = Arrays.copyOfRange(message, 5, message.length);
+                return (text + '\n' + Base64.getEncoder().encodeToString(rest)).getBytes(StandardCharsets.UTF_8);
+            } catch (IOException | RestClientException error) {
+                throw new IllegalStateException(error);
+            }
         }
     }
 

@@ -1,0 +1,23 @@
+"""Confluent's wire format: before a message in Avro stand a zero and the id of its schema in the registry.
+
+Source: Confluent Platform, "Formats, Serializers, and Deserializers", Wire format.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from pipeline.kafka.avro.avro_values import BYTES
+from pipeline.kafka.debezium.text_rows import Chosen, joined
+from pipeline.types.buffers import Longs
+
+_HEAD: Final = struct.Struct(">bi")
+_MAGIC: Final = 0
+
+
+def framed(messages: pa.Array, ids: Sequence[int], which: Longs) -> pa.Array:
+    """The messages with their heads; `which` says of each the number of its schema's id in `ids`. Nulls stay."""
+    heads = pa.array([_HEAD.pack(_MAGIC, each) for each in ids], BYTES)
+    return joined(Chosen(heads, which), messages, count=len(messages), kind=BYTES)

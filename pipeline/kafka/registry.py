@@ -1,0 +1,61 @@
+"""What the refusals of a schema registry mean.
+
+An answer that a later attempt can change is transient. One that only somebody's hand can change is definite: it is
+about one topic's schema, or about all of them.
+
+Source: Confluent Schema Registry, "API Reference", Subjects and Errors; Apicurio Registry answers alike (ccompat v7).
+"""
+
+from typing import Final
+
+from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
+
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_UNPROCESSABLE: Final = 422
+_LOGIN: Final = (401, 403)
+_BUSY: Final = (408, 429)
+_FAILS: Final = 500
+
+
+def schema_failure(
+    status: int, told: str, topic: str, subject: str, *, registering: bool
+) -> KafkaUnavailable | KafkaRefused:
+    """The error of ours for a status that isn't a success; `told` are the registry's words.
+
+    `subject`: whose schema was asked for, of a topic. `registering`: whether it was to be registered, or looked for.
+    """
+    if status == _CONFLICT:
+        return TopicRefusal(
+            topic,
+            f"the schema registry says that the schema of {subject} isn't compatible with the one before "
+            f"({status}: {told}); set another compatibility level for {subject} there, or remove the subject",
+        )
+    if status == _UNPROCESSABLE:
+        return TopicRefusal(
+            topic,
+            f"the schema registry takes no such schema of {subject} ({status}: {told}); leave the column out with "
+            "kafka.column_exclude_list, or the table with kafka.tables",
+        )
+    if status == _NOT_FOUND and not registering:
+        return TopicRefusal(
+            topic,
+            f"the schema registry doesn't have the schema of {subject} ({status}: {told}); register it there, or set "
+            "kafka.auto_register_schemas = true",
+        )
+    return registry_failure(status, told)
+
+
+def registry_failure(status: int, told: str) -> KafkaUnavailable | KafkaRefused:
+    """The error of ours for a status that isn't a success, and isn't about a schema."""
+    if status in _LOGIN:
+        return KafkaRefused(
+            f"the schema registry doesn't let us in ({status}); see to kafka.schema_registry_username and "
+            "kafka.schema_registry_password_file, and to the rights there"
+        )
+    if status >= _FAILS or status in _BUSY:
+        return KafkaUnavailable(f"the schema registry fails ({status}: {told})")
+    return KafkaRefused(
+        f"there's no schema registry at kafka.schema_registry_url ({status}: {told}); name the address that "
+        "/subjects comes after"
+    )

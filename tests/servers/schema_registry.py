@@ -1,0 +1,80 @@
+"""A real schema registry, and a door before it that asks for a password over TLS and may be shut for a while."""
+
+import json
+import ssl
+from base64 import b64encode
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from deploy.toolchain.parts import Parts
+from deploy.toolchain.schema_registry import SchemaRegistryServer
+
+__all__ = ["schema_registry"]
+
+
+@pytest.fixture(scope="session")
+def schema_registry(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistryServer]:
+    """One registry for the whole session. Leave it running."""
+    assert parts.schema_registry is not None, "run `make setup-tests`"
+    with SchemaRegistryServer(parts.schema_registry, tmp_path_factory.mktemp("registry")) as server:
+        yield server
+
+
+async def asked(url: str, method: str = "GET", body: dict[str, Any] | None = None) -> Any:
+    """What a registry answers."""
+    async with aiohttp.ClientSession() as session, session.request(method, url, json=body) as answer:
+        assert answer.status == 200, await answer.text()
+        return await answer.json(content_type=None)
+
+
+@dataclass
+class Door:
+    """Where the registry is found by https. `statuses`: what the next requests get instead of its answers."""
+
+    url: str = ""
+    statuses: list[int] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def door(
+    registry: SchemaRegistryServer, certificate: Path, user: str, password: str
+) -> AsyncIterator[Door]:
+    """A door at 127.0.0.1 with this certificate and its key."""
+    opened, login = Door(), "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+
+    async def passed(request: web.Request) -> web.Response:
+        opened.requests.append(f"{request.method} {request.path}")
+        if request.headers.get("Authorization") != login:
+            return web.Response(status=401)
+        if opened.statuses:
+            return web.Response(status=opened.statuses.pop(0), text=json.dumps({"message": "not now"}))
+        url = registry.url + request.path
+        headers = {"Content-Type": request.headers["Content-Type"]}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(request.method, url, data=await request.read(), headers=headers) as answer,
+        ):
+            return web.Response(
+                status=answer.status, body=await answer.read(), content_type="application/json"
+            )
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", passed)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate)
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+        opened.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
+        yield opened
+    finally:
+        await runner.cleanup()
