@@ -12,9 +12,9 @@ import re
 from pathlib import PurePath
 from typing import Any, Final
 
-from pipeline.config import toml_writer
+import tomli_w
+
 from pipeline.config.settings import Secret, Settings
-from pipeline.config.toml_writer import Value
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
@@ -29,19 +29,19 @@ _SECRET_OF_URI: Final = re.compile(r"([?&][^=&]*(?:secret|password|token|key)[^=
 
 def effective(settings: Settings) -> str:
     """Returns all settings as TOML, those with their default included."""
-    return toml_writer.document(_section(settings))
+    return tomli_w.dumps(_section(settings))
 
 
-def _section(section: Any) -> dict[str, Value]:
+def _section(section: Any) -> dict[str, Any]:
     given = {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
     return {name: _value(name, item) for name, item in given.items() if _is_given(item)}
 
 
 def _is_given(item: Any) -> bool:
-    return bool(item.value) if isinstance(item, Secret) else item is not None
+    return bool(item.value) if isinstance(item, Secret) else item is not None and item != {}
 
 
-def _value(name: str, given: Any) -> Value:
+def _value(name: str, given: Any) -> Any:
     match given:
         case Secret():
             return STARS
@@ -58,8 +58,7 @@ def _value(name: str, given: Any) -> Value:
         case _ if dataclasses.is_dataclass(given):
             return _section(given)
         case _:
-            plain: Value = given
-            return plain
+            return given
 
 
 def _place(text: str) -> str:

@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "pyarrow",
     "re",
     "struct",
+    "tomli_w",
     "typing",
     "zlib",
 }

@@ -11,10 +11,11 @@ Source: Debezium 3.6's documentation, "MySQL connector configuration properties"
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from pipeline.config import toml_writer
-from pipeline.config.debezium.conversion import Conversion, Note, NoteKind, NotTakenOver, items_of
+import tomli_w
+
+from pipeline.config.debezium.conversion import Conversion, Note, NoteKind, NotTakenOver, TomlValue, items_of
 from pipeline.config.debezium.messages import login, messages
 from pipeline.config.debezium.properties import (
     CONVERTERS,
@@ -25,7 +26,6 @@ from pipeline.config.debezium.properties import (
     verdict,
 )
 from pipeline.config.debezium.tables import NotOurs, captured
-from pipeline.config.toml_writer import Value
 from pipeline.gtid.gtid_set import GtidSet
 
 CONNECTOR: Final = "io.debezium.connector.mysql.MySqlConnector"
@@ -257,16 +257,14 @@ def _places(work: Conversion) -> None:
     )
 
 
-def _text(keys: Mapping[str, Mapping[str, Value]]) -> str:
-    lines = [f"{key} = {toml_writer.value(value)}" for key, value in keys.get("", {}).items()]
+def _text(keys: Mapping[str, Mapping[str, TomlValue]]) -> str:
+    document: dict[str, Any] = {}
     for section, values in keys.items():
-        if section:
-            heading = ["", f"[{section}]"]
-            lines += [
-                *heading,
-                *(f"{toml_writer.key(key)} = {toml_writer.value(value)}" for key, value in values.items()),
-            ]
-    return "\n".join(lines) + "\n"
+        table = document
+        for name in filter(None, section.split(".")):
+            table = table.setdefault(name, {})
+        table.update(values)
+    return tomli_w.dumps(document)
 
 
 def _listed(notes: list[Note] | tuple[Note, ...]) -> str:

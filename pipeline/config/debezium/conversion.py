@@ -1,13 +1,12 @@
 """A conversion of a connector's properties under way: what isn't dealt with yet, and what came of the rest."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeVar
 
 from pipeline.config.debezium.properties import Otherwise, Pointless, Verdict, Withheld
-from pipeline.config.toml_writer import Value
 from pipeline.errors import Definite
 
 # Kafka Connect puts another value in such a place as it starts; nobody else knows which.
@@ -15,6 +14,8 @@ _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
 
 # The one secret that's part of a property's name: column.mask.hash.SHA-256.with.salt.SALT.
 _SALT: Final = re.compile(r"(?<=\.with\.salt\.).+", re.DOTALL)
+
+TomlValue = str | bool | int | float | Sequence["TomlValue"] | Mapping[str, "TomlValue"]
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -52,7 +53,7 @@ class Conversion:
     """
 
     properties: dict[str, str]
-    keys: dict[str, dict[str, Value]] = field(default_factory=dict)
+    keys: dict[str, dict[str, TomlValue]] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     kept_from_topics: list[str] = field(default_factory=list)
 
@@ -94,11 +95,11 @@ class Conversion:
             return None
         return given.strip().lower() == "true"
 
-    def put(self, section: str, key: str, value: Value) -> None:
+    def put(self, section: str, key: str, value: TomlValue) -> None:
         """Give a key of ours its value."""
         self.keys.setdefault(section, {})[key] = value
 
-    def add(self, section: str, key: str, value: Value) -> None:
+    def add(self, section: str, key: str, value: TomlValue) -> None:
         """Add a value to a list."""
         listed = self.keys.setdefault(section, {}).get(key, ())
         assert isinstance(listed, Sequence)

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from pipeline.config.column_rules import HashAlgorithm, mistake_in
-from pipeline.config.debezium.conversion import Conversion, NoteKind, NotTakenOver, items_of
+from pipeline.config.debezium.conversion import Conversion, NoteKind, NotTakenOver, TomlValue, items_of
 from pipeline.config.debezium.tables import listed_expressions
 from pipeline.config.debezium.transformations import transformations
 from pipeline.config.message_handling import (
@@ -23,7 +23,6 @@ from pipeline.config.message_handling import (
     UnsignedBigintHandling,
 )
 from pipeline.config.settings import Compression, KafkaSecurity, SaslMechanism
-from pipeline.config.toml_writer import Value
 
 _JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
 _STRATEGIES: Final = (
@@ -203,7 +202,7 @@ def _columns(work: Conversion) -> None:
         )
 
 
-def _column_rules(work: Conversion) -> Iterator[tuple[str, dict[str, Value]]]:
+def _column_rules(work: Conversion) -> Iterator[tuple[str, dict[str, TomlValue]]]:
     """The properties that change columns, in the order in which Debezium tries them, and ours for each."""
     names = list(work.properties)
     for pattern, key in ((_CUT, "truncate_to_length"), (_MASKED, "mask_with_length")):
@@ -217,7 +216,7 @@ def _column_rules(work: Conversion) -> Iterator[tuple[str, dict[str, Value]]]:
         salts += 1
         file = f"/run/secrets/kafka-salt-{salts}"
         work.tell(NoteKind.TO_DO, name, f"put its salt into the file {file}")
-        version: dict[str, Value] = {} if found[1] else {"hash_version": 1}
+        version: dict[str, TomlValue] = {} if found[1] else {"hash_version": 1}
         yield name, {"hash": found[2], "salt_file": file, **version}
 
 

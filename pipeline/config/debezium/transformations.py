@@ -10,9 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pipeline.config.debezium.conversion import Conversion, NoteKind, items_of
+from pipeline.config.debezium.conversion import Conversion, NoteKind, TomlValue, items_of
 from pipeline.config.message_routes import mistake_in_rewriting
-from pipeline.config.toml_writer import Value
 from pipeline.config.unwrapping import DeleteHandling
 from pipeline.schema.table_filter import TableFilter
 
@@ -108,7 +107,7 @@ def _route(work: Conversion, prefix: str, own: Options) -> None:
     if wrong := mistake_in_rewriting(regex, replacement):
         work.tell(NoteKind.OTHERWISE, f"{prefix}type", wrong)
         return
-    found: dict[str, Value] = {"topic_regex": regex, "topic_replacement": replacement}
+    found: dict[str, TomlValue] = {"topic_regex": regex, "topic_replacement": replacement}
     if not renames:
         found["key_enforce_uniqueness"] = False
         if work.keys.get("kafka", {}).get("schemas_enable"):
@@ -131,7 +130,7 @@ def _route(work: Conversion, prefix: str, own: Options) -> None:
 
 
 def _outbox(work: Conversion, prefix: str, own: Options) -> None:
-    found: dict[str, Value] = {"tables": _outbox_tables(work, prefix, own)}
+    found: dict[str, TomlValue] = {"tables": _outbox_tables(work, prefix, own)}
     for name, key in _OUTBOX_TEXTS.items():
         if name in own:
             given = own.pop(name)
