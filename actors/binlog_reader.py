@@ -23,7 +23,7 @@ from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from actors.source.binlog_dump import BinlogDump
-from actors.source.decoder_threads import Decoding
+from actors.source.decoder_threads import DecoderThreads
 from pipeline import metrics as catalogue
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.binlog.transaction_assembler import Given
@@ -102,7 +102,7 @@ class BinlogReader(Actor[ToBinlogReader]):
             keeps_statements=settings.keep_statements,
         )
         self._dump: BinlogDump | None = None
-        self._decoding = Decoding()
+        self._decoding = DecoderThreads()
         self._uncut = False  # whether events have come since the last cut
         self._going: ReadingLog | PausingAt | ReaderPaused = ReadingLog()
         self._end: Coordinates | None = None

@@ -32,14 +32,14 @@ from actors.snapshot import table_plan
 from actors.snapshot.connection_pool import SourcePool
 from actors.snapshot.consistent_reads import ConsistentReads, MomentSearch
 from actors.snapshot.load_watch import SourceWatch
-from actors.snapshot.replica_watermarks import Replica
+from actors.snapshot.replica_watermarks import ReplicaWatermarks
 from actors.source.connection import Result, Source
 from actors.source.errors import AccessDenied, AnotherServer, StatementOutdated
 from actors.source.gtid_history import VISIBLE_WITHIN_S, wait_until_visible
 from actors.source.watermark_table import SignalTable
 from pipeline import metrics as catalogue
 from pipeline.config.settings import ServerSettings, SourceSettings
-from pipeline.errors import Definite, Transient, worst
+from pipeline.errors import Definite, Transient, worst_error
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages import topology
 from pipeline.messages.chunks import (
@@ -122,7 +122,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         self._consistent: ConsistentReads | None = None
         self._coordinator = coordinator
         self._markers = markers
-        self._replica = Replica(elsewhere, source, server) if elsewhere else None
+        self._replica = ReplicaWatermarks(elsewhere, source, server) if elsewhere else None
         self._pool = SourcePool(elsewhere or source, connections, None if elsewhere else server)
         self._watch = SourceWatch(elsewhere or source, bounds)
         # Errors with which capture can't continue. If a replica for chunks refuses a password, only its chunks fail.
@@ -137,7 +137,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 await super().run()
                 watching.cancel()
         except BaseExceptionGroup as failures:
-            raise worst(failures.exceptions) from failures
+            raise worst_error(failures.exceptions) from failures
         finally:
             self._close()
             self._pool.close()
@@ -171,7 +171,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
     async def _open(self, order: OpenTransactions) -> None:
         """Open the transactions of a consistent snapshot, in which all is read until they're closed."""
-        opened = self._consistent = await self._opening.opened(order.failed)
+        opened = self._consistent = await self._opening.open(order.failed)
         await self._coordinator.put(TransactionsOpened(order.number, opened.at, opened.visible))
 
     def _close(self) -> None:

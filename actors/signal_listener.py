@@ -23,7 +23,7 @@ from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from actors.runtime.tasks import first_end
-from actors.signals.channel import Arrived, SignalChannel, signal_state
+from actors.signals.channel import IncomingSignal, SignalChannel, signal_state
 from pipeline import metrics as catalogue
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToSignalListener
@@ -41,7 +41,7 @@ SIGNAL_TABLE: Final = "table"
 @dataclass(slots=True)
 class _Unanswered:
     signal: Signal
-    askers: list[tuple[SignalChannel, Arrived]] = field(default_factory=list)
+    askers: list[tuple[SignalChannel, IncomingSignal]] = field(default_factory=list)
 
 
 class SignalListener(Actor[ToSignalListener]):
@@ -105,7 +105,7 @@ class SignalListener(Actor[ToSignalListener]):
             await self._room.acquire()
             await self._take_in(channel, await channel.receive())
 
-    async def _take_in(self, channel: SignalChannel, arrived: Arrived) -> None:
+    async def _take_in(self, channel: SignalChannel, arrived: IncomingSignal) -> None:
         try:
             signal = parse_signal(arrived.text, arrived.default_id)
         except MalformedSignal as error:
@@ -131,10 +131,10 @@ class SignalListener(Actor[ToSignalListener]):
                 await self._coordinator.put(SignalReceived(unanswered.signal))
 
     async def _answer(
-        self, channel: SignalChannel, arrived: Arrived, answer: SignalAnswer, outcome: str = ""
+        self, channel: SignalChannel, arrived: IncomingSignal, answer: SignalAnswer, outcome: str = ""
     ) -> None:
         state = signal_state(answer)
-        self._history.told(state)
+        self._history.remember(state)
         self._tell(channel.name, state, outcome or state.outcome.value)
         self._room.release()
         await arrived.answer(answer)

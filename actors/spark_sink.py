@@ -26,8 +26,8 @@ from actors.lake.background_work import do_work
 from actors.lake.delta_table import Conflict, is_conflict
 from actors.lake.file_placement import LakeFull
 from actors.lake.lake import Lake
-from actors.lake.spark_session import Pool, Running, SparkFailed, SparkLost
-from actors.lake.stall_detector import Pulse
+from actors.lake.spark_session import Pool, RunningSpark, SparkFailed, SparkLost
+from actors.lake.stall_detector import StallDetector
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import contain_errors
@@ -93,10 +93,10 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Up:
+class SparkUp:
     """What there is while Spark is up."""
 
-    spark: Running
+    spark: RunningSpark
     lake: Lake
 
 
@@ -120,9 +120,9 @@ class SparkSink(Actor[ToSparkSink]):
         self._journal = journal
         self._coordinator = coordinator
         self._threads = ThreadPoolExecutor(TABLES_AT_ONCE + 1, "spark")
-        self._pulse = Pulse()
+        self._pulse = StallDetector()
         self._state = State(lake)
-        self._up: Up | None = None
+        self._up: SparkUp | None = None
         self._freshness: float | None = None
 
     async def begin(self) -> None:
@@ -270,7 +270,7 @@ class SparkSink(Actor[ToSparkSink]):
                 assert_never(order)
         return None
 
-    async def _find(self, up: Up, table: TableId) -> TableFound | TableFailed:
+    async def _find(self, up: SparkUp, table: TableId) -> TableFound | TableFailed:
         try:
             found = await self._in_thread(up.lake.find, table)
             of = Tier if found.schema is not None else ()
@@ -304,7 +304,7 @@ class SparkSink(Actor[ToSparkSink]):
     def _read_batch(self, after: int, through: int) -> BatchRead:
         return spark_sink.next_batch_of(self._state, self._journal.entries(after, through))
 
-    async def _failed(self, up: Up, table: TableId, error: Exception) -> TableFailed:
+    async def _failed(self, up: SparkUp, table: TableId, error: Exception) -> TableFailed:
         """Returns that the table alone has failed. Raises if Spark or the lake's store has failed, for all tables."""
         if isinstance(error, SparkLost | LakeFull):
             raise error
@@ -320,7 +320,7 @@ class SparkSink(Actor[ToSparkSink]):
             self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
         return TableFailed(table, safe_message(error))
 
-    async def _deliver(self, up: Up, order: DeliverTable) -> TableDelivered | TableFailed:
+    async def _deliver(self, up: SparkUp, order: DeliverTable) -> TableDelivered | TableFailed:
         """Brings one table to the end of the batch."""
         table, pieces = order.table, order.pieces
         try:
@@ -335,7 +335,7 @@ class SparkSink(Actor[ToSparkSink]):
         self._measure_delivered(str(table), pieces)
         return TableDelivered(table, after, pieces)
 
-    async def _do_work(self, up: Up, work: BackgroundWork) -> WorkDone | WorkGivenUp | WorkFailed:
+    async def _do_work(self, up: SparkUp, work: BackgroundWork) -> WorkDone | WorkGivenUp | WorkFailed:
         """Does the work beside the batches. Raises if Spark is gone."""
         began, table = time.monotonic(), str(work.table)
         try:
@@ -453,7 +453,7 @@ class SparkSink(Actor[ToSparkSink]):
                 raise Conflict("another writer committed to a lake table meanwhile") from None
             raise SparkFailed(str(error)).with_traceback(error.__traceback__) from None
 
-    def _start(self) -> Up:
+    def _start(self) -> SparkUp:
         lake, spark = (
             self._settings,
             spark_session.open_session(self._spark_settings, self._journal.local_folder / "spark"),
@@ -463,7 +463,7 @@ class SparkSink(Actor[ToSparkSink]):
         except BaseException:
             spark.kill()
             raise
-        self._up = up = Up(spark, tables)
+        self._up = up = SparkUp(spark, tables)
         return up
 
     def _end(self) -> None:

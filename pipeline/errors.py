@@ -27,7 +27,7 @@ class InvariantBroken(TidemarkError):
     """Something that this code promises doesn't hold; the process ends rather than emit a doubtful row."""
 
 
-def worst(errors: Iterable[BaseException]) -> BaseException:
+def worst_error(errors: Iterable[BaseException]) -> BaseException:
     """Of errors that came together the one to act on: a broken invariant before all, and what may go by last."""
     return min(errors, key=_urgency)
 

@@ -68,7 +68,7 @@ class Guard:
         """Whether there's a token, which signals want."""
         return self._token is not None
 
-    def needed(self, access: Access) -> Access:
+    def required(self, access: Access) -> Access:
         """Returns what a token must permit for this, at this address."""
         wanted = self.exposed or (access is Access.CONTROL and self.controlled)
         return access if wanted else Access.OPEN
@@ -77,19 +77,19 @@ class Guard:
         """Why a request isn't let in; None if it is. `host` is what it names as its host, without the port."""
         if not self.exposed and not (host and is_loopback(host)):
             return Refusal(403, "the request must name a loopback address as its host")
-        needed = self.needed(access)
+        needed = self.required(access)
         if needed is Access.OPEN:
             return None
-        given = self.given(headers)
+        given = self.permitted(headers)
         if given is Access.OPEN:
             return Refusal(401, "a token is needed, as Authorization: Bearer …")
         return None if given >= needed else Refusal(403, "this token may only read")
 
     def may_read(self, headers: Mapping[str, str]) -> bool:
         """Returns whether the answer to a request to an open route may have what only readers may see."""
-        return not self.exposed or self.given(headers) >= Access.READ
+        return not self.exposed or self.permitted(headers) >= Access.READ
 
-    def given(self, headers: Mapping[str, str]) -> Access:
+    def permitted(self, headers: Mapping[str, str]) -> Access:
         """Returns what the request's token permits; OPEN is nothing."""
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         # Digests are of one length, so the time of the comparison doesn't even reveal the token's length.
@@ -99,7 +99,7 @@ class Guard:
         return Access.CONTROL if all_of_it else Access.READ if read else Access.OPEN
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket: `burst` actions at once, and `per_s` more each second."""
 
     def __init__(self, per_s: float, burst: int, clock: Callable[[], float] = monotonic) -> None:

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from actors.http import routes as api
 from actors.http import static_files
-from actors.http.access import HEADERS, Access, Bucket, Guard
+from actors.http.access import HEADERS, Access, Guard, TokenBucket
 from actors.http.event_stream import PATIENCE_S, Followers, TooManyFollowers
 from actors.runtime.filesystem import put_file
 from actors.runtime.metrics import Metrics
@@ -64,7 +64,7 @@ class HttpServer:
         self._signals = signals
         self._answer_within_s = answer_within_s
         self._guard = Guard(settings)
-        self._buckets = {access: Bucket(per_s, burst) for access, (burst, per_s) in LIMITS.items()}
+        self._buckets = {access: TokenBucket(per_s, burst) for access, (burst, per_s) in LIMITS.items()}
         self._live = Followers(board, controlled=self._guard.controlled)
         self._files = static_files.load_files()
         app = web.Application(client_max_size=LONGEST, middlewares=[self._answered_safely])

@@ -64,7 +64,7 @@ class Files(Protocol):
     def listed(self, folder: str) -> list[str]:
         """The names in a folder, none where there's no such folder."""
 
-    def settle(self, folder: str) -> None:
+    def make_durable(self, folder: str) -> None:
         """Makes the names in the folder durable."""
 
     def put(self, name: str, content: bytes) -> None:
@@ -139,7 +139,7 @@ class LocalFiles:
         except FileNotFoundError:
             return []
 
-    def settle(self, folder: str) -> None:
+    def make_durable(self, folder: str) -> None:
         """A name can be seen before it's durable."""
         if (self.directory / folder).exists():
             sync(self.directory / folder)
@@ -238,7 +238,7 @@ class RemoteFiles:
         """The names in a folder."""
         return [info.base_name for info in self._infos(folder, recursive=False)]
 
-    def settle(self, folder: str) -> None:
+    def make_durable(self, folder: str) -> None:
         """Does nothing: what is listed is durable."""
 
     def put(self, name: str, content: bytes) -> None:

@@ -33,7 +33,7 @@ from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal import manifest
 from pipeline.journal import writer_epochs as claims
 from pipeline.journal.entry import Entry, File
-from pipeline.journal.manifest import Damaged
+from pipeline.journal.manifest import DamagedManifest
 from pipeline.journal.retention import RetainedSegment, removable
 from pipeline.journal.segment import SegmentTable
 from pipeline.journal.writer_epochs import JournalView
@@ -84,7 +84,7 @@ class JournalReader:
         """The number of the last segment that no crash can take back, 0 if there's none."""
         with journal_errors(self.files.shown):
             # An entry can be seen before its name is durable; a consumer must not get ahead of what survives.
-            self.files.settle(MANIFEST)
+            self.files.make_durable(MANIFEST)
             self._view = writer_epochs.read_view(self.files)
         return self._view.last
 
@@ -137,7 +137,7 @@ class JournalReader:
             raise Definite(f"{path} is missing: restore it from a copy of the journal") from error
         except UnicodeDecodeError as error:
             raise Definite(f"{path} isn't text: restore it from a copy of the journal") from error
-        except Damaged as error:
+        except DamagedManifest as error:
             raise Definite(f"{path} can't be used: {error}") from error
 
 
@@ -169,7 +169,7 @@ class JournalStore(JournalReader):
         # After a restart rows are searched after this SCN; None if there are none.
         self._unread: int | None = None
         # The last segment that may name a version of a schema; those that aren't here aren't durable.
-        self.files.settle(_SCHEMAS)
+        self.files.make_durable(_SCHEMAS)
         versions = (name for name in self.files.listed(_SCHEMAS) if name.endswith(TEXT))
         self._named = {version.removesuffix(TEXT): own.last for version in versions}
         # The segment that each consumer reported, as of the last read.
@@ -205,7 +205,7 @@ class JournalStore(JournalReader):
         Fenced if another process has claimed the journal.
         """
         with journal_errors(self.files.shown):
-            self.files.settle(MANIFEST)
+            self.files.make_durable(MANIFEST)
             writer_epochs.check_epoch(self.files, self._own.claim)
             entries = writer_epochs.list_entries(self.files)
             self._own = self._view = own = claims.valid_segments(
@@ -332,7 +332,7 @@ class JournalStore(JournalReader):
     def _verify(self, name: str, file: File) -> None:
         with self._refusing(name):
             if hashlib.sha256(self.files.read(name)).hexdigest() != file.sha256:
-                raise Damaged(
+                raise DamagedManifest(
                     "its checksum isn't the one that it was sealed with; restore it from a copy of the journal"
                 )
 

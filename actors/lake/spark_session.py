@@ -118,7 +118,7 @@ class SparkLost(Transient):
     """A call of Spark's failed because Spark is gone."""
 
 
-class Running(Protocol):
+class RunningSpark(Protocol):
     """A Spark with its session."""
 
     session: SparkSession
@@ -236,7 +236,7 @@ def installed_parts(settings: SparkSettings) -> SparkParts:
     return SparkParts(pyspark.__version__, DELTA_VERSION, jars)
 
 
-def open_session(settings: SparkSettings, folder: Path) -> Running:
+def open_session(settings: SparkSettings, folder: Path) -> RunningSpark:
     """Starts Spark, or opens a session at the Spark Connect server that the settings name. Otherwise as `start`."""
     if settings.by_connect:
         return spark_connect.connect(settings, folder)

@@ -33,7 +33,7 @@ _WHAT: Final = {Pool.BATCHES: "a batch", Pool.BESIDE: "what runs beside the batc
 TaskProgress = Mapping[str, object]
 
 
-class Pulse:
+class StallDetector:
     """Knows the calls that are under way, and looks for a sign of life meanwhile."""
 
     def __init__(self) -> None:

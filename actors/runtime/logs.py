@@ -16,13 +16,13 @@ import structlog
 from structlog.typing import EventDict, ExcInfo, Processor
 
 from actors.runtime import measuring
-from actors.runtime.recent_events import Recent
+from actors.runtime.recent_events import RecentEvents
 from actors.runtime.redaction import redacted_traceback, without_values
 
 OURS: Final = ("actors", "pipeline")
 
 
-def configure(pipeline: str, stream: TextIO = sys.stderr, recent: Recent | None = None) -> None:
+def configure(pipeline: str, stream: TextIO = sys.stderr, recent: RecentEvents | None = None) -> None:
     """Send everything that's logged, libraries' warnings included, to the stream; `recent` remembers ours."""
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -18,7 +18,7 @@ _ELSEWHERE: Final = frozenset(
 )
 
 
-class Recent:
+class RecentEvents:
     """A processor of structlog's that remembers what passes it. May be called from any thread."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-from pipeline.errors import InvariantBroken, worst
+from pipeline.errors import InvariantBroken, worst_error
 
 Of = TypeVar("Of")
 Made = TypeVar("Made")
@@ -19,7 +19,7 @@ async def first_end(*works: Coroutine[Any, Any, None]) -> None:
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if errors := [error for task in tasks if task in done and (error := task.exception()) is not None]:
-            raise worst(errors)
+            raise worst_error(errors)
     finally:
         for task in tasks:
             task.cancel()
@@ -30,7 +30,7 @@ async def all_end(do: Callable[[Of], Coroutine[Any, Any, Made]], each: Iterable[
     """Runs it with each at once, and returns all results. Raises the worst error of all."""
     results = await asyncio.gather(*map(do, each), return_exceptions=True)
     if errors := [result for result in results if isinstance(result, BaseException)]:
-        raise worst(errors)
+        raise worst_error(errors)
     return [result for result in results if not isinstance(result, BaseException)]
 
 

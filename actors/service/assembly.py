@@ -31,7 +31,7 @@ from actors.runtime.actor import Actor, Sender
 from actors.runtime.failure_kinds import FailureKind
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from actors.runtime.recent_events import Recent
+from actors.runtime.recent_events import RecentEvents
 from actors.runtime.supervisor import (
     CAPTURE,
     CONTROL,
@@ -84,7 +84,7 @@ log = structlog.get_logger()
 LOOKS_AGAIN_S: Final = 10.0
 
 
-async def serve(settings: Settings, recent: Recent) -> RunOutcome:
+async def serve(settings: Settings, recent: RecentEvents) -> RunOutcome:
     """Runs the pipeline until SIGTERM or SIGINT stops it, or it has to end. Raises Definite."""
     store = await asyncio.to_thread(JournalStore.open_single_writer, settings.journal.path, settings.name)
     try:
@@ -164,7 +164,7 @@ class Assembly:
     async def _capture(self) -> tuple[Actor[Any], ...]:
         settings = self._settings
         recovered = await asyncio.to_thread(self._store.recover)
-        found = await self._servers.chosen(None if recovered.last is None else recovered.last.checkpoint)
+        found = await self._servers.choose(None if recovered.last is None else recovered.last.checkpoint)
         checkpoint = _beginning(recovered.last, found, settings)
         if not checkpoint.witnesses:
             last = await witnesses.initial_witnesses(found.source, found.server, checkpoint.position)

@@ -86,10 +86,10 @@ def run(settings: Settings) -> None:
     import uvloop
 
     from actors.runtime import logs
-    from actors.runtime.recent_events import Recent
+    from actors.runtime.recent_events import RecentEvents
     from actors.service import warm_up as loading
 
-    recent = Recent()
+    recent = RecentEvents()
     logs.configure(settings.name, recent=recent)
     loading.import_all()
 
@@ -116,10 +116,10 @@ def check(settings: Settings) -> None:
     First comes the configuration that holds, with what the environment and the defaults say, and stars for secrets.
     """
     from actors.service import warm_up as loading
-    from pipeline.config.effective_settings import effective
+    from pipeline.config.effective_settings import effective_toml
     from pipeline.source.prerequisites import Severity
 
-    click.echo(effective(settings))
+    click.echo(effective_toml(settings))
     with loading.log_compilation(partial(click.echo, err=True)):
         from actors.lake import spark_session
         from actors.service import assembly

@@ -10,7 +10,7 @@ from pipeline.snapshot.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Arrived:
+class IncomingSignal:
     """A text that came by a channel, and the way to answer it; `default_id` is for a text without an id."""
 
     text: str | bytes
@@ -34,7 +34,7 @@ class SignalChannel(Protocol):
 
     name: str
 
-    async def receive(self) -> Arrived:
+    async def receive(self) -> IncomingSignal:
         """The next text, whenever it comes. A cancelled call has taken none."""
 
     async def sealed(self, checkpoint: Checkpoint) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from actors.signals.channel import Arrived, signal_state
+from actors.signals.channel import IncomingSignal, signal_state
 from pipeline.messages.signals import SignalAccepted, SignalAnswer
 from pipeline.signals.outcomes import Outcome, outcomes_between
 from pipeline.signals.signal import LONGEST
@@ -50,7 +50,7 @@ class SignalFile:
         self._accepted: set[str] = set()
         self._told: Checkpoint | None = None
 
-    async def receive(self) -> Arrived:
+    async def receive(self) -> IncomingSignal:
         """The next line that hasn't been answered."""
         if self._seen is None:
             self._seen = await asyncio.to_thread(self._answered_lines)
@@ -63,7 +63,7 @@ class SignalFile:
             digest = hashlib.sha256(line).hexdigest()[:16]
             if digest not in self._seen and line.strip():
                 self._seen.add(digest)
-                return Arrived(line, self._answerer(digest))
+                return IncomingSignal(line, self._answerer(digest))
 
     async def sealed(self, checkpoint: Checkpoint) -> None:
         """Append how far signals of this file have come."""

@@ -33,7 +33,7 @@ from aiokafka.errors import KafkaError
 from actors.kafka.client import ANSWERS_WITHIN_S, administrating, client_options
 from actors.runtime.retry import Backoff
 from actors.runtime.tasks import first_end
-from actors.signals.channel import Arrived, signal_state
+from actors.signals.channel import IncomingSignal, signal_state
 from pipeline.config.settings import KafkaSettings
 from pipeline.errors import Transient
 from pipeline.messages.signals import SignalAnswer
@@ -86,7 +86,7 @@ class SignalKafka:
         self._pipeline = pipeline
         self._backoff = backoff
         self._partition = TopicPartition(settings.topic, 0)
-        self._arrived: asyncio.Queue[Arrived] = asyncio.Queue(1)
+        self._arrived: asyncio.Queue[IncomingSignal] = asyncio.Queue(1)
         # By offset, in their order, all that were passed on and aren't committed.
         self._taken: dict[int, _Taken] = {}
         self._checkpoint: Checkpoint | None = None
@@ -96,7 +96,7 @@ class SignalKafka:
         self._connected = False
         self._problem: str | None = None
 
-    async def receive(self) -> Arrived:
+    async def receive(self) -> IncomingSignal:
         """The next signal for this pipeline."""
         if self._serving is None:
             self._serving = asyncio.create_task(self._serve())
@@ -177,7 +177,9 @@ class SignalKafka:
             taken = _Taken(record.value)
             if record.key == self._pipeline.encode():
                 default_id = f"{record.topic}-{record.offset}"
-                await self._arrived.put(Arrived(record.value or b"", self._answerer(taken), default_id))
+                await self._arrived.put(
+                    IncomingSignal(record.value or b"", self._answerer(taken), default_id)
+                )
             else:
                 taken.told = True
                 self._news.set()

@@ -8,7 +8,7 @@ import asyncio
 import uuid
 from typing import Any
 
-from actors.signals.channel import Arrived
+from actors.signals.channel import IncomingSignal
 from pipeline.errors import Transient
 from pipeline.messages.signals import SignalAnswer
 from pipeline.messages.topology import MOST_SIGNALS
@@ -25,7 +25,7 @@ class SignalRest:
     name = "rest"
 
     def __init__(self) -> None:
-        self._arrived: asyncio.Queue[Arrived] = asyncio.Queue(MOST_SIGNALS)
+        self._arrived: asyncio.Queue[IncomingSignal] = asyncio.Queue(MOST_SIGNALS)
         self._waiting: set[asyncio.Future[SignalAnswer]] = set()
 
     async def ask(self, text: bytes, timeout_s: float) -> SignalAnswer:
@@ -38,7 +38,7 @@ class SignalRest:
                 answered.set_result(answer)
 
         try:
-            self._arrived.put_nowait(Arrived(text, answer, default_id))
+            self._arrived.put_nowait(IncomingSignal(text, answer, default_id))
         except asyncio.QueueFull as error:
             raise Unanswered(f"{MOST_SIGNALS} signals wait already") from error
         self._waiting.add(answered)
@@ -52,7 +52,7 @@ class SignalRest:
         finally:
             self._waiting.discard(answered)
 
-    async def receive(self) -> Arrived:
+    async def receive(self) -> IncomingSignal:
         """The next request's body."""
         return await self._arrived.get()
 

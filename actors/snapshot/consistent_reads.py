@@ -85,7 +85,7 @@ class MomentSearch:
             "snapshot.allow_lock = true would end that with a lock for some milliseconds"
         )
 
-    async def opened(self, failed: int) -> ConsistentReads:
+    async def open(self, failed: int) -> ConsistentReads:
         """The connections, as soon as there's a moment. Raises Transient or Definite."""
         self.tries = failed
         made: list[Source] = []

@@ -84,7 +84,7 @@ class SourceWatch:
 
     async def _look(self) -> Load:
         try:
-            self._source = await Source.kept(self._source, self._settings)
+            self._source = await Source.reuse(self._source, self._settings)
             return await self._source.load(lag=bool(self._bounds.replica_lag_s))
         except Transient as failure:
             log.info("the source's load is unknown", error=str(failure))

@@ -28,7 +28,7 @@ from pipeline.errors import Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
 
 
-class Replica:
+class ReplicaWatermarks:
     """What watermarks are read from a replica of the stream's server, which calls itself `server`."""
 
     def __init__(self, settings: ServerSettings, stream: ServerSettings, server: str | None = None) -> None:

@@ -11,7 +11,7 @@ from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import chunk_index_choice, chunk_queries, range_splits, row_filter_sql
 from pipeline.snapshot.chunk_index import ChunkIndex
-from pipeline.snapshot.range_splits import FirstBehind, LastThrough, Weigh
+from pipeline.snapshot.range_splits import FirstAfter, LastThrough, Weigh
 from pipeline.snapshot.row_filter import InvalidRowFilter
 from pipeline.snapshot.snapshot import Request
 from pipeline.source import result_set
@@ -61,9 +61,9 @@ async def find_ranges(
                 answer = await requested_key(
                     source, schema, walk, chunk_queries.last_through(schema, walk, after, bound, last)
                 )
-            case FirstBehind(bound, last):
+            case FirstAfter(bound, last):
                 answer = await requested_key(
-                    source, schema, walk, chunk_queries.first_behind(schema, walk, bound, last)
+                    source, schema, walk, chunk_queries.first_after(schema, walk, bound, last)
                 )
             case Weigh(after, last):
                 answer = await _weight(source, chunk_queries.explain_query(schema, walk, after, last))

@@ -21,7 +21,7 @@ import pymysql
 
 from actors.runtime.secret_files import current_secret
 from actors.source.errors import AnotherServer, translate_errors
-from actors.source.protocol import Wire
+from actors.source.protocol import ProtocolConnection
 from pipeline.config.settings import ServerSettings, TlsMode
 from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
@@ -71,7 +71,7 @@ class Source:
         self.server = server or ""  # until it's connected
         self.settings = settings
         self._in_transaction = False
-        self._wire = Wire(
+        self._wire = ProtocolConnection(
             host=settings.host,
             port=settings.port,
             user=settings.user,
@@ -92,7 +92,7 @@ class Source:
         return source
 
     @staticmethod
-    async def kept(source: "Source | None", settings: ServerSettings) -> "Source":
+    async def reuse(source: "Source | None", settings: ServerSettings) -> "Source":
         """The connection that there is, or a new one in its place where it isn't usable or leads elsewhere.
 
         Raises as `connect` does.

@@ -24,7 +24,7 @@ _MOST_BYTES: Final = 32 << 20  # of row images under way; one slice is always ta
 Read = tuple[Message | ReadingPaused, int]
 
 
-class Decoding:
+class DecoderThreads:
     """The slices under way, oldest first; between them, the messages that pass with them in order."""
 
     def __init__(self) -> None:

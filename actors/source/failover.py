@@ -67,7 +67,7 @@ class Servers:
         self._servers = list_servers(settings.source)
         self._at: int | None = None
 
-    async def chosen(self, last: Checkpoint | None) -> Preflight:
+    async def choose(self, last: Checkpoint | None) -> Preflight:
         """Returns the findings about the server at which to continue from the last sealed checkpoint, or to begin.
 
         Raises NoServer if none is suitable, Unfit if it's the only one, and Transient if none can be reached.

@@ -45,7 +45,7 @@ _LOGINS: Final = ("caching_sha2_password", "sha256_password", "mysql_native_pass
 _FILE_WANTED: Final = "the source requested a file of this machine (LOCAL INFILE), which Tidemark refuses"
 
 
-class Wire(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
+class ProtocolConnection(aiomysql.Connection):  # type: ignore[misc]  # aiomysql has no types
     """A connection. Raises the driver's errors, OSError where it's lost, and ours for what the driver doesn't see."""
 
     _logging_in = False

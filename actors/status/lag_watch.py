@@ -59,7 +59,7 @@ class LagWatch:
         try:
             reader = self._reader
             where = self._settings if reader is None else reader.source
-            self._source = await Source.kept(self._source, where)
+            self._source = await Source.reuse(self._source, where)
             await self._compare(self._source)
         except (Transient, Definite) as failure:
             self._close()

@@ -46,7 +46,7 @@ class RangeMaps:
                     seen[key] = _begun(self._seen.get(key, {}), table)
         self._seen = seen
 
-    def told(self, snapshot: str, table: StatusJson, open_ranges: Iterable[int]) -> StatusJson:
+    def range_map(self, snapshot: str, table: StatusJson, open_ranges: Iterable[int]) -> StatusJson:
         """The map of a table: `filled`, of each cell the part that's done; `open`, the cells with an open window."""
         count: int = table["ranges"]
         if not count:

@@ -55,7 +55,7 @@ class TableRates:
                     running[key].look(now, _dealt_with(table))
         self._rates = running
 
-    def told(self, capture: StatusJson) -> list[StatusJson]:
+    def with_rates(self, capture: StatusJson) -> list[StatusJson]:
         """Returns the snapshots with their rates; `capture` is the coordinator's report."""
         open_windows = Counter((w["snapshot"], w["table"]) for w in capture.get("windows", ()))
         paused = capture.get("paused", False)

@@ -14,7 +14,7 @@ from actors.runtime.actor import StatusJson
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import contain_errors, value_or
 from actors.runtime.metrics import Metrics
-from actors.runtime.recent_events import Recent
+from actors.runtime.recent_events import RecentEvents
 from actors.runtime.supervisor import LifeState, Supervisor
 from actors.signal_listener import SignalListener
 from actors.status import table_status
@@ -41,7 +41,7 @@ class StatusBoard:
         supervisor: Supervisor,
         mailboxes: Mapping[Name, Mailbox[Any]],
         metrics: Metrics,
-        recent: Recent,
+        recent: RecentEvents,
     ) -> None:
         self.name = name
         self.recent = recent
@@ -158,7 +158,7 @@ class StatusBoard:
     def _snapshots(self, capture: StatusJson) -> list[StatusJson]:
         return [
             {**snapshot, "tables": [_without_keys(table) for table in snapshot["tables"]]}
-            for snapshot in self._rates.told(capture)
+            for snapshot in self._rates.with_rates(capture)
         ]
 
     def tables(self) -> list[StatusJson]:
@@ -167,7 +167,7 @@ class StatusBoard:
 
     def _tables(self, said: Mapping[Name, StatusJson]) -> list[StatusJson]:
         capture, delivery = said.get(Name.WATERMARK_COORDINATOR, {}), said.get(Name.SPARK_SINK, {})
-        return table_status.table_statuses(capture, delivery, self._rates.told(capture), self._maps)
+        return table_status.table_statuses(capture, delivery, self._rates.with_rates(capture), self._maps)
 
     def shown(self) -> tuple[StatusJson, list[StatusJson]]:
         """What the page shows of this moment: an overview of bounded size, and each captured table."""
@@ -245,7 +245,7 @@ class StatusBoard:
     def _measure(self, capture: StatusJson) -> None:
         left: dict[tuple[str, ...], float] = {
             (str(TableId(table["database"], table["table"])),): table["left_seconds"]
-            for snapshot in self._rates.told(capture)
+            for snapshot in self._rates.with_rates(capture)
             for table in snapshot["tables"]
             if table["left_seconds"] is not None
         }

@@ -58,7 +58,7 @@ def _snapshot(
         "state": table["state"],
         "reason": table.get("reason"),
         **{count: table[count] for count in _COUNTS},
-        "map": maps.told(snapshot["id"], table, open_ranges.get((snapshot["id"], name), ())),
+        "map": maps.range_map(snapshot["id"], table, open_ranges.get((snapshot["id"], name), ())),
     }
 
 

@@ -27,7 +27,7 @@ _USER_OF_URI: Final = re.compile(r"(?<=://)[^/@]*(?=@)")
 _SECRET_OF_URI: Final = re.compile(r"([?&][^=&]*(?:secret|password|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
 
 
-def effective(settings: Settings) -> str:
+def effective_toml(settings: Settings) -> str:
     """Returns all settings as TOML, those with their default included."""
     return tomli_w.dumps(_section(settings))
 

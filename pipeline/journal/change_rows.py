@@ -23,7 +23,7 @@ from pipeline.gtid.transactions import Transactions
 from pipeline.messages.journal import Append, ChangePart, ChunkPart
 from pipeline.messages.row_images import CHANGE_FIELDS, SOURCE_TYPE, ImageKind
 from pipeline.schema.row_keys import tokens
-from pipeline.schema.spelling import folded
+from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableSchema
 
 # `__op`: c, u, d, r (a snapshot's row), b (what an update found) or t (a statement took all rows away, and the table's
@@ -61,7 +61,7 @@ def uncapturable(schema: TableSchema) -> str | None:
     """Why a changes file can't have the table's rows, and what to do about it; None if it can."""
     # Engines that read the file, such as Spark, ignore the case of names.
     names = (*META.names, SOURCE.name)
-    taken = (column.name for column in schema.columns if folded(column.name) in names)
+    taken = (column.name for column in schema.columns if fold_name(column.name) in names)
     if (name := next(taken, None)) is None:
         return None
     return (

@@ -29,7 +29,7 @@ FORMAT = 4
 _REMEDY = "restore it from a copy of the journal"
 
 
-class Damaged(Definite):
+class DamagedManifest(Definite):
     """It isn't what was written, or not in the format that this version reads; the text says which."""
 
 
@@ -57,17 +57,21 @@ def from_json(text: str, journal: str, schema: Callable[[str], TableSchema]) -> 
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise Damaged(f"it isn't JSON ({error}), so it was cut short or overwritten; {_REMEDY}") from error
+        raise DamagedManifest(
+            f"it isn't JSON ({error}), so it was cut short or overwritten; {_REMEDY}"
+        ) from error
     if not isinstance(value, dict) or "format" not in value:
-        raise Damaged(f"it isn't a manifest entry of a journal; {_REMEDY}")
+        raise DamagedManifest(f"it isn't a manifest entry of a journal; {_REMEDY}")
     if value["format"] != FORMAT:
-        raise Damaged(
+        raise DamagedManifest(
             f"it has the format {value['format']}, and this version reads {FORMAT}: use the version that wrote it"
         )
     if _text(value) != text or value.get("sha256") != _digest([value.get("journal"), value.get("entry")]):
-        raise Damaged(f"its checksum doesn't match, so it was changed after it was written; {_REMEDY}")
+        raise DamagedManifest(
+            f"its checksum doesn't match, so it was changed after it was written; {_REMEDY}"
+        )
     if value["journal"] != journal:
-        raise Damaged(f"it's of the journal {value['journal']}, and not of this one; {_REMEDY}")
+        raise DamagedManifest(f"it's of the journal {value['journal']}, and not of this one; {_REMEDY}")
     body = value["entry"]
     return _entry_from_json(body, {version: schema(version) for version in body["schemas"]})
 
@@ -82,9 +86,11 @@ def schema_from_json(text: str, version: str) -> TableSchema:
     try:
         schema = schemas.from_json(json.loads(text))
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise Damaged(f"it isn't a table's schema, so it was cut short or overwritten; {_REMEDY}") from error
+        raise DamagedManifest(
+            f"it isn't a table's schema, so it was cut short or overwritten; {_REMEDY}"
+        ) from error
     if schema.version != version or schema_to_json(schema) != text:
-        raise Damaged(
+        raise DamagedManifest(
             f"it isn't the schema of version {version}, so it was changed after it was written; {_REMEDY}"
         )
     return schema

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pipeline.lake.column_changes import Plan
 from pipeline.lake.parquet_files import Stored
 from pipeline.lake.tables import LakeColumn, Property, quoted, set_properties_sql, table_at
-from pipeline.schema.spelling import folded
+from pipeline.schema.spelling import fold_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ def remaining(path: str, becoming: ColumnAlteration, present: Mapping[str, Store
     known = {stored: column.name for stored, column in becoming.columns if stored is not None}
     for old, new in _renames({names[stored]: new for stored, new in known.items()}):
         yield f"{table} RENAME COLUMN {quoted(old)} TO {quoted(new)}"
-    there = {folded(name) for stored, name in names.items() if stored not in known}
+    there = {fold_name(name) for stored, name in names.items() if stored not in known}
     before = None
     for stored, column in becoming.columns:
         name = quoted(column.name)
-        if stored is None and folded(column.name) not in there:
+        if stored is None and fold_name(column.name) not in there:
             place = "FIRST" if before is None else f"AFTER {quoted(before)}"
             yield f"{table} ADD COLUMNS ({name} {column.type} {place})"
         elif stored is not None and present[names[stored]].type.lower() != column.type.lower():
@@ -83,14 +83,14 @@ def remaining(path: str, becoming: ColumnAlteration, present: Mapping[str, Store
 def _renames(wanted: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Returns the renames, one by one, that give each of a table's columns its wanted name."""
     todo = {old: new for old, new in wanted.items() if old != new}
-    taken = {folded(name) for name in wanted}
+    taken = {fold_name(name) for name in wanted}
     while todo:
-        old = next((old for old, new in todo.items() if folded(new) not in taken), next(iter(todo)))
+        old = next((old for old, new in todo.items() if fold_name(new) not in taken), next(iter(todo)))
         new = todo.pop(old)
-        if folded(new) in taken:  # all of them form circles
+        if fold_name(new) in taken:  # all of them form circles
             last, new = new, f"{new}__altering"
-            while folded(new) in taken:
+            while fold_name(new) in taken:
                 new += "_"
             todo[new] = last
         yield old, new
-        taken = taken - {folded(old)} | {folded(new)}
+        taken = taken - {fold_name(old)} | {fold_name(new)}

@@ -34,7 +34,7 @@ from typing import Any
 from pipeline.errors import Definite
 from pipeline.lake.tables import MAPPING, META_COLUMNS, PIN_TYPE, LakeColumn, Tier, columns, need_mapping
 from pipeline.schema.ddl.alter_table import Alteration
-from pipeline.schema.spelling import folded
+from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableSchema
 
 
@@ -64,7 +64,7 @@ class PlannedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The columns that a lake table is to have; `present`: the names of those of its schema, `folded`."""
+    """The columns that a lake table is to have; `present`: the names of those of its schema, `fold_name`."""
 
     columns: tuple[PlannedColumn, ...]
     present: frozenset[str] = frozenset()
@@ -99,7 +99,7 @@ def unchanged_plan(has: Iterable[LakeColumn], schema: TableSchema | None) -> Pla
     """The plan that leaves a lake table as it is: with these columns, and this schema taken on."""
     names = schema.columns if schema is not None else ()
     return Plan(
-        tuple(PlannedColumn(column, column) for column in has), frozenset(folded(c.name) for c in names)
+        tuple(PlannedColumn(column, column) for column in has), frozenset(fold_name(c.name) for c in names)
     )
 
 
@@ -115,14 +115,14 @@ def follow_steps(plan: Plan, tier: Tier, steps: Iterable[Step]) -> Plan:
 
 
 def _altered(plan: Plan, alteration: Alteration, segment: int) -> Plan:
-    present = plan.present - {folded(name) for name in alteration.changes.dropped}
-    names = {folded(old): new for old, new in alteration.changes.renamed if folded(old) in present}
-    taken = {folded(new) for new in names.values()}
+    present = plan.present - {fold_name(name) for name in alteration.changes.dropped}
+    names = {fold_name(old): new for old, new in alteration.changes.renamed if fold_name(old) in present}
+    taken = {fold_name(new) for new in names.values()}
     for name in sorted(taken - names.keys()):
         plan = _aside(plan, name, segment)
     renamed = tuple(
-        replace(each, column=replace(each.column, name=names[folded(each.column.name)]))
-        if folded(each.column.name) in names
+        replace(each, column=replace(each.column, name=names[fold_name(each.column.name)]))
+        if fold_name(each.column.name) in names
         else each
         for each in plan.columns
     )
@@ -145,7 +145,7 @@ def _with_schema(plan: Plan, tier: Tier, schema: TableSchema, step: Step) -> Pla
             plan = _aside(plan, column.name, step.segment)
         before, behind = plan.columns[:place], plan.columns[place:]
         plan, place = replace(plan, columns=(*before, PlannedColumn(column, None), *behind)), place + 1
-    return replace(plan, present=frozenset(folded(column.name) for column in schema.columns))
+    return replace(plan, present=frozenset(fold_name(column.name) for column in schema.columns))
 
 
 def _held(
@@ -155,9 +155,9 @@ def _held(
     ours = column in META_COLUMNS
     same = there.column.type.casefold() == column.type.casefold()
     type_ = there.column.type if same else widened_type(there.column.type, column.type)
-    if type_ is not None and (ours or step.anew or folded(column.name) in plan.present):
+    if type_ is not None and (ours or step.anew or fold_name(column.name) in plan.present):
         return replace(there, column=replace(there.column, type=type_))
-    if ours or (folded(column.name) in plan.present and not step.anew):
+    if ours or (fold_name(column.name) in plan.present and not step.anew):
         raise Incompatible(
             f"column {column.name!r} of {schema.table} was {there.column.type.upper()} and is {column.type.upper()}, "
             f"and no type holds both: {REMEDY.format(table=schema.table)}"
@@ -191,7 +191,7 @@ def _aside(plan: Plan, name: str, segment: int) -> Plan:
 
 
 def _index(plan: Plan, name: str) -> int | None:
-    found = (i for i, each in enumerate(plan.columns) if folded(each.column.name) == folded(name))
+    found = (i for i, each in enumerate(plan.columns) if fold_name(each.column.name) == fold_name(name))
     return next(found, None)
 
 

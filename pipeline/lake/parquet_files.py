@@ -29,7 +29,7 @@ import pyarrow as pa
 from pipeline.errors import InvariantBroken
 from pipeline.lake.column_changes import can_hold, retired_name
 from pipeline.lake.tables import SPARK_TYPES, spark_type
-from pipeline.schema.spelling import folded
+from pipeline.schema.spelling import fold_name
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,10 +84,10 @@ def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
     If a column can't hold the file's values, the column that was set aside within the file's segment holds them. Raises
     InvariantBroken if the table lacks a column of the file.
     """
-    there = {folded(name): column for name, column in table.items()}
+    there = {fold_name(name): column for name, column in table.items()}
     fields = []
     for field in file:
-        column = there.get(folded(field.name))
+        column = there.get(fold_name(field.name))
         if column is not None and not can_hold(column.type, spark_type(field.type)):
             column = _set_aside(field, there) or column
         if column is None:
@@ -105,7 +105,7 @@ def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
 
 def _set_aside(field: pa.Field, there: Mapping[str, Stored]) -> Stored | None:
     """Returns the last column of this name that can hold the field's values; None if there is none."""
-    name = re.compile(re.escape(folded(retired_name(field.name, ""))) + r"(\d+)_*")
+    name = re.compile(re.escape(fold_name(retired_name(field.name, ""))) + r"(\d+)_*")
     found = [
         (int(match[1]), column)
         for other, column in there.items()

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pipeline.errors import Definite
 from pipeline.journal.change_rows import META
-from pipeline.schema.spelling import folded
+from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableId, TableSchema, from_json
 
 # The column that holds the number of the segment in which a change was sealed.
@@ -210,7 +210,7 @@ def columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:
     own = [LakeColumn(field.name, spark_type(field.type)) for field in schema.arrow]
     seen: dict[str, str] = {}
     for column in own:
-        name = folded(column.name)
+        name = fold_name(column.name)
         if name in META.names or name.startswith(_PIN):
             raise Definite(
                 f"column {column.name!r} of {schema.table} has the name of a column that Tidemark adds"

@@ -32,15 +32,14 @@ def weight(message: object) -> int:
 
 def of_part(part: ChangePart | ChunkPart) -> int:
     """Returns the bytes of its rows, and of the description of each."""
-    return _of_tables([part.changes]) if isinstance(part, ChangePart) else held(part.rows)
+    return _of_tables([part.changes]) if isinstance(part, ChangePart) else bytes_held(part.rows)
 
 
-def held(rows: pa.RecordBatch) -> int:
+def bytes_held(rows: pa.RecordBatch) -> int:
     """The bytes of the buffers that these rows keep in memory."""
     return int(rows.get_total_buffer_size())
 
 
 def _of_tables(tables: Iterable[TableImages | TableUnreadable | TableChanges]) -> int:
-    return sum(
-        0 if isinstance(table, TableUnreadable) else held(table.images) + held(table.rows) for table in tables
-    )
+    whole = (table for table in tables if not isinstance(table, TableUnreadable))
+    return sum(bytes_held(table.images) + bytes_held(table.rows) for table in whole)

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 
 @lru_cache(maxsize=4096)
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """What two names have in common if Spark or Delta may take one for the other."""
     # Delta has `İ` in two letters, i and a dot above it.
     return "".join(map(_fold_letter, name)).replace("i\u0307", "i")
@@ -25,7 +25,7 @@ def _fold_letter(letter: str) -> str:
     return (upper if len(upper) == 1 else letter).lower()[0]
 
 
-def column_called(name: str, columns: Iterable[str]) -> str | None:
+def find_column(name: str, columns: Iterable[str]) -> str | None:
     """The one of a table's columns that a statement means by this name, as the table spells it."""
     small = name.lower()
     found = None

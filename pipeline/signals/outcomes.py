@@ -81,7 +81,7 @@ class SignalHistory:
         self._checkpoint: Checkpoint | None = None
         self._rows: tuple[SignalState, ...] = ()
 
-    def told(self, state: SignalState) -> None:
+    def remember(self, state: SignalState) -> None:
         """A signal has come to this state."""
         self._states[state.id] = state
         self._states.move_to_end(state.id)
@@ -96,7 +96,7 @@ class SignalHistory:
         known = set(self._rows)
         new = tuple(row for row in rows if row not in known)
         for state in (*new, *outcomes_between(self._checkpoint, checkpoint)):
-            self.told(state)
+            self.remember(state)
         self._checkpoint, self._rows = checkpoint, rows
         return new
 

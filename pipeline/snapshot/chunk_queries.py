@@ -94,7 +94,7 @@ def last_through(schema: TableSchema, walk: ChunkIndex, after: Key, bound: Key, 
     return _select(schema, walk, _key(schema, walk), where, order)
 
 
-def first_behind(schema: TableSchema, walk: ChunkIndex, bound: Key, end: Key) -> Statement:
+def first_after(schema: TableSchema, walk: ChunkIndex, bound: Key, end: Key) -> Statement:
     """The first key with `bound` < key <= `end`: one row or none. `bound` may be the beginning of a key."""
     return select_boundary(schema, walk, bound, end, 1)
 

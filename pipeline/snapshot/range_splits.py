@@ -52,7 +52,7 @@ class LastThrough:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstBehind:
+class FirstAfter:
     """Which is the first key with `bound` < key <= `end`? None if there is none. `bound` may be a key's beginning."""
 
     bound: Key
@@ -67,7 +67,7 @@ class Weigh:
     end: Key
 
 
-Question = LastThrough | FirstBehind | Weigh
+Question = LastThrough | FirstAfter | Weigh
 SplitAnswer = Key | int | None
 Search = Generator[Question, SplitAnswer, tuple[Key, ...]]
 
@@ -144,7 +144,7 @@ def _place(part: _Part, share: float) -> Generator[Question, SplitAnswer, _Place
             fraction = next(elsewhere)
         # Too little is before it, or nothing. The search continues after `least` and not after the proposal, which
         # may be before `least`.
-        behind = yield FirstBehind(least if key is None else bound, most)
+        behind = yield FirstAfter(least if key is None else bound, most)
         if behind is None or behind == most:
             break
         assert isinstance(behind, tuple)

@@ -20,7 +20,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final, assert_never
 
-from pipeline.schema.spelling import column_called
+from pipeline.schema.spelling import find_column
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.types import column_types as t
 
@@ -164,7 +164,7 @@ def check_filter(condition: Condition, schema: TableSchema) -> Condition:
 def _column(schema: TableSchema, name: str) -> Column:
     """The server ignores the case of column names."""
     columns = {column.name: column for column in schema.columns}
-    found = column_called(name, columns)
+    found = find_column(name, columns)
     if found is None:
         raise InvalidRowFilter(f"{schema.table} has no column {name!r}; it has {', '.join(columns)}")
     return columns[found]

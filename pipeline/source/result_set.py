@@ -30,7 +30,7 @@ from pipeline.source.result_columns import WIDTHS, ResultColumn, charset_of
 from pipeline.types import arrow_arrays
 from pipeline.types import column_types as t
 from pipeline.types import value_kernels as log_kernels
-from pipeline.types.arrow_arrays import fixed
+from pipeline.types.arrow_arrays import fixed_width_array
 from pipeline.types.buffers import Bytes, Cells, CellTable, Flags, Longs
 from pipeline.types.charsets import to_strings, to_text
 from pipeline.types.collations import BINARY
@@ -252,7 +252,7 @@ class _Column(NamedTuple):
 
     def binary(self) -> pa.Array:
         """The values' own bytes."""
-        return arrow_arrays.varying(pa.binary(), *self.laid_out(), self.exists())
+        return arrow_arrays.varying_width_array(pa.binary(), *self.laid_out(), self.exists())
 
     def text(self, charset: str) -> pa.Array:
         """The values as strings. Raises TextError if they aren't of the character set."""
@@ -277,17 +277,19 @@ def _array(kind: t.ColumnType, column: _Column) -> pa.Array:
                 return column.text("ascii")
             words = np.empty((len(column.cells), 2), np.uint64)
             column.refuse(kernels.parse_decimals(column.buffer, column.cells, scale, words))
-            return fixed(pa.decimal128(precision, scale), words, column.exists())
+            return fixed_width_array(pa.decimal128(precision, scale), words, column.exists())
         case t.Float():
-            return fixed(pa.float32(), column.numbers().astype(np.uint32).view(np.float32), column.exists())
+            return fixed_width_array(
+                pa.float32(), column.numbers().astype(np.uint32).view(np.float32), column.exists()
+            )
         case t.Double():
-            return fixed(pa.float64(), column.numbers().view(np.float64), column.exists())
+            return fixed_width_array(pa.float64(), column.numbers().view(np.float64), column.exists())
         case t.Bit(1):
             return pc.equal(column.binary(), pa.scalar(b"\x01", pa.binary()))
         case t.Date():
             return _dates(column)
         case t.Time():
-            return fixed(pa.int64(), column.parsed(kernels.times), column.exists())
+            return fixed_width_array(pa.int64(), column.parsed(kernels.times), column.exists())
         case t.DateTime() | t.Timestamp():
             return _datetimes(kind, column)
         case t.Text(charset):
@@ -300,32 +302,34 @@ def _array(kind: t.ColumnType, column: _Column) -> pa.Array:
         case t.Bit() | t.FixedBinary() | t.Binary() | t.Geometry():
             return column.binary()
         case t.Vector():
-            return arrow_arrays.vectors(*column.laid_out(), column.exists())
+            return arrow_arrays.vector_array(*column.laid_out(), column.exists())
         case _:
             assert_never(kind)
 
 
 def _integers(kind: t.ColumnType, column: _Column, *, signed: bool) -> pa.Array:
     target = t.arrow_type(kind)
-    return fixed(target, column.numbers(signed=signed).astype(target.to_pandas_dtype()), column.exists())
+    return fixed_width_array(
+        target, column.numbers(signed=signed).astype(target.to_pandas_dtype()), column.exists()
+    )
 
 
 def _wide(column: _Column) -> pa.Array:
     """BIGINT UNSIGNED as decimal128."""
     words = np.zeros((len(column.cells), 2), np.int64)
     words[:, 0] = column.numbers()
-    return fixed(pa.decimal128(20, 0), words, column.exists())
+    return fixed_width_array(pa.decimal128(20, 0), words, column.exists())
 
 
 def _dates(column: _Column) -> pa.Array:
     packed, exists = column.parsed(kernels.packed_dates), column.exists()
     days = np.empty(len(packed), np.int64)
     column.refuse(log_kernels.dates(packed, exists, days))
-    return fixed(pa.date32(), days.astype(np.int32), exists)
+    return fixed_width_array(pa.date32(), days.astype(np.int32), exists)
 
 
 def _datetimes(kind: t.ColumnType, column: _Column) -> pa.Array:
     packed, exists = column.parsed(kernels.packed_datetimes), column.exists()
     microseconds = np.empty(len(packed), np.int64)
     column.refuse(log_kernels.datetimes(packed, _MICROSECOND_BITS, 1, exists, microseconds))
-    return fixed(t.arrow_type(kind), microseconds, exists)
+    return fixed_width_array(t.arrow_type(kind), microseconds, exists)

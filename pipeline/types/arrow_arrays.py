@@ -15,18 +15,20 @@ from pipeline.types.buffers import Flags, Longs
 Offsets = Longs | NDArray[np.int32]
 
 
-def fixed(kind: pa.DataType, values: NDArray[Any], exists: Flags) -> pa.Array:
+def fixed_width_array(kind: pa.DataType, values: NDArray[Any], exists: Flags) -> pa.Array:
     """An array of a type of fixed width, over the memory of `values`."""
     return pa.Array.from_buffers(kind, len(exists), [_validity(exists), pa.py_buffer(values)])
 
 
-def varying(kind: pa.DataType, offsets: Offsets, data: NDArray[np.uint8], exists: Flags) -> pa.Array:
+def varying_width_array(
+    kind: pa.DataType, offsets: Offsets, data: NDArray[np.uint8], exists: Flags
+) -> pa.Array:
     """An array of pa.string() or pa.binary() over the memory of `data`; no more than 2 GiB of it."""
     places = pa.py_buffer(offsets.astype(np.int32, copy=False))
     return pa.Array.from_buffers(kind, len(exists), [_validity(exists), places, pa.py_buffer(data)])
 
 
-def vectors(offsets: Offsets, data: NDArray[np.uint8], exists: Flags) -> pa.Array:
+def vector_array(offsets: Offsets, data: NDArray[np.uint8], exists: Flags) -> pa.Array:
     """Lists of 4-byte floats over the memory of `data`; the offsets, in bytes, are multiples of 4."""
     floats = pa.Array.from_buffers(pa.float32(), len(data) // 4, [None, pa.py_buffer(data)])
     places = pa.py_buffer((offsets // 4).astype(np.int32))

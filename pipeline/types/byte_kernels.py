@@ -32,7 +32,7 @@ def integer(buffer: Bytes, at: Int, width: Int) -> Int:
 
 
 @compiled("boolean(uint8[::1], int64, uint8[::1], int64, int64)")
-def same(one: Bytes, at: Int, other: Bytes, there: Int, length: Int) -> bool:
+def bytes_equal(one: Bytes, at: Int, other: Bytes, there: Int, length: Int) -> bool:
     """Whether as many bytes are the same in both; all are looked at, which is quicker than to stop at the first."""
     here, yonder, differing = np.uint64(at), np.uint64(there), np.uint8(0)
     for i in range(np.uint64(length)):

@@ -66,7 +66,7 @@ def _four_bytes(data: Bytes, at: Int, four: CodePoints) -> Int:
 
 
 @compiled(int64(_READ_ONLY, int32[::1], _POINTS, _POINTS, _POINTS, _POINTS, uint8[::1], int64[::1]))
-def by_table(
+def decode_by_table(
     data: Bytes,
     ends: Ends,
     one: CodePoints,
@@ -111,7 +111,7 @@ def _unit(data: Bytes, at: Int, width: Int, little: bool) -> Int:
 
 
 @compiled(int64(_READ_ONLY, int32[::1], int64, boolean, boolean, uint8[::1], int64[::1]))
-def by_unit(
+def decode_by_unit(
     data: Bytes, ends: Ends, width: Int, little: bool, pairs: bool, out: Bytes, out_ends: Longs
 ) -> Int:
     """Converts text in units of 2 or 4 bytes; `pairs`: two units may make one character (UTF-16).

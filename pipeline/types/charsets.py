@@ -113,9 +113,9 @@ def _convert(values: pa.Array, charset: str, column: str) -> pa.Array:
     out, out_ends = np.empty(kernels.GROWTH * len(data), np.uint8), np.empty(len(ends), np.int64)
     if charset in _WIDE:
         wide = _WIDE[charset]
-        wrong = kernels.by_unit(data, ends, wide.width, wide.little, wide.pairs, out, out_ends)
+        wrong = kernels.decode_by_unit(data, ends, wide.width, wide.little, wide.pairs, out, out_ends)
     else:
-        wrong = kernels.by_table(data, ends, *code_tables(charset), out, out_ends)
+        wrong = kernels.decode_by_table(data, ends, *code_tables(charset), out, out_ends)
     if wrong != kernels.WHOLE:
         behind = min(int(ends[np.searchsorted(ends, wrong, "right")]), int(wrong) + _LONGEST_CODE)
         raise TextError(f"{column}: a value isn't text in {charset}: {data[wrong:behind].tobytes()!r}")

@@ -12,7 +12,7 @@ from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.signal_listener import SignalListener
-from actors.signals.channel import Arrived
+from actors.signals.channel import IncomingSignal
 from pipeline import metrics as catalogue
 from pipeline.messages.inboxes import ToSignalListener
 from pipeline.messages.journal import CheckpointSealed
@@ -41,11 +41,11 @@ class Held:
         self.closed = asyncio.Event()
         self.checkpoints: list[Checkpoint] = []
 
-    async def receive(self) -> Arrived:
+    async def receive(self) -> IncomingSignal:
         text = await self.texts.get()
         if text == "break":
             raise OSError("the channel broke")
-        return Arrived(text, self.answers.put)
+        return IncomingSignal(text, self.answers.put)
 
     async def sealed(self, checkpoint: Checkpoint) -> None:
         self.checkpoints.append(checkpoint)

@@ -12,7 +12,7 @@ from actors.lake.spark_session import SparkLost
 from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from actors.spark_sink import SparkSink, Up
+from actors.spark_sink import SparkSink, SparkUp
 from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.lake import maintenance
@@ -61,7 +61,7 @@ async def test_work_beside_the_batches_that_fails_is_counted_and_is_its_tables_a
     spark: Any = None
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
     trim = MaintainTable(Chore.TRIM, kept, None, 1.0)
-    assert await sink._do_work(Up(spark, lake), trim) == fact
+    assert await sink._do_work(SparkUp(spark, lake), trim) == fact
     assert sink.metrics.value(counted, kind="trim") == 1
 
 
@@ -74,7 +74,7 @@ async def test_work_ends_the_sink_where_spark_has_gone(sink: SparkSink) -> None:
     spark: Any = None
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
     with pytest.raises(SparkLost):
-        await sink._do_work(Up(spark, lake), MaintainTable(Chore.TRIM, kept, None, 1.0))
+        await sink._do_work(SparkUp(spark, lake), MaintainTable(Chore.TRIM, kept, None, 1.0))
 
 
 async def test_each_call_that_ends_is_progress_of_a_batch(sink: SparkSink) -> None:

@@ -5,7 +5,7 @@ import random
 import string
 from typing import Final
 
-from pipeline.schema.spelling import folded
+from pipeline.schema.spelling import fold_name
 
 COLUMNS: Final = (
     # Our own words, and those of the engines' inner workings that may be a column's name.
@@ -42,5 +42,5 @@ def random_columns(seed: int, count: int) -> tuple[str, ...]:
     while len(found) < count:
         name = "".join(some.choices(_LETTERS, k=some.randint(1, 12)))
         if not name[-1].isspace() and not name.startswith("_"):
-            found[folded(name)] = name
+            found[fold_name(name)] = name
     return tuple(found.values())

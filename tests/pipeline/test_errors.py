@@ -6,7 +6,7 @@ import pkgutil
 import pytest
 
 import pipeline
-from pipeline.errors import Definite, InvariantBroken, TidemarkError, Transient, worst
+from pipeline.errors import Definite, InvariantBroken, TidemarkError, Transient, worst_error
 
 KINDS = (Transient, Definite, InvariantBroken)
 
@@ -38,6 +38,6 @@ def test_of_errors_that_come_together_the_worst_is_acted_on_and_of_equals_the_fi
     by_urgency = [InvariantBroken("a"), Definite("b"), ValueError("c"), Transient("d")]
     for urgent in range(len(by_urgency)):
         left = by_urgency[urgent:]
-        assert worst(reversed(left)) is left[0]
+        assert worst_error(reversed(left)) is left[0]
     first = Definite("first")
-    assert worst([Transient("a"), first, Definite("second")]) is first
+    assert worst_error([Transient("a"), first, Definite("second")]) is first

@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from actors.http.server import HttpServer
-from actors.runtime.recent_events import Recent
+from actors.runtime.recent_events import RecentEvents
 from actors.status.status_board import StatusBoard
 from pipeline.config.settings import HttpSettings
 from tests.servers.service import Running
@@ -28,7 +28,7 @@ async def web(
     service: Running, settings: HttpSettings, folder: Path, *, looking: bool = False
 ) -> AsyncIterator[Web]:
     """The service's HTTP server; `looking`: the board looks by itself, as it does in a real service."""
-    recent = Recent()
+    recent = RecentEvents()
     before = structlog.get_config()["processors"]
     structlog.configure(processors=[structlog.stdlib.add_log_level, _named, recent, *before])
     assembly = service.assembly

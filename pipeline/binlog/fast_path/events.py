@@ -50,7 +50,7 @@ from pipeline.binlog.stream_state import (
     SliceRows,
 )
 from pipeline.types.buffers import SLACK, Bytes, Int
-from pipeline.types.byte_kernels import copy, integer, same
+from pipeline.types.byte_kernels import bytes_equal, copy, integer
 from pipeline.types.jit import compiled, inlined
 
 _HEADER: Final = 19
@@ -130,7 +130,9 @@ def _find(buffer: Bytes, at: Int, end: Int, known: MapIndex) -> Int:
     while known.slots[slot] >= 0:
         number = np.int64(known.slots[slot])
         start = known.ends[number]
-        if known.ends[number + 1] - start == end - at and same(buffer, at, known.content, start, end - at):
+        if known.ends[number + 1] - start == end - at and bytes_equal(
+            buffer, at, known.content, start, end - at
+        ):
             return number
         slot = (slot + 1) & mask
     return np.int64(-1)

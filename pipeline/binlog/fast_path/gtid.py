@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pipeline.binlog.stream_state import BEGUN, BETWEEN, DONE, RARE, Record
 from pipeline.gtid.gtid_set import LARGEST_NUMBER
 from pipeline.types.buffers import Bytes, Int
-from pipeline.types.byte_kernels import integer, same
+from pipeline.types.byte_kernels import bytes_equal, integer
 from pipeline.types.jit import inlined
 
 _HEADER: Final = 19
@@ -59,7 +59,7 @@ def _source(buffer: Bytes, at: Int, sources: Encoded, last: Int) -> Int:
     for i in range(-1, len(sources)):
         number = last if i < 0 else i
         untagged = number < len(sources) and sources[number, _UUID] == 0
-        if untagged and same(buffer, at, sources[number], 0, _UUID):
+        if untagged and bytes_equal(buffer, at, sources[number], 0, _UUID):
             return number
     return -1
 
@@ -108,7 +108,7 @@ def _tagged_source(buffer: Bytes, uuid: Int, tag: Int, length: Int, sources: Enc
     for i in range(-1, len(sources)):
         number = last if i < 0 else i
         as_long = number < len(sources) and sources[number, _UUID] == length
-        same_tag = as_long and same(buffer, tag, sources[number], _UUID + 1, length)
+        same_tag = as_long and bytes_equal(buffer, tag, sources[number], _UUID + 1, length)
         if same_tag and _same_uuid(buffer, uuid, sources[number]):
             return number
     return -1

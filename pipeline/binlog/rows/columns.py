@@ -23,7 +23,7 @@ from pipeline.binlog.rows.stored_values import (
 from pipeline.errors import InvariantBroken, UndecodableError
 from pipeline.types import arrow_arrays, packed_decimal, value_kernels
 from pipeline.types import column_types as t
-from pipeline.types.arrow_arrays import fixed
+from pipeline.types.arrow_arrays import fixed_width_array
 from pipeline.types.charsets import to_strings
 from pipeline.types.field_types import (
     BLOBS,
@@ -133,14 +133,18 @@ def decode_column(column: t.LogType, storage: Storage, stored: StoredColumn) -> 
             return _decimals(precision, scale, storage, stored)
         case t.Float():
             values = decode_little_endian(4, stored).astype(np.uint32).view(np.float32)
-            return fixed(pa.float32(), values, stored.exists)
+            return fixed_width_array(pa.float32(), values, stored.exists)
         case t.Double():
-            return fixed(pa.float64(), decode_little_endian(8, stored).view(np.float64), stored.exists)
+            return fixed_width_array(
+                pa.float64(), decode_little_endian(8, stored).view(np.float64), stored.exists
+            )
         case t.Bit(width):
             return _bits(width, storage, stored)
         case t.Year():
             years = decode_little_endian(1, stored)
-            return fixed(pa.int16(), np.where(years > 0, years + 1900, 0).astype(np.int16), stored.exists)
+            return fixed_width_array(
+                pa.int16(), np.where(years > 0, years + 1900, 0).astype(np.int16), stored.exists
+            )
         case t.Date():
             return temporal.decode_dates(stored)
         case t.Time():
@@ -157,9 +161,11 @@ def decode_column(column: t.LogType, storage: Storage, stored: StoredColumn) -> 
             return decode_varying(storage, stored)
         case t.Enum():
             indices = decode_little_endian(stored_width(storage), stored).astype(np.int32)
-            return fixed(pa.int32(), indices, stored.exists)
+            return fixed_width_array(pa.int32(), indices, stored.exists)
         case t.Set():
-            return fixed(pa.int64(), decode_little_endian(stored_width(storage), stored), stored.exists)
+            return fixed_width_array(
+                pa.int64(), decode_little_endian(stored_width(storage), stored), stored.exists
+            )
         case t.Json():
             return json.decode_documents(-stored_width(storage), stored)
         case t.Vector():
@@ -174,8 +180,8 @@ def _integers(size: int, unsigned: bool, stored: StoredColumn) -> pa.Array:
     if pa.types.is_decimal(kind):
         words = np.zeros((len(stored), 2), np.int64)
         words[:, 0] = values
-        return fixed(kind, words, stored.exists)
-    return fixed(kind, values.astype(kind.to_pandas_dtype()), stored.exists)
+        return fixed_width_array(kind, words, stored.exists)
+    return fixed_width_array(kind, values.astype(kind.to_pandas_dtype()), stored.exists)
 
 
 def _decimals(precision: int, scale: int, storage: Storage, stored: StoredColumn) -> pa.Array:
@@ -194,7 +200,7 @@ def _decimals(precision: int, scale: int, storage: Storage, stored: StoredColumn
     )
     if wrong != value_kernels.NONE:
         stored.refuse(f"DECIMAL({precision}, {scale})")
-    return fixed(pa.decimal128(precision, scale), words, stored.exists)
+    return fixed_width_array(pa.decimal128(precision, scale), words, stored.exists)
 
 
 def _bits(width: int, storage: Storage, stored: StoredColumn) -> pa.Array:
@@ -204,14 +210,14 @@ def _bits(width: int, storage: Storage, stored: StoredColumn) -> pa.Array:
     if width > 1:
         return decode_varying(storage, stored)
     flags = np.packbits(first == 1, bitorder="little")
-    return fixed(pa.bool_(), flags, stored.exists)
+    return fixed_width_array(pa.bool_(), flags, stored.exists)
 
 
 def _vectors(storage: Storage, stored: StoredColumn) -> pa.Array:
     offsets, data = join_stored_values(storage, stored)
     if (offsets % 4).any():
         stored.refuse("VECTOR")
-    return arrow_arrays.vectors(offsets, data, stored.exists)
+    return arrow_arrays.vector_array(offsets, data, stored.exists)
 
 
 def _texts(text: Callable[[bytes], str], packed: pa.Array, stored: StoredColumn) -> pa.Array:

@@ -162,7 +162,7 @@ def _source(located: LocatedImages, rows: NDArray[np.int32]) -> pa.Array:
         pa.array(np.repeat(place, counts)),
         pa.array(rows),
         pa.array(np.repeat(server, counts).astype(np.uint32)),
-        arrow_arrays.fixed(pa.uint32(), threads.astype(np.uint32), threads >= 0),
+        arrow_arrays.fixed_width_array(pa.uint32(), threads.astype(np.uint32), threads >= 0),
         _statements(located.buffer, statement, counts),
     ]
     return pa.StructArray.from_arrays(fields, fields=list(SOURCE_TYPE))
@@ -204,7 +204,9 @@ def _absent(located: LocatedImages) -> pa.Array:
     offsets = np.zeros(images + 1, np.int64)
     np.cumsum(some * size, out=offsets[1:])
     bitmaps = np.packbits(absent[:, some], axis=0, bitorder="little")
-    return arrow_arrays.varying(pa.binary(), offsets, np.ascontiguousarray(bitmaps.T).reshape(-1), some)
+    return arrow_arrays.varying_width_array(
+        pa.binary(), offsets, np.ascontiguousarray(bitmaps.T).reshape(-1), some
+    )
 
 
 def _refuse(table_map: TableMap, status: int, column: int) -> Never:

@@ -63,7 +63,9 @@ def decode_big_endian(width: int, stored: StoredColumn) -> Longs:
 
 def decode_varying(storage: Storage, stored: StoredColumn, padded: int = 0) -> pa.Array:
     """The stored bytes as they are, as pa.binary(); with `padded`, filled up with zero bytes to that many."""
-    return arrow_arrays.varying(pa.binary(), *join_stored_values(storage, stored, padded), stored.exists)
+    return arrow_arrays.varying_width_array(
+        pa.binary(), *join_stored_values(storage, stored, padded), stored.exists
+    )
 
 
 def join_stored_values(storage: Storage, stored: StoredColumn, padded: int = 0) -> tuple[Cells, Bytes]:

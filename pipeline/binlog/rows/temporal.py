@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pipeline.binlog.rows.stored_values import StoredColumn, decode_big_endian, decode_little_endian
 from pipeline.types import value_kernels
-from pipeline.types.arrow_arrays import fixed
+from pipeline.types.arrow_arrays import fixed_width_array
 from pipeline.types.buffers import Longs
 from pipeline.types.field_types import FieldType, Storage, stored_width
 
@@ -26,7 +26,7 @@ def decode_dates(stored: StoredColumn) -> pa.Array:
     days = np.empty(len(stored), np.int64)
     if value_kernels.dates(decode_little_endian(3, stored), exists, days) != value_kernels.NONE:
         stored.refuse("DATE")
-    return fixed(pa.date32(), days.astype(np.int32), exists)
+    return fixed_width_array(pa.date32(), days.astype(np.int32), exists)
 
 
 def decode_datetimes(storage: Storage, stored: StoredColumn) -> pa.Array:
@@ -41,7 +41,7 @@ def decode_datetimes(storage: Storage, stored: StoredColumn) -> pa.Array:
         packed = _packed_datetimes(stored)
     if value_kernels.datetimes(packed, bits, scale, exists, out) != value_kernels.NONE:
         stored.refuse("DATETIME")
-    return fixed(pa.timestamp("us"), out, exists)
+    return fixed_width_array(pa.timestamp("us"), out, exists)
 
 
 def timestamps(storage: Storage, stored: StoredColumn) -> pa.Array:
@@ -54,7 +54,9 @@ def timestamps(storage: Storage, stored: StoredColumn) -> pa.Array:
             stored.refuse("TIMESTAMP")
     else:
         seconds, fraction = decode_little_endian(4, stored), np.zeros(len(stored), np.int64)
-    return fixed(pa.timestamp("us", tz="UTC"), seconds * _SECOND + fraction, stored.exists & (seconds != 0))
+    return fixed_width_array(
+        pa.timestamp("us", tz="UTC"), seconds * _SECOND + fraction, stored.exists & (seconds != 0)
+    )
 
 
 def decode_times(storage: Storage, stored: StoredColumn) -> pa.Array:
@@ -76,7 +78,7 @@ def decode_times(storage: Storage, stored: StoredColumn) -> pa.Array:
     if wrong.any():
         stored.refuse("TIME")
     microseconds = ((hours * 60 + minutes) * 60 + seconds) * _SECOND + fraction
-    return fixed(pa.int64(), np.where(packed < 0, -microseconds, microseconds), stored.exists)
+    return fixed_width_array(pa.int64(), np.where(packed < 0, -microseconds, microseconds), stored.exists)
 
 
 def _fraction(storage: Storage) -> tuple[int, int]:

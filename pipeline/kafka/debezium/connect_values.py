@@ -24,7 +24,7 @@ from pipeline.kafka.debezium import json_kernels as kernels
 from pipeline.kafka.debezium.text_rows import joined, text_array
 from pipeline.schema.table_schema import Column
 from pipeline.types import column_types as t
-from pipeline.types.arrow_arrays import bytes_of, varying
+from pipeline.types.arrow_arrays import bytes_of, varying_width_array
 from pipeline.types.buffers import Bytes, Ends
 
 _DAY_US: Final = 86_400_000_000
@@ -108,7 +108,7 @@ def _unscaled(values: pa.Array) -> pa.Array:
     exists = values.is_valid().to_numpy(zero_copy_only=False)
     out, ends = np.empty(16 * len(values), np.uint8), np.zeros(len(values) + 1, np.int32)
     kernels.unscaled(_words(values).view(np.uint8), exists, 16, out, ends[1:])
-    return varying(pa.binary(), ends, out, exists)
+    return varying_width_array(pa.binary(), ends, out, exists)
 
 
 def _decimals(values: pa.Array, precision: int, handling: DecimalHandling) -> pa.Array:
@@ -120,7 +120,7 @@ def _decimals(values: pa.Array, precision: int, handling: DecimalHandling) -> pa
     data, ends = bytes_of(values)  # they're texts
     out, out_ends = np.empty(kernels.WIDEST_DECIMAL * len(values), np.uint8), np.zeros(len(ends), np.int32)
     kernels.unscaled_of_text(data, ends, np.empty(kernels.WIDEST_DECIMAL, np.uint8), out, out_ends[1:])
-    return varying(pa.binary(), out_ends, out, values.is_valid().to_numpy(zero_copy_only=False))
+    return varying_width_array(pa.binary(), out_ends, out, values.is_valid().to_numpy(zero_copy_only=False))
 
 
 def _plain_decimals(values: pa.Array, precision: int, scale: int) -> pa.Array:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numba import types, uint8
 
-from pipeline.types.arrow_arrays import bytes_of, varying
+from pipeline.types.arrow_arrays import bytes_of, varying_width_array
 from pipeline.types.buffers import Bytes, Ends, Flags, Int, Longs
 from pipeline.types.byte_copies import copy_bytes
 from pipeline.types.jit import compiled
@@ -47,7 +47,9 @@ def text_array(data: Bytes, ends: Ends, exists: Flags | None = None, kind: pa.Da
     """
     offsets = np.zeros(len(ends) + 1, np.int32)
     offsets[1:] = ends
-    return varying(kind, offsets, data, np.ones(len(ends), np.bool_) if exists is None else exists)
+    return varying_width_array(
+        kind, offsets, data, np.ones(len(ends), np.bool_) if exists is None else exists
+    )
 
 
 def joined(*pieces: Piece, count: int, kind: pa.DataType = _TEXT) -> pa.Array:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from actors.http.access import Access, Bucket, Guard
+from actors.http.access import Access, Guard, TokenBucket
 from pipeline.config.settings import HttpSettings, Secret
 
 ALL, READ = "a" * 32, "b" * 32
@@ -32,18 +32,18 @@ def bearer(token: str) -> dict[str, str]:
     ],
 )
 def test_what_a_token_gives(said: dict[str, str], given: Access) -> None:
-    assert guard().given(said) is given
+    assert guard().permitted(said) is given
 
 
 def test_without_tokens_nothing_is_a_token() -> None:
     nobody = guard("127.0.0.1", "", "")
-    assert nobody.given(bearer("")) is nobody.given({}) is Access.OPEN
-    assert nobody.needed(Access.CONTROL) is Access.OPEN
+    assert nobody.permitted(bearer("")) is nobody.permitted({}) is Access.OPEN
+    assert nobody.required(Access.CONTROL) is Access.OPEN
 
 
 def test_loopback_wants_a_token_for_signals_alone_and_a_host_of_its_own() -> None:
     own = guard("127.0.0.1")
-    assert (own.needed(Access.READ), own.needed(Access.CONTROL)) == (Access.OPEN, Access.CONTROL)
+    assert (own.required(Access.READ), own.required(Access.CONTROL)) == (Access.OPEN, Access.CONTROL)
     for host in ("evil.example", "10.0.0.1", None):
         refusal = own.refusal(Access.OPEN, host, bearer(ALL))
         assert refusal is not None
@@ -57,7 +57,7 @@ def test_beyond_loopback_any_host_will_do() -> None:
 
 def test_a_bucket_gives_so_many_at_once_and_then_so_many_a_second() -> None:
     now = 100.0
-    bucket = Bucket(2.0, 3, lambda: now)
+    bucket = TokenBucket(2.0, 3, lambda: now)
     assert [bucket.take() for _ in range(4)] == [True, True, True, False]
     now += 0.5
     assert [bucket.take() for _ in range(2)] == [True, False]

@@ -13,13 +13,13 @@ import aiohttp
 import pytest
 
 from actors.http import static_files
-from actors.http.access import HEADERS, Access, Bucket
+from actors.http.access import HEADERS, Access, TokenBucket
 from actors.http.routes import ROUTES
 from actors.http.server import LIMITS, HttpServer
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from actors.runtime.recent_events import Recent
+from actors.runtime.recent_events import RecentEvents
 from actors.runtime.retry import Backoff
 from actors.runtime.supervisor import GROUPS, Group, RestartLimits, Supervisor
 from actors.signal_listener import SignalListener
@@ -76,7 +76,7 @@ class Bench:
         self.all_begun = asyncio.Event()
         self.signals = SignalRest()
         self.supervisor = Supervisor(self.build, self.mailboxes, self.metrics, RestartLimits(Backoff(60, 60)))
-        self.recent = Recent()
+        self.recent = RecentEvents()
         self.board = StatusBoard("shop", self.supervisor, self.mailboxes, self.metrics, self.recent)
         self.server = HttpServer(settings, address, self.board, self.metrics, self.signals, answer_within_s)
 
@@ -373,7 +373,7 @@ def text_types() -> set[str]:
 async def test_too_many_requests_at_once_are_told_to_wait(tmp_path: Path) -> None:
     """Each kind by itself, and never the probes: who asks too often doesn't get the service killed."""
     async with served(tmp_path, within_s=0.001) as bench:
-        bench.server._buckets = {access: Bucket(1e-9, 3) for access in LIMITS}
+        bench.server._buckets = {access: TokenBucket(1e-9, 3) for access in LIMITS}
         told = [(await bench.post({"type": "explode"}))[0] for _ in range(5)]
         assert told == [422, 422, 422, 429, 429]
         told = [

@@ -34,7 +34,7 @@ def test_a_put_file_is_there_whole_and_may_be_replaced_and_removed(files: Files)
 
 def test_a_folder_that_is_not_there_is_empty(files: Files) -> None:
     assert files.listed("nowhere") == []
-    files.settle("nowhere")
+    files.make_durable("nowhere")
     files.remove_folder("nowhere")
 
 

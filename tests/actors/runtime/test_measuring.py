@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from actors.runtime import logs, measuring
-from actors.runtime.recent_events import Recent
+from actors.runtime.recent_events import RecentEvents
 
 pytestmark = pytest.mark.measuring_fails
 
@@ -66,12 +66,12 @@ def test_a_log_that_fails_fails_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
-    recent, before = Recent(), measuring.failure_count()
+    recent, before = RecentEvents(), measuring.failure_count()
     try:
         logs.configure("shop", Unwritable(), recent)
         structlog.get_logger("actors.runtime.supervisor").info("stopping")
         assert measuring.failure_count() > before  # its line, and that this couldn't be logged
-        monkeypatch.setattr(Recent, "__call__", lambda *_: 1 / 0)
+        monkeypatch.setattr(RecentEvents, "__call__", lambda *_: 1 / 0)
         before = measuring.failure_count()
         structlog.get_logger("actors.runtime.supervisor").info("stopping")
         assert measuring.failure_count() > before

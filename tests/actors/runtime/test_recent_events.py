@@ -8,14 +8,14 @@ import pytest
 import structlog
 
 from actors.runtime import logs
-from actors.runtime.recent_events import LONGEST, MOST, Recent
+from actors.runtime.recent_events import LONGEST, MOST, RecentEvents
 
 
 @pytest.fixture
-def recent() -> Iterator[Recent]:
+def recent() -> Iterator[RecentEvents]:
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
-    ring = Recent()
+    ring = RecentEvents()
     logs.configure("shop", io.StringIO(), ring)
     yield ring
     root.handlers = handlers
@@ -24,7 +24,7 @@ def recent() -> Iterator[Recent]:
     structlog.contextvars.clear_contextvars()
 
 
-def test_what_is_logged_is_remembered_as_text(recent: Recent) -> None:
+def test_what_is_logged_is_remembered_as_text(recent: RecentEvents) -> None:
     structlog.get_logger("actors.runtime.supervisor").warning(
         "restarting", group="capture", pause_s=0.5, nothing=None
     )
@@ -34,7 +34,7 @@ def test_what_is_logged_is_remembered_as_text(recent: Recent) -> None:
     assert event["at"].endswith("+00:00")
 
 
-def test_no_traceback_and_no_length_without_bound(recent: Recent) -> None:
+def test_no_traceback_and_no_length_without_bound(recent: RecentEvents) -> None:
     try:
         raise ValueError("geheim")
     except ValueError as error:
@@ -44,7 +44,7 @@ def test_no_traceback_and_no_length_without_bound(recent: Recent) -> None:
     assert len(event["more"]["error"]) == LONGEST
 
 
-def test_the_oldest_go_first_and_what_is_new_can_be_asked_for(recent: Recent) -> None:
+def test_the_oldest_go_first_and_what_is_new_can_be_asked_for(recent: RecentEvents) -> None:
     log = structlog.get_logger("actors.http.server")
     for number in range(MOST + 7):
         log.info("seen", at=number)
@@ -53,7 +53,7 @@ def test_the_oldest_go_first_and_what_is_new_can_be_asked_for(recent: Recent) ->
     assert [event["number"] for event in recent.last(MOST + 5)] == [MOST + 6, MOST + 7]
 
 
-def test_what_is_not_logged_is_not_remembered_and_libraries_neither(recent: Recent) -> None:
+def test_what_is_not_logged_is_not_remembered_and_libraries_neither(recent: RecentEvents) -> None:
     structlog.get_logger("actors.http.server").debug("chatter")
     structlog.get_logger("aiohttp.server").warning("odd request")
     assert recent.last() == []

@@ -16,7 +16,7 @@ import pytest
 
 from actors.runtime.retry import Backoff
 from actors.runtime.secret_files import read_secret
-from actors.signals.channel import Arrived
+from actors.signals.channel import IncomingSignal
 from actors.signals.kafka import SignalKafka, check_broker
 from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker
 from deploy.toolchain.parts import Parts
@@ -163,7 +163,7 @@ async def test_a_broker_may_come_late_and_go(
     assert parts.kafka is not None
     broker = KafkaBroker(parts.kafka, tmp_path_factory.mktemp("kafka"))
     async with listening(broker, topic) as channel:
-        receiving: asyncio.Task[Arrived] = asyncio.create_task(channel.receive())
+        receiving: asyncio.Task[IncomingSignal] = asyncio.create_task(channel.receive())
         await until(lambda: channel.status()["problem"] is not None, "it isn't there")
         await asyncio.to_thread(broker.start)
         try:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from actors.source.decoder_threads import Decoding
+from actors.source.decoder_threads import DecoderThreads
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.slice import Slice, TransactionPart, WholeTransactions
 from pipeline.gtid.coordinates import Coordinates
@@ -24,7 +24,7 @@ def passed(made: Making, number: int, *rows: int) -> Slice:
 
 
 async def test_what_is_put_is_given_in_its_order() -> None:
-    decoding, made = Decoding(), Making()
+    decoding, made = DecoderThreads(), Making()
     try:
         large = passed(made, 1, *range(200_000))
         for given in (large, ADVANCED, passed(made, 2, 7), ReadingPaused()):
@@ -42,7 +42,7 @@ async def test_what_is_put_is_given_in_its_order() -> None:
 
 
 async def test_parts_count_on_whatever_thread_they_are_in() -> None:
-    decoding, made = Decoding(), Making()
+    decoding, made = DecoderThreads(), Making()
     gtid = Gtid.parse(f"{A}:1")
     try:
         for n in range(5):
@@ -60,7 +60,7 @@ async def test_parts_count_on_whatever_thread_they_are_in() -> None:
 
 
 async def test_so_much_and_no_more_is_under_way() -> None:
-    decoding, made = Decoding(), Making()
+    decoding, made = DecoderThreads(), Making()
     try:
         count, freedom = 0, [decoding.free]
         while not decoding.full:
@@ -78,7 +78,7 @@ async def test_so_much_and_no_more_is_under_way() -> None:
 
 
 async def test_a_large_slice_is_alone_under_way() -> None:
-    decoding, made = Decoding(), Making()
+    decoding, made = DecoderThreads(), Making()
     try:
         made.slice.add_rows(made.orders, Code.WRITE_ROWS, bytes(33 << 20))
         made.passed(f"{A}:1", 10)
@@ -93,7 +93,7 @@ async def test_a_large_slice_is_alone_under_way() -> None:
 
 
 async def test_a_slice_that_cannot_be_is_an_error_in_its_place() -> None:
-    decoding = Decoding()
+    decoding = DecoderThreads()
     try:
         decoding.put(ADVANCED)
         decoding.put(await asyncio.to_thread(_impossible))
@@ -114,7 +114,7 @@ def _impossible() -> Slice:
 
 async def test_no_thread_stays_behind_it() -> None:
     before = set(threading.enumerate())
-    decoding, made = Decoding(), Making()
+    decoding, made = DecoderThreads(), Making()
     for n in range(3):
         decoding.put(passed(made, n + 1, *range(100_000)))
     decoding.close()

@@ -25,7 +25,7 @@ def table(*to_go: tuple[int, Any, Any], ranges: int = 4, **more: Any) -> dict[st
 
 def looked(maps: RangeMaps, told: dict[str, Any], *open_ranges: int) -> dict[str, Any]:
     maps.look([{"id": "s", "tables": [told]}])
-    return maps.told("s", told, open_ranges)
+    return maps.range_map("s", told, open_ranges)
 
 
 BEGUN = table((0, None, [100]), (1, [100], [200]), (2, [200], [300]), (3, [300], [400]))

@@ -45,7 +45,7 @@ def test_a_table_and_its_snapshot() -> None:
         windows=[{"snapshot": "s", "table": str(TableId("shop", "a.b"))}] * 2,
     )
     paces.look(12.0, told["snapshots"])
-    (snapshot,) = paces.told(told)
+    (snapshot,) = paces.with_rates(told)
     a, b = snapshot["tables"]
     assert (a["rows_per_second"], a["left_seconds"], a["windows"]) == (50.0, 18.0, 2)
     assert (b["rows_per_second"], b["left_seconds"], b["windows"]) == (100.0, 3.0, 0)
@@ -59,13 +59,13 @@ def test_what_is_left_is_not_guessed_where_there_is_nothing_to_go_by() -> None:
     more_than_expected = table("a", 110, 0, 100)
     paces.look(10.0, capture(table("a", 0, 0, 100))["snapshots"])
     paces.look(11.0, capture(more_than_expected)["snapshots"])
-    (snapshot,) = paces.told(capture(more_than_expected))
+    (snapshot,) = paces.with_rates(capture(more_than_expected))
     assert (snapshot["tables"][0]["rows_per_second"], snapshot["tables"][0]["left_seconds"]) == (110.0, None)
     under_way = table("a", 50, 0, 100)
-    (snapshot,) = paces.told(capture(under_way, table("b", 0, state="waiting")))
+    (snapshot,) = paces.with_rates(capture(under_way, table("b", 0, state="waiting")))
     assert snapshot["tables"][0]["left_seconds"] is not None
     assert snapshot["left_seconds"] is None  # the size of b isn't known
-    (snapshot,) = TableRates().told(capture(under_way))
+    (snapshot,) = TableRates().with_rates(capture(under_way))
     assert (snapshot["rows_per_second"], snapshot["left_seconds"]) == (None, None)
 
 
@@ -74,7 +74,7 @@ def test_a_table_that_has_ended_has_no_pace() -> None:
     paces.look(10.0, capture(table("a", 0, 0, 100))["snapshots"])
     ended = table("a", 100, 0, 100, "completed")
     paces.look(11.0, capture(ended)["snapshots"])
-    (snapshot,) = paces.told(capture(ended))
+    (snapshot,) = paces.with_rates(capture(ended))
     assert snapshot["tables"][0]["rows_per_second"] is None
     assert snapshot["state"] == "completed"
 
@@ -82,7 +82,7 @@ def test_a_table_that_has_ended_has_no_pace() -> None:
 def test_the_state_of_a_snapshot_is_that_of_its_tables() -> None:
     def state(*states: str, paused: bool = False) -> object:
         tables = [table(str(number), 0, state=each) for number, each in enumerate(states)]
-        return TableRates().told(capture(*tables, paused=paused))[0]["state"]
+        return TableRates().with_rates(capture(*tables, paused=paused))[0]["state"]
 
     assert state("waiting", "waiting") == "waiting"
     assert state("completed", "chunking", "failed") == "running"
@@ -93,4 +93,4 @@ def test_the_state_of_a_snapshot_is_that_of_its_tables() -> None:
 
 
 def test_nothing_is_told_before_the_coordinator_is_built() -> None:
-    assert TableRates().told({}) == []
+    assert TableRates().with_rates({}) == []

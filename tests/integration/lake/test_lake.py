@@ -25,7 +25,7 @@ from actors.lake.delta_log import read_version
 from actors.lake.delta_table import Conflict, DeltaTable, is_conflict
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
-from actors.lake.spark_session import Running, Spark
+from actors.lake.spark_session import RunningSpark, Spark
 from actors.service.live_view_text import live_view_text
 from pipeline.errors import Definite
 from pipeline.lake import parquet_files
@@ -60,7 +60,7 @@ USERS = schema(
 class Delivery:
     """A journal, the lake that's fed from it, and what the lake has."""
 
-    def __init__(self, spark: Running, directory: Path) -> None:
+    def __init__(self, spark: RunningSpark, directory: Path) -> None:
         self.spark = spark
         self.root = str(directory / "lake")
         self.history = History(directory / "journal")

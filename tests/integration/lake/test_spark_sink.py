@@ -26,7 +26,7 @@ from actors.lake.spark_session import Spark
 from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from actors.spark_sink import CONSUMER, SparkSink, Up
+from actors.spark_sink import CONSUMER, SparkSink, SparkUp
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
 from pipeline.config.table_rules import LakeRule, Tiers
@@ -108,7 +108,7 @@ class House:
         return self.up.spark
 
     @property
-    def up(self) -> Up:
+    def up(self) -> SparkUp:
         """What the sink has since Spark has been up."""
         assert self.sink._up is not None
         return self.sink._up

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 
 from actors.lake import spark_session, stall_detector
 from actors.lake.spark_session import Pool, Spark
-from actors.lake.stall_detector import ANSWERS_WITHIN_S, GETS_ON_WITHIN_S, LOOK_EVERY_S, Pulse
+from actors.lake.stall_detector import ANSWERS_WITHIN_S, GETS_ON_WITHIN_S, LOOK_EVERY_S, StallDetector
 from actors.runtime.supervisor import RestartLimits
 from tests.integration.source.test_lost_connections import HUNG_AFTER_S
 from tests.servers.service import until
@@ -23,8 +23,8 @@ LONG = "SELECT java_method('java.lang.Thread', 'sleep', 10L) FROM range(0, 20000
 
 
 @asynccontextmanager
-async def felt(spark: Spark) -> AsyncIterator[Pulse]:
-    pulse = Pulse()
+async def felt(spark: Spark) -> AsyncIterator[StallDetector]:
+    pulse = StallDetector()
     pulse.begin(spark.progress)
     try:
         yield pulse
@@ -37,7 +37,7 @@ def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stall_detector, "LOOK_EVERY_S", 0.1)
 
 
-def got_on_since(pulse: Pulse, pool: Pool) -> Callable[[], bool]:
+def got_on_since(pulse: StallDetector, pool: Pool) -> Callable[[], bool]:
     """Whether there has been a sign of life since now."""
     before = pulse._got_on[pool]
     return lambda: pulse._got_on[pool] > before

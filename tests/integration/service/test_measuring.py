@@ -11,7 +11,7 @@ import pytest
 import actors
 from actors.runtime import measuring
 from actors.runtime.actor import Actor
-from actors.runtime.recent_events import Recent
+from actors.runtime.recent_events import RecentEvents
 from actors.status.status_board import StatusBoard
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.messages.topology import ActorName as Name
@@ -83,7 +83,7 @@ async def test_capture_goes_on_while_nothing_can_be_measured_or_told(
         told = service.supervisor.actors
         monkeypatch.setattr(type(told[Name.CHUNK_SELECTOR]), "status", silent)
         board = StatusBoard(
-            "test", service.supervisor, service.assembly.mailboxes, service.assembly.metrics, Recent()
+            "test", service.supervisor, service.assembly.mailboxes, service.assembly.metrics, RecentEvents()
         )
         board.look(0.0, 0.0)
         assert board.status()["position"]

@@ -10,7 +10,7 @@ import structlog
 
 from actors import chunk_selector
 from actors.runtime.retry import Backoff
-from actors.snapshot.replica_watermarks import Replica
+from actors.snapshot.replica_watermarks import ReplicaWatermarks
 from deploy.demo import shop
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.errors import Definite, Transient
@@ -64,7 +64,7 @@ async def test_high_has_all_that_a_select_saw_on_a_replica(mysql_factory: MysqlF
     writers = counting(source, TRANSACTIONS_EACH)
     account = source.create_capture_user("d")
     caught_up(source, server)
-    replica = Replica(settings(server, account), settings(source, account))
+    replica = ReplicaWatermarks(settings(server, account), settings(source, account))
     reads: list[Read] = []
     async with connected_with(server, account) as connection:
         for writer in writers:
@@ -125,7 +125,7 @@ async def test_high_has_what_is_received_and_may_be_visible_before_it_counts_as_
     async with connected_with(server, account) as connection, asyncio.timeout(60):
         while not later <= (await connection.received() or GtidSet()):
             pass
-        high = await Replica(settings(server, account), settings(source, account)).high(connection)
+        high = await ReplicaWatermarks(settings(server, account), settings(source, account)).high(connection)
         assert not later <= await connection.executed()
     assert high == later
 
@@ -137,9 +137,9 @@ async def test_what_cannot_be_proven_is_refused_by_name(mysql_factory: MysqlFact
     of_source, of_server = settings(source, account), settings(server, account)
     async with connected_with(source, account) as connection:
         with pytest.raises(Definite, match="is no replica"):
-            await Replica(of_source, of_source).high(connection)
+            await ReplicaWatermarks(of_source, of_source).high(connection)
     async with connected_with(server, account) as connection:
-        replica = Replica(of_server, of_source)
+        replica = ReplicaWatermarks(of_server, of_source)
         assert await replica.high(connection) == GtidSet.parse(source.executed())
         server.sql("SET GLOBAL read_only = OFF")
         with pytest.raises(Definite, match="takes writes of its own"):

@@ -68,15 +68,15 @@ async def test_login_with_and_without_tls(mysql_factory: MysqlFactory, mode: Tls
 
 async def test_a_connection_is_kept_as_long_as_it_is_usable_and_leads_there(mysql: MysqlServer) -> None:
     where = settings(mysql, mysql.create_capture_user())
-    first = await Source.kept(None, where)
-    assert await Source.kept(first, where) is first
+    first = await Source.reuse(None, where)
+    assert await Source.reuse(first, where) is first
     first.close()
-    second = await Source.kept(first, where)
+    second = await Source.reuse(first, where)
     elsewhere = replace(where, read_timeout_s=3.0)
-    third = await Source.kept(second, elsewhere)
+    third = await Source.reuse(second, elsewhere)
     assert len({first, second, third}) == 3
     assert not second.usable
-    assert await Source.kept(third, elsewhere) is third
+    assert await Source.reuse(third, elsewhere) is third
     third.close()
 
 

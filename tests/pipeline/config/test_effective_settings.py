@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from pipeline.config import settings as config
-from pipeline.config.effective_settings import STARS, effective
+from pipeline.config.effective_settings import STARS, effective_toml
 from pipeline.config.table_rules import LakeRule
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
@@ -36,7 +36,7 @@ SETTINGS = config.Settings(
 
 
 def test_all_that_holds_is_told_and_no_secret() -> None:
-    text = effective(SETTINGS)
+    text = effective_toml(SETTINGS)
     assert "canary" not in text
     told = tomllib.loads(text)
     assert told["tables"] == ["shop\\..*"]
@@ -57,4 +57,4 @@ def test_all_that_holds_is_told_and_no_secret() -> None:
 
 def test_a_password_that_is_not_given_is_not_told_as_if_it_were() -> None:
     source = replace(SETTINGS.source, password=config.Secret(""))
-    assert "password" not in tomllib.loads(effective(replace(SETTINGS, source=source)))["source"]
+    assert "password" not in tomllib.loads(effective_toml(replace(SETTINGS, source=source)))["source"]

@@ -111,14 +111,14 @@ def damaged(text: str, rng: random.Random) -> list[str]:
 @given(entries(), st.randoms(use_true_random=False))
 def test_no_byte_of_an_entry_may_differ(entry: Entry, rng: random.Random) -> None:
     for wrong in damaged(manifest.to_json(entry, JOURNAL), rng):
-        with pytest.raises(manifest.Damaged):
+        with pytest.raises(manifest.DamagedManifest):
             manifest.from_json(wrong, JOURNAL, entry.schemas.__getitem__)
 
 
 @given(entries())
 def test_an_entry_of_another_journal_is_refused(entry: Entry) -> None:
     text = manifest.to_json(entry, "another")
-    with pytest.raises(manifest.Damaged, match="of the journal another"):
+    with pytest.raises(manifest.DamagedManifest, match="of the journal another"):
         manifest.from_json(text, JOURNAL, unknown)
 
 
@@ -130,7 +130,7 @@ def test_a_schema_comes_back_from_its_text(schema: TableSchema) -> None:
 @given(table_schemas, st.randoms(use_true_random=False))
 def test_no_byte_of_a_schema_may_differ(schema: TableSchema, rng: random.Random) -> None:
     for wrong in damaged(manifest.schema_to_json(schema), rng):
-        with pytest.raises(manifest.Damaged):
+        with pytest.raises(manifest.DamagedManifest):
             manifest.schema_from_json(wrong, schema.version)
 
 
@@ -139,7 +139,7 @@ def unknown(version: str) -> TableSchema:
 
 
 def test_another_format_is_refused_by_its_number() -> None:
-    with pytest.raises(manifest.Damaged, match="format 5") as refusal:
+    with pytest.raises(manifest.DamagedManifest, match="format 5") as refusal:
         manifest.from_json(json.dumps({"format": 5, "whatever": "it holds"}), JOURNAL, unknown)
     assert isinstance(refusal.value, Definite)
 
@@ -148,5 +148,5 @@ def test_another_format_is_refused_by_its_number() -> None:
     "text", ["", "7", "null", "[]", "{}", '{"format": 4}', '{"format":4,"sha256":"","entry":{}}']
 )
 def test_a_text_that_is_no_entry_is_refused(text: str) -> None:
-    with pytest.raises(manifest.Damaged):
+    with pytest.raises(manifest.DamagedManifest):
         manifest.from_json(text, JOURNAL, unknown)

@@ -4,14 +4,16 @@ import pyarrow as pa
 
 from pipeline.messages.binlog import LogAdvanced, TransactionPartRead, TransactionsRead
 from pipeline.messages.journal import Append, AppendRows, ChangePart
-from pipeline.messages.message_size import held, weight
+from pipeline.messages.message_size import bytes_held, weight
 from pipeline.messages.row_images import TableUnreadable
 from tests.pipeline.builders import ITEMS, ORDERS, Capture, gtid, insert, part, passed, place, read, wrote
 
 
 def test_a_slice_weighs_what_its_rows_do_on_all_of_its_way() -> None:
     slice_ = passed(20, wrote("a:6", insert(1), insert(2, ITEMS)), wrote("a:7", insert(3)))
-    images, rows = (sum(held(getattr(table, of)) for table in slice_.tables) for of in ("images", "rows"))
+    images, rows = (
+        sum(bytes_held(getattr(table, of)) for table in slice_.tables) for of in ("images", "rows")
+    )
     assert weight(slice_) == images + rows
     capture = Capture(ORDERS, ITEMS)
     (append,) = capture.give(slice_)
@@ -34,11 +36,11 @@ def test_a_chunk_weighs_what_its_rows_do_and_all_else_nothing() -> None:
     capture = Capture(ORDERS)
     chunk = read(capture.begin(ORDERS), 1, 2, high=10)
     (append, _) = capture.give(chunk)
-    assert weight(append) == held(chunk.rows)
+    assert weight(append) == bytes_held(chunk.rows)
     assert weight(LogAdvanced(place(30))) == 0
 
 
 def test_rows_weigh_the_buffers_that_they_hold_each_once() -> None:
     numbers = pa.array(range(1000), pa.int64())
-    assert held(pa.record_batch([numbers], ["a"])) == 8000
-    assert held(pa.record_batch([numbers, numbers], ["a", "b"]).slice(10, 1)) == 8000
+    assert bytes_held(pa.record_batch([numbers], ["a"])) == 8000
+    assert bytes_held(pa.record_batch([numbers, numbers], ["a", "b"]).slice(10, 1)) == 8000

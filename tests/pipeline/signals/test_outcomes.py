@@ -63,9 +63,9 @@ def test_signals_come_further_with_the_checkpoint(
 
 def test_the_last_state_of_a_signal_is_found() -> None:
     history = SignalHistory()
-    history.told(SignalState("s1", Outcome.ACCEPTED, ""))
-    history.told(SignalState("s2", Outcome.REJECTED, "no"))
-    history.told(SignalState("s1", Outcome.RUNNING, "a.b"))
+    history.remember(SignalState("s1", Outcome.ACCEPTED, ""))
+    history.remember(SignalState("s2", Outcome.REJECTED, "no"))
+    history.remember(SignalState("s1", Outcome.RUNNING, "a.b"))
     assert history.find("s1") == SignalState("s1", Outcome.RUNNING, "a.b")
     assert [state.id for state in history.last()] == ["s2", "s1"]
     assert history.find("s3") is None
@@ -80,7 +80,7 @@ def test_of_signals_from_before_it_is_known_that_they_were_taken() -> None:
 def test_rows_are_told_once() -> None:
     history, row = SignalHistory(), SignalState("r1", Outcome.ACCEPTED, "snapshots are paused")
     history.sealed(BEFORE, (row,))
-    history.told(SignalState("s1", Outcome.ACCEPTED, ""))
+    history.remember(SignalState("s1", Outcome.ACCEPTED, ""))
     history.sealed(BEFORE, (row,))
     assert [state.id for state in history.last()] == ["r1", "s1"]
 
@@ -88,6 +88,6 @@ def test_rows_are_told_once() -> None:
 def test_no_more_are_remembered_than_the_last() -> None:
     history = SignalHistory()
     for number in range(STATES_REMEMBERED + 1):
-        history.told(SignalState(str(number), Outcome.REJECTED, ""))
+        history.remember(SignalState(str(number), Outcome.REJECTED, ""))
     assert history.find("0") is None and history.find("1") is not None
     assert len(history.last()) == STATES_REMEMBERED

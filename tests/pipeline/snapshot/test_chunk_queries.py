@@ -8,7 +8,7 @@ from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.chunk_index import ChunkIndex, primary_index
 from pipeline.snapshot.chunk_queries import (
-    first_behind,
+    first_after,
     first_key,
     key_alone,
     key_places,
@@ -125,5 +125,5 @@ def test_any_cut_of_a_composite_key_gives_each_row_once() -> None:
                 through = [place for place, row in enumerate(rows) if row[:2] == bound[:2]][-1]
                 found = ask(last_through(schema, walk, rows[i], bound[:2], rows[last]))
                 assert found == rows[i + 1 : min(through, last) + 1][-1:]
-                assert ask(first_behind(schema, walk, bound[:2], rows[i])) == rows[through + 1 : i + 1][:1]
+                assert ask(first_after(schema, walk, bound[:2], rows[i])) == rows[through + 1 : i + 1][:1]
         lite.close()

@@ -48,7 +48,7 @@ class Server:
                 case range_splits.LastThrough(after, bound, end):
                     place = min(self._through(bound), self._through(end))
                     answer = self._keys[place - 1] if place > self._through(after) else None
-                case range_splits.FirstBehind(bound, end):
+                case range_splits.FirstAfter(bound, end):
                     place = self._through(bound)
                     answer = self._keys[place] if place < self._through(end) else None
                 case range_splits.Weigh(after, end):

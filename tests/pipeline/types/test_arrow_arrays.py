@@ -21,7 +21,7 @@ def laid_out(of: list[bytes | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 @given(values)
 def test_bytes_and_texts_of_any_length(of: list[bytes | None]) -> None:
-    array = arrow_arrays.varying(pa.binary(), *laid_out(of))
+    array = arrow_arrays.varying_width_array(pa.binary(), *laid_out(of))
     array.validate(full=True)
     assert array.to_pylist() == of
     assert array.null_count == of.count(None)
@@ -31,7 +31,7 @@ def test_bytes_and_texts_of_any_length(of: list[bytes | None]) -> None:
 def test_a_null_hides_its_value(of: list[int | None]) -> None:
     numbers = np.array([7 if number is None else number for number in of], np.int32)
     exists = np.array([number is not None for number in of], np.bool_)
-    array = arrow_arrays.fixed(pa.int32(), numbers, exists)
+    array = arrow_arrays.fixed_width_array(pa.int32(), numbers, exists)
     array.validate(full=True)
     assert array.to_pylist() == of
     assert array.null_count == of.count(None)
@@ -39,6 +39,6 @@ def test_a_null_hides_its_value(of: list[int | None]) -> None:
 
 def test_vectors_are_lists_of_floats() -> None:
     packed = [struct.pack("<2f", 1.5, -2), None, b"", struct.pack("<f", 0.25)]
-    array = arrow_arrays.vectors(*laid_out(packed))
+    array = arrow_arrays.vector_array(*laid_out(packed))
     array.validate(full=True)
     assert array.to_pylist() == [[1.5, -2.0], None, [], [0.25]]

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.types.byte_kernels import copy, copy_words, integer, put_word, same, word
+from pipeline.types.byte_kernels import bytes_equal, copy, copy_words, integer, put_word, word
 
 
 def array(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
@@ -25,10 +25,10 @@ def test_runs_are_compared_and_copied(data: bytes, draw: st.DataObject) -> None:
     out = array(bytes(length + 3))
     copy(array(data), at, length, out, 2)
     assert out.tobytes() == b"\0\0" + data[at : at + length] + b"\0"
-    assert same(array(data), at, out, 2, length)
+    assert bytes_equal(array(data), at, out, 2, length)
     if length:
         out[draw.draw(st.integers(2, length + 1))] ^= 1
-        assert not same(array(data), at, out, 2, length)
+        assert not bytes_equal(array(data), at, out, 2, length)
 
 
 def test_a_word_is_written_as_it_is_read() -> None:

@@ -38,13 +38,17 @@ class Text:
 @given(st.sampled_from(sorted(TABLED)), values)
 def test_any_bytes_by_a_table(charset: str, stored: list[bytes]) -> None:
     text = Text(stored)
-    text.check(int(kernels.by_table(text.data, text.ends, *code_tables(charset), text.out, text.out_ends)))
+    text.check(
+        int(kernels.decode_by_table(text.data, text.ends, *code_tables(charset), text.out, text.out_ends))
+    )
 
 
 @given(st.sampled_from([2, 4]), st.booleans(), st.booleans(), values)
 def test_any_bytes_by_units(width: int, little: bool, pairs: bool, stored: list[bytes]) -> None:
     text = Text(stored)
-    text.check(int(kernels.by_unit(text.data, text.ends, width, little, pairs, text.out, text.out_ends)))
+    text.check(
+        int(kernels.decode_by_unit(text.data, text.ends, width, little, pairs, text.out, text.out_ends))
+    )
 
 
 @given(st.sampled_from(sorted(TABLED)))

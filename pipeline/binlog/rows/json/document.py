@@ -73,7 +73,7 @@ def _texts(prefix: int, stored: StoredColumn) -> pa.Array:
     doubles.fill_doubles(out, offsets, holes[:found])
     if offsets[-1] > LONGEST_DATA:
         stored.refuse_size()
-    texts = arrow_arrays.varying(pa.binary(), offsets, out[: offsets[-1]], stored.exists)
+    texts = arrow_arrays.varying_width_array(pa.binary(), offsets, out[: offsets[-1]], stored.exists)
     return to_strings(texts, "utf8mb4", stored.name)
 
 
