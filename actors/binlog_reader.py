@@ -30,17 +30,7 @@ from pipeline.binlog.transaction_assembler import Given
 from pipeline.config.settings import SourceSettings
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages import topology
-from pipeline.messages.binlog import (
-    CreateTableSelectRead,
-    DdlRead,
-    LogAdvanced,
-    PauseReading,
-    ReadingPaused,
-    ResumeReading,
-    TransactionPartRead,
-    TransactionsRead,
-)
+from pipeline.messages import binlog, topology
 from pipeline.messages.inboxes import ToBinlogReader, ToSchemaVerifier
 from pipeline.messages.row_images import ImageKind, TableImages, TableUnreadable
 from pipeline.schema.table_filter import TableFilter
@@ -123,12 +113,12 @@ class BinlogReader(Actor[ToBinlogReader]):
     async def handle(self, message: ToBinlogReader) -> None:
         """Pauses or resumes reading."""
         match message:
-            case PauseReading(place) if place is not None:
+            case binlog.PauseReading(place) if place is not None:
                 self._going = PausingAt(place)
                 self._pause_there()
-            case PauseReading():
+            case binlog.PauseReading():
                 self._pause()
-            case ResumeReading():
+            case binlog.ResumeReading():
                 self._going = ReadingLog()
                 self.metrics.set(catalogue.PAUSED, False)
             case _:
@@ -235,7 +225,7 @@ class BinlogReader(Actor[ToBinlogReader]):
     def _pause(self) -> None:
         self._cut()
         self._going = ReaderPaused()
-        self._decoding.put(ReadingPaused())
+        self._decoding.put(binlog.ReadingPaused())
         self.metrics.set(catalogue.PAUSED, True)
 
     def _cut(self) -> None:
@@ -245,29 +235,31 @@ class BinlogReader(Actor[ToBinlogReader]):
 
     async def _give(self) -> None:
         message = await self._decoding.give()
-        if not isinstance(message, ReadingPaused):
+        if not isinstance(message, binlog.ReadingPaused):
             self._measure(message)
             self._end = (
-                message.end if isinstance(message, TransactionsRead | DdlRead | LogAdvanced) else self._end
+                message.end
+                if isinstance(message, binlog.TransactionsRead | binlog.DdlRead | binlog.LogAdvanced)
+                else self._end
             )
         await self.send(self._verifier, message)
 
     @contain_errors
     def _measure(self, message: Message) -> None:
         match message:
-            case TransactionsRead(transactions, tables, end):
+            case binlog.TransactionsRead(transactions, tables, end):
                 self.metrics.count(catalogue.TRANSACTIONS, len(transactions))
                 self._measure_place(end, int(transactions.commit_time[-1]))
                 self._measure_tables(tables)
-            case TransactionPartRead(tables=tables):
+            case binlog.TransactionPartRead(tables=tables):
                 self._measure_tables(tables)
-            case DdlRead(_, commit_time, end=end):
+            case binlog.DdlRead(_, commit_time, end=end):
                 self.metrics.count(catalogue.TRANSACTIONS)
                 self.metrics.count(catalogue.STATEMENTS)
                 self._measure_place(end, commit_time)
-            case LogAdvanced(end):
+            case binlog.LogAdvanced(end):
                 self._measure_place(end, None)
-            case CreateTableSelectRead():
+            case binlog.CreateTableSelectRead():
                 pass
             case _:
                 assert_never(message)

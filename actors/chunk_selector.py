@@ -41,25 +41,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import ServerSettings, SourceSettings
 from pipeline.errors import Definite, Transient, worst_error
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages import topology
-from pipeline.messages.chunks import (
-    ChunkFailed,
-    ChunkRead,
-    ChunkSchemaChanged,
-    CloseTransactions,
-    NotDivided,
-    OpenTransactions,
-    PlanFailed,
-    PlanTable,
-    ReadChunk,
-    ReselectRows,
-    SourceOverloaded,
-    SourceRecovered,
-    TablePlanned,
-    TableRanges,
-    TransactionsOpened,
-    WithoutRows,
-)
+from pipeline.messages import chunks, topology
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableSchema
@@ -145,18 +127,18 @@ class ChunkSelector(Actor[ToChunkSelector]):
     async def handle(self, message: ToChunkSelector) -> None:
         """Begin with the order."""
         match message:
-            case PlanTable():
+            case chunks.PlanTable():
                 self._watch.ordered()
                 self._orders.create_task(self._plan(message))
-            case ReadChunk():
+            case chunks.ReadChunk():
                 self._watch.ordered()
                 self._orders.create_task(self._read(message))
-            case ReselectRows():
+            case chunks.ReselectRows():
                 self._watch.ordered()
                 self._orders.create_task(self._read_again(message))
-            case OpenTransactions():
+            case chunks.OpenTransactions():
                 self._opens = self._orders.create_task(self._open(message))
-            case CloseTransactions():
+            case chunks.CloseTransactions():
                 self._close()
             case _:
                 assert_never(message)
@@ -167,12 +149,12 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return {"waits": waits, "source": self._watch.status()}
 
     async def _report_load(self, reason: str | None) -> None:
-        await self._coordinator.put(SourceOverloaded(reason) if reason else SourceRecovered())
+        await self._coordinator.put(chunks.SourceOverloaded(reason) if reason else chunks.SourceRecovered())
 
-    async def _open(self, order: OpenTransactions) -> None:
+    async def _open(self, order: chunks.OpenTransactions) -> None:
         """Open the transactions of a consistent snapshot, in which all is read until they're closed."""
         opened = self._consistent = await self._opening.open(order.failed)
-        await self._coordinator.put(TransactionsOpened(order.number, opened.at, opened.visible))
+        await self._coordinator.put(chunks.TransactionsOpened(order.number, opened.at, opened.visible))
 
     def _close(self) -> None:
         if self._opens is not None:
@@ -181,62 +163,66 @@ class ChunkSelector(Actor[ToChunkSelector]):
             self._consistent.close()
         self._opens = self._consistent = None
 
-    async def _plan(self, order: PlanTable) -> None:
-        async def planned(source: Source) -> TablePlanned:
+    async def _plan(self, order: chunks.PlanTable) -> None:
+        async def planned(source: Source) -> chunks.TablePlanned:
             return await self._plan_on(source, order)
 
         try:
-            answer: TablePlanned | PlanFailed = await self._try(planned, str(order.table))
+            answer: chunks.TablePlanned | chunks.PlanFailed = await self._try(planned, str(order.table))
         except self._endings:
             raise
         except (Transient, Definite) as failure:
-            answer = PlanFailed(order.table, str(failure))
+            answer = chunks.PlanFailed(order.table, str(failure))
         self._watch.carried_out(0)
         await self._coordinator.put(answer)
 
-    async def _read(self, order: ReadChunk) -> None:
+    async def _read(self, order: chunks.ReadChunk) -> None:
         limit = order.limit
 
-        async def chunk(source: Source) -> ChunkRead:
+        async def chunk(source: Source) -> chunks.ChunkRead:
             nonlocal limit
             asked, limit = replace(order, limit=limit), max(1, limit // 2)  # the next try has less to do
             return await self._between_watermarks(source, asked, lambda source: self.select(source, asked))
 
         try:
-            answer: ChunkRead | ChunkSchemaChanged | ChunkFailed = await self._try(chunk, str(order.chunk))
+            answer: chunks.ChunkRead | chunks.ChunkSchemaChanged | chunks.ChunkFailed = await self._try(
+                chunk, str(order.chunk)
+            )
         except StatementOutdated as outdated:
             log.info("the table was altered", order=str(order.chunk), reason=str(outdated))
             answer = await self._schema_changed(order, outdated)
         except self._endings:
             raise
         except (Transient, Definite) as failure:
-            answer = ChunkFailed(order.chunk, str(failure))
-        self._watch.carried_out(answer.rows.num_rows if isinstance(answer, ChunkRead) else 0)
+            answer = chunks.ChunkFailed(order.chunk, str(failure))
+        self._watch.carried_out(answer.rows.num_rows if isinstance(answer, chunks.ChunkRead) else 0)
         await self._coordinator.put(answer)
 
-    async def _read_again(self, order: ReselectRows) -> None:
+    async def _read_again(self, order: chunks.ReselectRows) -> None:
         """The stream can't do without these rows: where they don't come for now, all of capture begins again."""
         rows = partial(self._between_watermarks, order=order, select=partial(self._some, order))
         try:
-            answer: ChunkRead | ChunkSchemaChanged | ChunkFailed = await self._retry(rows, str(order.chunk))
+            answer: chunks.ChunkRead | chunks.ChunkSchemaChanged | chunks.ChunkFailed = await self._retry(
+                rows, str(order.chunk)
+            )
         except StatementOutdated as outdated:
             answer = await self._schema_changed(order, outdated)
         except Definite as failure:
-            answer = ChunkFailed(order.chunk, str(failure))
-        self._watch.carried_out(answer.rows.num_rows if isinstance(answer, ChunkRead) else 0)
+            answer = chunks.ChunkFailed(order.chunk, str(failure))
+        self._watch.carried_out(answer.rows.num_rows if isinstance(answer, chunks.ChunkRead) else 0)
         await self._coordinator.put(answer)
 
     async def _schema_changed(
-        self, order: ReadChunk | ReselectRows, why: StatementOutdated
-    ) -> ChunkSchemaChanged | ChunkFailed:
+        self, order: chunks.ReadChunk | chunks.ReselectRows, why: StatementOutdated
+    ) -> chunks.ChunkSchemaChanged | chunks.ChunkFailed:
         """What outdated the chunk is in the log before `high`."""
         if self._consistent is not None:
-            return ChunkSchemaChanged(order.chunk, str(why))
+            return chunks.ChunkSchemaChanged(order.chunk, str(why))
         try:
             high = await self._retry(partial(self.high, order=order), str(order.chunk))
         except Definite as failure:
-            return ChunkFailed(order.chunk, str(failure))
-        return ChunkSchemaChanged(order.chunk, str(why), high)
+            return chunks.ChunkFailed(order.chunk, str(failure))
+        return chunks.ChunkSchemaChanged(order.chunk, str(why), high)
 
     async def _try(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
         """The result of the work on a connection. Raises Definite, or the last try's Transient."""
@@ -264,7 +250,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 raise
             raise SnapshotLost(str(failure)) from failure
 
-    async def _plan_on(self, source: Source, order: PlanTable) -> TablePlanned:
+    async def _plan_on(self, source: Source, order: chunks.PlanTable) -> chunks.TablePlanned:
         # What the stream has passed must be seen here: a table, which a replica may not have yet, and each of its keys,
         # which must not be beyond the end because a SELECT doesn't see it yet.
         await self.low(source, order)
@@ -277,24 +263,27 @@ class ChunkSelector(Actor[ToChunkSelector]):
             raise Transient(f"{order.table} is being altered: {outdated}") from outdated
 
     async def _of_schema(
-        self, source: Source, order: PlanTable, schema: TableSchema, walk: ChunkIndex
-    ) -> TablePlanned:
+        self, source: Source, order: chunks.PlanTable, schema: TableSchema, walk: ChunkIndex
+    ) -> chunks.TablePlanned:
         """Plans a table of this schema. Raises Outdated if it has been altered meanwhile."""
         if not order.ranges:
-            return TablePlanned(schema, walk, NotDivided(), await self.high(source, order))
+            return chunks.TablePlanned(schema, walk, chunks.NotDivided(), await self.high(source, order))
         end = await table_plan.requested_key(source, schema, walk, chunk_queries.last_key(schema, walk))
         high = await self.high(source, order)
         if end is None:
-            return TablePlanned(schema, walk, WithoutRows(), high)
+            return chunks.TablePlanned(schema, walk, chunks.WithoutRows(), high)
         rows = len(order.request.keys) or await source.estimate(order.table)
         splits = await table_plan.find_ranges(
             source, schema, walk, end, rows, order.ranges, LEAST_ROWS_OF_RANGE
         )
-        return TablePlanned(schema, walk, TableRanges(end, splits, rows), high)
+        return chunks.TablePlanned(schema, walk, chunks.TableRanges(end, splits, rows), high)
 
     async def _between_watermarks(
-        self, source: Source, order: ReadChunk | ReselectRows, select: Callable[[Source], Awaitable[Selected]]
-    ) -> ChunkRead:
+        self,
+        source: Source,
+        order: chunks.ReadChunk | chunks.ReselectRows,
+        select: Callable[[Source], Awaitable[Selected]],
+    ) -> chunks.ChunkRead:
         """Returns the result of a SELECT, between the low watermark and the high one."""
         started = monotonic()
         low = await self.low(source, order)
@@ -303,9 +292,11 @@ class ChunkSelector(Actor[ToChunkSelector]):
         selected = monotonic()
         high = await self.high(source, order)
         self.metrics.chunk_read(started, asked, selected)
-        return ChunkRead(order.chunk, low, rows, upto, high, round((selected - asked) * 1e6), size)
+        return chunks.ChunkRead(order.chunk, low, rows, upto, high, round((selected - asked) * 1e6), size)
 
-    async def low(self, source: Source, order: PlanTable | ReadChunk | ReselectRows) -> GtidSet:
+    async def low(
+        self, source: Source, order: chunks.PlanTable | chunks.ReadChunk | chunks.ReselectRows
+    ) -> GtidSet:
         """What the next SELECT sees all of: what is visible, as soon as it's usable, or what lies before a marker.
 
         Raises Transient if it isn't usable for too long.
@@ -321,7 +312,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             )
         return await wait_until_visible(source.visible, order.asked_at, VISIBLE_WITHIN_S)
 
-    async def select(self, source: Source, order: ReadChunk) -> Selected:
+    async def select(self, source: Source, order: chunks.ReadChunk) -> Selected:
         """Returns the chunk's rows, the key at its end if there may be more, and the bytes of its packets.
 
         A chunk that has grown to `LARGEST_CHUNK` ends there, as if its order had requested no more rows.
@@ -346,7 +337,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                     upto = result_set.row_key(located, batch.num_rows - 1, places)
         return await _join(schema, batches), upto, size
 
-    async def _some(self, order: ReselectRows, source: Source) -> Selected:
+    async def _some(self, order: chunks.ReselectRows, source: Source) -> Selected:
         """The rows of the order's keys."""
         schema = order.schema
         wanted = row_filter_sql.keys_condition(schema, key_literals.bound_keys(schema, order.keys))
@@ -378,7 +369,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
             table = str(schema.table)
             self.metrics.count(catalogue.IMPOSSIBLE_DATES, impossible, table=table, part="chunks")
 
-    async def high(self, source: Source, order: PlanTable | ReadChunk | ReselectRows) -> High:
+    async def high(
+        self, source: Source, order: chunks.PlanTable | chunks.ReadChunk | chunks.ReselectRows
+    ) -> High:
         """The end of the log, or a marker in it: what was seen before lies before it. On a replica, all of that."""
         if self._consistent is not None and source in self._consistent:
             return self._consistent.at
@@ -390,9 +383,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return coordinates
 
 
-def _for_whom(order: PlanTable | ReadChunk | ReselectRows) -> str:
+def _for_whom(order: chunks.PlanTable | chunks.ReadChunk | chunks.ReselectRows) -> str:
     """For whom a marker is written."""
-    return str(order.table if isinstance(order, PlanTable) else order.chunk)
+    return str(order.table if isinstance(order, chunks.PlanTable) else order.chunk)
 
 
 async def _join(schema: TableSchema, batches: list[pa.RecordBatch]) -> pa.RecordBatch:

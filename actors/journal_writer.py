@@ -32,20 +32,6 @@ from pipeline.config.table_rules import LakeRule
 from pipeline.journal import step as journal_writer
 from pipeline.journal.entry import Entry
 from pipeline.journal.state import ApplyRetention, Busy, FlushEarly, Publish, Seal, ThreadIdle
-from pipeline.journal.step import (
-    Fact,
-    FlushedEarly,
-    GiveUp,
-    JournalTimerFired,
-    MailboxClosed,
-    Order,
-    Published,
-    ReportSealed,
-    ReportSpace,
-    RetentionApplied,
-    SpaceLacked,
-    Worked,
-)
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToJournalWriter, ToWatermarkCoordinator
 from pipeline.messages.journal import (
@@ -78,7 +64,7 @@ class JournalWriterPorts:
 class AtWork:
     """The thread's task, and when it began (s, the loop's clock)."""
 
-    task: asyncio.Task[Worked]
+    task: asyncio.Task[journal_writer.Worked]
     began: float
 
 
@@ -111,7 +97,7 @@ class JournalWriter(Actor[ToJournalWriter]):
 
     async def begin(self) -> None:
         """Do what is due at the start."""
-        await self._take_in(JournalTimerFired())
+        await self._take_in(journal_writer.JournalTimerFired())
 
     def takes(self) -> bool:
         """As far as there's room for another append."""
@@ -123,11 +109,11 @@ class JournalWriter(Actor[ToJournalWriter]):
 
     async def time_came(self) -> None:
         """Seal what is due."""
-        await self._take_in(JournalTimerFired())
+        await self._take_in(journal_writer.JournalTimerFired())
 
     async def mailbox_closed(self) -> None:
         """Seal the rest."""
-        await self._take_in(MailboxClosed())
+        await self._take_in(journal_writer.MailboxClosed())
 
     def ended(self) -> bool:
         """Whether all is sealed."""
@@ -180,27 +166,27 @@ class JournalWriter(Actor[ToJournalWriter]):
             },
         }
 
-    async def _take_in(self, fact: Fact) -> None:
+    async def _take_in(self, fact: journal_writer.Fact) -> None:
         """Carry out what follows from a fact."""
         self._state, orders = journal_writer.step(self._state, fact, self._now())
         for order in orders:
             await self._perform(order)
 
-    async def _perform(self, order: Order) -> None:
+    async def _perform(self, order: journal_writer.Order) -> None:
         match order:
             case Seal() | Publish() | FlushEarly() | ApplyRetention():
                 task = self.begin_work(asyncio.to_thread(self._desk.do, order), self._finish_work)
                 self._at_work = AtWork(task, self._now())
-            case ReportSpace(room):
+            case journal_writer.ReportSpace(room):
                 await self._tell_room(room)
-            case ReportSealed():
+            case journal_writer.ReportSealed():
                 await self._report_sealed(order)
-            case GiveUp(reason):
+            case journal_writer.GiveUp(reason):
                 raise NoRoom(reason)
             case _:
                 assert_never(order)
 
-    async def _finish_work(self, worked: Worked) -> None:
+    async def _finish_work(self, worked: journal_writer.Worked) -> None:
         began = self._at_work.began if self._at_work is not None else self._now()
         self._at_work = None
         self._measure(worked, self._now() - began)
@@ -219,7 +205,7 @@ class JournalWriter(Actor[ToJournalWriter]):
             case _:
                 assert_never(room)
 
-    async def _report_sealed(self, sealed: ReportSealed) -> None:
+    async def _report_sealed(self, sealed: journal_writer.ReportSealed) -> None:
         """Tell those who wait for it that the segment is durable."""
         for answer in sealed.answers:
             await self.send(self._outlets.answers, answer)
@@ -231,18 +217,18 @@ class JournalWriter(Actor[ToJournalWriter]):
             raise StartAgain("a signal asks for what only a start of capture can do")
 
     @contain_errors
-    def _measure(self, worked: Worked, seconds: float) -> None:
+    def _measure(self, worked: journal_writer.Worked, seconds: float) -> None:
         match worked:
-            case Published(entry):
+            case journal_writer.Published(entry):
                 self.metrics.progressed(self.name)
                 self.metrics.observe(catalogue.SEALING, seconds)
                 self._measure_segment(entry)
-            case RetentionApplied(bytes=size):
+            case journal_writer.RetentionApplied(bytes=size):
                 self.metrics.set(catalogue.JOURNAL_SIZE, size)
                 self._measure_last(self._state.last)
-            case FlushedEarly():
+            case journal_writer.FlushedEarly():
                 self.metrics.progressed(self.name)
-            case SpaceLacked():
+            case journal_writer.SpaceLacked():
                 pass
             case _:
                 assert_never(worked)

@@ -43,37 +43,6 @@ from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTab
 from pipeline.lake.batch import Batch, Pieces
 from pipeline.lake.maintenance import Chore
 from pipeline.lake.state import Idle, LakeProgress, SinkEnded, State
-from pipeline.lake.step import (
-    BatchRead,
-    BeginningFound,
-    CursorAnswer,
-    CursorFound,
-    DeliverTable,
-    Fact,
-    FindCursor,
-    FindEnd,
-    FindTable,
-    GapFound,
-    JournalFound,
-    JournalFoundEmpty,
-    LakeTimerFired,
-    Order,
-    ProgressReported,
-    ReadBatch,
-    ReportGap,
-    ReportMissingMirrors,
-    ReportProgress,
-    RequestMirrors,
-    SealingEnded,
-    SparkStopped,
-    StopSpark,
-    TableDelivered,
-    TableFailed,
-    TableFound,
-    WorkDone,
-    WorkFailed,
-    WorkGivenUp,
-)
 from pipeline.lake.tables import Tier
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToSparkSink
@@ -148,11 +117,11 @@ class SparkSink(Actor[ToSparkSink]):
 
     async def time_came(self) -> None:
         """Does what is due."""
-        await self._take_in([LakeTimerFired()])
+        await self._take_in([spark_sink.LakeTimerFired()])
 
     async def mailbox_closed(self) -> None:
         """Begins no more work beside the batches, and stops Spark when the present work has ended."""
-        await self._take_in([SealingEnded()])
+        await self._take_in([spark_sink.SealingEnded()])
 
     def ended(self) -> bool:
         """Ends when Spark has stopped, and so everything is delivered."""
@@ -205,12 +174,12 @@ class SparkSink(Actor[ToSparkSink]):
         """Not ready before Spark is up."""
         return None if self._up is not None else "Spark isn't up yet"
 
-    async def _find_end(self) -> JournalFoundEmpty | JournalFound:
+    async def _find_end(self) -> spark_sink.JournalFoundEmpty | spark_sink.JournalFound:
         last = await self._in_thread(self._journal.last_segment)
         if last == 0:
-            return JournalFoundEmpty()
+            return spark_sink.JournalFoundEmpty()
         entry = await self._in_thread(self._journal.entry, last)
-        return JournalFound(entry.checkpoint, last)
+        return spark_sink.JournalFound(entry.checkpoint, last)
 
     def _join(self) -> None:
         """Registers as a consumer, so that the journal removes nothing while Spark starts, however long that takes."""
@@ -218,17 +187,21 @@ class SparkSink(Actor[ToSparkSink]):
         if CONSUMER not in consumers.all():
             consumers.tell(CONSUMER, consumers.first() - 1)
 
-    async def _take_in(self, facts: Iterable[Fact | None]) -> None:
+    async def _take_in(self, facts: Iterable[spark_sink.Fact | None]) -> None:
         """Begins the orders that follow from facts that come together. Their own facts come later."""
-        orders: list[Order] = []
+        orders: list[spark_sink.Order] = []
         for fact in facts:
             if fact is not None:
                 work = self._state.background.under_way
                 self._state, following = spark_sink.step(self._state, fact, time.monotonic())
                 self._measure_fact(fact, None if work is None else work.work)
                 orders += following
-        beside: list[list[Order]] = [[order] for order in orders if isinstance(order, BackgroundWork)]
-        of_batches: list[Order] = [order for order in orders if not isinstance(order, BackgroundWork)]
+        beside: list[list[spark_sink.Order]] = [
+            [order] for order in orders if isinstance(order, BackgroundWork)
+        ]
+        of_batches: list[spark_sink.Order] = [
+            order for order in orders if not isinstance(order, BackgroundWork)
+        ]
         for together in (*beside, of_batches):
             if together:
                 self.begin_work(all_end(self._perform, together), self._take_in)
@@ -238,39 +211,39 @@ class SparkSink(Actor[ToSparkSink]):
         else:
             self.beat()
 
-    async def _perform(self, order: Order) -> Fact | None:
+    async def _perform(self, order: spark_sink.Order) -> spark_sink.Fact | None:
         """Returns the fact that an order brings; None if it brings none."""
         assert self._up is not None
         match order:
-            case FindEnd():
+            case spark_sink.FindEnd():
                 return await self._find_end()
-            case FindTable(table):
+            case spark_sink.FindTable(table):
                 return await self._find(self._up, table)
-            case FindCursor(said):
+            case spark_sink.FindCursor(said):
                 return await self._in_thread(self._place, said)
-            case ReadBatch(after, through):
+            case spark_sink.ReadBatch(after, through):
                 return await self._in_thread(self._read_batch, after, through)
-            case DeliverTable():
+            case spark_sink.DeliverTable():
                 return await self._deliver(self._up, order)
-            case ReportProgress(batch, said, seconds):
+            case spark_sink.ReportProgress(batch, said, seconds):
                 self._tell(batch, seconds)
                 await self._in_thread(self._journal.consumers.tell, CONSUMER, batch.through, said)
-                return ProgressReported()
+                return spark_sink.ProgressReported()
             case CompleteMirror() | MergeMirror() | MaintainTable():
                 return await self._do_work(self._up, order)
-            case StopSpark():
+            case spark_sink.StopSpark():
                 await self._pulse.end()
                 await self._in_thread(self._up.spark.stop)
-                return SparkStopped()
-            case RequestMirrors(generations):
+                return spark_sink.SparkStopped()
+            case spark_sink.RequestMirrors(generations):
                 await self._coordinator.put(MirrorDataExpired(generations))
-            case ReportGap() | ReportMissingMirrors():
+            case spark_sink.ReportGap() | spark_sink.ReportMissingMirrors():
                 _tell_of(order)
             case _:
                 assert_never(order)
         return None
 
-    async def _find(self, up: SparkUp, table: TableId) -> TableFound | TableFailed:
+    async def _find(self, up: SparkUp, table: TableId) -> spark_sink.TableFound | spark_sink.TableFailed:
         try:
             found = await self._in_thread(up.lake.find, table)
             of = Tier if found.schema is not None else ()
@@ -284,9 +257,9 @@ class SparkSink(Actor[ToSparkSink]):
         except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
             return await self._failed(up, table, error)
         self.metrics.set(catalogue.TABLE_STOPPED, found.stopped is not None, table=str(table), part="lake")
-        return TableFound(table, found, sizes)
+        return spark_sink.TableFound(table, found, sizes)
 
-    def _place(self, said: int) -> CursorAnswer:
+    def _place(self, said: int) -> spark_sink.CursorAnswer:
         """Reports to the journal how far the lake is, and finds out what it lacks."""
         consumers = self._journal.consumers
         told = consumers.all()[CONSUMER]
@@ -296,15 +269,15 @@ class SparkSink(Actor[ToSparkSink]):
             segment = first - 1
             consumers.tell(CONSUMER, segment)
         if segment > whole:
-            return GapFound(whole, self._journal.entry(first))
+            return spark_sink.GapFound(whole, self._journal.entry(first))
         if segment < first:
-            return BeginningFound(whole)
-        return CursorFound(whole, self._journal.entry(whole).checkpoint)
+            return spark_sink.BeginningFound(whole)
+        return spark_sink.CursorFound(whole, self._journal.entry(whole).checkpoint)
 
-    def _read_batch(self, after: int, through: int) -> BatchRead:
+    def _read_batch(self, after: int, through: int) -> spark_sink.BatchRead:
         return spark_sink.next_batch_of(self._state, self._journal.entries(after, through))
 
-    async def _failed(self, up: SparkUp, table: TableId, error: Exception) -> TableFailed:
+    async def _failed(self, up: SparkUp, table: TableId, error: Exception) -> spark_sink.TableFailed:
         """Returns that the table alone has failed. Raises if Spark or the lake's store has failed, for all tables."""
         if isinstance(error, SparkLost | LakeFull):
             raise error
@@ -318,9 +291,11 @@ class SparkSink(Actor[ToSparkSink]):
             log.error("the table was stopped", table=str(table), part="lake", reason=safe_message(error))
         if times >= spark_sink.TIMES_TO_TELL:
             self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
-        return TableFailed(table, safe_message(error))
+        return spark_sink.TableFailed(table, safe_message(error))
 
-    async def _deliver(self, up: SparkUp, order: DeliverTable) -> TableDelivered | TableFailed:
+    async def _deliver(
+        self, up: SparkUp, order: spark_sink.DeliverTable
+    ) -> spark_sink.TableDelivered | spark_sink.TableFailed:
         """Brings one table to the end of the batch."""
         table, pieces = order.table, order.pieces
         try:
@@ -331,11 +306,13 @@ class SparkSink(Actor[ToSparkSink]):
         if after.stopped is not None:
             reason = recapture.stop_reason(table, after.stopped)
             log.error("the table was stopped", table=str(table), part="lake", reason=reason)
-            return TableDelivered(table, after)
+            return spark_sink.TableDelivered(table, after)
         self._measure_delivered(str(table), pieces)
-        return TableDelivered(table, after, pieces)
+        return spark_sink.TableDelivered(table, after, pieces)
 
-    async def _do_work(self, up: SparkUp, work: BackgroundWork) -> WorkDone | WorkGivenUp | WorkFailed:
+    async def _do_work(
+        self, up: SparkUp, work: BackgroundWork
+    ) -> spark_sink.WorkDone | spark_sink.WorkGivenUp | spark_sink.WorkFailed:
         """Does the work beside the batches. Raises if Spark is gone."""
         began, table = time.monotonic(), str(work.table)
         try:
@@ -345,7 +322,7 @@ class SparkSink(Actor[ToSparkSink]):
                 "another writer committed first; retrying", work=work.kind, table=table, reason=str(error)
             )
             self.metrics.count(catalogue.CONFLICTS, kind=work.kind)
-            return WorkGivenUp()
+            return spark_sink.WorkGivenUp()
         except SparkLost:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
@@ -353,9 +330,9 @@ class SparkSink(Actor[ToSparkSink]):
             reason = safe_message(error)
             log.error("work on a lake table failed", work=work.kind, table=table, times=times, reason=reason)
             self.metrics.count(catalogue.WORK_FAILED, kind=work.kind)
-            return WorkFailed()
+            return spark_sink.WorkFailed()
         self._measure_work(work, time.monotonic() - began)
-        return WorkDone(size)
+        return spark_sink.WorkDone(size)
 
     @contain_errors
     def _measure_work(self, work: BackgroundWork, seconds: float) -> None:
@@ -365,14 +342,16 @@ class SparkSink(Actor[ToSparkSink]):
             self.metrics.observe(catalogue.MAINTENANCE, seconds, kind=work.kind)
 
     @contain_errors
-    def _measure_fact(self, fact: Fact, work: BackgroundWork | None) -> None:
+    def _measure_fact(self, fact: spark_sink.Fact, work: BackgroundWork | None) -> None:
         """Measures the state after a fact; `work` was under way before it."""
         match fact:
-            case TableFound(table) | TableDelivered(table):
+            case spark_sink.TableFound(table) | spark_sink.TableDelivered(table):
                 self._measure_mirror(table)
-            case WorkDone() if work is not None:
+            case spark_sink.WorkDone() if work is not None:
                 self._measure_mirror(work.table)
-            case CursorFound() | GapFound() | BeginningFound() if self._state.so_far.ahead is None:
+            case spark_sink.CursorFound() | spark_sink.GapFound() | spark_sink.BeginningFound() if (
+                self._state.so_far.ahead is None
+            ):
                 self.metrics.set(catalogue.DELIVERED_SEGMENT, self._state.so_far.segment)
             case _:
                 pass
@@ -495,16 +474,16 @@ def _mirror_status(state: State, table: TableId) -> dict[str, Any]:
 
 
 @contain_errors
-def _tell_of(order: ReportGap | ReportMissingMirrors) -> None:
+def _tell_of(order: spark_sink.ReportGap | spark_sink.ReportMissingMirrors) -> None:
     tables = sorted(map(str, order.tables))
     match order:
-        case ReportGap(_, begins):
+        case spark_sink.ReportGap(_, begins):
             log.warning(
                 "the lake needs segments that the journal removed: its tables are read again",
                 journal_begins_at=begins,
                 tables=tables,
             )
-        case ReportMissingMirrors():
+        case spark_sink.ReportMissingMirrors():
             log.warning("tables have no mirror in the lake: their mirrors are filled again", tables=tables)
         case _:
             assert_never(order)

@@ -32,19 +32,6 @@ from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import DdlRead, TransactionsRead
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.source import failover
-from pipeline.source.failover import (
-    Behind,
-    CanContinue,
-    CandidateVerdict,
-    ContinueAt,
-    NoneServes,
-    NoServer,
-    Refused,
-    ServerHistory,
-    TransactionOrder,
-    Unreachable,
-    WaitForServers,
-)
 
 log = structlog.get_logger()
 
@@ -97,7 +84,7 @@ class _Search:
         self._at = at
         self._last = last
         # Those that have been found to be of no use when they were looked at more closely.
-        self._refused: dict[int, Refused] = {}
+        self._refused: dict[int, failover.Refused] = {}
         # The connections that the last look was by. The next one makes its own, since an address may lead elsewhere.
         self._sources: dict[int, Source] = {}
 
@@ -116,10 +103,10 @@ class _Search:
         clock = asyncio.get_running_loop().time
         began = nearer_at = clock()
         missing: list[int] = []
-        told: tuple[CandidateVerdict, ...] = ()
+        told: tuple[failover.CandidateVerdict, ...] = ()
         while True:
             verdicts = await self._judge_all()
-            if all(isinstance(verdict, Unreachable) for verdict in verdicts):
+            if all(isinstance(verdict, failover.Unreachable) for verdict in verdicts):
                 raise Transient(self._describe(verdicts))
             before, missing = missing, [_missing(verdict) for verdict in verdicts]
             if missing != before:
@@ -128,53 +115,53 @@ class _Search:
             waited_s, stood_s = clock() - began, clock() - nearer_at
             failover_after_s, mode = self._settings.source.failover_after_s, self._settings.snapshot.mode
             match failover.choose_server(verdicts, at, waited_s, stood_s, failover_after_s, mode):
-                case ContinueAt(index):
+                case failover.ContinueAt(index):
                     if (found := await self._looked_closely(index, verdicts[index])) is not None:
                         return index, found
-                case WaitForServers():
+                case failover.WaitForServers():
                     if [type(each) for each in verdicts] != [type(each) for each in told]:
                         self._tell_wait(verdicts)
                     told = tuple(verdicts)
                     await asyncio.sleep(LOOK_EVERY_S)
-                case NoneServes():
-                    raise NoServer(self._describe(verdicts))
+                case failover.NoneServes():
+                    raise failover.NoServer(self._describe(verdicts))
                 case never:
                     assert_never(never)
 
     @contain_errors
-    def _tell_wait(self, verdicts: list[CandidateVerdict]) -> None:
+    def _tell_wait(self, verdicts: list[failover.CandidateVerdict]) -> None:
         log.warning("waiting for a server", servers=self._each(verdicts))
 
     @property
     def _last_server(self) -> str:
         return "" if self._last is None else self._last.server
 
-    def _describe(self, verdicts: list[CandidateVerdict]) -> str:
+    def _describe(self, verdicts: list[failover.CandidateVerdict]) -> str:
         each = self._each(verdicts)
         if len(each) == 1:
             return failover.explain_verdict(verdicts[0])
         whys = (f"{name}: {why}" for name, why in each.items())
         return "\n  ".join(["capture can continue at none of the servers:", *whys])
 
-    def _each(self, verdicts: list[CandidateVerdict]) -> dict[str, str]:
+    def _each(self, verdicts: list[failover.CandidateVerdict]) -> dict[str, str]:
         told = zip(self._servers, verdicts, strict=True)
         return {_name(server): failover.explain_verdict(verdict) for server, verdict in told}
 
-    async def _judge_all(self) -> list[CandidateVerdict]:
+    async def _judge_all(self) -> list[failover.CandidateVerdict]:
         """Returns the verdict on each server. If the present one is suitable, the others aren't queried."""
         self._close()
         first = self._at or 0
         verdict = await self._look(first)
-        if isinstance(verdict, CanContinue):
+        if isinstance(verdict, failover.CanContinue):
             ours = self._at is not None or self._last_server in ("", verdict.server)
             if ours or len(self._servers) == 1:
-                not_queried = Unreachable("it wasn't queried")
+                not_queried = failover.Unreachable("it wasn't queried")
                 return [verdict if index == first else not_queried for index in range(len(self._servers))]
         others = [index for index in range(len(self._servers)) if index != first]
         told = dict(zip(others, await asyncio.gather(*map(self._look, others)), strict=True))
         return [verdict if index == first else told[index] for index in range(len(self._servers))]
 
-    async def _look(self, index: int) -> CandidateVerdict:
+    async def _look(self, index: int) -> failover.CandidateVerdict:
         if index in self._refused:
             return self._refused[index]
         try:
@@ -182,34 +169,34 @@ class _Search:
             return await self._judge(self._sources[index])
         except AccessDenied as failure:
             # At a start it's an error in the configuration. Later the password may be about to change.
-            return Refused(str(failure)) if self._at is None else Unreachable(str(failure))
+            return failover.Refused(str(failure)) if self._at is None else failover.Unreachable(str(failure))
         except Transient as failure:
-            return Unreachable(str(failure))
+            return failover.Unreachable(str(failure))
         except Definite as failure:
-            return Refused(str(failure))
+            return failover.Refused(str(failure))
 
-    async def _judge(self, source: Source) -> CandidateVerdict:
+    async def _judge(self, source: Source) -> failover.CandidateVerdict:
         if self._last is None or self._places:
-            return CanContinue(source.server)
+            return failover.CanContinue(source.server)
         executed = await source.executed()
         purged = await source.purged()
         position = resume.resume_position(self._last, executed, purged)
         replica = not position <= executed and await source.received() is not None
-        history = ServerHistory(source.server, executed, purged, replica)
+        history = failover.ServerHistory(source.server, executed, purged, replica)
         return failover.candidate_verdict(position, history, self._last_server)
 
-    async def _looked_closely(self, index: int, verdict: CandidateVerdict) -> Preflight | None:
+    async def _looked_closely(self, index: int, verdict: failover.CandidateVerdict) -> Preflight | None:
         """Returns what else must be known of a server; None if it can't provide that."""
         source = self._sources[index]
         position = NO_GTIDS if self._last is None else self._last.position
         if self._last is not None:
             contradiction = await witnesses.contradiction(source, self._servers[index], self._last)
             if contradiction is not None:
-                self._refused[index] = Refused(contradiction)
+                self._refused[index] = failover.Refused(contradiction)
                 return None
         errant = await _errant(source, self._servers[index], verdict, position)
         if errant:
-            self._refused[index] = Refused(failover.ERRANT.format(errant=errant))
+            self._refused[index] = failover.Refused(failover.ERRANT.format(errant=errant))
             return None
         found = await inspect_source(source, replace(self._settings, source=self._servers[index]), position)
         try:
@@ -217,20 +204,20 @@ class _Search:
         except UnfitSource as unfit:
             if len(self._servers) == 1:
                 raise
-            self._refused[index] = Refused(str(unfit))
+            self._refused[index] = failover.Refused(str(unfit))
             return None
         return found
 
 
 async def _errant(
-    source: Source, settings: SourceSettings, verdict: CandidateVerdict, position: GtidSet
+    source: Source, settings: SourceSettings, verdict: failover.CandidateVerdict, position: GtidSet
 ) -> GtidSet:
     """Returns those of a server's doubtful transactions that its log has before something that has passed here."""
-    if not isinstance(verdict, CanContinue) or not verdict.doubtful:
+    if not isinstance(verdict, failover.CanContinue) or not verdict.doubtful:
         return NO_GTIDS
     end, _ = await source.end_of_log()
     file, before = await _file_of(source, position)
-    order = TransactionOrder(verdict.doubtful, position - before)
+    order = failover.TransactionOrder(verdict.doubtful, position - before)
     if not order.ahead:
         return NO_GTIDS
     log.info(
@@ -258,7 +245,9 @@ async def _file_of(source: Source, position: GtidSet) -> tuple[str, GtidSet]:
     raise AssertionError("a server has one file of its log at the least")
 
 
-def _follow(order: TransactionOrder, dump: BinlogDump, stream: LogStream) -> TransactionOrder:
+def _follow(
+    order: failover.TransactionOrder, dump: BinlogDump, stream: LogStream
+) -> failover.TransactionOrder:
     while (frames := dump.frames()) is not None:
         for given in stream.walk(frames):
             order = order.followed_by(_transactions(given))
@@ -278,9 +267,9 @@ def _transactions(given: Given) -> Transactions:
             return Transactions.empty()
 
 
-def _missing(verdict: CandidateVerdict) -> int:
+def _missing(verdict: failover.CandidateVerdict) -> int:
     """How much a server lacks."""
-    return verdict.missing.count() if isinstance(verdict, Behind) else 0
+    return verdict.missing.count() if isinstance(verdict, failover.Behind) else 0
 
 
 def _name(server: SourceSettings) -> str:

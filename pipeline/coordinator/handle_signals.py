@@ -19,20 +19,8 @@ from pipeline.coordinator.state import (
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalRejected
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
+from pipeline.signals import signal as signals
 from pipeline.signals.outcomes import Outcome, SignalState
-from pipeline.signals.signal import (
-    ExecuteSnapshot,
-    MalformedSignal,
-    PauseSnapshot,
-    Recapture,
-    ReportPosition,
-    ResumeSnapshot,
-    SetBinlogPosition,
-    Signal,
-    SourceSignal,
-    StopSnapshot,
-    parse_row,
-)
 from pipeline.snapshot import key_literals, row_filter, row_filter_parser
 from pipeline.snapshot.checkpoint import Checkpoint, Moving
 from pipeline.snapshot.snapshot import (
@@ -55,7 +43,7 @@ class _Rejected(Exception):
     """The signal has no effect, for this reason."""
 
 
-def signal_received(state: State, signal: Signal) -> tuple[State, SignalAnswer]:
+def signal_received(state: State, signal: signals.Signal) -> tuple[State, SignalAnswer]:
     """Returns the state with the signal's effect, and its answer. The same id again changes nothing."""
     checkpoint = state.checkpoint
     # A running snapshot may be older than all signals that the checkpoint keeps.
@@ -71,11 +59,11 @@ def signal_received(state: State, signal: Signal) -> tuple[State, SignalAnswer]:
     return with_checkpoint(requested, signals=taken), SignalAccepted(signal.id, detail)
 
 
-def signal_row_received(state: State, row: SourceSignal) -> tuple[State, SignalState]:
+def signal_row_received(state: State, row: signals.SourceSignal) -> tuple[State, SignalState]:
     """The same for a signal that came as a row of the signal table."""
     try:
-        state, answer = signal_received(state, parse_row(row))
-    except MalformedSignal as error:
+        state, answer = signal_received(state, signals.parse_row(row))
+    except signals.MalformedSignal as error:
         return state, SignalState(row.id, Outcome.REJECTED, str(error))
     match answer:
         case SignalAccepted(id_, detail):
@@ -86,21 +74,21 @@ def signal_row_received(state: State, row: SourceSignal) -> tuple[State, SignalS
             assert_never(answer)
 
 
-def _effect(state: State, signal: Signal) -> tuple[State, str]:
+def _effect(state: State, signal: signals.Signal) -> tuple[State, str]:
     match signal:
-        case ExecuteSnapshot():
+        case signals.ExecuteSnapshot():
             return _begin_snapshot(state, signal)
-        case StopSnapshot(_, tables):
+        case signals.StopSnapshot(_, tables):
             return _stop_snapshots(state, tables)
-        case Recapture():
+        case signals.Recapture():
             return _recapture(state, signal)
-        case PauseSnapshot():
+        case signals.PauseSnapshot():
             return with_checkpoint(state, paused=True), "snapshots are paused"
-        case ResumeSnapshot():
+        case signals.ResumeSnapshot():
             return with_checkpoint(state, paused=False), "snapshots are resumed"
-        case ReportPosition(_, message):
+        case signals.ReportPosition(_, message):
             return state, message.replace("{}", str(state.checkpoint.position))
-        case SetBinlogPosition():
+        case signals.SetBinlogPosition():
             return _move_position(state, signal)
         case _:
             assert_never(signal)
@@ -109,7 +97,7 @@ def _effect(state: State, signal: Signal) -> tuple[State, str]:
 # Begin a snapshot
 
 
-def _begin_snapshot(state: State, signal: ExecuteSnapshot) -> tuple[State, str]:
+def _begin_snapshot(state: State, signal: signals.ExecuteSnapshot) -> tuple[State, str]:
     checkpoint = state.checkpoint
     meant = _matching_tables(checkpoint, signal.tables)
     narrowing = [*(each.tables for each in signal.filters), *(each.tables for each in signal.keys)]
@@ -143,7 +131,7 @@ def _matching_tables(checkpoint: Checkpoint, tables: TableFilter) -> list[TableI
     return found
 
 
-def _request(checkpoint: Checkpoint, signal: ExecuteSnapshot, table: TableId) -> Request:
+def _request(checkpoint: Checkpoint, signal: signals.ExecuteSnapshot, table: TableId) -> Request:
     schema = checkpoint.schemas[table]
     filters = [each.condition for each in signal.filters if each.tables.match(table)]
     if len(filters) > 1:
@@ -186,7 +174,7 @@ def _stop_snapshots(state: State, tables: TableFilter) -> tuple[State, str]:
 # Begin tables again
 
 
-def _recapture(state: State, signal: Recapture) -> tuple[State, str]:
+def _recapture(state: State, signal: signals.Recapture) -> tuple[State, str]:
     checkpoint = state.checkpoint
     tables, idle = recapture.tables_of_signal(checkpoint, signal.tables)
     if idle:
@@ -205,7 +193,7 @@ def _recapture(state: State, signal: Recapture) -> tuple[State, str]:
 # Move the position
 
 
-def _move_position(state: State, signal: SetBinlogPosition) -> tuple[State, str]:
+def _move_position(state: State, signal: signals.SetBinlogPosition) -> tuple[State, str]:
     """Moves the position, only forward: the lake has what has passed, and would go back in time if that passed
     again."""
     checkpoint, wanted = state.checkpoint, signal.position

@@ -9,21 +9,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from pipeline.snapshot.row_filter import (
-    And,
-    Between,
-    Compare,
-    Condition,
-    In,
-    InvalidRowFilter,
-    IsNull,
-    Like,
-    Literal,
-    Not,
-    Operator,
-    Or,
-    parse_moment,
-)
+from pipeline.snapshot import row_filter
 
 # A condition is typed by hand or made from a list of values; its depth is that of parentheses and NOTs. It's in every
 # checkpoint while its snapshot is remembered, so that it can't be very long.
@@ -57,16 +43,16 @@ _CODED: Final = re.compile(r"\\(.)|''", re.DOTALL)
 _ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
 
-def parse_filter(text: str) -> Condition:
+def parse_filter(text: str) -> row_filter.Condition:
     """The condition that the text is. Raises Refused."""
     if len(text) > LONGEST:
-        raise InvalidRowFilter(
+        raise row_filter.InvalidRowFilter(
             f"it's longer than {LONGEST} characters; ask for fewer rows at once, with a signal for each part"
         )
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise InvalidRowFilter("it holds half a surrogate pair, which is no text")
+        raise row_filter.InvalidRowFilter("it holds half a surrogate pair, which is no text")
     if _SELECT.match(text):
-        raise InvalidRowFilter("it's a whole SELECT; give only what would come after its WHERE")
+        raise row_filter.InvalidRowFilter("it's a whole SELECT; give only what would come after its WHERE")
     parser = _Parser(text)
     condition = parser.disjunction(0)
     parser.end()
@@ -94,56 +80,60 @@ class _Parser:
         self._literals = 0
         self._next = self._read(0)
 
-    def disjunction(self, depth: int) -> Condition:
+    def disjunction(self, depth: int) -> row_filter.Condition:
         """Parts with OR between them."""
         parts = [self._conjunction(depth)]
         while self._accept("OR"):
             parts.append(self._conjunction(depth))
-        return Or(tuple(parts)) if len(parts) > 1 else parts[0]
+        return row_filter.Or(tuple(parts)) if len(parts) > 1 else parts[0]
 
     def end(self) -> None:
         """Raises Refused if there's more."""
         if self._next.kind != "end":
             raise self._expected("AND, OR or the end")
 
-    def _conjunction(self, depth: int) -> Condition:
+    def _conjunction(self, depth: int) -> row_filter.Condition:
         parts = [self._part(depth)]
         while self._accept("AND"):
             parts.append(self._part(depth))
-        return And(tuple(parts)) if len(parts) > 1 else parts[0]
+        return row_filter.And(tuple(parts)) if len(parts) > 1 else parts[0]
 
-    def _part(self, depth: int) -> Condition:
+    def _part(self, depth: int) -> row_filter.Condition:
         if depth > DEEPEST:
             raise self._refusal(f"it's deeper than {DEEPEST} parentheses and NOTs")
         if self._accept("NOT"):
-            return Not(self._part(depth + 1))
+            return row_filter.Not(self._part(depth + 1))
         if self._accept("("):
             inner = self.disjunction(depth + 1)
             self._expect(")")
             return inner
         return self._predicate(self._column())
 
-    def _predicate(self, column: str) -> Condition:
+    def _predicate(self, column: str) -> row_filter.Condition:
         if self._accept("IS"):
             negated = self._accept("NOT")
             self._expect("NULL")
-            return IsNull(column, negated)
-        if self._next.kind == "sign" and self._next.text in {"!=", *Operator}:
+            return row_filter.IsNull(column, negated)
+        if self._next.kind == "sign" and self._next.text in {"!=", *row_filter.Operator}:
             sign = self._take().text
-            return Compare(column, Operator.UNEQUAL if sign == "!=" else Operator(sign), self._literal())
+            return row_filter.Compare(
+                column,
+                row_filter.Operator.UNEQUAL if sign == "!=" else row_filter.Operator(sign),
+                self._literal(),
+            )
         negated = self._accept("NOT")
         if self._accept("IN"):
-            return In(column, self._list(), negated)
+            return row_filter.In(column, self._list(), negated)
         if self._accept("BETWEEN"):
             low = self._literal()
             self._expect("AND")
-            return Between(column, low, self._literal(), negated)
+            return row_filter.Between(column, low, self._literal(), negated)
         if self._accept("LIKE"):
             pattern = self._string()
             escape = self._string() if self._accept("ESCAPE") else "\\"
             if len(escape) > 1:
                 raise self._refusal("ESCAPE takes one character, or none")
-            return Like(column, pattern, escape, negated)
+            return row_filter.Like(column, pattern, escape, negated)
         raise self._expected("a comparison, IN, BETWEEN, LIKE or IS")
 
     def _column(self) -> str:
@@ -153,7 +143,7 @@ class _Parser:
             return self._take().text.replace("``", "`")
         raise self._expected("a column")
 
-    def _list(self) -> tuple[Literal, ...]:
+    def _list(self) -> tuple[row_filter.Literal, ...]:
         self._expect("(")
         values = [self._literal()]
         while self._accept(","):
@@ -161,7 +151,7 @@ class _Parser:
         self._expect(")")
         return tuple(values)
 
-    def _literal(self) -> Literal:
+    def _literal(self) -> row_filter.Literal:
         self._literals += 1
         if self._literals > MOST_LITERALS:
             raise self._refusal(f"it has more than {MOST_LITERALS} literals")
@@ -184,7 +174,7 @@ class _Parser:
             case _:
                 raise self._expected("a literal (columns are compared with literals only)")
 
-    def _number(self, sign: str) -> Literal:
+    def _number(self, sign: str) -> row_filter.Literal:
         if self._next.kind != "number":
             raise self._expected("a number")
         at = self._take()
@@ -207,7 +197,7 @@ class _Parser:
     def _temporal(self, kind: str) -> date:
         at = self._take()
         text = self._string()
-        value = parse_moment(text)
+        value = row_filter.parse_moment(text)
         if value is None or isinstance(value, datetime) != (kind == "TIMESTAMP"):
             raise self._refusal(f"{text!r} isn't a {kind}", at)
         return value
@@ -235,11 +225,11 @@ class _Parser:
         kind = str(match.lastgroup)
         return _Token(kind, match[kind], match.start(kind), match.end())
 
-    def _expected(self, wanted: str) -> InvalidRowFilter:
+    def _expected(self, wanted: str) -> row_filter.InvalidRowFilter:
         return self._refusal(f"expected {wanted}")
 
-    def _refusal(self, why: str, token: _Token | None = None) -> InvalidRowFilter:
+    def _refusal(self, why: str, token: _Token | None = None) -> row_filter.InvalidRowFilter:
         place = (token or self._next).at
         found = self._text[place : place + 20]
         here = f"at character {place + 1} ({found!r})" if found else "at its end"
-        return InvalidRowFilter(f"{why} {here}; {ALLOWED}")
+        return row_filter.InvalidRowFilter(f"{why} {here}; {ALLOWED}")

@@ -17,20 +17,7 @@ from typing import assert_never
 
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableSchema
-from pipeline.snapshot.row_filter import (
-    And,
-    Between,
-    Compare,
-    Condition,
-    In,
-    InvalidRowFilter,
-    IsNull,
-    Like,
-    Literal,
-    Not,
-    Or,
-    check_filter,
-)
+from pipeline.snapshot import row_filter
 from pipeline.snapshot.row_filter_parser import parse_filter
 from pipeline.snapshot.snapshot import Request
 from pipeline.source.parameters import TEXT, Fragment, comparison, placeholder
@@ -43,35 +30,37 @@ def requested_condition(schema: TableSchema, request: Request) -> Fragment | Non
     table."""
     conditions = [keys_condition(schema, request.keys)] if request.keys else []
     if request.condition is not None:
-        conditions.append(filter_sql(schema, check_filter(parse_filter(request.condition), schema)))
+        conditions.append(
+            filter_sql(schema, row_filter.check_filter(parse_filter(request.condition), schema))
+        )
     return _join([_group(each) for each in conditions], " AND ") if conditions else None
 
 
-def filter_sql(schema: TableSchema, condition: Condition) -> Fragment:
+def filter_sql(schema: TableSchema, condition: row_filter.Condition) -> Fragment:
     """A condition that `check_filter` returned, as SQL and the parameters that belong in it."""
     kinds = {column.name: column.type for column in schema.columns}
 
-    def of(part: Condition) -> Fragment:
+    def of(part: row_filter.Condition) -> Fragment:
         match part:
-            case Compare(column, operator, value):
+            case row_filter.Compare(column, operator, value):
                 bound = _bound(kinds[column], value)
                 return f"{quote_name(column)} {operator} {bound[0]}", bound[1]
-            case In(column, values, negated):
+            case row_filter.In(column, values, negated):
                 listed = _join([_bound(kinds[column], value) for value in values], ", ")
                 return f"{quote_name(column)} {_not(negated)}IN ({listed[0]})", listed[1]
-            case Between(column, low, high, negated):
+            case row_filter.Between(column, low, high, negated):
                 both = _join([_bound(kinds[column], low), _bound(kinds[column], high)], " AND ")
                 return f"{quote_name(column)} {_not(negated)}BETWEEN {both[0]}", both[1]
-            case Like(column, pattern, escape, negated):
+            case row_filter.Like(column, pattern, escape, negated):
                 return f"{quote_name(column)} {_not(negated)}LIKE %s ESCAPE %s", (pattern, escape)
-            case IsNull(column, negated):
+            case row_filter.IsNull(column, negated):
                 return f"{quote_name(column)} IS {_not(negated)}NULL", ()
-            case Not(inner):
+            case row_filter.Not(inner):
                 sql, parameters = of(inner)
                 return f"NOT ({sql})", parameters
-            case And(parts):
+            case row_filter.And(parts):
                 return _join([_group(of(each)) for each in parts], " AND ")
-            case Or(parts):
+            case row_filter.Or(parts):
                 return _join([_group(of(each)) for each in parts], " OR ")
             case _:
                 assert_never(part)
@@ -83,7 +72,7 @@ def keys_condition(schema: TableSchema, keys: Sequence[Key]) -> Fragment:
     """That a row has one of these primary keys. Raises Refused where they're none of this table."""
     columns = [schema.columns[index] for index in schema.key]
     if any(len(key) != len(columns) for key in keys):
-        raise InvalidRowFilter(
+        raise row_filter.InvalidRowFilter(
             f"the primary key of {schema.table} has the parts {', '.join(schema.key_names)}"
         )
     if len(columns) == 1:
@@ -103,7 +92,7 @@ def keys_condition(schema: TableSchema, keys: Sequence[Key]) -> Fragment:
     return _join([_group(row) for row in rows], " OR ")
 
 
-def _bound(kind: ColumnType, value: Literal) -> Fragment:
+def _bound(kind: ColumnType, value: row_filter.Literal) -> Fragment:
     match value:
         case None:
             return "NULL", ()
