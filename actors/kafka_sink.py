@@ -47,6 +47,7 @@ from pipeline.kafka.step import (
     RunSent,
     SegmentPlanned,
     SendHeartbeat,
+    SendNotifications,
     SendRun,
     TopicDue,
     TopicRefused,
@@ -55,6 +56,7 @@ from pipeline.kafka.step import (
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToKafkaSink
 from pipeline.messages.journal import SegmentSealed
+from pipeline.signals.notifications import notices_between
 
 log = structlog.get_logger()
 
@@ -246,6 +248,8 @@ class KafkaSink(Actor[ToKafkaSink]):
             for order in orders:
                 brought = await self._brought(order)
                 facts += [brought] if brought is not None else []
+                if isinstance(brought, TopicRefused):
+                    break
             self._count_set_aside()
 
     async def _brought(self, order: Order) -> Fact | None:
@@ -283,6 +287,8 @@ class KafkaSink(Actor[ToKafkaSink]):
                 return await self._send(connected, order)
             case SendHeartbeat():
                 await self._send_heartbeat(connected)
+            case SendNotifications(topics, segment):
+                await self._send_notifications(connected, topics, segment)
             case CommitTransaction(at):
                 await self._commit(connected, at)
                 return TransactionCommitted()
@@ -290,7 +296,8 @@ class KafkaSink(Actor[ToKafkaSink]):
                 await self._leave()
                 return await self._places()
             case ConfirmSegment(segment):
-                await self._in_thread(self._journal.consumers.tell, CONSUMER, segment, segment)
+                needless = segment - 1 if self._settings.notification_sink_topic_name else segment
+                await self._in_thread(self._journal.consumers.tell, CONSUMER, max(0, needless), segment)
                 self.metrics.set(catalogue.KAFKA_SEGMENT, self._state.at.position.segment)
             case _:
                 assert_never(order)
@@ -366,6 +373,21 @@ class KafkaSink(Actor[ToKafkaSink]):
         records = self._making.heartbeat(now)
         if records.topic not in self._state.at.set_aside:
             await self._send_records(connected, records, now)
+
+    async def _send_notifications(self, connected: _Connected, topics: Topics, segment: int) -> None:
+        """Send what has become of snapshots between a segment's checkpoint and that of the segment before."""
+        topic = self._settings.notification_sink_topic_name
+        if topic is None or not includes(topics, topic):
+            return
+        entry = await self._entry_of(segment)
+        # Retention keeps the segment before for us, unless the topic wasn't wanted until now.
+        if segment > 1 and segment <= await self._in_thread(self._journal.consumers.first):
+            return
+        before = await self._in_thread(self._journal.entry, segment - 1) if segment > 1 else None
+        notices = notices_between(None if before is None else before.checkpoint, entry.checkpoint)
+        if notices:
+            records = await self._in_thread(self._making.notifications, notices, entry.sealed_at)
+            await self._send_records(connected, records, entry.sealed_at)
 
     async def _commit(self, connected: _Connected, at: SinkPosition) -> None:
         batch = position_batch(

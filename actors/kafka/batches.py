@@ -25,6 +25,7 @@ from pipeline.kafka.debezium.envelope import Envelope, Messages
 from pipeline.kafka.debezium.heartbeat import heartbeat
 from pipeline.kafka.debezium.json_format import JsonFormat
 from pipeline.kafka.debezium.message_format import MessageFormat, MessagePairs
+from pipeline.kafka.debezium.notification import notification_messages
 from pipeline.kafka.debezium.outbox import OutboxEvents
 from pipeline.kafka.debezium.shape import Shape, shape_of
 from pipeline.kafka.debezium.source_block import SourceBlock
@@ -34,6 +35,7 @@ from pipeline.kafka.partitioner import partitions
 from pipeline.kafka.records import encoded_headers, record_runs
 from pipeline.kafka.topics import Destination, destination_of
 from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.signals.notifications import Notice
 from pipeline.types.buffers import Longs
 
 log = structlog.get_logger()
@@ -153,6 +155,13 @@ class MessageBatches:
         topic = f"{settings.topic_heartbeat_prefix}.{settings.topic_prefix}"
         made = heartbeat(settings.topic_prefix, now_us, self._format)
         return replace(self._plain(topic, made), partitions=pa.array([0], pa.int32()))
+
+    def notifications(self, notices: Sequence[Notice], at_us: int) -> Records:
+        """The notifications of these notices at this moment (µs since the epoch)."""
+        settings = self._settings
+        assert settings.notification_sink_topic_name is not None
+        made = notification_messages(notices, settings.topic_prefix, at_us // 1000, self._format)
+        return self._plain(settings.notification_sink_topic_name, made)
 
     def _plain(self, topic: str, pairs: MessagePairs, which: slice = slice(None)) -> Records:
         schemas = RecordSchemas(pairs.key_schema, (pairs.value_schema,)) if self._avro else None

@@ -336,6 +336,7 @@ class KafkaSinkSettings(BrokerSettings):
     topic_transaction: str = field(default="transaction", metadata=_TOPIC_PART)
     heartbeat_interval_ms: int = field(default=0, metadata={"least": 0, "most": 86_400_000})
     topic_heartbeat_prefix: str = field(default="__debezium-heartbeat", metadata=_TOPIC_PART)
+    notification_sink_topic_name: str | None = field(default=None, metadata=_TOPIC_PART)
     decimal_handling_mode: DecimalHandling = DecimalHandling.PRECISE
     time_precision_mode: TimePrecision = TimePrecision.ADAPTIVE_TIME_MICROSECONDS
     bigint_unsigned_handling_mode: UnsignedBigintHandling = UnsignedBigintHandling.LONG

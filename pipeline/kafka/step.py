@@ -23,7 +23,8 @@ the topic what it lacks, in Kafka transactions of its own, up to where the other
 each topic has a prefix of its messages at any moment, each once. The journal keeps what the last of them lacks.
 
 **Facts** say what has happened, and `step` gives the orders that follow from one, in their order. Each order but
-ConfirmSegment, BeginTransaction and SendHeartbeat brings a fact.
+ConfirmSegment, BeginTransaction, SendHeartbeat and SendNotifications brings a fact. A refusal ends the orders that
+follow from the same fact.
 """
 
 from dataclasses import dataclass, replace
@@ -152,6 +153,17 @@ class SendHeartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class SendNotifications:
+    """Send to these topics what a segment reports of snapshots, in the Kafka transaction that is open.
+
+    All rows of the segment were sent, in this Kafka transaction or an earlier one.
+    """
+
+    topics: Topics
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
 class CommitTransaction:
     """Send the position, in the same Kafka transaction, and commit it."""
 
@@ -171,7 +183,14 @@ class ConfirmSegment:
 
 
 Order = (
-    BeginTransaction | PlanSegment | SendRun | SendHeartbeat | CommitTransaction | BeginAgain | ConfirmSegment
+    BeginTransaction
+    | PlanSegment
+    | SendRun
+    | SendHeartbeat
+    | SendNotifications
+    | CommitTransaction
+    | BeginAgain
+    | ConfirmSegment
 )
 Next = tuple[State, tuple[Order, ...]]
 
@@ -198,8 +217,7 @@ def step(state: State, fact: Fact) -> Next:
         case SegmentPlanned(runs):
             planning = _doing(PlanningSegment, state, fact)
             if not runs:
-                reached = KafkaPosition(planning.open.reached.segment + 1)
-                planning = replace(planning, open=replace(planning.open, reached=reached))
+                return _segment_ended(state, planning.sealed, planning.open)
             return _going_on(state, planning.sealed, planning.open, runs)
         case RunSent():
             return _sent(state, fact, _doing(SendingRun, state, fact))
@@ -329,8 +347,18 @@ def _sent(state: State, fact: RunSent, sending: SendingRun) -> Next:
         # A start plans what's left of the segment again, from here on.
         split = replace(reached, rows=reached.rows + fact.rows)
         return _ending(state, sending.sealed, replace(opened, reached=split), sending.runs)
-    reached = KafkaPosition(reached.segment, run.last_scn) if rest else KafkaPosition(reached.segment + 1)
+    if not rest:
+        return _segment_ended(state, sending.sealed, opened)
+    reached = KafkaPosition(reached.segment, run.last_scn)
     return _going_on(state, sending.sealed, replace(opened, reached=reached), rest)
+
+
+def _segment_ended(state: State, sealed: int, opened: OpenTransaction) -> Next:
+    """Send what the segment reports, and whatever comes next."""
+    segment = opened.reached.segment + 1
+    reached = replace(opened, reached=KafkaPosition(segment))
+    state, orders = _going_on(state, sealed, reached, ())
+    return state, (SendNotifications(opened.topics, segment), *orders)
 
 
 def _committed(state: State, done: Committing) -> Next:

@@ -31,6 +31,9 @@ from pipeline.snapshot.snapshot import (
     progress,
 )
 
+# What Debezium calls what notices are about.
+INCREMENTAL: Final = "Incremental Snapshot"
+
 _NOTHING: Final = Checkpoint(GtidSet())
 
 
@@ -70,7 +73,7 @@ def to_json(notice: Notice, pipeline: str, at: int) -> dict[str, Any]:
     """Debezium's notification, of the pipeline with this name and this moment (ms since the epoch)."""
     return {
         "id": notice.id,
-        "aggregate_type": "Incremental Snapshot",
+        "aggregate_type": INCREMENTAL,
         "type": notice.type.value,
         "additional_data": {"connector_name": pipeline, **notice.data},
         "timestamp": at,

@@ -42,6 +42,7 @@ from pipeline.kafka.step import (
     RunSent,
     SegmentPlanned,
     SendHeartbeat,
+    SendNotifications,
     SendRun,
     TopicDue,
     TopicRefused,
@@ -223,7 +224,7 @@ class Topics:
 
     def _carry_out(self, life: Life, order: Order | Commit) -> None:
         match order:
-            case BeginTransaction() | SendHeartbeat():
+            case BeginTransaction() | SendHeartbeat() | SendNotifications():
                 pass
             case PlanSegment(segment, after, split, capacity):
                 runs = divided(self._scns(life, segment, after), capacity.rows, split=split)

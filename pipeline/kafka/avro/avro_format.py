@@ -27,7 +27,7 @@ from pipeline.kafka.avro.avro_values import (
 )
 from pipeline.kafka.debezium.connect_schema import Schema
 from pipeline.kafka.debezium.connect_values import connect_values, quoted_texts, with_epochs
-from pipeline.kafka.debezium.message_format import Block, BlockList, Told
+from pipeline.kafka.debezium.message_format import Block, BlockList, Told, item_schema
 from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.schema.table_schema import Column
@@ -71,8 +71,9 @@ class AvroFormat:
                     return joined(branches.before_some, record, count=count, kind=BYTES)
                 return chosen(record, np.where(exists, np.arange(count), -1), branches)
             case BlockList(items, ends, exists):
-                inner = _branches(schema["items"])
-                records = self._record(items.fields, schema["items"], int(ends[-1]))
+                of_items = item_schema(schema)
+                inner = _branches(of_items)
+                records = self._record(items.fields, of_items, int(ends[-1]))
                 items_ = joined(inner.before_some, records, count=len(records), kind=BYTES)
                 return chosen(avro_lists(items_, ends), np.where(exists, np.arange(count), -1), branches)
             case pa.DictionaryArray():

@@ -80,6 +80,9 @@ def _required(schema: Schema, namespace: str, known: set[str]) -> AvroSchema:
         case "array":
             items = _avro(schema["items"], namespace, known)
             return {"type": "array", "items": items, **_properties(schema)}
+        case "map":
+            # Connect's maps here have texts as keys, as Avro's have.
+            return {"type": "map", "values": _avro(schema["values"], namespace, known), **_properties(schema)}
         case kind:
             properties = {**_decimal_form(schema), **_properties(schema)}
             if kind == "int16":

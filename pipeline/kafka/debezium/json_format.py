@@ -18,7 +18,7 @@ from pipeline.kafka.debezium.json_values import (
     object_of,
     with_schema,
 )
-from pipeline.kafka.debezium.message_format import Block, BlockList, Told
+from pipeline.kafka.debezium.message_format import Block, BlockList, Told, item_schema
 from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined, or_null
 from pipeline.schema.table_schema import Column
 from pipeline.types.buffers import Longs
@@ -48,12 +48,17 @@ class JsonFormat:
             case int():
                 return str(told)
             case Block(fields, exists):
-                record = self._object(fields, schema, count)
+                record = object_of(self._pieces(fields, schema, count), count)
                 return record if exists is None else Chosen(record, np.where(exists, np.arange(count), -1))
             case BlockList(items, ends, exists):
-                objects = self._object(items.fields, schema["items"], int(ends[-1]))
+                total, (begin, end) = int(ends[-1]), "{}" if schema["type"] == "map" else "[]"
+                pieces = self._pieces(items.fields, item_schema(schema), total)
+                if schema["type"] == "map":
+                    objects = joined(pieces["key"], ":", pieces["value"], count=total)
+                else:
+                    objects = object_of(pieces, total)
                 inner = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), objects), ",")
-                return or_null(pc.if_else(pa.array(exists), joined("[", inner, "]", count=count), None))
+                return or_null(pc.if_else(pa.array(exists), joined(begin, inner, end, count=count), None))
             case pa.Array():
                 if pa.types.is_integer(told.type):
                     return or_null(integers(told)) if told.null_count else integers(told)
@@ -73,11 +78,9 @@ class JsonFormat:
         """The payloads, with their schema where that's wanted."""
         return with_schema(payloads, schema) if self.schemas else payloads
 
-    def _object(self, fields: Mapping[str, Told], schema: Schema, count: int) -> pa.Array:
+    def _pieces(self, fields: Mapping[str, Told], schema: Schema, count: int) -> dict[str, Piece]:
         schemas = {each["field"]: each for each in schema["fields"]}
-        return object_of(
-            {name: self.told(told, schemas[name], count) for name, told in fields.items()}, count
-        )
+        return {name: self.told(told, schemas[name], count) for name, told in fields.items()}
 
 
 def _escaped_once(texts: pa.Array) -> Chosen:

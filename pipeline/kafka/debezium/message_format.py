@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 
 from pipeline.config.message_handling import Handling
-from pipeline.kafka.debezium.connect_schema import Schema
+from pipeline.kafka.debezium.connect_schema import Schema, field, struct
 from pipeline.kafka.debezium.text_rows import Piece
 from pipeline.schema.table_schema import Column
 from pipeline.types.buffers import Ends, Flags, Longs
@@ -29,12 +29,21 @@ class Block:
 class BlockList:
     """A list of structs in each row. `items` lie end to end, those of row i from ends[i] to ends[i + 1].
 
-    `exists`: in which rows there's a list.
+    `exists`: in which rows there's a list. Where the schema is a map's, an item is an entry: `key` and `value`.
     """
 
     items: Block
     ends: Ends
     exists: Flags
+
+
+def item_schema(schema: Schema) -> Schema:
+    """The Connect schema of the items of a list, or of the entries of a map."""
+    if schema["type"] == "map":
+        entry = {"key": schema["keys"], "value": schema["values"]}
+        return struct(field(each, name) for name, each in entry.items())
+    items: Schema = schema["items"]
+    return items
 
 
 # A value for all rows, or one for each: texts or whole numbers in an array (texts maybe in a dictionary's), with nulls.

@@ -1,6 +1,7 @@
 """Our messages in Avro beside those of a real Debezium and Confluent's AvroConverter, of the same log."""
 
 import base64
+import json
 from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from actors.kafka import batches
+from actors.kafka.batches import MessageBatches
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.message_handling import (
@@ -18,9 +20,10 @@ from pipeline.config.message_handling import (
     UnsignedBigintHandling,
 )
 from pipeline.config.outbox import Outbox
-from pipeline.config.settings import ConverterKind
+from pipeline.config.settings import ConverterKind, KafkaSinkSettings
 from pipeline.config.unwrapping import DeleteHandling
 from pipeline.schema.table_filter import TableFilter
+from pipeline.signals.notifications import Notice, NoticeType
 from tests.integration.kafka.test_against_debezium import (
     EVENTS,
     account,
@@ -30,7 +33,7 @@ from tests.integration.kafka.test_against_debezium import (
     routed,
     server,
 )
-from tests.servers.debezium_messages import PREFIX, LogStart, Message, debezium_variants, log_end
+from tests.servers.debezium_messages import PREFIX, LogStart, Message, debezium_variants, log_end, printed
 
 __all__ = ("account", "server")
 
@@ -145,3 +148,30 @@ def test_events_of_an_outbox_are_those_of_debezium_and_avro_converter(
         ),
     }
     compare(parts, server, account, start, tmp_path, {}, variants)
+
+
+@pytest.mark.parametrize("converter", ["json", "avro"])
+def test_notifications_have_debeziums_schemas(
+    parts: Parts, server: MysqlServer, account: Account, tmp_path: Path, converter: str
+) -> None:
+    start = log_end(server)
+    server.sql("INSERT INTO marker.end VALUES (1)")
+    options = {
+        "notification.enabled.channels": "sink",
+        "notification.sink.topic.name": "notifications",
+        "converter.schemas.enable": "true",
+    }
+    said = {"only": {"converter": converter}}
+    found = debezium_variants(parts, server, account, start, "marker.end", tmp_path, options, said)["only"]
+    theirs = next(each for each in found if each.topic == "notifications")
+    form = AVRO if converter == "avro" else {"schemas_enable": True}
+    settings = KafkaSinkSettings(("kafka:1",), PREFIX, notification_sink_topic_name="notifications", **form)
+    notices = (Notice("n", NoticeType.STARTED, data={"data_collections": "shop.a"}),)
+    keys, values = printed(MessageBatches(settings).notifications(notices, 0))
+    for one, other in ((keys[0], theirs.key), (values[0], theirs.value)):
+        assert one is not None and other is not None
+        if converter == "avro":
+            assert one.split("\n")[0] == other.split("\n")[0]
+        else:
+            assert json.loads(one)["schema"] == json.loads(other)["schema"]
+            assert json.loads(one)["payload"].keys() == json.loads(other)["payload"].keys()

@@ -258,3 +258,33 @@ async def test_events_and_routed_rows_reach_their_topics(
         for number in (1, 2)
     }
     assert {each.value for each in rows} == {b'{"id":1,"secret":"***","__op":"c"}'}
+
+
+async def test_notifications_of_snapshots_come_once_in_their_order(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    settings = to_topics(kafka, open_shop, tmp_path)
+    assert settings.kafka is not None
+    topic = f"{settings.name}-notifications"
+    settings = replace(settings, kafka=replace(settings.kafka, notification_sink_topic_name=topic))
+    for signal in ("s1", "s2"):
+        # Each life begins with what the one before has left.
+        async with running(settings, Assembly) as service:
+            await service.begun()
+            await service.execute(signal)
+            await service.completed(signal)
+            await sent(service)
+            await service.stop()
+    found = [json.loads(each.value) for each in await committed_messages(kafka, topic)]
+    for signal in ("s1", "s2"):
+        types = [each["type"] for each in found if each["id"] == signal]
+        assert types[0] == "STARTED" and types[-1] == "COMPLETED"
+        assert types.count("STARTED") == types.count("COMPLETED") == 1
+        scanned = [
+            each["additional_data"]["scanned_collection"]
+            for each in found
+            if each["id"] == signal and each["type"] == "TABLE_SCAN_COMPLETED"
+        ]
+        assert sorted(scanned) == sorted(table.dotted for table in TABLES)
+    assert {each["additional_data"]["connector_name"] for each in found} == {settings.name}
+    assert len({json.dumps(each, sort_keys=True) for each in found}) == len(found)

@@ -31,6 +31,7 @@ from pipeline.kafka.step import (
     RunSent,
     SegmentPlanned,
     SendHeartbeat,
+    SendNotifications,
     SendRun,
     TopicDue,
     TopicRefused,
@@ -80,7 +81,8 @@ def test_a_topic_that_refuses_is_set_aside_where_all_were() -> None:
     state, (send,) = step(state, SegmentPlanned((Run(1, 2, 3),)))
     assert isinstance(send, SendRun)
     assert [topic for topic in ("a", "b") if includes(send.topics, topic)] == ["b"]
-    state, (commit,) = step(state, RunSent(3, ended=True))
+    state, (reports, commit) = step(state, RunSent(3, ended=True))
+    assert reports == SendNotifications(send.topics, 1)
     assert commit == CommitTransaction(SinkPosition(KafkaPosition(1), state.at.set_aside))
     # Retention keeps what the topic lacks.
     assert step(state, TransactionCommitted())[1] == (ConfirmSegment(0),)
@@ -93,7 +95,7 @@ def test_a_topic_that_was_set_aside_catches_up_alone_and_is_one_of_them_again() 
     assert send == SendRun(OneTopic("a"), 3, Run(5, 6, 3), 0, 4)
     assert [topic for topic in ("a", "b") if includes(OneTopic("a"), topic)] == ["a"]
     state, orders = step(state, RunSent(3, ended=True))
-    assert orders == (CommitTransaction(SinkPosition(KafkaPosition(3))),)
+    assert orders == (SendNotifications(OneTopic("a"), 3), CommitTransaction(SinkPosition(KafkaPosition(3))))
     state, orders = step(state, TransactionCommitted())
     assert (state, orders) == (State(4, SinkPosition(KafkaPosition(3)), AllSent()), (ConfirmSegment(3),))
 
@@ -141,7 +143,7 @@ def test_what_waits_comes_in_one_transaction_up_to_a_bound() -> None:
     state, orders = step(state, SegmentPlanned((Run(1, 2, 3),)))
     assert orders == (SendRun(EVERY, 1, Run(1, 2, 3), 0, 4),)
     state, orders = step(state, RunSent(3, ended=True))
-    assert orders == (PlanSegment(2, 0, False, CAPACITY),)
+    assert orders == (SendNotifications(EVERY, 1), PlanSegment(2, 0, False, CAPACITY))
     state, orders = step(state, SegmentPlanned((Run(3, 4, 2), Run(5, 5, 4))))
     assert orders == (CommitTransaction(SinkPosition(KafkaPosition(1))),)
     state, orders = step(state, TransactionCommitted())
@@ -190,9 +192,9 @@ def test_a_heartbeat_comes_with_the_position_that_holds() -> None:
 def test_segments_without_rows_are_passed_in_one_transaction() -> None:
     state, _ = step(idle(), SegmentSealed(2))
     state, orders = step(state, SegmentPlanned(()))
-    assert orders == (PlanSegment(2, 0, False, CAPACITY),)
+    assert orders == (SendNotifications(EVERY, 1), PlanSegment(2, 0, False, CAPACITY))
     state, orders = step(state, SegmentPlanned(()))
-    assert orders == (CommitTransaction(SinkPosition(KafkaPosition(2))),)
+    assert orders == (SendNotifications(EVERY, 2), CommitTransaction(SinkPosition(KafkaPosition(2))))
     assert step(state, TransactionCommitted())[1] == (ConfirmSegment(2),)
 
 

@@ -1,0 +1,50 @@
+"""Debezium's notifications of snapshots, as the messages that its sink channel sends.
+
+Source: Debezium 3.6, "Receiving Debezium notifications"; `SinkNotificationChannel` and `SchemaFactory`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.kafka.debezium.connect_schema import LONG, TEXT, Schema, field, struct
+from pipeline.kafka.debezium.message_format import Block, BlockList, MessageFormat, MessagePairs, told_pairs
+from pipeline.signals.notifications import INCREMENTAL, Notice
+
+_DATA: Final[Schema] = {"type": "map", "keys": TEXT, "values": TEXT, "optional": True}
+_KEY_SCHEMA: Final = struct(
+    [field(TEXT, "id")], name="io.debezium.connector.common.NotificationKey", version=1
+)
+_VALUE_SCHEMA: Final = struct(
+    [
+        field(TEXT, "id"),
+        field(TEXT, "type"),
+        field(TEXT, "aggregate_type"),
+        field(_DATA, "additional_data"),
+        field(LONG, "timestamp"),
+    ],
+    name="io.debezium.connector.common.Notification",
+    version=1,
+)
+
+
+def notification_messages(
+    notices: Sequence[Notice], prefix: str, at_ms: int, of: MessageFormat
+) -> MessagePairs:
+    """The messages of these notices at this moment (ms since the epoch); `prefix` is the topics'."""
+    told = [{"connector_name": prefix, **notice.data} for notice in notices]
+    names = pa.array([name for data in told for name in data], pa.string())
+    texts = pa.array([text for data in told for text in data.values()], pa.string())
+    ends = np.concatenate([[0], np.cumsum([len(data) for data in told])]).astype(np.int32)
+    data = BlockList(Block({"key": names, "value": texts}), ends, np.ones(len(told), np.bool_))
+    ids = pa.array([notice.id for notice in notices], pa.string())
+    value = {
+        "id": ids,
+        "type": pa.array([notice.type.value for notice in notices], pa.string()),
+        "aggregate_type": INCREMENTAL,
+        "additional_data": data,
+        "timestamp": at_ms,
+    }
+    return told_pairs(of, Block({"id": ids}), Block(value), (_KEY_SCHEMA, _VALUE_SCHEMA), len(notices))
