@@ -58,5 +58,5 @@ def test_a_heartbeat_is_of_this_file_and_ahead() -> None:
 
 
 def test_before_the_first_event_it_is_nowhere() -> None:
-    with pytest.raises(UndecodableError, match="before the log had said in which file"):
+    with pytest.raises(UndecodableError, match="before the log had named its file"):
         LogPosition(StreamState(10, 10)).at()

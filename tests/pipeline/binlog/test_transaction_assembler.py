@@ -493,7 +493,7 @@ def test_a_log_that_cannot_be_is_refused(log_events: list[bytes], words: str) ->
 
 
 def test_a_transaction_before_the_log_has_said_where_it_is_is_refused() -> None:
-    with pytest.raises(UndecodableError, match="in which file"):
+    with pytest.raises(UndecodableError, match="named its file"):
         read(stream(), transaction(1))
 
 
