@@ -62,37 +62,8 @@ from pipeline.coordinator.state import (
     with_checkpoint,
 )
 from pipeline.coordinator.window_close import close_windows
-from pipeline.messages.binlog import LogAdvanced, ReadingPaused
-from pipeline.messages.changes import (
-    ChangesVerified,
-    MirrorInvalidated,
-    SchemaChanged,
-    SchemaVerified,
-    TableStopped,
-    TransactionPartVerified,
-)
-from pipeline.messages.chunks import (
-    ChunkFailed,
-    ChunkRead,
-    ChunkSchemaChanged,
-    PlanFailed,
-    SourceOverloaded,
-    SourceRecovered,
-    TablePlanned,
-    TransactionsOpened,
-)
+from pipeline.messages import binlog, changes, chunks, journal, signals
 from pipeline.messages.inboxes import ToWatermarkCoordinator
-from pipeline.messages.journal import (
-    Append,
-    AppendRows,
-    ChangePart,
-    Full,
-    HasSpace,
-    JournalFull,
-    JournalHasSpace,
-    MirrorDataExpired,
-)
-from pipeline.messages.signals import SignalOutcome, SignalReceived
 from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -115,19 +86,19 @@ def start(
     checkpoint = resume.begin_snapshot(resume.restart_consistent_snapshots(checkpoint), snapshot_mode)
     state, orders = order_reads(reselect.restore_keys(State(limits, mode, checkpoint, snapshot_mode), unread))
     state = _skip_begun_scn(state)
-    return state, (Append((), state.checkpoint), *orders)
+    return state, (journal.Append((), state.checkpoint), *orders)
 
 
 def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Order, ...]]:
     """Returns the next state and the orders for a message. Raises InvariantBroken if a sender broke its protocol."""
-    taken, changes, answers = _handle(state, message)
+    taken, parts, answers = _handle(state, message)
     match taken.place:
         case InTransaction():
-            return _hold_until_end(taken, taken.place, changes, answers)
+            return _hold_until_end(taken, taken.place, parts, answers)
         case BetweenTransactions():
-            alterations = message.alterations if isinstance(message, SchemaChanged) else ()
+            alterations = message.alterations if isinstance(message, changes.SchemaChanged) else ()
             altered = tuple(Altered(state.checkpoint.scn + 1, alteration) for alteration in alterations)
-            return _append(state, taken, changes, answers, altered)
+            return _append(state, taken, parts, answers, altered)
         case _:
             assert_never(taken.place)
 
@@ -143,21 +114,25 @@ def _skip_begun_scn(state: State) -> State:
 
 
 def _hold_until_end(
-    taken: State, place: InTransaction, changes: tuple[ChangePart, ...], answers: tuple[SignalOutcome, ...]
+    taken: State,
+    place: InTransaction,
+    parts: tuple[journal.ChangePart, ...],
+    answers: tuple[signals.SignalOutcome, ...],
 ) -> tuple[State, tuple[Order, ...]]:
     """Sends rows at once, and holds everything else until the end of the transaction."""
     after, orders = order_reads(replace(taken, place=replace(place, answers=(*place.answers, *answers))))
-    return after, (AppendRows(changes), *orders) if changes else orders
+    return after, (journal.AppendRows(parts), *orders) if parts else orders
 
 
 def _append(
     state: State,
     taken: State,
-    changes: tuple[ChangePart, ...],
-    answers: tuple[SignalOutcome, ...],
+    parts: tuple[journal.ChangePart, ...],
+    answers: tuple[signals.SignalOutcome, ...],
     altered: tuple[Altered, ...],
 ) -> tuple[State, tuple[Order, ...]]:
-    emitted, chunks = close_windows(handle_chunks.stop_contradicted_tables(taken))
+    """Closes the windows that can close, orders reads, and appends the changes, then the rows of the closed windows."""
+    emitted, rows = close_windows(handle_chunks.stop_contradicted_tables(taken))
     after, orders = order_reads(emitted)
     after = reselect.mark_unread(after)
     if after.checkpoint.mirrors is not state.checkpoint.mirrors:
@@ -168,58 +143,59 @@ def _append(
         answers, withdrawn = (*state.place.answers, *answers), state.place.stopped | with_it
     if after.checkpoint is state.checkpoint and not answers:
         return after, orders
-    append = Append((*changes, *chunks), after.checkpoint, answers, withdrawn, altered)
+    append = journal.Append((*parts, *rows), after.checkpoint, answers, withdrawn, altered)
     return after, (append, *orders)
 
 
 def _handle(
     state: State, message: ToWatermarkCoordinator
-) -> tuple[State, tuple[ChangePart, ...], tuple[SignalOutcome, ...]]:
+) -> tuple[State, tuple[journal.ChangePart, ...], tuple[signals.SignalOutcome, ...]]:
+    """Returns the state after the message, the changes that it brings, and the answers to signals."""
     match message:
-        case ChangesVerified():
-            after, changes = handle_log.changes_verified(state, message)
+        case changes.ChangesVerified():
+            after, parts = handle_log.changes_verified(state, message)
             after, answers = handle_log.apply_signal_rows(after, message.signals)
-            return after, changes, answers
-        case TransactionPartVerified():
-            after, changes = handle_log.transaction_part_verified(state, message)
-            return after, changes, ()
-        case SchemaChanged():
+            return after, parts, answers
+        case changes.TransactionPartVerified():
+            after, parts = handle_log.transaction_part_verified(state, message)
+            return after, parts, ()
+        case changes.SchemaChanged():
             after = handle_log.schema_changed(state, message)
             return after, handle_log.emptying_changes(after, message), ()
-        case SignalReceived(signal):
+        case signals.SignalReceived(signal):
             after, answer = signal_received(state, signal)
             return after, (), (answer,)
-        case LogAdvanced():
+        case binlog.LogAdvanced():
             return handle_log.log_advanced(state, message), (), ()
-        case ReadingPaused():
+        case binlog.ReadingPaused():
             return replace(state, gate=Paused()), (), ()
-        case SchemaVerified():
+        case changes.SchemaVerified():
             return handle_log.schema_verified(state, message), (), ()
-        case MirrorInvalidated():
+        case changes.MirrorInvalidated():
             return handle_log.mirror_invalidated(state, message), (), ()
-        case TableStopped():
+        case changes.TableStopped():
             return handle_log.table_stopped(state, message), (), ()
-        case TablePlanned():
+        case chunks.TablePlanned():
             return handle_chunks.table_planned(state, message), (), ()
-        case PlanFailed():
+        case chunks.PlanFailed():
             return handle_chunks.plan_failed(state, message), (), ()
-        case ChunkRead():
+        case chunks.ChunkRead():
             return handle_chunks.chunk_read(state, message), (), ()
-        case ChunkFailed():
+        case chunks.ChunkFailed():
             return handle_chunks.chunk_failed(state, message), (), ()
-        case ChunkSchemaChanged():
+        case chunks.ChunkSchemaChanged():
             return handle_chunks.chunk_schema_changed(state, message), (), ()
-        case SourceOverloaded(reason):
+        case chunks.SourceOverloaded(reason):
             return replace(state, source=SourceAtLimit(reason)), (), ()
-        case SourceRecovered():
+        case chunks.SourceRecovered():
             return replace(state, source=SourceHasCapacity()), (), ()
-        case JournalFull(reason):
-            return replace(state, room=Full(reason)), (), ()
-        case JournalHasSpace():
-            return replace(state, room=HasSpace()), (), ()
-        case TransactionsOpened():
+        case journal.JournalFull(reason):
+            return replace(state, room=journal.Full(reason)), (), ()
+        case journal.JournalHasSpace():
+            return replace(state, room=journal.HasSpace()), (), ()
+        case chunks.TransactionsOpened():
             return consistent_schedule.transactions_opened(state, message), (), ()
-        case MirrorDataExpired():
+        case journal.MirrorDataExpired():
             return handle_log.mirror_data_expired(state, message), (), ()
         case _:
             assert_never(message)
