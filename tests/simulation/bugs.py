@@ -1,6 +1,6 @@
 """Planted bugs: rules of capture left out or turned round, each of which the simulation has to find.
 
-Most are the mutations that the rules' own tests are held against (`tests.pipeline.mutations`); the others are here.
+Those of the coordinator's rules are in `tests.simulation.mutations`; the others are here.
 """
 
 from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ from pipeline.verifier import cascades, table_restarts
 from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.state import State as Verifier
 from pipeline.verifier.step import FromVerifier
-from tests.pipeline import mutations
+from tests.simulation import mutations
 from tests.simulation.replica import Replica
 from tests.simulation.selector import Chunk, Selector
 from tests.simulation.server import Server, gtid_set

@@ -1,21 +1,16 @@
 """Consistent snapshots: the stream goes to where the transactions were opened, stops there, and continues."""
 
 from dataclasses import replace
-from typing import Any
 
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import resume
 from pipeline.coordinator import step as coordinator
-from pipeline.coordinator.consistent_state import ApproachingPosition, ConsistentPhase
+from pipeline.coordinator.consistent_state import ApproachingPosition
 from pipeline.coordinator.state import Overlapping, WindowMode
-from pipeline.messages.binlog import ReadingPaused
 from pipeline.messages.chunks import (
     OpenTransactions,
-    PlanTable,
     TransactionsOpened,
 )
-from pipeline.messages.inboxes import ToWatermarkCoordinator
-from pipeline.messages.journal import Append
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.snapshot import (
     Chunking,
@@ -30,10 +25,7 @@ from tests.pipeline.builders import (
     LIMITS,
     ORDERS,
     gtids,
-    insert,
-    passed,
     place,
-    wrote,
 )
 
 EMPTY = Checkpoint(gtids("a:1-5"), scn=7, schemas={each.table: each for each in (ORDERS, ITEMS)})
@@ -47,35 +39,10 @@ class Stream:
     def __init__(self, checkpoint: Checkpoint = EMPTY, mode: WindowMode = MODE) -> None:
         self.state, self.orders = coordinator.start(checkpoint, LIMITS, mode, SnapshotMode.CONSISTENT)
 
-    def give(self, *messages: ToWatermarkCoordinator) -> list[type]:
-        """The orders that follow from these messages, by their types, without what goes to the journal."""
-        self.orders = ()
-        for message in messages:
-            self.state, orders = coordinator.step(self.state, message)
-            self.orders = (*self.orders, *orders)
-        return self.kinds
-
     @property
     def kinds(self) -> list[type]:
-        return [type(order) for order in self.orders if not isinstance(order, Append)]
-
-    def order(self, kind: type) -> Any:
-        [order] = [order for order in self.orders if isinstance(order, kind)]
-        return order
-
-    def standing(self) -> "Stream":
-        """The stream, standing where the transactions were opened, with both tables being planned."""
-        self.give(OPENED, passed(30, wrote("a:6", insert(1))))
-        assert self.give(ReadingPaused()) == [PlanTable, PlanTable]
-        return self
-
-    def consistent_position(self) -> ConsistentPhase:
-        return self.state.consistent_position
-
-    @property
-    def snapshot(self) -> Snapshot:
-        [snapshot] = [each for each in self.state.checkpoint.snapshots if each.consistent]
-        return snapshot
+        """The orders of the start, by their types."""
+        return [type(order) for order in self.orders]
 
 
 def test_what_has_ended_is_left_as_it_is() -> None:

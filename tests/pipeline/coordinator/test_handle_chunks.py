@@ -31,15 +31,3 @@ def test_a_label_that_the_server_does_not_tell_is_the_logs() -> None:
     other = Capture(log)
     other.give(execute("s1", log), planned(labelled(UNKNOWN, "c"), high=30))
     assert isinstance(other.state.runs[log.table], SchemaDiffers)
-
-
-# What is filled
-
-
-# Empty tables
-
-
-# Anew
-
-
-# ORDERS, its key renamed.

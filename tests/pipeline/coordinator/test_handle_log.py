@@ -16,20 +16,9 @@ from tests.pipeline.builders import (
     statement,
 )
 
-# What a window keeps while its chunk is being read
-
-# A token of a key is a few bytes; this is less than three of them.
-# Rows of the signal table
-
-
-# Schemas
-
-
 # Tables whose rows aren't so any more
 
-ANEW, EMPTIED = (
-    MirrorInvalidated(ORDERS.table, emptied, "a statement changed it") for emptied in (False, True)
-)
+EMPTIED = MirrorInvalidated(ORDERS.table, emptied=True, reason="a statement changed it")
 
 
 def ready() -> Capture:

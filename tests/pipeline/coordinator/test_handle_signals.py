@@ -23,7 +23,6 @@ from pipeline.signals.signal import (
 )
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import Request, SnapshotWaiting
-from tests.pipeline import mutations
 from tests.pipeline.builders import (
     ITEMS,
     LIMITS,
@@ -32,11 +31,7 @@ from tests.pipeline.builders import (
     Capture,
     gtids,
     of,
-    table,
 )
-from tests.pipeline.mutations import broken_by
-
-WITHOUT_KEY = table("logs", "line", key=())
 
 PAUSE, RESUME = SignalReceived(PauseSnapshot("p1")), SignalReceived(ResumeSnapshot("r1"))
 
@@ -153,9 +148,6 @@ def test_what_does_not_fit_refuses_the_whole_signal(signal: SignalReceived, reas
     assert capture.checkpoint.snapshots == ()
 
 
-# Stopping, pausing, resuming
-
-
 # The position
 
 
@@ -201,7 +193,6 @@ def after_many_signals(checkpoint: Checkpoint) -> State:
     return state
 
 
-@broken_by(mutations.signals_are_remembered_for_ever)
 def test_the_last_signals_are_remembered_and_no_more() -> None:
     signals = after_many_signals(Checkpoint(gtids(""), signals=("old",))).checkpoint.signals
     assert len(signals) == SIGNALS_REMEMBERED

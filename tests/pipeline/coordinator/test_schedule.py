@@ -93,12 +93,6 @@ def alone(capture: Capture) -> bool:
     return len(capture.state.ordered) == len(capture.state.windows) == 1
 
 
-# Which
-
-
-# The classic way: the reader is paused while a chunk is read
-
-
 # While the journal has no room
 
 
@@ -109,9 +103,3 @@ def alone(capture: Capture) -> bool:
 def remembering(rows: float) -> ChunkLimits:
     """Limits with room for so many rows, and chunks of two."""
     return replace(LIMITS, chunk_bytes=2 * ROW, memory=round(rows * ROW))
-
-
-# Whose turn it is
-
-
-# Blocking snapshots

@@ -20,7 +20,6 @@ from pipeline.snapshot.snapshot import (
     SnapshotWaiting,
     TableSnapshot,
 )
-from tests.pipeline import mutations
 from tests.pipeline.builders import (
     ITEMS,
     LIMITS,
@@ -31,10 +30,6 @@ from tests.pipeline.builders import (
     planned,
     read,
 )
-from tests.pipeline.mutations import broken_by
-
-# Statements
-
 
 # Failures
 
@@ -59,7 +54,6 @@ def test_a_chunk_whose_keys_have_no_value_stops_its_table_since_its_rows_cannot_
 # Remembering
 
 
-@broken_by(mutations.snapshots_are_remembered_for_ever)
 def test_the_last_snapshots_that_ended_are_remembered_and_no_more() -> None:
     capture = Capture(ORDERS)
     for number in range(SNAPSHOTS_REMEMBERED + 3):

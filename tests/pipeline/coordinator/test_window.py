@@ -12,9 +12,7 @@ from pipeline.schema.row_keys import tokens
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.chunk_index import primary_index
 from pipeline.snapshot.snapshot import WHOLE, ChunkId
-from tests.pipeline import mutations
 from tests.pipeline.builders import ORDERS, gtid, gtids, read, rows, table
-from tests.pipeline.mutations import broken_by
 
 ASKED_AT = "a:1-5"
 
@@ -46,9 +44,6 @@ def emitted(closing: window.Window) -> list[int]:
     return kept
 
 
-# Low
-
-
 # What's kept
 
 
@@ -65,12 +60,6 @@ def test_runs_stay_in_their_order_and_one_more_copies_few_of_them() -> None:
     assert len(list(before)) == len(some) - 1  # what was before is as it was
 
 
-# What touches
-
-
-# High
-
-
 # Emission
 
 
@@ -84,7 +73,6 @@ def test_an_empty_chunk_emits_nothing_whatever_was_touched() -> None:
     assert emitted(window.pass_keys(reconciling(), touching(a6=1))) == []
 
 
-@broken_by(mutations.keys_are_kept_for_ever)
 def test_a_window_keeps_no_more_keys_than_it_has_rows() -> None:
     closing = reconciling(1, 2, 3, 4, 5)
     for number in range(6, 30):

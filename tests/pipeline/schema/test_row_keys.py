@@ -15,8 +15,6 @@ from pipeline.schema import row_keys as keys_module
 from pipeline.schema.row_keys import Key, ambiguous_keys, key_from_json, key_to_json
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Date, Enum, Set, Text
-from tests.pipeline import mutations
-from tests.pipeline.mutations import broken_by
 from tests.pipeline.strategies import keys
 
 # Arrow's type of a key column, and values of it, few and near each other, so that equal ones come up.
@@ -64,7 +62,6 @@ def test_tokens_are_equal_if_and_only_if_keys_are(rows: pa.RecordBatch) -> None:
         assert [other == token for other, _ in found] == [other == key for _, other in found]
 
 
-@broken_by(mutations.tokens_are_joined_without_lengths)
 def test_no_text_can_pretend_to_be_two_parts() -> None:
     pretenders = [("1:1", "1"), ("1", "1:1"), (":", ""), ("", ":"), ("1:1:1", ""), ("", "1:1:1")]
     assert len(set(tokens(batch(*pretenders)))) == len(pretenders)
