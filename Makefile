@@ -43,12 +43,17 @@ format: setup ## Format the sources and mend what can be mended
 	@$(PY) -m ruff check --quiet --fix .
 	@$(PY) -m ruff format --quiet .
 
+# Both at once: the one computes on one core, the other mostly downloads.
+.PHONY: checked
+checked: setup
+	@$(MAKE) --jobs=2 lint setup-tests
+
 .PHONY: test
-test: lint setup-tests ## Lint, then run every test but the long ones
+test: checked ## Lint, then run every test but the long ones
 	@$(PYTEST) -m "not full"
 
 .PHONY: test-full
-test-full: lint setup-tests ## Lint, then run every test
+test-full: checked ## Lint, then run every test
 	@$(PYTEST) --hypothesis-profile=further
 
 .PHONY: bench
