@@ -16,6 +16,7 @@ from tests.servers.kafka import kafka
 from tests.servers.mysql import (
     database,
     database56,
+    either,
     mysql,
     mysql56,
     mysql56_factory,
@@ -33,6 +34,7 @@ from tests.servers.spark_cluster import spark_cluster
 __all__ = [
     "database",
     "database56",
+    "either",
     "hold",
     "kafka",
     "mysql",

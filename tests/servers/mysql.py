@@ -23,6 +23,7 @@ from deploy.toolchain.parts import Parts, locate
 __all__ = [
     "database",
     "database56",
+    "either",
     "mysql",
     "mysql56",
     "mysql56_factory",
@@ -103,6 +104,16 @@ def database56(mysql56: MysqlServer) -> Iterator[str]:
 def database(mysql: MysqlServer) -> Iterator[str]:
     """An empty database of one test's own on the session's server."""
     yield from _database(mysql)
+
+
+@pytest.fixture(params=["9.7", "5.6"])
+def either(
+    request: pytest.FixtureRequest, mysql: MysqlServer, mysql56: MysqlServer
+) -> Iterator[tuple[MysqlServer, str]]:
+    """The session's server of each version, with an empty database of one test's own."""
+    server = mysql56 if request.param == "5.6" else mysql
+    for database in _database(server):
+        yield server, database
 
 
 def _database(server: MysqlServer) -> Iterator[str]:

@@ -6,12 +6,14 @@ from actors.source.connection import Source
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.binlog.events.table_map_event import table_map
 from pipeline.schema.table_map import FullMetadata, TableMap
-from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.types.column_types import Enum, Set
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import Enum, Integer, Set
 from pipeline.types.enum_labels import UNKNOWN
 from pipeline.verifier.column_metadata import self_described
 from tests.servers.source import connected, read_whole, settings
 from tests.servers.values import CASES
+
+INT = Integer(4, unsigned=False)
 
 
 def table_maps(server: MysqlServer) -> dict[str, TableMap]:
@@ -146,3 +148,27 @@ async def test_the_estimate_is_near(mysql: MysqlServer, database: str) -> None:
     async with connected(mysql, database) as source:
         assert 500 < await source.estimate(TableId(database, "t")) < 2000
         assert await source.estimate(TableId(database, "none")) == 0
+
+
+async def test_tables_whose_names_differ_in_case_are_not_confused(
+    mysql56: MysqlServer, database56: str
+) -> None:
+    """Its information_schema takes `t` and `T` for equal."""
+    mysql56.sql(
+        "CREATE TABLE t (a INT PRIMARY KEY, b INT)",
+        "CREATE TABLE T (b INT PRIMARY KEY, a INT, UNIQUE (a))",
+        f"INSERT INTO T VALUES {', '.join(f'({i}, {i})' for i in range(500))}",
+        "ANALYZE TABLE T",
+        database=database56,
+    )
+    lower, upper = TableId(database56, "t"), TableId(database56, "T")
+    schemas = {
+        lower: TableSchema(lower, (Column("a", INT, False), Column("b", INT, True)), (0,)),
+        upper: TableSchema(upper, (Column("b", INT, False), Column("a", INT, True)), (0,)),
+    }
+    async with connected(mysql56, database56) as source:
+        for asked in ([lower], [upper], [lower, upper]):
+            found = await source.describe(asked)
+            assert {t: each.schema for t, each in found.items()} == {t: schemas[t] for t in asked}
+        assert await source.estimate(lower) == 0
+        assert await source.estimate(upper) > 250

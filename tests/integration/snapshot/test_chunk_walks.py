@@ -125,11 +125,20 @@ WALKS = {
 WITHOUT_RANGES = {"set of many"}
 
 
+# Descending indexes, GB 18030 and collations that don't pad came after MySQL 5.6.
+NEWER = ("DESC", "gb18030", "0900_bin")
+
+
 @pytest.mark.parametrize("name", WALKS)
 async def test_a_walk_reads_each_row_once_in_the_servers_order_and_no_others(
-    mysql: MysqlServer, database: str, name: str
+    either: tuple[MysqlServer, str], name: str
 ) -> None:
+    mysql, database = either
     columns, values = WALKS[name]
+    if is_old(mysql):
+        if any(word in columns for word in NEWER):
+            pytest.skip("MySQL 5.6 has no such key")
+        columns = columns.replace("utf8mb4_0900_ai_ci", "utf8mb4_unicode_520_ci")
     parts = [column.removesuffix(" DESC") for column in re.split(", (?=[a-d] )", columns)]
     key = ", ".join(f"{part[0]} DESC" if f"{part} DESC" in columns else part[0] for part in parts)
     rows = ", ".join(f"({values[i]}, {i})" for i in shuffled(len(values)))
@@ -155,14 +164,25 @@ async def test_a_walk_reads_each_row_once_in_the_servers_order_and_no_others(
     statement = chunk_queries.select_chunk(plan.schema, plan.walk, begun.upto, divided(plan).end, 100)
     if name not in WITHOUT_RANGES:
         async with connected(mysql, database) as source:
+            if not is_old(mysql):  # which has no such EXPLAIN
+                await plans_a_range(source, statement)
             await reads_what_it_gives(source, statement)
 
 
-async def reads_what_it_gives(source: Source, statement: Statement) -> None:
-    """Hold the SELECT of 100 rows to a range of its index: no scan, no sort, and no other rows read."""
+def is_old(server: MysqlServer) -> bool:
+    """Whether it's MySQL 5.6."""
+    return str(server.sql("SELECT VERSION()")[0][0]).startswith("5.6")
+
+
+async def plans_a_range(source: Source, statement: Statement) -> None:
+    """Hold the SELECT to a range of its index: no scan, no sort."""
     [explained] = await texts(source, Statement(f"EXPLAIN FORMAT=TREE {statement.sql}", statement.parameters))
     assert "Index range scan on t using PRIMARY" in explained
     assert "Sort" not in explained and "Index scan" not in explained and "Table scan" not in explained
+
+
+async def reads_what_it_gives(source: Source, statement: Statement) -> None:
+    """Hold the SELECT of 100 rows to these rows: no others are read."""
     before = await reads(source)
     _, located = await select(source, statement)
     after = await reads(source)

@@ -284,3 +284,10 @@ async def listening_in(server: MysqlServer, heard: bytearray) -> AsyncIterator[i
         await ended.wait()
     listener.close()
     await listener.wait_closed()
+
+
+@pytest.mark.parametrize("mode", [TlsMode.REQUIRED, TlsMode.VERIFY])
+async def test_a_server_without_tls_is_not_told_who_we_are(mysql56: MysqlServer, mode: TlsMode) -> None:
+    assert mysql56.sql("SHOW VARIABLES LIKE 'have_ssl'") == [("have_ssl", "DISABLED")]
+    with pytest.raises(Definite, match="offers no TLS"):
+        await Source.connect(settings(mysql56, mysql56.create_capture_user(), tls=TlsSettings(mode)))
