@@ -325,8 +325,8 @@ def wrong_views(source: Source, lived: Lived) -> list[str]:
     return wrong
 
 
-# Eleven kills with those of maintenance: before, in and behind commits, between tables, in MERGEs, between one and its
-# view, behind a swap. Those in the even places find columns that are added, and the others mirrors that begin anew.
+# Before and behind commits, between two tables' schemas, in a MERGE, between tables. Those in the even places find
+# columns that are added, and the others mirrors that begin anew. `make test-full` kills at all the other steps as well.
 QUICK: tuple[Life, ...] = (
     ((Victim.JVM, "changes placed, not committed", 1),),
     ((Victim.PROCESS, "rows placed, not committed", 1),),
@@ -334,9 +334,6 @@ QUICK: tuple[Life, ...] = (
     ((Victim.PROCESS, "changes committed", 2),),
     ((Victim.JVM, "merging", 1),),
     ((Victim.PROCESS, "a table delivered, others not", 1),),
-    ((Victim.JVM, "committing", 1),),
-    ((Victim.PROCESS, "swapped, not swept", 1),),
-    ((Victim.PROCESS, "merge committed, view not followed", 1),),
 )
 QUICK_MAINTENANCE: tuple[Life, ...] = (
     ((Victim.JVM, "compacting a mirror", 1),),
