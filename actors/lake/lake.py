@@ -28,10 +28,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from actors.journal.store import JournalReader
-from actors.lake.delta_table import Conflict, LakeTable, TableVersion, made_once
+from actors.lake.delta_table import Conflict, LakeTable, TableVersion, is_conflict, made_once
 from actors.lake.delta_tables import delta_tables
 from actors.lake.file_placement import LakeFiles
 from actors.lake.filesystem import lake_filesystem
@@ -43,7 +45,14 @@ from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.errors import Definite
 from pipeline.lake import tables as lake_tables
 from pipeline.lake.batch import Batch, LakeTableState, Piece
-from pipeline.lake.column_changes import follow_steps, needed_features, unchanged_plan
+from pipeline.lake.column_changes import (
+    Plan,
+    features_of_types,
+    follow_steps,
+    needed_features,
+    owe_constants,
+    unchanged_plan,
+)
 from pipeline.lake.delivery import AcceptedBatch, accept_batch
 from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql
 from pipeline.lake.merge import Merge, pending_sql
@@ -54,6 +63,7 @@ from pipeline.lake.tables import (
     Rebuilding,
     Tier,
     columns,
+    constants_text,
     location,
     pin_of,
 )
@@ -201,7 +211,7 @@ class Lake:
             mirror = self._table(table, Tier.MIRROR)
             mirrored = mirror.snapshot()
             assert mirrored is not None
-            if mirrored.generation == reached.generation and _rebuilding(mirrored) is None:
+            if mirrored.generation == reached.generation and _takes(mirrored, through):
                 self._merge(mirror, mirrored, reached, through, position=position)
             if self.views is not None:
                 self.views.follow(table)
@@ -209,53 +219,60 @@ class Lake:
     def complete(self, table: TableId, generation: int, through: int, position: str) -> None:
         """Show readers a generation of a table's mirror whose rows are all there, as it is at a segment.
 
-        It blocks for as long as it takes to write the mirror. Batches continue meanwhile. It does nothing where that
-        isn't the newest generation, or has been shown. Raises Conflict where a batch has changed the table's columns
-        meanwhile.
+        It blocks for as long as it takes to write the mirror. Batches continue meanwhile. Where it has been shown, it's
+        merged; where it isn't the newest one, nothing is done. Raises Conflict where a batch has changed the table's
+        columns meanwhile.
         """
         with self._changing(table):
             mirror = self._table(table, Tier.MIRROR)
             mirrored = mirror.snapshot()
             assert mirrored is not None
-            rebuilding = mirrored.rebuilding
             if mirrored.pin is None and mirrored.generation == generation:
+                self._bind(table, generation)
+            swap, filled = None, mirrored.rebuilding
+            if mirrored.frozen or mirrored.constants:
+                if filled is not None and filled.generation == generation:
+                    swap = self._planned(table, mirrored, generation, through, position)
+            elif mirrored.generation == generation:
                 self._complete(table, mirror, mirrored, through, position)
-            swaps = (
-                mirrored.pin is not None and rebuilding is not None and rebuilding.generation == generation
-            )
-            swap = self._planned(table, mirrored, generation, through, position) if swaps else None
         if swap is not None:
             self._swap(table, mirror, swap)
         elif self.views is not None:
             with self._changing(table):
                 self.views.follow(table)
 
-    def _complete(
-        self, table: TableId, mirror: LakeTable, mirrored: TableVersion, through: int, position: str
-    ) -> None:
-        """Let readers have the first generation, which was filled in the mirror itself."""
+    def _bind(self, table: TableId, generation: int) -> None:
+        """Bind texts to the changelog where it was made before there were pins."""
         changelog = self._table(table, Tier.CHANGELOG)
         told = changelog.snapshot()
         assert told is not None
-        pin = pin_of(mirrored.generation)
-        if told.pin is None:  # it was made before there were any
-            changelog.alter(unchanged_plan(_columns(told), told.schema), {}, pin)
+        if told.pin is None:
+            changelog.alter(_as_it_is(told), {}, pin_of(generation))
+
+    def _complete(
+        self, table: TableId, mirror: LakeTable, mirrored: TableVersion, through: int, position: str
+    ) -> None:
+        """Merge what there is, and let readers have the first generation, which was filled in the mirror itself."""
+        told, pin = self._table(table, Tier.CHANGELOG).snapshot(), pin_of(mirrored.generation)
+        assert told is not None
         self._merge(mirror, mirrored, MirrorPosition.told(mirrored, told), through, position=position)
-        mirror.alter(unchanged_plan(_columns(mirrored), mirrored.schema), {Property.REBUILDING: ""}, pin)
+        if _rebuilding(mirrored) is not None:
+            mirror.alter(_as_it_is(mirrored), {Property.REBUILDING: ""}, pin)
 
     def _planned(
         self, table: TableId, mirrored: TableVersion, generation: int, through: int, position: str
     ) -> _Swap:
-        """The swap that brings a generation, by the two tables as they are now."""
-        changelog = self._table(table, Tier.CHANGELOG).snapshot()
-        filled = self._shadow(table, generation).snapshot()
+        """The swap that brings a generation, or the constants that it lacks, by the two tables as they are now."""
+        changelog, fed = self._table(table, Tier.CHANGELOG).snapshot(), self._fed(table, generation)
+        filled = fed.snapshot()
         assert changelog is not None
         assert filled is not None
-        assert filled.schema is not None
-        if self.views is not None:
+        schema = filled.whole_schema
+        assert schema is not None
+        if self.views is not None and mirrored.frozen:
             self.views.hold(table)
             self._swapping.add(table)
-        pin, of = pin_of(generation), columns(filled.schema, Tier.MIRROR)
+        pin, of = pin_of(generation), columns(schema, Tier.MIRROR)
         told: dict[str, str] = {
             Property.SCHEMA: filled.properties[Property.SCHEMA],
             Property.SINCE: str(filled.since),
@@ -263,9 +280,9 @@ class Lake:
             Property.PIN: pin,
             Property.REBUILDING: "",
         }
-        reached = MirrorPosition(generation, partial=Property.PARTIAL in changelog.properties, pin=pin)
+        reached = replace(MirrorPosition.told(filled, changelog), generation=generation, pin=pin)
         at = Versions(filled.version, changelog.version)
-        rows = filled_sql(self._root, filled.schema, reached, through, at)
+        rows = filled_sql(self._root, schema, reached, through, fed.path, filled.constants, at)
         said = {"merged": through, "position": position}
         return _Swap(mirrored.mark("swap") + 1, of, told, rows, said, pin)
 
@@ -280,19 +297,25 @@ class Lake:
                 if self.views is not None:
                     self.views.follow(table)
         swapped = mirror.snapshot()
-        if swapped is None or swapped.pin != swap.pin:
+        if swapped is None or swapped.pin != swap.pin or swapped.rebuilding is not None:
             raise Conflict("the table's columns have changed while its mirror was written")
         self._sweep(table, swapped)
 
     def _give_up_swap(self, table: TableId) -> None:
         """Have a swap that is being written come to nothing: it doesn't know what becomes of the columns now.
 
-        It carries the next number of its mark, which Delta doesn't let it have any more.
+        It carries the next number of its mark, which Delta doesn't let it have any more. If it commits just before,
+        Delta refuses the mark, and the mirror has what it brought.
         """
         mirror = self._table(table, Tier.MIRROR)
-        mirrored = mirror.snapshot()
-        if mirrored is not None and mirrored.pin is not None and mirrored.rebuilding is not None:
-            mirror.tell(self._mark("swap"), mirrored.mark("swap") + 1)
+        while (shown := mirror.snapshot()) is not None and _swappable(shown):
+            try:
+                mirror.tell(self._mark("swap"), shown.mark("swap") + 1)
+            except (Py4JError, PySparkException) as error:
+                if not is_conflict(error):
+                    raise
+            else:
+                return
 
     def _merge(
         self, mirror: LakeTable, mirrored: TableVersion, reached: MirrorPosition, through: int, **told: object
@@ -321,12 +344,12 @@ class Lake:
         with self._changing(table):
             self._give_up_swap(table)
             if todo.generation is None:
-                self._take_on(table, Tier.CHANGELOG, todo, told)
+                self._take_on(table, todo, told)
             elif begun:
                 rebuilding = self._begin(table, todo, todo.generation, wanted, told, batch)
             else:
-                self._take_on(table, Tier.CHANGELOG, todo, told)
-                self._take_on(table, Tier.MIRROR, todo, told)
+                self._take_on(table, todo, told)
+                rebuilding = self._follow(table, todo, todo.generation, told, rebuilding)
         return replace(
             present,
             schema=wanted,
@@ -355,10 +378,10 @@ class Lake:
         present, empty = mirror.snapshot(), batch.tells_all_of(table, generation)
         if present is not None and present.pin is not None and not empty:
             since = self._freeze(table, mirror, present, generation)
-            self._take_on(table, Tier.CHANGELOG, todo, told, pin)
+            self._take_on(table, todo, told, pin)
             self._make_anew(self._shadow(table, generation), Tier.MIRROR, of, {**told, **_SHADOWS}, marks)
             return since
-        self._take_on(table, Tier.CHANGELOG, todo, told, pin)
+        self._take_on(table, todo, told, pin)
         if empty:
             pinned = (*of, LakeColumn(pin, PIN_TYPE))
             complete = {**told, Property.PIN: pin, Property.REBUILDING: ""}
@@ -375,7 +398,7 @@ class Lake:
         First it gets all changes that came before, since the changelog's columns may be others from here on.
         """
         frozen = present.rebuilding
-        if frozen is None:
+        if frozen is None or not present.frozen:
             changelog = self._own(table, Tier.CHANGELOG)
             assert changelog is not None
             segment = changelog.mark("changes")
@@ -385,26 +408,67 @@ class Lake:
         self._set(table, Tier.MIRROR, {Property.REBUILDING: told.text})
         return told.since
 
+    def _follow(
+        self,
+        table: TableId,
+        todo: AcceptedBatch,
+        generation: int,
+        told: Mapping[str, str],
+        rebuilding: float | None,
+    ) -> float | None:
+        """Bring a generation of the mirror to the columns that it's to have, without those whose constants it owes.
+
+        Since when it's `rebuilding` then, None where it's complete.
+        """
+        delta = self._fed(table, generation)
+        present = delta.snapshot()
+        assert present is not None
+        if present.since >= todo.since:
+            owed = present.constants
+        else:
+            further = (step for step in todo.steps if step.segment > present.since)
+            owed, steps = owe_constants(present.constants, further)
+            owing: dict[str, str] = {}
+            if owed or present.constants:
+                owing[Property.CONSTANTS] = constants_text(owed)
+                if present.pin is not None:  # else it's in filling anyway
+                    filled = present.rebuilding or Rebuilding(generation, None, time.time())
+                    owing[Property.REBUILDING] = filled.text if owed else ""
+            plan = follow_steps(_as_it_is(present), Tier.MIRROR, steps)
+            self._alter(delta, present, plan, {**told, **owing})
+        if not owed and not present.constants:
+            return rebuilding
+        shown = self._table(table, Tier.MIRROR).snapshot()
+        assert shown is not None
+        return _rebuilding(shown)
+
     def _take_on(
-        self, table: TableId, tier: Tier, todo: AcceptedBatch, told: Mapping[str, str], pin: str | None = None
+        self, table: TableId, todo: AcceptedBatch, told: Mapping[str, str], pin: str | None = None
     ) -> None:
-        """Bring a lake table's columns from what it has taken on to what it's to have; make it where there's none."""
-        delta = self._table(table, tier)
-        if tier is Tier.MIRROR:
-            assert todo.generation is not None
-            delta = self._fed(table, todo.generation)
-        snapshot = delta.snapshot()
-        if snapshot is None:
-            plan = follow_steps(unchanged_plan((), None), tier, todo.steps)
+        """Bring the changelog's columns from what it has taken on to what it's to have; make it where there's none."""
+        delta = self._table(table, Tier.CHANGELOG)
+        present = delta.snapshot()
+        if present is None:
+            plan = follow_steps(unchanged_plan((), None), Tier.CHANGELOG, todo.steps)
             self._create(table, plan.after, told, pin)
             return
-        further = snapshot.since < todo.since
-        steps = [step for step in todo.steps if step.segment > snapshot.since] if further else []
-        plan = follow_steps(unchanged_plan(_columns(snapshot), snapshot.schema), tier, steps)
-        if lacking := needed_features(plan, snapshot.properties):
-            self._session.sql(lake_tables.set_properties_sql(delta.path, lacking))
+        further = present.since < todo.since
+        steps = [step for step in todo.steps if step.segment > present.since] if further else []
+        plan = follow_steps(_as_it_is(present), Tier.CHANGELOG, steps)
         if further or pin is not None:
-            delta.alter(plan, told if further else {}, pin)
+            self._alter(delta, present, plan, told if further else {}, pin)
+
+    def _alter(
+        self,
+        delta: LakeTable,
+        present: TableVersion,
+        plan: Plan,
+        told: Mapping[str, str],
+        pin: str | None = None,
+    ) -> None:
+        if lacking := needed_features(plan, present.properties):
+            self._session.sql(lake_tables.set_properties_sql(delta.path, lacking))
+        delta.alter(plan, told, pin)
 
     def _create(
         self, table: TableId, of: tuple[LakeColumn, ...], told: Mapping[str, str], pin: str | None = None
@@ -428,6 +492,9 @@ class Lake:
         **said: object,
     ) -> None:
         """Make a lake table with these rows, or empty, whatever is there, unless its mark has got there already."""
+        present = table.snapshot()
+        if present is not None and (lacking := features_of_types(_columns(present), of)):
+            self._session.sql(lake_tables.set_properties_sql(table.path, lacking))
         mark, number = reached
         once = made_once(self._mark(mark), number, self._metadata(**{mark: number}, **said))
         with side_session(self._session, once) as session:
@@ -530,6 +597,22 @@ def _alters(todo: AcceptedBatch, present: LakeTableState) -> bool:
         present.generation,
         present.partial,
     )
+
+
+def _swappable(mirrored: TableVersion) -> bool:
+    """Whether a swap of the mirror may be under way."""
+    return mirrored.rebuilding is not None and (mirrored.pin is not None or bool(mirrored.constants))
+
+
+def _takes(mirrored: TableVersion, through: int) -> bool:
+    """Whether changes through a segment can be merged into a complete mirror: not from where it owes constants on."""
+    owed = mirrored.constants if mirrored.pin is not None and not mirrored.frozen else ()
+    return _rebuilding(mirrored) is None or (bool(owed) and all(through < each.segment for each in owed))
+
+
+def _as_it_is(table: TableVersion) -> Plan:
+    """The plan that leaves a lake table so."""
+    return unchanged_plan(_columns(table), table.schema)
 
 
 def _columns(table: TableVersion) -> tuple[LakeColumn, ...]:

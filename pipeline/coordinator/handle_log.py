@@ -12,6 +12,7 @@ out at once as there are connections, and each halves the next ones at most once
 dropped. So the number of useless orders is at most the connections times the halvings of a chunk's rows.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -60,6 +61,7 @@ from pipeline.messages.chunks import ReadChunk
 from pipeline.messages.journal import ChangePart, MirrorDataExpired
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.messages.signals import SignalOutcome
+from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.row_keys import ambiguous_keys, tokens
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import SourceSignal
@@ -67,6 +69,7 @@ from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.snapshot.snapshot import Completed, Snapshot, SnapshotWaiting, progress
 from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER
 
+_EXTENDED = "a column was added with a value for rows that had been read before"
 _GONE = "a consumer of the journal lacks rows of it that retention has removed"
 
 # Transactions
@@ -239,7 +242,19 @@ def schema_changed(state: State, message: SchemaChanged) -> State:
         unproven=checkpoint.unproven | (message.tables & checkpoint.schemas.keys()),
         schemas=checkpoint.schemas | {each.schema.table: each.schema for each in message.alterations},
     )
-    return _restarted(drop_windows(passed, message.tables), message.restarted)
+    state = _restarted(drop_windows(passed, message.tables), message.restarted)
+    return _restarted(state, tuple(_unextended(state, message.alterations)))
+
+
+def _unextended(state: State, alterations: tuple[Alteration, ...]) -> Iterator[MirrorInvalidated]:
+    """Returns the tables that get columns with constants in the rows that there were while chunks fill their mirrors.
+
+    Nothing tells the chunks that were read before the statement from later ones, which have the columns.
+    """
+    for alteration in alterations:
+        mirror = state.checkpoint.mirrors.get(alteration.schema.table)
+        if alteration.changes.added and isinstance(mirror, Filling) and mirror.since < state.checkpoint.scn:
+            yield MirrorInvalidated(alteration.schema.table, False, _EXTENDED)
 
 
 def emptying_changes(state: State, message: SchemaChanged) -> tuple[ChangePart, ...]:

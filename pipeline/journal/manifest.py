@@ -18,6 +18,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChunk
 from pipeline.schema import table_schema as schemas
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
+from pipeline.schema.ddl.column_definitions import ConstantColumn
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import checkpoint as checkpoints
 from pipeline.snapshot.snapshot import ChunkId
@@ -175,14 +176,20 @@ def _altered_to_json(altered: Altered) -> dict[str, Any]:
         "statement": alteration.statement,
         "renamed": [list(pair) for pair in alteration.changes.renamed],
         "dropped": list(alteration.changes.dropped),
+        "added": [[each.column.name, each.value] for each in alteration.changes.added],
         "emptied": alteration.emptied,
     }
 
 
 def _altered_from_json(value: dict[str, Any], named: dict[str, TableSchema]) -> Altered:
-    changes = ColumnChanges(tuple((old, new) for old, new in value["renamed"]), tuple(value["dropped"]))
-    alteration = Alteration(named[value["version"]], value["statement"], changes, value["emptied"])
-    return Altered(value["scn"], alteration)
+    schema = named[value["version"]]
+    columns = {column.name: column for column in schema.columns}
+    changes = ColumnChanges(
+        tuple((old, new) for old, new in value["renamed"]),
+        tuple(value["dropped"]),
+        tuple(ConstantColumn(columns[name], constant) for name, constant in value.get("added", ())),
+    )
+    return Altered(value["scn"], Alteration(schema, value["statement"], changes, value["emptied"]))
 
 
 def _high_to_json(high: High) -> dict[str, Any]:

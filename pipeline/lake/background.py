@@ -66,13 +66,17 @@ Due = CompletionDue | MergeDue | ChoreDue
 
 @dataclass(frozen=True, slots=True)
 class CompleteMirror:
-    """Show a generation of a table's mirror, with these `changes` of the table, `through` a segment."""
+    """Show a generation of a table's mirror, with these `changes` of the table, `through` a segment.
+
+    `since`: when (s since the epoch) its filling began, which tells it from a later one.
+    """
 
     table: TableId
     generation: int
     through: int
     position: str
     changes: int
+    since: float
 
     @property
     def due(self) -> Due:
@@ -244,8 +248,11 @@ def work_done(background: Background, size: TableSize, now: float) -> Background
         failed={due: times for due, times in background.failed.items() if due != work.due},
     )
     match work:
-        case CompleteMirror(table):
-            return _merged(background.rebuilt(table, None), work, under_way.began, size, now)
+        case CompleteMirror(table, since=since):
+            # A batch that came meanwhile may have begun the next one.
+            if background.rebuilding.get(table) == since:
+                background = background.rebuilt(table, None)
+            return _merged(background, work, under_way.began, size, now)
         case MergeMirror():
             return _merged(background, work, under_way.began, size, now)
         case MaintainTable(chore, before):
@@ -345,7 +352,14 @@ def _work(background: Background, lake: LakeTables, due: Due, through: int, posi
     match due:
         case CompletionDue(table):
             mirrored = background.mirrored[table]
-            return CompleteMirror(table, mirrored.reached.generation, through, position, mirrored.pending)
+            return CompleteMirror(
+                table,
+                mirrored.reached.generation,
+                through,
+                position,
+                mirrored.pending,
+                background.rebuilding[table],
+            )
         case MergeDue(table):
             mirrored = background.mirrored[table]
             # After a table has failed batches may begin before what others have merged.

@@ -2,7 +2,8 @@
 
 A lake table keeps each column that it ever had, since what was in it is the table's history:
 
-- A column that's added is added, and null in the rows that there were.
+- A column that's added is added, and null in the rows that there were. If all of these have a constant in it at the
+  source, the mirror is written again with that (below), and the changelog's rows stay as they were.
 - One that gets a wider type gets it here as well; where the source's becomes narrower, the lake's stays. A type that
   holds the values of both is needed in any case, and Delta has to be able to widen the present one to it.
 - One that's renamed is renamed, with all of its values, if that's told (`pipeline.schema.ddl.alter_table`).
@@ -13,6 +14,11 @@ A lake table keeps each column that it ever had, since what was in it is the tab
 
 Where the mirror begins a new generation, with another schema, no earlier row counts for it. Then a new column continues
 in one of the same name, if that can take its values. If it can't, the sink sets that one aside.
+
+**Constants.** A column that comes with a constant (`pipeline.schema.ddl.alter_table`) isn't added to the mirror at
+once. The mirror says which columns it lacks (`pipeline.lake.tables.Constant`), and follows all other steps without them
+(`owe_constants`). It's complete as the table without these columns, and nothing that came after them is merged into it.
+Then one commit writes it with the columns (`pipeline.lake.live_view.filled_sql`).
 
 Each of the two lake tables may have a *pin* as well: a column without a value whose name is all that it says
 (`pipeline.lake.live_view`). It belongs to no schema, and a plan leaves it as it is.
@@ -32,8 +38,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.errors import Definite
-from pipeline.lake.tables import MAPPING, META_COLUMNS, PIN_TYPE, LakeColumn, Tier, columns, need_mapping
-from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.lake.tables import (
+    MAPPING,
+    META_COLUMNS,
+    PIN_TYPE,
+    Constant,
+    LakeColumn,
+    Tier,
+    columns,
+    need_mapping,
+    without_constants,
+)
+from pipeline.schema.ddl.alter_table import Alteration, ColumnChanges
 from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableSchema
 
@@ -126,16 +142,44 @@ def _altered(plan: Plan, alteration: Alteration, segment: int) -> Plan:
         else each
         for each in plan.columns
     )
-    return Plan(renamed, present - names.keys() | taken)
+    plan = Plan(renamed, present - names.keys() | taken)
+    added = {each.column.name for each in alteration.changes.added}
+    for column in _lake_columns(alteration.schema, Tier.MIRROR) if added else ():
+        if column.name in added:
+            plan = _aside(plan, column.name, segment)
+            plan = Plan((*plan.columns, PlannedColumn(column, None)), plan.present | {fold_name(column.name)})
+    return plan
+
+
+def owe_constants(
+    owed: Iterable[Constant], steps: Iterable[Step]
+) -> tuple[tuple[Constant, ...], tuple[Step, ...]]:
+    """The constants that a mirror owes after these steps, and the steps that it makes without their columns."""
+    left, made = tuple(owed), list[Step]()
+    for step in steps:
+        match step.change:
+            case Alteration(_, _, changes) as alteration:
+                names = {each.name for each in left}
+                to = dict(changes.renamed)
+                left = tuple(
+                    replace(each, name=to.get(each.name, each.name))
+                    for each in left
+                    if each.name not in changes.dropped
+                )
+                left += tuple(Constant(each.column.name, each.value, step.segment) for each in changes.added)
+                renamed = tuple((old, new) for old, new in changes.renamed if old not in names)
+                dropped = tuple(name for name in changes.dropped if name not in names)
+                made.append(
+                    replace(step, change=replace(alteration, changes=ColumnChanges(renamed, dropped)))
+                )
+            case TableSchema() as schema:
+                made.append(replace(step, change=without_constants(schema, left)))
+    return left, tuple(made)
 
 
 def _with_schema(plan: Plan, tier: Tier, schema: TableSchema, step: Step) -> Plan:
-    try:
-        wanted = columns(schema, tier)
-    except Definite as error:
-        raise Incompatible(f"{error}: rename it, or leave the table out") from error
     place = 0
-    for column in wanted:
+    for column in _lake_columns(schema, tier):
         there = _index(plan, column.name)
         if there is not None and (held := _held(plan, plan.columns[there], column, schema, step)):
             found = tuple(held if i == there else each for i, each in enumerate(plan.columns))
@@ -146,6 +190,13 @@ def _with_schema(plan: Plan, tier: Tier, schema: TableSchema, step: Step) -> Pla
         before, behind = plan.columns[:place], plan.columns[place:]
         plan, place = replace(plan, columns=(*before, PlannedColumn(column, None), *behind)), place + 1
     return replace(plan, present=frozenset(fold_name(column.name) for column in schema.columns))
+
+
+def _lake_columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:
+    try:
+        return columns(schema, tier)
+    except Definite as error:
+        raise Incompatible(f"{error}: rename it, or leave the table out") from error
 
 
 def _held(
@@ -241,9 +292,13 @@ def needed_features(plan: Plan, properties: Mapping[str, str]) -> dict[str, str]
     wanted = {MAPPING: "name"} if mapped else {}
     wanted |= {"delta.enableTypeWidening": "true"} if plan.widens else {}
     lacking = {name: value for name, value in wanted.items() if properties.get(name) != value}
-    had, has = ({column.type.lower() for column in of} for of in (plan.before, plan.after))
-    # This one doesn't become a property.
-    return lacking | ({"delta.feature.timestampNtz": "supported"} if "timestamp_ntz" in has - had else {})
+    return lacking | features_of_types(plan.before, plan.after)
+
+
+def features_of_types(before: Iterable[LakeColumn], after: Iterable[LakeColumn]) -> dict[str, str]:
+    """The same, of those that types need. They don't become properties."""
+    had, has = ({column.type.lower() for column in of} for of in (before, after))
+    return {"delta.feature.timestampNtz": "supported"} if "timestamp_ntz" in has - had else {}
 
 
 def schema_text(plan: Plan, present: str, pin: str | None = None) -> str:

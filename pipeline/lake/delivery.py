@@ -117,9 +117,11 @@ def _altered(taken: AcceptedBatch, step: Step, rule: SchemaChanges, known: bool)
     changes = step.change.changes
     if not known and taken.partial and changes.renamed:
         raise Incompatible(_PARTIAL.format(old=changes.renamed[0][0], table=taken.schema.table))
-    if not known and rule is not SchemaChanges.APPLY:
-        done = [f"column {old!r} was renamed {new!r}" for old, new in changes.renamed]
-        done += [f"column {name!r} was dropped" for name in changes.dropped]
+    done = [f"column {old!r} was renamed {new!r}" for old, new in changes.renamed]
+    done += [f"column {name!r} was dropped" for name in changes.dropped]
+    if rule is SchemaChanges.REFUSE:
+        done += [f"column {each.column.name!r} was added" for each in changes.added]
+    if done and not known and rule is not SchemaChanges.APPLY:
         raise Incompatible(
             _RULED_OUT.format(what=" and ".join(done), table=taken.schema.table, rule=rule.value)
         )

@@ -32,6 +32,12 @@ be of generation g. That it's right, or fails, needs this of the lake (`actors.l
 
 A query that's bound to versions of the tables that belong together needs no pins.
 
+**Constants.** A mirror that owes columns (`pipeline.lake.tables.Constant`) is the one of the table without these, and a
+text of it doesn't name them. So all of the above holds for it. It's written again as of a segment n, in its own
+generation (`filled_sql`). A key that has no change up to n had its row before the columns came, so that it has their
+constants. A change of a segment before a column's has the constant as well, and a later one has what it says. What's
+written is the whole table as of n. A text of before is still right: for the columns that it names, that's a merge.
+
 Rows that tell what was (`b`), or that the table was emptied (`t`), change no key and are passed over.
 
 **Partial rows.** Where the source logs less than whole rows, changes lack columns (`__absent`), and a *partial* table
@@ -67,11 +73,13 @@ from pipeline.lake.tables import (
     RANK,
     SEGMENT,
     WHOLE,
+    Constant,
     Property,
     TableReport,
     Tier,
-    shadow,
+    spark_type,
     table_at,
+    without_constants,
 )
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.column_types import Date, DateTime, Timestamp
@@ -103,7 +111,7 @@ class MirrorPosition:
             mirror.merged,
             Property.PARTIAL in changelog.properties,
             mirror.pin,
-            mirror.pin is not None and mirror.rebuilding is not None,
+            mirror.frozen,
         )
 
     def condition(self, dialect: Dialect = Dialect.SPARK) -> str:
@@ -157,23 +165,52 @@ def live_view_sql(
 
 
 def filled_sql(
-    lake: str, schema: TableSchema, reached: MirrorPosition, through: int, at: Versions | None = None
+    lake: str,
+    schema: TableSchema,
+    reached: MirrorPosition,
+    through: int,
+    filled: str,
+    constants: tuple[Constant, ...] = (),
+    at: Versions | None = None,
 ) -> str:
     """The query, in Spark's SQL, for the mirror of a generation that's filled: its rows as of the segment `through`.
 
-    `reached` is its position, with the pin that it gets. `at`: the versions to be read of the table in which it's
-    filled, and of the changelog.
+    `reached` is its position, with the pin that it gets. `filled`: the path of the table that has its rows, without
+    `constants`. `at`: the versions to be read of that and of the changelog.
     """
-    spark, filled = Dialect.SPARK, table_at(shadow(lake, schema.table, reached.generation))
-    filled += "" if at is None else f" VERSION AS OF {at.mirror}"
+    spark = Dialect.SPARK
     assert reached.pin is not None
-    rows = f"SELECT {_names(schema, spark)} FROM {filled}"
+    has = _names(without_constants(schema, constants), spark)
+    types = {field.name: spark_type(field.type) for field in schema.arrow}
+    owed = "".join(f", {each.sql(types[each.name])} AS {spark.name_of(each.name)}" for each in constants)
+    version = "" if at is None else f" VERSION AS OF {at.mirror}"
+    mirror = f"(SELECT {has}{owed} FROM {table_at(filled)}{version})"
+    rows = f"SELECT {_names(schema, spark)} FROM {mirror}"
     if schema.key:
         changelog = spark.table(lake, schema.table, Tier.CHANGELOG, at.changelog if at else None)
+        changelog = _with_constants(changelog, schema, constants, types)
         where = f"{reached.condition()} AND {spark.name_of(SEGMENT)} <= {through}"
         changes = last_changes(schema, changelog, reached, where)
-        rows = _laid_over(schema, filled, changes, reached, spark)
+        rows = _laid_over(schema, mirror, changes, reached, spark)
     return f"SELECT *, CAST(NULL AS {PIN_TYPE}) AS {spark.name_of(reached.pin)} FROM (\n{rows}\n)"
+
+
+def _with_constants(
+    changelog: str, schema: TableSchema, constants: tuple[Constant, ...], types: Mapping[str, str]
+) -> str:
+    """The changelog whose rows of before a column came have its constant."""
+    if not constants:
+        return changelog
+    spark = Dialect.SPARK
+    names = [spark.name_of(name) for name in (SEGMENT, _SCN, _ORDINAL, OP, _ABSENT)]
+    of = {each.name: each for each in constants}
+    for column in schema.columns:
+        name, constant = spark.name_of(column.name), of.get(column.name)
+        if constant is not None:
+            value = constant.sql(types[column.name])
+            name = f"CASE WHEN {names[0]} < {constant.segment} THEN {value} ELSE {name} END AS {name}"
+        names.append(name)
+    return f"(SELECT {', '.join(names)} FROM {changelog})"
 
 
 def _laid_over(

@@ -62,7 +62,7 @@ class Property(StrEnum):
     columns are about to become, where that takes more than a commit; else empty. PIN: the column that texts of the live
     view are bound to (`pipeline.lake.live_view`), which a mirror has once it's complete. REBUILDING: that a generation
     of the mirror is being filled (`Rebuilding`); empty where none is. MERGED: the segment that a mirror had merged when
-    it was swapped in.
+    it was swapped in. CONSTANTS: the columns of its schema that a mirror lacks (`Constant`); empty if there are none.
     """
 
     JOURNAL = "tidemark.journal"
@@ -75,14 +75,16 @@ class Property(StrEnum):
     PIN = "tidemark.pin"
     REBUILDING = "tidemark.rebuilding"
     MERGED = "tidemark.merged"
+    CONSTANTS = "tidemark.constants"
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilding:
-    """A generation of a mirror that is being filled, as the mirror tells it.
+    """A generation of a mirror that is being filled, as the mirror tells it; its own, where it only lacks constants.
 
     `segment`: the last one that brought changes to the complete mirror that readers see meanwhile, which is the source
-    at its end; None while the first snapshot fills the mirror itself. `since`: when that began (s since the epoch).
+    at its end; None if the first snapshot fills the mirror itself, or the mirror lacks constants alone. `since`: when
+    that began (s since the epoch).
     """
 
     generation: int
@@ -98,6 +100,33 @@ class Rebuilding:
     def text(self) -> str:
         """All of it, as a table property has it."""
         return json.dumps({"generation": self.generation, "segment": self.segment, "since": self.since})
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The column `name` has this value, as text, in all rows that came before a segment."""
+
+    name: str
+    value: str
+    segment: int
+
+    def sql(self, type_: str) -> str:
+        """The value as one of a type, in Spark's SQL."""
+        return f"CAST({literal(self.value)} AS {type_})"
+
+
+def constants_text(constants: Iterable[Constant]) -> str:
+    """Constants as a table property has them, which is empty for none."""
+    return json.dumps([[each.name, each.value, each.segment] for each in constants]) if constants else ""
+
+
+def without_constants(schema: TableSchema, constants: Iterable[Constant]) -> TableSchema:
+    """The schema without their columns, none of which is in its key."""
+    names = {each.name for each in constants}
+    left = [i for i, column in enumerate(schema.columns) if column.name not in names]
+    return TableSchema(
+        schema.table, tuple(schema.columns[i] for i in left), tuple(left.index(i) for i in schema.key)
+    )
 
 
 _PIN: Final = "__generation_"
@@ -118,9 +147,21 @@ class TableReport:
 
     @property
     def schema(self) -> TableSchema | None:
-        """The source's schema that it has taken on, None where nothing has come of it yet."""
+        """The source's schema that its rows have, None where nothing has come of it yet."""
+        whole = self.whole_schema
+        return whole and without_constants(whole, self.constants)
+
+    @property
+    def whole_schema(self) -> TableSchema | None:
+        """The source's schema that it has taken on, with the columns that its rows lack."""
         text = self.properties.get(Property.SCHEMA)
         return None if text is None else from_json(json.loads(text))
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """The columns of the source that its rows lack."""
+        text = self.properties.get(Property.CONSTANTS)
+        return tuple(Constant(*each) for each in json.loads(text)) if text else ()
 
     @property
     def since(self) -> int:
@@ -142,6 +183,12 @@ class TableReport:
     def first(self) -> bool:
         """Whether it's a mirror that its first snapshot is filling, so that it has never been complete."""
         return self.pin is None and self.rebuilding is not None
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it's a complete mirror that stays as it is, while a later generation is filled beside it."""
+        filled = self.rebuilding
+        return self.pin is not None and filled is not None and filled.generation != self.generation
 
     @property
     def generation(self) -> int:

@@ -35,7 +35,7 @@ changelog lacks them, and the restart says so. A table that has no mirror, and g
 doesn't have that (`pipeline.schema.ddl.unlogged_changes`), or if it leaves them under a schema in which they can't stay
 unchanged (`pipeline.schema.compatibility`). Then the table restarts, together with the statement's own passing or with
 the schema. No checkpoint may have these without the restart, nor a restart without the schema that causes it. Two
-restarts do no harm.
+restarts do no harm. A statement that surely gives all rows constants restarts nothing here: its alteration has them.
 
 **Statements that leave a table as it is** (ANALYZE, GRANT, a trigger, a table made LIKE it) aren't reported as changes
 of it, so its open windows and its plan go on. A chunk depends on three things: the table's columns and key, the index
@@ -81,6 +81,7 @@ from pipeline.messages.row_images import TableChanges, TableImages, TableUnreada
 from pipeline.schema.compatibility import incompatibility
 from pipeline.schema.ddl import effects as ddl
 from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.schema.ddl.unlogged_changes import Effect
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
@@ -364,10 +365,13 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     # A table that was never reported has no mirror: a statement's effect on its rows changes nothing here.
     told = replace(names, known=state.told.keys())
     unlogged = ddl.changed_unlogged(told, database, statement, exact)
-    restarts = by_statement(unlogged, gtid, _ended(state))
-    emptied = {restart.table: unlogged[restart.table].what for restart in restarts if restart.emptied}
-    state = replace(state, emptied=state.emptied - {restart.table for restart in restarts} | emptied.keys())
+    emptied = {t: each.what for t, each in unlogged.items() if each.effect is Effect.EMPTIED}
     alterations = _surely(state, message, emptied)
+    extended = {each.schema.table for each in alterations if each.changes.added}
+    unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.EXTENDED or t not in extended}
+    restarts = by_statement(unlogged, gtid, _ended(state))
+    restarted = {restart.table for restart in restarts}
+    state = replace(state, emptied=state.emptied - restarted | (emptied.keys() & restarted))
     unfit = _stops((), _refused(alteration.schema for alteration in alterations))
     state = _with(state, {stop.table: Stopped() for stop in unfit})
     gone = {stop.table for stop in unfit}

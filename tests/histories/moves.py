@@ -1,6 +1,6 @@
 """What may happen in a history: each move is a few statements of one kind, with what they leave in the model."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -389,6 +389,37 @@ def widen(world: World) -> Steps:
                 world.tables[table.name] = altered
                 yield Sql(f"ALTER TABLE {table.quoted} MODIFY {new.definition}")
                 break
+
+
+# Types, and defaults that are surely the values of all rows that there were.
+_CONSTANTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "INT": ("7", "-5", "'12'"),
+    "BIGINT UNSIGNED": ("18446744073709551615", "0"),
+    "DECIMAL(10,2)": ("1.25", "-3.5"),
+    "VARCHAR(20)": ("'admin'", "''"),
+    "DATE": ("'2024-02-29'",),
+    "DATETIME": ("'2024-02-29 23:59:59'",),
+}
+
+
+def extend(world: World) -> Steps:
+    """Columns come with constants, one or some at once; rows change before, between and after."""
+    some = world.some
+    table = some_table(world)
+    for _ in range(some.choice((1, 1, 2))):
+        if table is None:
+            return
+        clauses = []
+        for _ in range(some.choice((1, 1, 2))):
+            kind = some.choice([kind for kind in KINDS if kind.text in _CONSTANTS])
+            name = name_of_column(world, {each.name for each in table.columns})
+            column = Column(name, kind, nullable=some.random() < 0.5)
+            table = replace(table, columns=(*table.columns, column))
+            clauses.append(f"ADD COLUMN {column.definition} DEFAULT {some.choice(_CONSTANTS[kind.text])}")
+        yield Sql(f"ALTER TABLE {table.quoted} {', '.join(clauses)}")
+        world.tables[table.name] = table
+        if some.random() < 0.6:
+            yield change(world, table)
 
 
 # Tables come and go
@@ -781,7 +812,7 @@ Move = Callable[[World], Steps]
 MOVES: Final[dict[Move, int]] = {
     write: 30, transact: 12, alter: 36, create: 12, drop: 9, rename: 9, swap: 9, truncate: 4, copy: 7, parent: 4,
     around: 9, partitions: 5, databases: 3, branches: 5, settings: 7, quoting: 1, creations: 2, signalled: 3,
-    struck: 3, widen: 3, converted: 9, alike: 2, forgotten: 1, recaptured: 3, again: 1,
+    struck: 3, widen: 3, extend: 6, converted: 9, alike: 2, forgotten: 1, recaptured: 3, again: 1,
 }  # fmt: skip
 # What makes no table's rows others, beside changes of rows.
-CALM: Final[dict[Move, int]] = {write: 20, transact: 10, widen: 20, around: 8, struck: 2}
+CALM: Final[dict[Move, int]] = {write: 20, transact: 10, widen: 20, extend: 12, around: 8, struck: 2}

@@ -75,6 +75,7 @@ class Planted(StrEnum):
     UNNAMED = "changes that nobody can name are left out, and that's all"
     FOR_EVER = "a recapture is answered, and that's all"
     NEVER_ALTERED = "no statement alters a table"
+    LITERALS = "a default is what is written"
     NEEDLESS = "each ALTER begins its table anew"
     HALF_FILLED = "a mirror is shown while it's filled"
     ONE_VIEW = "a catalog tells names apart by case"
@@ -250,6 +251,10 @@ def _never_altered(patch: Patch) -> None:
     patch.setattr(ddl, "may_alter", lambda *_: frozenset())
 
 
+def _literals(patch: Patch) -> None:
+    patch.setattr(column_definitions, "_PLAIN_TEXT", re.compile(".*", re.DOTALL))
+
+
 def _needless(patch: Patch) -> None:
     original = ddl.changed_unlogged
 
@@ -336,6 +341,7 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
         (moves.alter,),
         Metadata.MINIMAL,
     ),
+    Planted.LITERALS: Fault(_literals, "U2", "a-default-with-a-space", about=(moves.alter,)),
     Planted.NEEDLESS: Fault(_needless, "", "widenings-in-a-row", "needless"),
     Planted.HALF_FILLED: Fault(
         _half_filled, "U2", "a-mirror-that-is-filled-again", "reader", (moves.alter,), lake=True

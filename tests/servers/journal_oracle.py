@@ -27,6 +27,7 @@ from pipeline.journal.change_rows import META, SOURCE
 from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.table_schema import TableId
+from pipeline.types.column_types import arrow_type
 
 Key = tuple[Any, ...]
 Row = Mapping[str, Any]
@@ -198,15 +199,19 @@ def _day(value: pa.Scalar) -> object:
 
 
 def _alter(story: Story, alteration: Alteration) -> None:
-    """Rows have the names of columns that their table has by now, and no column that has gone."""
+    """Rows have the names of columns that their table has by now, no column that has gone, and added constants."""
     names, gone = dict(alteration.changes.renamed), alteration.changes.dropped
+    added = {
+        each.column.name: pa.scalar(each.value).cast(arrow_type(each.column.type)).as_py()
+        for each in alteration.changes.added
+    }
 
     def now(row: Row) -> Row:
         return {names.get(name, name): value for name, value in row.items() if name not in gone}
 
-    story.mirror = {key: (segment, now(row)) for key, (segment, row) in story.mirror.items()}
+    story.mirror = {key: (segment, {**now(row), **added}) for key, (segment, row) in story.mirror.items()}
     story.changes = [
-        replace(change, row=now(change.row), absent=tuple(now(dict.fromkeys(change.absent))))
+        replace(change, row={**now(change.row), **added}, absent=tuple(now(dict.fromkeys(change.absent))))
         for change in story.changes
     ]
 

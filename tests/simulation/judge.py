@@ -103,6 +103,7 @@ class Judge:
             record.schemas.update(transaction.schemas)
             self._account_changes(transaction)
         record.lake.take(append)
+        self._judge_constants(append)
         for part in append.parts:
             if isinstance(part, ChunkPart):
                 self._judge_chunk(part, before)
@@ -212,6 +213,14 @@ class Judge:
         ]
         doubted = [*altering, self._doubted.get(table, transaction.number)]
         return any(n < transaction.number for n in doubted) and any(n > transaction.number for n in altering)
+
+    def _judge_constants(self, append: Append) -> None:
+        """What chunks fill begins again with a column that has a constant in rows that were read before."""
+        for altered in append.alterations:
+            table, mirrors = altered.alteration.schema.table, append.checkpoint.mirrors
+            filling = isinstance(mirror := mirrors.get(table), Filling) and mirror.since < altered.scn
+            if altered.alteration.changes.added and filling:
+                raise Violation(f"{table} goes on being filled, and its chunks lack a column's constant")
 
     def _account_changes(self, transaction: Transaction) -> None:
         for (_, table), account in self.record.accounts.items():

@@ -391,8 +391,10 @@ class Server:
         added = f"added{len(self.log)}"
         match kind:
             case Alteration.ADD:
-                after = replace(present, columns=(*present.columns, Column(added, _NUMBER, True)))
-                text = f"ALTER TABLE {table.name} ADD COLUMN {added} BIGINT NULL"
+                constant = len(self.log) % 2 == 1
+                after = replace(present, columns=(*present.columns, Column(added, _NUMBER, not constant)))
+                given = "NOT NULL DEFAULT 7" if constant else "NULL"
+                text = f"ALTER TABLE {table.name} ADD COLUMN {added} BIGINT {given}"
             case Alteration.DROP if len(present.columns) > 2:
                 after = replace(present, columns=present.columns[:-1])
                 text = f"ALTER TABLE {table.name} DROP COLUMN {last.name}"

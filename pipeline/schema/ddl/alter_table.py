@@ -1,15 +1,17 @@
-"""Effects of statements on a captured table as a unit: its columns get other names, some go, all of its rows go.
+"""Effects of statements on a captured table as a unit: its columns get other names, some go, some come with a constant
+in the rows that there were, all of its rows go.
 
 The log and the server describe a table's columns before and after a statement (`pipeline.verifier.step`). They don't
 say which of the later columns is which of the earlier ones: a removed column and an added one may be the same, with
-another name and all of its values. Only the statement says that. Tidemark reads little of it, and only what is certain:
-the names in RENAME COLUMN, CHANGE and DROP. The text may be read in two ways (`pipeline.schema.ddl.sql_lexer`). If
-these differ, the result is empty, and a column that is missing later begins the table's mirror again
-(`pipeline.schema.compatibility`).
+another name and all of its values. Nor do they say what an added column has in the rows that there were. Only the
+statement says that. Tidemark reads little of it, and only what is certain: the names in RENAME COLUMN, CHANGE and DROP,
+and the columns in ADD whose default is a constant (`pipeline.schema.ddl.column_definitions`). The text may be read in
+two ways (`pipeline.schema.ddl.sql_lexer`). If these differ, the result is empty, and a column that is missing later
+begins the table's mirror again (`pipeline.schema.compatibility`).
 
-The effect of a statement is applied at once to the schema that was known before it: names only, because the
-verification of the next schema brings types and new columns. So the next schema is compared with one that has its
-columns under the same names. A restart compares the same, because a checkpoint has the known schemas.
+The effect of a statement is applied at once to the schema that was known before it. The verification of the next
+schema brings the types, and columns that are NULL in the rows that there were. So the next schema is compared with one
+that has its columns under the same names. A restart compares the same, because a checkpoint has the known schemas.
 
 Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement".
 """
@@ -17,6 +19,7 @@ Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement".
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pipeline.schema.ddl.column_definitions import ConstantColumn, constant_column
 from pipeline.schema.ddl.sql_lexer import (
     Lexeme,
     LexemeKind,
@@ -48,14 +51,17 @@ _NO_COLUMN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ColumnChanges:
-    """The columns that get another name, (old, new), all at the same time, and those that go."""
+    """The columns that get another name, (old, new), all at the same time, those that go, and those that come with a
+    constant in the rows that there were.
+    """
 
     renamed: tuple[tuple[str, str], ...] = ()
     dropped: tuple[str, ...] = ()
+    added: tuple[ConstantColumn, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether there are any."""
-        return bool(self.renamed or self.dropped)
+        return bool(self.renamed or self.dropped or self.added)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +98,11 @@ def _read(reading: list[Lexeme], database: str) -> tuple[TableId, ColumnChanges]
     try:
         renamed = tuple(pair for option in statement.options for pair in renamed_by(Reader(option)))
         dropped = tuple(name for option in statement.options for name in dropped_by(Reader(option)))
+        definitions = [each for option in statement.options for each in added_by(Reader(option))]
     except NotRead:
         return None
-    changes = ColumnChanges(renamed, dropped)
+    added = tuple(column for each in definitions if (column := constant_column(each)) is not None)
+    changes = ColumnChanges(renamed, dropped, added)
     return (statement.table, changes) if changes else None
 
 
@@ -102,7 +110,8 @@ def alteration_of(schema: TableSchema, changes: ColumnChanges, statement: str) -
     """Returns the alteration of a table that had this schema, None if it isn't one.
 
     Columns that the schema doesn't have came since, and don't matter. A removed column of the primary key isn't
-    recorded as removed: the rows that it told apart can't stay unchanged.
+    recorded as removed: the rows that it told apart can't stay unchanged. Nor are columns recorded as added if the
+    schema has the name of one: then it isn't the schema that the statement found.
     """
     try:
         pairs = [(column, new) for old, new in changes.renamed if (column := _named(schema, old))]
@@ -111,9 +120,13 @@ def alteration_of(schema: TableSchema, changes: ColumnChanges, statement: str) -
         return None
     renamed = tuple((old, new) for old, new in pairs if old != new)
     dropped = tuple(column for column in gone if column not in schema.key_names)
-    if not (done := ColumnChanges(renamed, dropped)):
+    after = _with(schema, dict(renamed), frozenset(dropped))
+    there = {column.name.casefold() for column in after.columns}
+    added = () if any(each.column.name.casefold() in there for each in changes.added) else changes.added
+    if not (done := ColumnChanges(renamed, dropped, added)):
         return None
-    return Alteration(_with(schema, dict(renamed), frozenset(dropped)), statement, done)
+    columns = (*after.columns, *(each.column for each in added))
+    return Alteration(replace(after, columns=columns), statement, done)
 
 
 def _named(schema: TableSchema, name: str) -> str | None:

@@ -3,6 +3,11 @@
 What is certain is listed: the types, and the attributes that give a row no value. A definition with anything else in it
 may have changed rows.
 
+A column that is added has a *constant* in the rows of before if it has a default that is a literal, or is NOT NULL
+without one (`constant_column`). The constant is known if the literal is a value of the column's type just as it stands:
+nothing is rounded, cut, padded, or read by a time zone. Of texts only characters count that mean the same in each
+character set: the statement's may be another one than the column's.
+
 A conversion (MODIFY, CHANGE) is looked at here as strict mode lets it pass: it fails where a value doesn't fit, so that
 the types before it and after it say whether the values are the same (`pipeline.schema.compatibility`). `_EXACT` are the
 new types of which this is so. It isn't of CHAR and BINARY, which say nothing of spaces and zero bytes at the end; of a
@@ -12,11 +17,17 @@ with a warning only. So what had been the room is needed as well (`pipeline.sche
 Source: MySQL 9.7 Reference Manual, "CREATE TABLE Statement", "Data Types", "Strict SQL Mode".
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
 
 from pipeline.schema.ddl.sql_lexer import Lexeme, LexemeKind, NotRead, Reader, lowercase_word
+from pipeline.schema.table_schema import Column
 from pipeline.schema.table_traits import TextColumn, Traits
+from pipeline.types import column_types as t
 
 _NUMBERS = frozenset(
     {
@@ -60,6 +71,8 @@ _SECOND_WORDS = {
     "long": ("varchar", "varbinary"),
 }
 
+_NUMBERS_IN_LIST: Final = re.compile(r"[0-9]+(,[0-9]+)*")
+
 # Attributes that set no value of a row, by how much comes after them.
 _ALONE = frozenset({"unsigned", "signed", "zerofill", "null", "visible", "invisible", "enforced"})
 _WITH_A_VALUE = frozenset(
@@ -69,18 +82,43 @@ _WITH_A_VALUE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """The type's first word, the number in parentheses after it, and the attributes that matter.
+    """The column's name, the type's first word, the numbers in parentheses after it, and the attributes that matter.
 
-    `length`: None if the parentheses have anything else, or nothing. `charset`: "" if it isn't named.
+    `arguments`: None if the parentheses have anything else; empty where there are none. `charset`: "" if it isn't
+    named. `literal`: the default, as `_literal` gives it. `once`: whether no attribute is there twice.
     """
 
+    name: str
     type: str
-    bare: bool
-    length: int | None
+    arguments: tuple[int, ...] | None
+    unsigned: bool
     null: bool
     not_null: bool
     default: bool
+    literal: str
     charset: str
+    once: bool
+
+    @property
+    def bare(self) -> bool:
+        """Whether nothing is in parentheses after the type."""
+        return self.arguments == ()
+
+    @property
+    def length(self) -> int | None:
+        """The first number in parentheses."""
+        return self.arguments[0] if self.arguments else None
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantColumn:
+    """A column that is added, with its `value` in all rows that there were, as text.
+
+    Its type is as far as the definition says it: a text has some character set.
+    """
+
+    column: Column
+    value: str
 
 
 def adds_nulls(definition: Sequence[Lexeme]) -> bool:
@@ -93,6 +131,151 @@ def adds_nulls(definition: Sequence[Lexeme]) -> bool:
         return False
     # It's NOT NULL where explicit_defaults_for_timestamp is OFF.
     return read.type != "timestamp" or read.null
+
+
+def constant_column(definition: Sequence[Lexeme]) -> ConstantColumn | None:
+    """The column that's added like this (its name first), if it's certain that all rows that there were have a constant
+    in it.
+    """
+    try:
+        read = _read(Reader(definition))
+    except NotRead:
+        return None
+    kind = _type(read)
+    if kind is None or not read.once or (read.null and read.not_null) or not (read.default or read.not_null):
+        return None
+    value = _implicit(kind) if not read.default else _constant(kind, read)
+    return None if value is None else ConstantColumn(Column(read.name, kind, not read.not_null), value)
+
+
+_INTEGER_BYTES: Final = {
+    **dict.fromkeys(("tinyint", "int1", "bool", "boolean"), 1),
+    **dict.fromkeys(("smallint", "int2"), 2),
+    **dict.fromkeys(("mediumint", "middleint", "int3"), 3),
+    **dict.fromkeys(("int", "integer", "int4"), 4),
+    **dict.fromkeys(("bigint", "int8"), 8),
+}
+_CHARS: Final = ("char", "character", "nchar", "national", "varchar", "varcharacter", "nvarchar")
+# What is the same character for each client and in each character set, as long as no space ends it.
+_PLAIN_TEXT: Final = re.compile(r"(?:[A-Za-z0-9 _.,:;/+*=()!?%&<>-]*[A-Za-z0-9_.,:;/+*=()!?%&<>-])?")
+_INTEGER: Final = re.compile(r"'?(-?[0-9]{1,20})")
+_DECIMAL: Final = re.compile(r"'?(-?)0*([0-9]*)(?:\.([0-9]*?)0*)?")
+_DATE: Final = re.compile(r"'([1-9][0-9]{3}-[0-9]{2}-[0-9]{2})( [0-9]{2}:[0-9]{2}:[0-9]{2})?")
+_TIME: Final = re.compile(r"'([0-9]{2}):([0-5][0-9]):([0-5][0-9])")
+
+
+def _type(read: _Definition) -> t.ColumnType | None:
+    """The column's type, None where its constants can't be known."""
+    arguments = read.arguments
+    match read.type:
+        case name if arguments is None:
+            return None
+        case name if name in _INTEGER_BYTES:
+            return t.Integer(_INTEGER_BYTES[name], read.unsigned)
+        case "decimal" | "dec" | "numeric" | "fixed":
+            precision, scale = (*arguments, *(10, 0)[len(arguments) :])
+            return t.Decimal(precision, scale) if precision <= t.DECIMAL128_DIGITS else None
+        case "float" | "float4" if read.bare:
+            return t.Float()
+        case "double" | "float8" if read.bare:
+            return t.Double()
+        case "year" if read.bare:
+            return t.Year()
+        case "date":
+            return t.Date()
+        case "datetime":
+            return t.DateTime(read.length or 0)
+        case "time":
+            return t.Time(read.length or 0)
+        case name if name in _CHARS or name in (*_ROOM, "longtext"):
+            return t.Text(read.charset or "utf8mb4") if read.charset != "binary" else None
+        case "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob":
+            return t.Binary()
+        case _:
+            return None
+
+
+def _implicit(kind: t.ColumnType) -> str | None:
+    """What NOT NULL alone gives to the rows that there were; MySQL calls it the implicit default."""
+    match kind:
+        case t.Integer() | t.Decimal() | t.Float() | t.Double():
+            return "0"
+        case t.Text() | t.Binary():
+            return ""
+        case _:
+            return None
+
+
+def _constant(kind: t.ColumnType, read: _Definition) -> str | None:
+    """The value of a literal in a column of this type, None if that isn't the very same."""
+    literal = read.literal
+    match kind:
+        case t.Integer(size, unsigned):
+            bits = 8 * size
+            least, most = (0, (1 << bits) - 1) if unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
+            return _integer({"true": "1", "false": "0"}.get(literal, literal), least, most)
+        case t.Year():
+            return _integer(literal, 1901, 2155)
+        case t.Float():
+            return _integer(literal, -(1 << 24), 1 << 24)
+        case t.Double():
+            return _integer(literal, -(1 << 53), 1 << 53)
+        case t.Decimal(precision, scale):
+            return _decimal(literal, precision - scale, scale, signed=not read.unsigned)
+        case t.Text():
+            return _text(literal, read)
+        case t.Binary():
+            return "" if literal == "'" else None
+        case t.Date() | t.DateTime():
+            return _date(literal, kind)
+        case t.Time():
+            of_day = _TIME.fullmatch(literal)
+            return of_day and str(
+                sum(int(part) * unit for part, unit in zip(of_day.groups(), _UNITS, strict=True))
+            )
+        case _:
+            return None
+
+
+# The hours, minutes and seconds of a TIME in µs, which is how the lake has it.
+_UNITS: Final = (3_600_000_000, 60_000_000, 1_000_000)
+
+
+def _integer(literal: str, least: int, most: int) -> str | None:
+    """`-0` is none: as a DOUBLE it isn't 0."""
+    found = _INTEGER.fullmatch(literal)
+    if found is None or not least <= (value := int(found[1])) <= most or (value == 0 and "-" in literal):
+        return None
+    return str(value)
+
+
+def _decimal(literal: str, whole: int, scale: int, *, signed: bool) -> str | None:
+    found = _DECIMAL.fullmatch(literal)
+    if found is None or not any(map(str.isdecimal, literal)):
+        return None
+    sign, digits, after = found[1], found[2], found[3] or ""
+    if len(digits) > whole or len(after) > scale or (sign and not signed):
+        return None
+    return f"{sign}{digits or '0'}.{after}" if after else f"{sign}{digits or '0'}"
+
+
+def _text(literal: str, read: _Definition) -> str | None:
+    text = literal.removeprefix("'")
+    if text == literal or not _PLAIN_TEXT.fullmatch(text) or read.type not in _CHARS:
+        return None
+    return text if len(text) <= (1 if read.length is None else read.length) else None
+
+
+def _date(literal: str, kind: t.Date | t.DateTime) -> str | None:
+    found = _DATE.fullmatch(literal)
+    if found is None or (isinstance(kind, t.Date) and found[2]):
+        return None
+    text = f"{found[1]}{found[2] or ' 00:00:00'}"
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found[1] if isinstance(kind, t.Date) else text
 
 
 def converts_exactly(definition: Sequence[Lexeme], old: str, before: Traits) -> bool:
@@ -132,19 +315,53 @@ def _has_room(read: _Definition, was: TextColumn, charset: str) -> bool:
 
 def _read(reader: Reader) -> _Definition:
     """Raises NotRead where there's anything that isn't known to leave rows alone."""
-    reader.name()
-    kind = lowercase_word(reader.next)
+    name, kind = reader.name(), lowercase_word(reader.next)
     reader.expect(*_TYPES)
     reader.keyword(*_SECOND_WORDS.get(kind, ()))
     reader.keyword("varying")
-    length, bare = None, not reader.sign("(")
-    if not bare:
-        if reader.next.text.isdecimal():
-            length = int(reader.next.text)
-        reader.leave_parentheses()
-    found = dict(_attributes(reader))
-    charset = found.get("charset") or found.get("collate", "").partition("_")[0]
-    return _Definition(kind, bare, length, "null" in found, "not null" in found, "default" in found, charset)
+    arguments: tuple[int, ...] | None = ()
+    if reader.sign("("):
+        arguments = _numbers(_taken(reader, Reader.leave_parentheses)[:-1])
+    attributes = list(_attributes(reader))
+    found = dict(attributes)
+    return _Definition(
+        name,
+        kind,
+        arguments,
+        bool({"unsigned", "zerofill"} & found.keys()),
+        "null" in found,
+        "not null" in found,
+        "default" in found,
+        found.get("default", ""),
+        found.get("charset") or found.get("collate", "").partition("_")[0],
+        max(Counter(setting for setting, _ in attributes).values(), default=1) == 1,
+    )
+
+
+def _taken(reader: Reader, take: Callable[[Reader], None]) -> Sequence[Lexeme]:
+    """What the reader has taken when it has done this. Raises NotRead."""
+    before = reader.rest()
+    take(reader)
+    return before[: len(before) - len(reader.rest())]
+
+
+def _numbers(found: Sequence[Lexeme]) -> tuple[int, ...] | None:
+    """The numbers between commas, None where there's anything else."""
+    text = "".join(
+        lexeme.text if lexeme.kind in (LexemeKind.WORD, LexemeKind.SIGN) else "?" for lexeme in found
+    )
+    return tuple(map(int, text.split(","))) if _NUMBERS_IN_LIST.fullmatch(text) else None
+
+
+def _literal(found: Sequence[Lexeme]) -> str:
+    """A string with a quotation mark before it, a number with its sign, or a word; empty for anything else."""
+    match found:
+        case [Lexeme(LexemeKind.STRING | LexemeKind.DOUBLE, text)]:
+            return f"'{text}"
+        case _ if all(lexeme.kind in (LexemeKind.WORD, LexemeKind.SIGN) for lexeme in found):
+            return "".join(lexeme.text for lexeme in found).casefold().removeprefix("+")
+        case _:
+            return ""
 
 
 def _attributes(reader: Reader) -> Iterator[tuple[str, str]]:
@@ -167,8 +384,7 @@ def _attributes(reader: Reader) -> Iterator[tuple[str, str]]:
                 reader.expect("enforced", "secondary")
         elif reader.keyword("default"):
             if not reader.keyword("null"):
-                yield "default", ""
-                _expression(reader)
+                yield "default", _literal(_taken(reader, _expression))
         elif reader.keyword("on"):
             reader.expect("update")
             _expression(reader)

@@ -5,6 +5,9 @@ that rows *may* have changed. So this module and `pipeline.schema.ddl.statement_
 alone: kinds of statements, options of ALTER TABLE, definitions of columns (`pipeline.schema.ddl.column_definitions`)
 and engines. Each other statement may have changed the rows of each table that it names.
 
+A column that is added with a constant in the rows that there were changes them all in the same known way, which the
+statement says (`pipeline.schema.ddl.alter_table`).
+
 If the text can be read in several ways (`pipeline.schema.ddl.sql_lexer`), the effects of all of them count.
 
 MODIFY, CHANGE and CONVERT TO convert values. A mode that isn't strict cuts a value that's too long, and makes a NULL 0.
@@ -23,7 +26,7 @@ from itertools import chain, pairwise
 from typing import assert_never
 
 from pipeline.schema.ddl.alter_table import added_by, dropped_by, renamed_by
-from pipeline.schema.ddl.column_definitions import adds_nulls, converts_exactly
+from pipeline.schema.ddl.column_definitions import adds_nulls, constant_column, converts_exactly
 from pipeline.schema.ddl.sql_lexer import NAMES, Lexeme, LexemeKind, NotRead, Reader, lowercase_word, readings
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
@@ -71,9 +74,10 @@ _TABLE_OPTIONS = frozenset(
 
 
 class Effect(StrEnum):
-    """What a statement makes of a table's rows: it takes them all, or they may be others."""
+    """What a statement makes of a table's rows: it takes all, gives all the same constants, or they may be others."""
 
     EMPTIED = "emptied"
+    EXTENDED = "extended"
     CHANGED = "changed"
 
 
@@ -225,8 +229,12 @@ def _option(
             if before is None:
                 yield OfTables("ALTER TABLE … CONVERT TO", table)
         case ["add", _]:
-            if not all(adds_nulls(definition) for definition in added_by(reader)):
-                yield OfTables("ALTER TABLE … ADD COLUMN with a value for the rows that there were", table)
+            if unknown := [definition for definition in added_by(reader) if not adds_nulls(definition)]:
+                constant = all(constant_column(definition) is not None for definition in unknown)
+                effect = Effect.EXTENDED if constant else Effect.CHANGED
+                yield OfTables(
+                    "ALTER TABLE … ADD COLUMN with a value for the rows that there were", table, effect
+                )
         case _:
             yield from _table_options(reader, table)
 

@@ -4,7 +4,7 @@ import datetime as dt
 import json
 import random
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 
 from actors.journal.store import JournalStore
 from actors.lake import lake
-from actors.lake.delta_log import read_version
+from actors.lake.delta_log import NOTHING, read_version
 from actors.lake.delta_table import Conflict, DeltaTable, is_conflict
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
@@ -93,8 +93,10 @@ class Delivery:
     def complete(self, batch: Batch) -> None:
         """Show readers the mirrors that are filled, as is done beside the batches."""
         for table, mirror in batch.checkpoint.mirrors.items():
-            if isinstance(mirror, Ready) and self.delivered[table].stopped is None:
+            there = self.delivered[table]
+            if isinstance(mirror, Ready) and there.stopped is None and there.rebuilding is not None:
                 self.lake.complete(table, mirror.since, self.segment, "position")
+                self.delivered[table] = replace(there, rebuilding=None)
 
     def deliver_table(self, table: TableId, batch: Batch) -> None:
         before = self.delivered.get(table) or self.lake.find(table)
@@ -390,6 +392,46 @@ def test_columns_change_while_a_mirror_is_written_and_the_swap_begins_again(
     delivery.lake.complete(ORDERS.table, begun.since, delivery.segment, "position")
     assert delivery.view(orders) == expected(orders) == [(1, "a", None), (2, "b", 22)]
     assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
+
+
+@pytest.mark.full
+def test_a_swap_that_commits_just_before_columns_change_has_come_before_them(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch goes on with what it brought, and doesn't fail."""
+    history = delivery.history
+    orders = history.table(ORDERS, READY)
+    history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    history.restart(orders, ORDERS, Filling)
+    begun = Ready(history.scn)
+    history.chunk(orders, [(1,)])
+    delivery.deliver()
+    orders.mirror = begun
+    orders.schema = replace(ORDERS, columns=(*ORDERS.columns, Column("n", INT, True)))
+    orders.rows = {key: (*row, None) for key, row in orders.rows.items()}
+    history.transaction((orders, "c", (2, "b", 22)))
+    history.seal()
+    mirror = delivery.lake._table(ORDERS.table, Tier.MIRROR)
+    mirrored = mirror.snapshot()
+    assert mirrored is not None
+    planned = delivery.lake._planned(ORDERS.table, mirrored, begun.since, delivery.segment, "position")
+    tries: list[int] = []
+
+    def told(self: DeltaTable, application: str, version: int) -> None:
+        """It has looked at a mirror that isn't swapped yet when it is."""
+        tries.append(version)
+        self.append(swapped, application, version, {}, NOTHING)
+
+    def swapped(*_: object) -> Sequence[str]:
+        if len(tries) == 1:
+            delivery.lake._swap(ORDERS.table, mirror, planned)
+        return ()
+
+    monkeypatch.setattr(DeltaTable, "tell", told)
+    delivery.deliver_sealed()
+    assert len(tries) == 1
+    assert delivery.view(orders) == expected(orders) == [(1, "a", None), (2, "b", 22)]
 
 
 # A column went, and the key is another one.

@@ -1,14 +1,18 @@
-"""Readers poll a table of 20,000 rows while its server alters it: each of them sees a state that the source had."""
+"""Readers poll a table of 20,000 rows while its server alters it: each of them sees a state that the source had.
+
+First it gets a column of which no log tells the values, so that it's read again. Then it gets one with a constant.
+"""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import duckdb
 import pytest
 
+from actors.lake import lake
 from actors.lake.delta_log import read_version
 from actors.service.assembly import Assembly
 from actors.service.live_view_text import live_view_text
@@ -26,11 +30,28 @@ from tests.servers.service import Running, pipeline, running
 
 ROWS: Final = 20_000
 WITHIN_S: Final = 300.0
-# An expression, whose values no log tells.
+# An expression, whose values no log tells; and a constant, which the mirror gets without a read.
 ALTER: Final = "ALTER TABLE t ADD COLUMN flag INT NOT NULL DEFAULT (1 + 1)"
+EXTEND: Final = "ALTER TABLE t ADD COLUMN kind INT NOT NULL DEFAULT 3"
 
-# How many rows, the sum of `v`, that of `id * v`, and that of `flag`, None where there's no such column.
-State = tuple[int, int, int, int | None]
+
+class State(NamedTuple):
+    """How many rows, the sum of `v`, of `id * v`, of `flag` and of `kind`, None where there's no such column."""
+
+    rows: int
+    v: int = 0
+    weighed: int = 0
+    flag: int | None = None
+    kind: int | None = None
+
+
+class Odd(NamedTuple):
+    """A state that the source never had, by what, whether that's an old text, and how often the mirror was swapped."""
+
+    state: State
+    text: str
+    old: bool
+    swaps: int
 
 
 @dataclass
@@ -42,6 +63,7 @@ class Readers:
     states: list[State]
     texts: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    odd: list[Odd] = field(default_factory=list)
     seen: set[State] = field(default_factory=set)
     frozen: int = 0
     failed: int = 0
@@ -51,7 +73,7 @@ class Readers:
         """Poll once."""
         mirror = location(self.lake, self.table, Tier.MIRROR)
         told = read_version(mirror)
-        self.frozen += told is not None and told.rebuilding is not None and not told.first
+        self.frozen += told is not None and told.frozen
         try:
             fresh = live_view_text(self.lake, str(self.table), Dialect.DUCKDB)
         except Definite as error:
@@ -68,39 +90,56 @@ class Readers:
                 self.wrong += [] if "__generation_" in str(error) else [f"{error} of {text}"]
                 continue
             self.seen.add(state)
-            self.wrong += [] if state in self.states else [f"{state} by {text}"]
+            if state not in self.states:
+                self.wrong.append(f"{state} by {text}")
+                swaps = 0 if told is None else told.mark("swap")
+                self.odd.append(Odd(state, text, text in old, swaps))
 
 
 def _state(duck: duckdb.DuckDBPyConnection, text: str) -> State:
     rows = duck.sql(f"FROM ({text})")
-    flag = "sum(flag)" if "flag" in rows.columns else "NULL"
-    found = rows.aggregate(f"count(*), coalesce(sum(v), 0), coalesce(sum(id * v), 0), {flag}").fetchone()
+    flag, kind = (
+        f"coalesce(sum({name}), 0)" if name in rows.columns else "NULL" for name in ("flag", "kind")
+    )
+    sums = f"count(*), coalesce(sum(v), 0), coalesce(sum(id * v), 0), {flag}, {kind}"
+    found = rows.aggregate(sums).fetchone()
     assert found is not None
-    count, v, weighed, flagged = found
-    return int(count), int(v), int(weighed), None if flagged is None else int(flagged)
+    count, v, weighed, *later = found
+    return State(int(count), int(v), int(weighed), *(each if each is None else int(each) for each in later))
 
 
-def in_place(patched: pytest.MonkeyPatch) -> None:
-    """The next generation is filled where readers look."""
-    patched.setattr(Batch, "tells_all_of", lambda *_: True)
+@dataclass(frozen=True)
+class Bug:
+    """A fault that's planted, and whether what a reader saw is what comes of it, and of nothing else."""
+
+    planted: Callable[[pytest.MonkeyPatch], None]
+    seen: Callable[[Odd], bool]
 
 
-def in_part(patched: pytest.MonkeyPatch) -> None:
-    """The next generation is swapped in before all of its rows have come."""
-    patched.setattr(background, "completable_tables", lambda known, _: list(known.rebuilding))
-
-
-def unbound(patched: pytest.MonkeyPatch) -> None:
-    """A text says nothing of the generation that it's for."""
-    patched.setattr(live_view, "_bound", lambda *_: "")
+BUGS: Final = {
+    "the next generation is filled where readers look": Bug(
+        lambda patched: patched.setattr(Batch, "tells_all_of", lambda *_: True),
+        lambda odd: odd.state.rows < ROWS and odd.swaps == 0,
+    ),
+    "the next generation is swapped in before all of its rows have come": Bug(
+        lambda patched: patched.setattr(
+            background, "completable_tables", lambda known, _: list(known.rebuilding)
+        ),
+        lambda odd: odd.state.rows < ROWS and odd.swaps > 0,
+    ),
+    "a text says nothing of the generation that it's for": Bug(
+        lambda patched: patched.setattr(live_view, "_bound", lambda *_: ""),
+        lambda odd: odd.old and odd.swaps > 0 and odd.state.rows == ROWS and odd.state.flag is None,
+    ),
+    "a mirror takes a column as null in the rows that there were": Bug(
+        lambda patched: patched.setattr(lake, "owe_constants", lambda owed, steps: (owed, tuple(steps))),
+        lambda odd: odd.state.rows == ROWS and odd.state.flag == 2 * ROWS and odd.state.kind != 3 * ROWS,
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    "bug",
-    [
-        None,
-        *(pytest.param(bug, id=bug.__name__, marks=pytest.mark.full) for bug in (in_place, in_part, unbound)),
-    ],
+    "bug", [None, *(pytest.param(bug, id=name, marks=pytest.mark.full) for name, bug in BUGS.items())]
 )
 async def test_each_poll_sees_a_state_that_the_source_had(
     mysql: MysqlServer,
@@ -108,9 +147,9 @@ async def test_each_poll_sees_a_state_that_the_source_had(
     tmp_path: Path,
     spark_settings: SparkSettings,
     monkeypatch: pytest.MonkeyPatch,
-    bug: Callable[[pytest.MonkeyPatch], None] | None,
+    bug: Bug | None,
 ) -> None:
-    """Through an ALTER after which the table is read again; whatever is planted is found."""
+    """Whatever is planted is found, and it's that which is found."""
     mysql.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, v INT NOT NULL)",
         f"SET SESSION cte_max_recursion_depth = {ROWS}",
@@ -128,54 +167,69 @@ async def test_each_poll_sees_a_state_that_the_source_had(
         connections=1,
         rows_per_s=2000,
     )
-    lake = LakeSettings(str(tmp_path / "lake"), merge_after_s=1e6, compact_files=0)
-    settings = replace(settings, spark=spark_settings, lake=lake)
-    if bug is not None:
-        bug(monkeypatch)
-    readers = Readers(lake.path, TableId(database, "t"), [(ROWS, 0, 0, None)])
+    of_lake = LakeSettings(str(tmp_path / "lake"), merge_after_s=1e6, compact_files=0)
+    settings = replace(settings, spark=spark_settings, lake=of_lake)
+    readers = Readers(of_lake.path, TableId(database, "t"), [State(ROWS)])
     changes = 0
 
-    def change(flagged: bool) -> None:
-        """Change a row; its state is known before it can be seen."""
+    def change() -> None:
+        """Change a row; its state is known before it can be seen, with the last column and perhaps without."""
         nonlocal changes
         changes += 1
-        count, v, weighed, _ = readers.states[-1]
+        last = readers.states[-1]
         key = changes * 37 % ROWS + 1
-        flag = 2 * count if flagged else None
-        readers.states.append((count, v + 1, weighed + key, flag))
+        after = last._replace(v=last.v + 1, weighed=last.weighed + key)
+        readers.states += [after._replace(kind=None), after]
         mysql.sql(f"UPDATE t SET v = v + 1 WHERE id = {key}", database=database)
 
-    async def polled(done: Callable[[], bool], what: str, *, flagged: bool) -> None:
+    async def polled(done: Callable[[], bool], what: str) -> None:
         async with asyncio.timeout(WITHIN_S):
             while not done() and not readers.wrong:
                 assert not service.outcome.done(), what
                 if readers.texts:
-                    await asyncio.to_thread(change, flagged)
+                    await asyncio.to_thread(change)
                 await asyncio.to_thread(readers.look)
 
+    async def polls(number: int) -> None:
+        left = iter(range(number))
+        await polled(lambda: next(left, None) is None, "some polls")
+
     async with running(settings, Assembly) as service:
-        await polled(lambda: bool(readers.texts), "a live view", flagged=False)
-        polls = iter(range(5))
-        await polled(lambda: next(polls, None) is None, "some polls", flagged=False)
-        count, v, weighed, _ = readers.states[-1]
-        readers.states.append((count, v, weighed, 2 * count))
+        await polled(lambda: bool(readers.texts), "a live view")
+        if bug is not None:
+            bug.planted(monkeypatch)
+        await polls(5)
+        readers.states.append(readers.states[-1]._replace(flag=2 * ROWS))
         await asyncio.to_thread(mysql.sql, ALTER, database=database)
-        await polled(lambda: _begun(service, readers), "it's being read again", flagged=True)
-        await polled(lambda: not _rebuilding(service, readers), "it has been read again", flagged=True)
-        polls = iter(range(3))
-        await polled(lambda: next(polls, None) is None, "some more polls", flagged=True)
+        await polled(lambda: _begun(service, readers), "it's being read again")
+        await polled(lambda: not _rebuilding(service, readers), "it has been read again")
+        await polls(3)
+        readers.texts[:] = readers.texts[-1:]
+        frozen, failed, mirrors = readers.frozen, readers.failed, service.status()["mirrors"]
+        of_before = len(readers.states)
+        readers.states.append(readers.states[-1]._replace(kind=3 * ROWS))
+        await asyncio.to_thread(mysql.sql, EXTEND, database=database)
+        await polled(lambda: any(state.kind for state in readers.seen), "the constants")
+        await polls(3)
+        again = service.status()["mirrors"]
         await service.drop()
     if bug is not None:
-        assert readers.wrong
+        assert readers.odd, readers.wrong
+        assert all(map(bug.seen, readers.odd)), readers.odd
         return
     assert readers.wrong == []
-    assert readers.frozen > 3, "they looked while it was read again"
-    assert readers.failed > 0, "texts of before it fail"
-    assert any(state[3] for state in readers.seen), "the new column was seen"
+    assert frozen > 3, "they looked while it was read again"
+    assert failed > 0, "texts of before it fail"
+    assert any(state.flag for state in readers.seen), "the new column was seen"
+    assert mirrors == again, "nothing is read again for a constant"
+    assert readers.failed == failed, "no text of before a constant fails"
+    assert any(state.kind is None for state in readers.seen & set(readers.states[of_before:])), (
+        "changes go on"
+    )
 
 
 def _begun(service: Running, readers: Readers) -> bool:
-    return _rebuilding(service, readers) or any(state[3] for state in readers.seen)
+    return _rebuilding(service, readers) or any(state.flag for state in readers.seen)
 
 
 def _rebuilding(service: Running, readers: Readers) -> bool:

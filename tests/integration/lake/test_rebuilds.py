@@ -86,7 +86,9 @@ class Lake:
         pin = pin_of(self.filling)
         if self.reached.frozen:
             filled = MirrorPosition(self.filling, partial=self.schedule.partial, pin=pin)
-            rows = filled_sql("lake", SCHEMA, filled, self.segment)
+            rows = filled_sql(
+                "lake", SCHEMA, filled, self.segment, shadow("lake", SCHEMA.table, self.filling)
+            )
             self.engine.execute(f"CREATE OR REPLACE TEMP TABLE filled AS {in_duckdb(rows)}")
             self._make(MIRROR, f"{OWN}, {pin} BOOLEAN")
             self.engine.execute(f'INSERT INTO delta."{MIRROR}" FROM filled')

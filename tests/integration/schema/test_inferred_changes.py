@@ -260,6 +260,102 @@ async def test_ordinary_migrations_read_nothing_again(
     await history(mysql, tmp_path, database, before, steps, "t", restarted=set())
 
 
+# A clause, and what comes of the rows that there were: `None` if they are read again.
+CONSTANTS: Final = (
+    "a INT NOT NULL DEFAULT 7, ADD b BIGINT UNSIGNED DEFAULT 18446744073709551615 AFTER id",
+    "c TINYINT DEFAULT -128, ADD COLUMN (d SMALLINT UNSIGNED NOT NULL DEFAULT '65535', e MEDIUMINT DEFAULT +5)",
+    "f DECIMAL(10,2) NOT NULL DEFAULT -12345678.9, ADD g NUMERIC(5) DEFAULT '00042', ADD h DECIMAL DEFAULT - 7.000",
+    "i VARCHAR(20) NOT NULL DEFAULT 'it is: 5', ADD j CHAR(3) DEFAULT 'abc' COLLATE utf8mb4_bin, ADD k CHAR DEFAULT ''",
+    "l DATE DEFAULT '2024-02-29', ADD m DATETIME(3) NOT NULL DEFAULT '1999-12-31 23:59:59' ON UPDATE NOW(3)",
+    "n DATETIME DEFAULT '2020-01-01', ADD o TIME DEFAULT '23:59:59', ADD p YEAR NOT NULL DEFAULT 1999",
+    "q BOOL NOT NULL DEFAULT FALSE, ADD r BOOLEAN DEFAULT true COMMENT 'x', ADD s FLOAT DEFAULT 3",
+    "t DOUBLE DEFAULT -2",
+    "u INT NOT NULL, ADD v2 DECIMAL(40,2), ADD w DECIMAL(30,5) NOT NULL, ADD x DOUBLE PRECISION NOT NULL",
+    "y TEXT NOT NULL, ADD z VARCHAR(9) CHARACTER SET latin1 NOT NULL, ADD za VARBINARY(3) NOT NULL",
+    "zb BLOB NOT NULL",
+    "zc INT DEFAULT 3 /* a comment */, ADD INDEX (zc), DROP COLUMN a, ALGORITHM=INPLACE",
+)
+READ_AGAIN: Final = (
+    "x TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP",
+    "x DATETIME DEFAULT NOW()",
+    "x TIMESTAMP NOT NULL DEFAULT '2020-01-01 00:00:00'",
+    "x INT DEFAULT 1.5",
+    "x DECIMAL(5,1) DEFAULT 1.25",
+    "x DATE DEFAULT 20240229",
+    "x VARCHAR(9) DEFAULT _latin1'abc'",
+    "x VARCHAR(9) DEFAULT 'ü'",
+    "x VARCHAR(9) DEFAULT 'a '",
+    "x VARCHAR(9) DEFAULT 5",
+    "x VARBINARY(9) DEFAULT 'abc'",
+    "x BIT(3) NOT NULL DEFAULT b'101'",
+    "x ENUM('a', 'b') NOT NULL",
+    "x SET('a', 'b') DEFAULT 'a,b'",
+    "x INT DEFAULT 0x41",
+    "x DOUBLE DEFAULT 0.1",
+    "x INT NOT NULL DEFAULT 1, ADD y BINARY(3) NOT NULL",
+)
+EXPRESSIONS: Final = (
+    "x INT DEFAULT (1 + 1)",
+    "x VARCHAR(40) DEFAULT (CONCAT('x', id))",
+    "x INT AS (v + 1) STORED",
+)
+
+
+@pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
+async def test_columns_that_come_with_constants_read_nothing_again(
+    mysql_factory: MysqlFactory, tmp_path: Path, metadata: str
+) -> None:
+    """What is certain of the rows that there were is what the server has in them, and later NULLs stay NULL."""
+    server = mysql_factory({**GTIDS, "binlog_row_metadata": metadata})
+    server.sql("CREATE DATABASE shop")
+    await history(server, tmp_path, "shop", (T, ROWS), constants(), "t", restarted=set())
+
+
+async def test_columns_that_come_with_constants_on_the_oldest_server(
+    mysql56: MysqlServer, database56: str, tmp_path: Path
+) -> None:
+    await history(mysql56, tmp_path, database56, (T, ROWS), constants(), "t", restarted=set())
+
+
+def constants() -> Steps:
+    """One clause after the other; of the rows, one has been changed before it, and one gets NULLs after it."""
+    added = [f"ALTER TABLE t ADD COLUMN {clause}" for clause in CONSTANTS]
+    return (
+        *((statement, "INSERT IGNORE INTO t (id, v) SELECT MAX(id) + 1, 9 FROM t") for statement in added),
+        ("UPDATE t SET r = NULL, zc = NULL, b = NULL WHERE id = 1", "UPDATE t SET v = 5 WHERE id = 2"),
+        ("ALTER TABLE t ADD d1 INT DEFAULT 1", "ALTER TABLE t ADD d2 INT DEFAULT 2", "UPDATE t SET v = 6"),
+        ("ALTER TABLE t DROP COLUMN d1", "ALTER TABLE t ADD COLUMN d1 VARCHAR(3) DEFAULT 'new'"),
+        (
+            "SET sql_mode = 'STRICT_ALL_TABLES'",
+            "ALTER TABLE t CHANGE d2 d3 INT DEFAULT 4",
+            "UPDATE t SET d3 = 8 WHERE id = 3",
+        ),
+    )
+
+
+@pytest.mark.parametrize("statements", [READ_AGAIN, EXPRESSIONS], ids=["literals", "expressions"])
+async def test_columns_whose_values_are_not_certain_are_read_again(
+    mysql: MysqlServer, database: str, tmp_path: Path, statements: Sequence[str]
+) -> None:
+    tables = [f"t{number}" for number in range(len(statements))]
+    before = [
+        f"{text} {table} {rest}"
+        for table in tables
+        for text, rest in (("CREATE TABLE", "(id INT PRIMARY KEY, v INT)"), ("INSERT INTO", "VALUES (1, 1)"))
+    ]
+    steps = [(f"ALTER TABLE {table} ADD {added}",) for table, added in zip(tables, statements, strict=True)]
+    await history(mysql, tmp_path, database, before, steps, *tables, restarted=set(tables))
+
+
+def test_the_server_refuses_what_would_make_a_constant_uncertain(mysql: MysqlServer, database: str) -> None:
+    mysql.sql(T, database=database)
+    with pytest.raises(OperationalError, match="unsafe"):  # with a function whose value nobody can tell
+        mysql.sql("ALTER TABLE t ADD x CHAR(36) DEFAULT (UUID())", database=database)
+    for clause in ("ALTER x SET DEFAULT 2", "MODIFY x BIGINT", "CHANGE x y INT", "RENAME COLUMN x TO y"):
+        with pytest.raises(OperationalError, match="Unknown column"):
+            mysql.sql(f"ALTER TABLE t ADD x INT DEFAULT 1, {clause}", database=database)
+
+
 async def test_views_are_no_tables(mysql: MysqlServer, database: str, tmp_path: Path) -> None:
     mysql.sql(T, ROWS, "CREATE VIEW before_it AS SELECT * FROM t", database=database)
     async with running(pipeline(mysql, tmp_path, database, mode=SnapshotMode.INITIAL)) as service:

@@ -6,7 +6,11 @@ from pipeline.messages.changes import MirrorInvalidated
 from pipeline.messages.journal import ChangePart
 from pipeline.messages.row_images import ImageKind
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
-from pipeline.snapshot.checkpoint import Ready
+from pipeline.schema.ddl.column_definitions import ConstantColumn
+from pipeline.schema.table_schema import Column
+from pipeline.snapshot.checkpoint import Filling, Ready
+from pipeline.snapshot.snapshot import SnapshotWaiting
+from pipeline.types.column_types import Integer
 from tests.pipeline.builders import (
     ORDERS,
     Capture,
@@ -27,6 +31,23 @@ def ready() -> Capture:
     capture.give(read(capture.begin(ORDERS), 1))
     assert capture.checkpoint.mirrors == {ORDERS.table: Ready(0)}
     return capture
+
+
+def test_a_column_with_a_constant_begins_again_what_is_being_filled() -> None:
+    """A mirror that's complete gets it from the alteration."""
+    flag = ConstantColumn(Column("flag", Integer(4, unsigned=False), False), "7")
+    schema = replace(ORDERS, columns=(*ORDERS.columns, flag.column))
+    adding = Alteration(schema, "ALTER TABLE", ColumnChanges(added=(flag,)))
+    complete, filling = ready(), Capture(ORDERS)
+    complete.give(replace(statement("a:6", 20, ORDERS), alterations=(adding,)))
+    assert complete.checkpoint.mirrors == {ORDERS.table: Ready(0)}
+    assert complete.checkpoint.schemas == {ORDERS.table: schema}
+    filling.begin(ORDERS)
+    assert filling.checkpoint.mirrors == {ORDERS.table: Filling(0)}
+    filling.give(replace(statement("a:6", 20, ORDERS), alterations=(adding,)))
+    assert filling.checkpoint.mirrors == {ORDERS.table: Filling(2)}
+    [snapshot] = filling.checkpoint.snapshots
+    assert snapshot.tables == {ORDERS.table: SnapshotWaiting()}
 
 
 def test_what_a_statement_made_of_a_table_goes_out_with_it() -> None:

@@ -13,6 +13,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal import manifest
 from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChunk
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
+from pipeline.schema.ddl.column_definitions import ConstantColumn
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot import checkpoint as checkpoints
 from pipeline.snapshot import snapshot, watermark
@@ -85,9 +86,16 @@ def entries(draw: st.DrawFn) -> Entry:
 def altered(named: list[TableSchema]) -> st.SearchStrategy[Altered]:
     pairs = st.lists(st.tuples(texts, texts), max_size=2).map(tuple)
     names = st.lists(texts, max_size=2).map(tuple)
-    changes = st.builds(ColumnChanges, pairs, names)
-    alterations = st.builds(Alteration, st.sampled_from(named), texts, changes, st.booleans())
-    return st.builds(Altered, counts, alterations)
+
+    def of(schema: TableSchema) -> st.SearchStrategy[Alteration]:
+        added = st.lists(st.builds(ConstantColumn, st.sampled_from(schema.columns), texts), max_size=2).map(
+            tuple
+        )
+        return st.builds(
+            Alteration, st.just(schema), texts, st.builds(ColumnChanges, pairs, names, added), st.booleans()
+        )
+
+    return st.builds(Altered, counts, st.sampled_from(named).flatmap(of))
 
 
 @given(entries())

@@ -87,6 +87,19 @@ def test_a_first_mirror_is_shown_when_its_rows_are_there() -> None:
     assert background.kept[ID, Tier.MIRROR].size.files == 2
 
 
+def test_what_ends_is_the_filling_that_was_begun_and_no_later_one() -> None:
+    """A batch may bring columns whose constants the mirror owes before it's known that it has the last ones."""
+    owing = LakeTableState(ORDERS, generation=0, rebuilding=7.0)
+    background = table_met(Background(), ID, owing, {}, 0.0)
+    background, work = next_work(background, lake_of(owing, Ready(0)), 3, "position", 1.0)
+    assert work is not None
+    again = replace(owing, rebuilding=9.0)
+    background = files_delivered(background, ID, owing, again, Pieces(), 2.0)
+    background = work_done(background, TableSize(), 3.0)
+    assert background.rebuilding == {ID: 9.0}
+    assert completable_tables(background, lake_of(again, Ready(0))) == [ID]
+
+
 def chores(monkeypatch: pytest.MonkeyPatch) -> tuple[Background, LakeTables]:
     """A changelog that is always due for trimming and vacuuming."""
     for every in ("TRIM_EVERY_S", "VACUUM_EVERY_S", "VACUUM_FIRST_S"):

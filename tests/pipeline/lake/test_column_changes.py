@@ -12,12 +12,14 @@ from pipeline.lake.column_changes import (
     Step,
     follow_steps,
     needed_features,
+    owe_constants,
     schema_text,
     unchanged_plan,
     widened_type,
 )
-from pipeline.lake.tables import LakeColumn, Tier
+from pipeline.lake.tables import Constant, LakeColumn, Tier, constants_text, without_constants
 from pipeline.schema.ddl.alter_table import Alteration, ColumnChanges
+from pipeline.schema.ddl.column_definitions import ConstantColumn
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types import column_types as t
 
@@ -222,3 +224,51 @@ def test_the_schema_as_delta_has_it() -> None:
     array = {"type": "array", "elementType": "float", "containsNull": True}
     assert [each["type"] for each in found["fields"][2:-1]] == ["float", array, "date", "decimal(9,2)"]
     assert found["fields"][-1] == present["fields"][2]
+
+
+FLAGGED = schema(id=INT, flag=INT, a=INT, b=TEXT)
+ADDING = Alteration(
+    FLAGGED, "ALTER TABLE", ColumnChanges(added=(ConstantColumn(Column("flag", INT, True), "7"),))
+)
+
+
+def test_a_column_with_a_constant_comes_with_the_statement() -> None:
+    assert after(ADDING) == ["id int", "a int", "b string", "flag int < new"]
+    assert after(ADDING, FLAGGED) == after(ADDING)
+    before = unchanged_plan([LakeColumn(name, "int") for name in ("id", "flag")], schema(id=INT))
+    assert after(ADDING, plan=before)[1:] == ["flag__until_5 int < flag int", "flag int < new"]
+    reserved = Column("_metadata", INT, True)
+    bad = replace(FLAGGED, columns=(*V1.columns, reserved))
+    with pytest.raises(Incompatible, match="_metadata"):
+        after(replace(ADDING, schema=bad, changes=ColumnChanges(added=(ConstantColumn(reserved, "7"),))))
+
+
+def test_a_mirror_follows_all_steps_but_for_the_columns_whose_constants_it_owes() -> None:
+    both = Alteration(FLAGGED, "ALTER TABLE", ColumnChanges((("flag", "a"), ("a", "c")), ("b",)))
+    wide = schema(id=INT, a=LONG, c=INT, more=TEXT)
+    steps = [Step(5, ADDING), Step(5, FLAGGED), Step(7, both), Step(8, wide)]
+    owed, made = owe_constants([], steps)
+    assert owed == (Constant("a", "7", 5),)
+    assert made == (
+        Step(5, replace(ADDING, changes=ColumnChanges())),
+        Step(5, V1),
+        Step(7, replace(both, changes=ColumnChanges((("a", "c"),), ("b",)))),
+        Step(8, schema(id=INT, c=INT, more=TEXT)),
+    )
+    names = [each.column.name for each in follow_steps(AS_IT_IS, Tier.MIRROR, made).columns]
+    assert names == ["id", "c", "more", "b"]
+    assert owe_constants(owed, [Step(9, dropped("a"))]) == (
+        (),
+        (Step(9, replace(dropped("a"), changes=ColumnChanges())),),
+    )
+    more, _ = owe_constants(owed, [Step(9, ADDING)])
+    assert more == (*owed, Constant("flag", "7", 9))
+
+
+def test_a_schema_without_owed_columns_keeps_its_key() -> None:
+    keyed = replace(FLAGGED, key=(3, 0))
+    left = without_constants(keyed, [Constant("flag", "7", 5)])
+    assert (left.key_names, left.columns) == (("b", "id"), V1.columns)
+    assert without_constants(keyed, []) == keyed
+    assert constants_text(()) == ""
+    assert Constant("b", "it's", 5).sql("STRING") == "CAST('it\\'s' AS STRING)"

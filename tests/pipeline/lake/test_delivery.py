@@ -19,6 +19,7 @@ from pipeline.lake.column_changes import Step
 from pipeline.lake.delivery import accept_batch
 from pipeline.lake.tables import LakeColumn, Tier, columns
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
+from pipeline.schema.ddl.column_definitions import ConstantColumn
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.types.column_types import Integer, Text
@@ -213,6 +214,7 @@ def test_a_table_without_a_mirror_takes_any_schema_as_long_as_its_columns_keep_t
     assert names[-4:] == ["id", "note", "added", "note__until_3"]
 
 
+EXTRA = Column("extra", INT, False)
 RENAMED = replace(V1, columns=(ID, replace(V1.columns[1], name="text")))
 RENAMING = Alteration(RENAMED, "ALTER TABLE", ColumnChanges((("note", "text"),)))
 
@@ -285,6 +287,11 @@ def test_a_segment_of_which_something_cannot_be_taken_is_not_begun() -> None:
             [altering(3, replace(RENAMING, changes=ColumnChanges(dropped=("note",))))],
             "column 'note' was dropped",
             "'note'",
+        ),
+        (
+            [altering(3, replace(RENAMING, changes=ColumnChanges(added=(ConstantColumn(EXTRA, "7"),))))],
+            "",
+            "column 'extra' was added",
         ),
         ([entry(3, V2, mirror=Ready(0))], "", "columns were added or widened"),
         ([entry(3, BAD, mirror=Ready(3))], "note went", "note went"),

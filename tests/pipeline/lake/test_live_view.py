@@ -9,10 +9,10 @@ import pytest
 import sqlglot
 
 from pipeline.errors import Definite
-from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql, same_key
+from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql, live_view_sql, same_key
 from pipeline.lake.merge import Merge
 from pipeline.lake.sql_dialects import Dialect
-from pipeline.lake.tables import Tier, location, quoted
+from pipeline.lake.tables import Constant, Tier, location, quoted
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Date, Integer
 from tests.pipeline.live_view_cases import SCHEMA, Schedule, Sealed, by_story
@@ -132,3 +132,63 @@ def test_a_key_that_may_be_null_here_is_compared_so_that_null_equals_null() -> N
             "`mirror `.`day` IS NOT DISTINCT FROM `changed `.`day` AND `mirror `.`id` = `changed `.`id`"
             in text
         )
+
+
+FLAGGED = TableSchema(
+    TableId("shop", "flagged"), tuple(Column(name, INT, True) for name in ("id", "v", "flag")), (0,)
+)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_mirror_gets_the_constant_of_a_column_where_nothing_newer_is_told(seed: int) -> None:
+    """A column comes with 7 in all rows, at a random segment; the mirror lacks it, whatever it has merged before."""
+    some, partial = random.Random(seed), seed % 2 == 1
+    came = some.randint(2, 6)
+    merged, through = some.randint(0, came - 1), some.randint(came, 8)
+    source: dict[int, list[int | None]] = {key: [key, None] for key in range(1, 4)}
+    states, changes = [_copied(source)], list[tuple[object, ...]]()
+    for segment in range(1, 9):
+        if segment == came:
+            source = {key: [v, 7] for key, (v, _) in source.items()}
+        for _ in range(some.randint(0, 4)):
+            key, scn = some.randint(1, 6), len(changes) + 1
+            names = ["v", "flag"] if segment >= came else ["v"]
+            given = {name: some.choice((None, 7, 8)) for name in names}
+            if key not in source or some.random() < 0.3:
+                op = "d" if key in source else "c"
+            else:
+                op = "u"
+                given = {name: given[name] for name in names if not partial or some.random() < 0.5}
+            absent = [name for name in names if name not in given] or None
+            changes.append((op, scn, 0, absent, segment, key, given.get("v"), given.get("flag")))
+            if op == "d":
+                del source[key]
+                continue
+            row = source.setdefault(key, [None, None])
+            for name, value in given.items():
+                row[names.index(name)] = value
+        states.append(_copied(source))
+    mirror, changelog = (location("lake", FLAGGED.table, tier) for tier in (Tier.MIRROR, Tier.CHANGELOG))
+    with duckdb.connect() as engine:
+        engine.execute("CREATE SCHEMA delta")
+        engine.execute(f'CREATE TABLE delta."{mirror}" (id BIGINT, v BIGINT)')
+        engine.execute(
+            f'CREATE TABLE delta."{changelog}" (__op VARCHAR, __scn BIGINT, __ordinal INT, __absent VARCHAR[], '
+            "__segment BIGINT, id BIGINT, v BIGINT, flag BIGINT)"
+        )
+        for path, rows in (
+            (mirror, [(key, v) for key, (v, _) in states[merged].items()]),
+            (changelog, changes),
+        ):
+            if rows:
+                engine.executemany(
+                    f'INSERT INTO delta."{path}" VALUES ({", ".join("?" * len(rows[0]))})', rows
+                )
+        reached = MirrorPosition(0, merged, partial, "pin")
+        text = filled_sql("lake", FLAGGED, reached, through, mirror, (Constant("flag", "7", came),))
+        found = engine.execute(in_duckdb(text)).fetchall()
+    assert sorted(found) == sorted((key, *row, None) for key, row in states[through].items())
+
+
+def _copied(source: dict[int, list[int | None]]) -> dict[int, list[int | None]]:
+    return {key: list(row) for key, row in source.items()}

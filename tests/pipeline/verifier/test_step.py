@@ -35,7 +35,7 @@ from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.schema.table_traits import Traits
-from pipeline.types.column_types import ColumnType, Enum, Integer, RawInteger, RawString, Set, Text
+from pipeline.types.column_types import Binary, ColumnType, Enum, Integer, RawInteger, RawString, Set, Text
 from pipeline.types.enum_labels import NoLabel, enum_texts, set_texts
 from pipeline.types.field_types import Storage
 from pipeline.verifier import schema_fence
@@ -551,7 +551,7 @@ def test_a_table_that_is_not_captured_any_more_is_stopped() -> None:
         ("DROP TABLE items, orders", "DROP TABLE", True),
         ("DROP DATABASE shop", "DROP DATABASE", True),
         ("RENAME TABLE other.orders TO orders", "RENAME TABLE", False),
-        ("ALTER TABLE orders ADD x INT NOT NULL", "ALTER TABLE … ADD COLUMN", False),
+        ("ALTER TABLE orders ADD x DATE NOT NULL", "ALTER TABLE … ADD COLUMN", False),
     ],
 )
 def test_a_statement_that_changes_rows_restarts_the_table_as_it_passes(
@@ -685,6 +685,44 @@ def test_columns_that_a_statement_renames_or_drops_are_told_with_it(
     again = run(fresh(KnownSchemas({}, upto(7)), 7, old=told.schema), behind)
     assert restarts(again) == []
     assert schemas(again) == [told.schema]
+
+
+ADDING = "ALTER TABLE orders ADD note VARCHAR(9) NOT NULL DEFAULT 'new'"
+
+
+def extended(type_: ColumnType) -> TableSchema:
+    return replace(SCHEMA, columns=(*SCHEMA.columns, Column("note", type_, False)))
+
+
+@pytest.mark.parametrize(
+    ("proven", "restarted"), [(Text("latin1"), 0), (Text("utf8mb4"), 0), (Binary(), 1), (Text("cp932"), 1)]
+)
+def test_a_column_that_comes_with_a_constant_is_told_with_the_statement(
+    proven: ColumnType, restarted: int
+) -> None:
+    """Nothing begins again, unless it turns out to be another type's column than the text says."""
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5)
+    said = run(state, slice_(6), statement(7, ADDING))
+    [told] = alterations(said)
+    assert (told.schema, [each.value for each in told.changes.added]) == (extended(Text("utf8mb4")), ["new"])
+    assert restarts(said) == []
+    said = run(state, slice_(6), statement(7, ADDING), answer(7, extended(proven)), LogAdvanced(end(8)))
+    assert len(restarts(said)) == restarted
+    # A start from the checkpoint of the statement finds the same.
+    known = KnownSchemas({ORDERS: extended(proven)}, upto(7))
+    _, news = start(SHOP, known, upto(7), {ORDERS: told.schema}, (), frozenset({ORDERS}))
+    assert len(restarts(list(news))) == restarted
+
+
+def test_a_column_of_which_something_is_not_sure_has_the_table_read_again() -> None:
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5)
+    for text in (
+        ADDING.replace("'new'", "(UUID())"),
+        ADDING.replace("orders", "Orders"),
+        ADDING.replace("note", "state"),
+        ADDING + ", MODIFY tags INT",
+    ):
+        assert [each.emptied for each in restarts(run(state, statement(6, text)))] == [False], text
 
 
 def _slice_of(number: int, names: list[str]) -> TransactionsRead:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.schema.ddl.alter_table import Alteration, ColumnChanges, alteration_of, column_changes
+from pipeline.schema.ddl.column_definitions import ConstantColumn
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer, Text
 
@@ -55,6 +56,28 @@ def test_what_is_renamed_and_what_goes(text: str, renamed: list[tuple[str, str]]
 )
 def test_nothing_is_told_that_is_not_sure(text: str) -> None:
     assert column_changes("d", text) is None
+
+
+def test_columns_that_come_with_constants() -> None:
+    text = "ALTER TABLE t ADD x INT NOT NULL DEFAULT 7, ADD (y INT, z TEXT NOT NULL), ADD w INT DEFAULT (1)"
+    added = (
+        ConstantColumn(Column("x", INT, False), "7"),
+        ConstantColumn(Column("z", TEXT, False), ""),
+    )
+    assert column_changes("d", text) == (T, ColumnChanges(added=added))
+    altered = alteration_of(SCHEMA, ColumnChanges((("c", "z"),), (), added[:1]), "ALTER TABLE")
+    assert altered is not None
+    assert [column.name for column in altered.schema.columns] == ["a", "B", "z", "x"]
+    assert (altered.schema.key_names, altered.changes.added) == (("z", "a"), added[:1])
+    # A column that's there isn't the one that came.
+    for of in (
+        ColumnChanges(added=(ConstantColumn(replace(C, name="b"), "1"),)),
+        ColumnChanges((("c", "Z"),), (), added),
+    ):
+        told = alteration_of(SCHEMA, of, "ALTER TABLE")
+        assert told is None or told.changes.added == ()
+    # What a server after 8.0 gives to them, an older one doesn't.
+    assert column_changes("d", "ALTER TABLE t ADD x INT DEFAULT /*!80000 7, ADD y INT DEFAULT */ 8") is None
 
 
 def test_only_names_change_and_indices_of_the_key() -> None:

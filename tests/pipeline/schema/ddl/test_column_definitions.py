@@ -2,9 +2,10 @@
 
 import pytest
 
-from pipeline.schema.ddl.column_definitions import adds_nulls, converts_exactly
+from pipeline.schema.ddl.column_definitions import adds_nulls, constant_column, converts_exactly
 from pipeline.schema.ddl.sql_lexer import lexemes
 from pipeline.schema.table_traits import TextColumn, Traits
+from pipeline.types import column_types as t
 
 
 @pytest.mark.parametrize(
@@ -62,3 +63,108 @@ def test_text_needs_the_room_that_it_had(definition: str, exact: bool) -> None:
     before = Traits("innodb", charset="utf8mb4", columns={"c": TextColumn(100, 100, "latin1")})
     assert converts_exactly(list(lexemes(definition)), "c", before) is exact
     assert converts_exactly(list(lexemes("c INT")), "d", before) is False
+
+
+INT: t.ColumnType = t.Integer(4, unsigned=False)
+TEXT: t.ColumnType = t.Text("utf8mb4")
+
+
+@pytest.mark.parametrize(
+    ("definition", "type_", "value"),
+    [
+        ("c INT DEFAULT 7", INT, "7"),
+        ("c INT DEFAULT '-007' NOT NULL", INT, "-7"),
+        ("c BOOL DEFAULT TRUE", t.Integer(1, unsigned=False), "1"),
+        ("c INT ZEROFILL DEFAULT 4294967295", t.Integer(4, unsigned=True), "4294967295"),
+        ("c INT1 DEFAULT -128", t.Integer(1, unsigned=False), "-128"),
+        ("c DEC(5) DEFAULT 5.00", t.Decimal(5, 0), "5"),
+        ("c DECIMAL DEFAULT 1234567890", t.Decimal(10, 0), "1234567890"),
+        ("c DECIMAL(4,2) DEFAULT '-00.50'", t.Decimal(4, 2), "-0.5"),
+        ("c DECIMAL(2,2) UNSIGNED DEFAULT .25", t.Decimal(2, 2), "0.25"),
+        ("c FLOAT DEFAULT 16777216", t.Float(), "16777216"),
+        ("c DOUBLE PRECISION NOT NULL", t.Double(), "0"),
+        ("c VARCHAR(3) CHARACTER SET latin1 DEFAULT 'a b'", t.Text("latin1"), "a b"),
+        ('c CHAR DEFAULT "x"', TEXT, "x"),
+        ("c CHAR(2) DEFAULT ''", TEXT, ""),
+        ("c LONGTEXT NOT NULL", TEXT, ""),
+        ("c VARBINARY(3) DEFAULT ''", t.Binary(), ""),
+        ("c DATE DEFAULT '2024-02-29'", t.Date(), "2024-02-29"),
+        ("c DATETIME(6) DEFAULT '2024-02-29 00:00:01'", t.DateTime(6), "2024-02-29 00:00:01"),
+        ("c DATETIME DEFAULT '2024-02-29'", t.DateTime(0), "2024-02-29 00:00:00"),
+        ("c TIME(2) DEFAULT '01:00:02'", t.Time(2), "3602000000"),
+        ("c YEAR DEFAULT '2155'", t.Year(), "2155"),
+    ],
+)
+def test_a_constant_is_a_literal_that_is_a_value_of_the_type(
+    definition: str, type_: t.ColumnType, value: str
+) -> None:
+    found = constant_column(list(lexemes(definition)))
+    assert found is not None
+    assert (found.column.type, found.value) == (type_, value)
+    assert (found.column.name, found.column.nullable) == ("c", "NOT NULL" not in definition)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "c INT",
+        "c INT DEFAULT NULL",
+        "c INT DEFAULT (7)",
+        "c INT DEFAULT 1.0",
+        "c INT DEFAULT 1e3",
+        "c INT DEFAULT 0x7",
+        "c INT DEFAULT 2147483648",
+        "c INT UNSIGNED DEFAULT -1",
+        "c INT DEFAULT ' 7'",
+        "c INT DEFAULT 1 DEFAULT 2",
+        "c INT NULL NOT NULL",
+        "c INT AS (1)",
+        "c INT DEFAULT '1' '2'",
+        "c INT DEFAULT -'1'",
+        "c INT DEFAULT abc",
+        "c DECIMAL(4,2) DEFAULT 0.125",
+        "c DECIMAL(4,2) DEFAULT 100",
+        "c DECIMAL(4,2) DEFAULT '.'",
+        "c DECIMAL(39) NOT NULL",
+        "c DECIMAL(4,2) UNSIGNED DEFAULT -1",
+        "c FLOAT DEFAULT 16777217",
+        "c DOUBLE DEFAULT 0.5",
+        "c DOUBLE DEFAULT '-0'",
+        "c FLOAT(7,2) NOT NULL",
+        "c REAL NOT NULL",
+        "c BIT NOT NULL",
+        "c YEAR NOT NULL",
+        "c YEAR DEFAULT 24",
+        "c VARCHAR(9) DEFAULT 'a '",
+        "c VARCHAR(9) DEFAULT 'a\\\\b'",
+        "c VARCHAR(9) DEFAULT '~'",
+        "c VARCHAR(9) DEFAULT 'ä'",
+        "c VARCHAR(2) DEFAULT 'abc'",
+        "c CHAR DEFAULT 'ab'",
+        "c VARCHAR(9) DEFAULT 5",
+        "c VARCHAR(9) DEFAULT N'a'",
+        "c VARCHAR(9) DEFAULT 'a''b'",
+        "c VARCHAR(9) CHARACTER SET binary NOT NULL",
+        "c VARBINARY(9) DEFAULT 'a'",
+        "c BINARY(2) NOT NULL",
+        "c JSON NOT NULL",
+        "c ENUM('a') NOT NULL",
+        "c ENUM('a') DEFAULT 'a'",
+        "c POINT NOT NULL",
+        "c DATE NOT NULL",
+        "c DATE DEFAULT '2023-02-29'",
+        "c DATE DEFAULT '0000-00-00'",
+        "c DATE DEFAULT '24-01-01'",
+        "c DATE DEFAULT '2024-01-01 00:00:00'",
+        "c DATE DEFAULT 20240101",
+        "c DATETIME DEFAULT NOW()",
+        "c DATETIME DEFAULT CURRENT_TIMESTAMP",
+        "c DATETIME DEFAULT '2024-01-01 00:00:00.5'",
+        "c TIME DEFAULT '1:2:3'",
+        "c DATETIME DEFAULT '2024-01-01 24:00:00'",
+        "c TIMESTAMP NOT NULL DEFAULT '2024-01-01 00:00:00'",
+        "c INT PRIMARY KEY",
+    ],
+)
+def test_anything_else_is_none(definition: str) -> None:
+    assert constant_column(list(lexemes(definition))) is None

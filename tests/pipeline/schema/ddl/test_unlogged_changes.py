@@ -17,13 +17,13 @@ from pipeline.schema.table_traits import TextColumn, Traits
 
 
 def read(text: str, database: str = "d") -> dict[str, set[str]]:
-    """Returns the tables whose rows a statement changes, by kind; `+` marks those that have rows after it."""
+    """Returns the tables whose rows a statement changes, by kind; `+` marks those that may have rows after it."""
     found: dict[str, set[str]] = {}
     for change in frozenset[UnloggedChange]().union(*unlogged_changes(database, text)):
         names = found.setdefault(change.what, set())
         match change:
             case OfTables(_, tables, effect):
-                names |= {f"{'+' if effect is Effect.CHANGED else ''}{table.dotted}" for table in tables}
+                names |= {f"{'' if effect is Effect.EMPTIED else '+'}{table.dotted}" for table in tables}
             case OfDatabase(_, name):
                 names.add(f"{name}.*")
             case Unclear():
