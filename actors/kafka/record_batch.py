@@ -6,8 +6,9 @@ The producer says who sends it when it's its turn. So the head, the checksum and
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import google_crc32c
+import numpy as np
 from aiokafka import codec
-from aiokafka.record.util import calc_crc32c
 
 from pipeline.config.settings import Compression
 from pipeline.kafka.records import CHECKED_FROM, HEAD_BYTES, Producer, RecordRun, put_checksum, put_head
@@ -29,9 +30,10 @@ class RecordBatch:
         self._count = records.count
         self._at_ms = at_ms
         self._compression, compressed = _CODECS[compression]
-        self._batch = records.data.data
+        self._batch = records.data
         if self._compression:
-            self._batch = memoryview(bytearray(HEAD_BYTES) + compressed(self._batch[HEAD_BYTES:].tobytes()))
+            body = compressed(self._batch[HEAD_BYTES:].tobytes())
+            self._batch = np.frombuffer(bytearray(HEAD_BYTES) + body, np.uint8)
 
     def close(self) -> None:
         """It never takes another record."""
@@ -50,9 +52,10 @@ class RecordBatch:
 
     def _set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         sender = Producer(producer_id, producer_epoch, base_sequence)
-        put_head(self._batch, self._count, self._compression, self._at_ms, sender)
-        put_checksum(self._batch, calc_crc32c(self._batch[CHECKED_FROM:]))
+        put_head(self._batch.data, self._count, self._compression, self._at_ms, sender)
+        # The array itself, since the library takes no memoryview of it.
+        put_checksum(self._batch.data, google_crc32c.value(self._batch[CHECKED_FROM:]))
 
     def _build(self) -> memoryview:
         """The batch, as it is sent; the same bytes again where it's sent again."""
-        return self._batch
+        return self._batch.data
