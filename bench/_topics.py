@@ -120,9 +120,10 @@ async def _delivered(journal: JournalReader, to: KafkaSinkSettings, rows: int) -
     mailbox: Mailbox[ToKafkaSink] = Mailbox(inbox(ActorName.KAFKA_SINK))
     journal.consumers.tell("kafka", 0)  # as if it had been there from the beginning on
     sink = KafkaSink(mailbox, Metrics(), to, "bench", journal)
+    last = journal.last_segment()
     begun, processor = time.perf_counter(), time.process_time()
     work = asyncio.create_task(sink.run())
-    while sink.status()["segment"] < journal.last_segment():
+    while sink.status()["segment"] < last:
         if work.done():
             await work
         await asyncio.sleep(_LOOK_EVERY_S)
