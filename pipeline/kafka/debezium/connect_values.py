@@ -209,9 +209,7 @@ def _moments(values: pa.Array, digits: int, precision: TimePrecision) -> pa.Arra
 
 def _floored(values: pa.Array, by: int) -> pa.Array:
     """Integers divided and rounded down, also below zero."""
-    quotient = pc.divide(values, by)
-    short = pc.and_(pc.less(values, 0), pc.not_equal(pc.multiply(quotient, by), values))
-    return pc.subtract(quotient, pc.cast(short, pa.int64()))
+    return pa.array(np.asarray(pc.fill_null(values, 0)) // by, mask=_nulls(values))
 
 
 def _iso(values: pa.Array, between: str) -> pa.Array:

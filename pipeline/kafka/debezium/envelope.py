@@ -173,7 +173,8 @@ class Envelope:
         blocks: TransactionBlocks | None,
     ) -> BesideRows:
         """What the messages say beside their rows, by the names of TOLD_SCHEMAS."""
-        fields = source.taken(pa.array(of)).fields(self.prefix, self.version, self.shape.schema.table)
+        source = source if len(of) == len(source.times) else source.taken(pa.array(of))
+        fields = source.fields(self.prefix, self.version, self.shape.schema.table)
         told: dict[str, Told] = {f"source.{name}": each for name, each in fields.items()}
         told["source"] = Block(fields)
         told["transaction"] = None

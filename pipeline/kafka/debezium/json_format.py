@@ -4,22 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.config.message_handling import Handling
 from pipeline.kafka.debezium.connect_schema import Schema, column_schema
 from pipeline.kafka.debezium.json_values import (
-    escaped,
-    integers,
+    json_piece,
     json_text,
+    json_told,
     json_values,
     object_of,
+    object_piece,
     with_schema,
 )
 from pipeline.kafka.debezium.message_format import Block, BlockList, Told, item_schema
-from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined, or_null
+from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined
 from pipeline.schema.table_schema import Column
 from pipeline.types.buffers import Longs
 
@@ -30,13 +30,13 @@ class JsonFormat:
 
     schemas: bool = False
 
-    def column(self, column: Column, values: pa.Array, handling: Handling) -> pa.Array:
+    def column(self, column: Column, values: pa.Array, handling: Handling) -> Piece:
         """The values of a column in each row."""
-        return json_values(column, values, handling)
+        return json_piece(column, values, handling)
 
     def single(self, column: Column, values: pa.Array, handling: Handling) -> pa.Array:
         """Messages that are a column's values alone."""
-        return self.message(self.column(column, values, handling), column_schema(column, handling))
+        return self.message(json_values(column, values, handling), column_schema(column, handling))
 
     def told(self, told: Told, schema: Schema, count: int) -> Piece:
         """A value in each row; nothing depends on its schema."""
@@ -48,8 +48,8 @@ class JsonFormat:
             case int():
                 return str(told)
             case Block(fields, exists):
-                record = object_of(self._pieces(fields, schema, count), count)
-                return record if exists is None else Chosen(record, np.where(exists, np.arange(count), -1))
+                pieces = self._pieces(fields, schema, count)
+                return object_piece(pieces) if exists is None else Chosen(object_of(pieces, count)).where(exists)
             case BlockList(items, ends, exists):
                 total, (begin, end) = int(ends[-1]), "{}" if schema["type"] == "map" else "[]"
                 pieces = self._pieces(items.fields, item_schema(schema), total)
@@ -58,11 +58,9 @@ class JsonFormat:
                 else:
                     objects = object_of(pieces, total)
                 inner = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), objects), ",")
-                return or_null(pc.if_else(pa.array(exists), joined(begin, inner, end, count=count), None))
+                return Chosen(joined(begin, inner, end, count=count)).where(exists)
             case pa.Array():
-                if pa.types.is_integer(told.type):
-                    return or_null(integers(told)) if told.null_count else integers(told)
-                return _escaped_once(told)
+                return json_told(told)
             case _:
                 assert_never(told)
 
@@ -81,12 +79,6 @@ class JsonFormat:
     def _pieces(self, fields: Mapping[str, Told], schema: Schema, count: int) -> dict[str, Piece]:
         schemas = {each["field"]: each for each in schema["fields"]}
         return {name: self.told(told, schemas[name], count) for name, told in fields.items()}
-
-
-def _escaped_once(texts: pa.Array) -> Chosen:
-    """Texts as JSON, each that comes again and again escaped once."""
-    found = texts if isinstance(texts, pa.DictionaryArray) else texts.dictionary_encode()
-    return Chosen(escaped(found.dictionary), np.asarray(pc.fill_null(found.indices, -1)).astype(np.int64))
 
 
 JSON: Final = JsonFormat()

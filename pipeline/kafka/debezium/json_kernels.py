@@ -54,6 +54,23 @@ def _width(byte: Int, short: Bytes) -> Int:
     return 1
 
 
+# So many bytes are looked at before the first one that needs an escape is known.
+_LOOK: Final = 1 << 12
+
+
+@compiled(types.boolean(_READ_ONLY))
+def is_plain(data: Bytes) -> bool:
+    """Whether no byte of UTF-8 needs an escape."""
+    for begin in range(0, len(data), _LOOK):
+        found = False
+        for i in range(np.uint64(begin), np.uint64(min(begin + _LOOK, len(data)))):
+            byte = data[i]
+            found |= (byte >= _FOUR_BYTES) | (byte < _SPACE) | (byte == _QUOTE) | (byte == _BACKSLASH)
+        if found:
+            return False
+    return True
+
+
 @compiled(types.int64(_READ_ONLY, _READ_ONLY))
 def size_of_escaped(data: Bytes, short: Bytes) -> Int:
     """How many bytes the texts take with escapes, without quotes; `short` is SHORT_ESCAPES."""
@@ -167,31 +184,6 @@ def hexadecimal(data: Bytes, ends: Ends, digits: Bytes, out: Bytes, out_ends: En
 
 
 # Numbers
-
-# The longest text of an integer of 8 bytes: a sign and 19 digits.
-LONGEST_INTEGER: Final = 20
-
-
-@compiled(types.void(types.Array(types.int64, 1, "C", readonly=True), _OUT, _OUT_ENDS))
-def whole_numbers(values: NDArray[np.int64], out: Bytes, out_ends: Ends) -> None:
-    """Write each integer; `out` has LONGEST_INTEGER bytes for each."""
-    to = np.int64(0)
-    for i in range(len(values)):
-        left = np.uint64(values[i])
-        if values[i] < 0:
-            out[to] = _MINUS
-            to += 1
-            left = np.uint64(0) - left
-        count, power = np.int64(1), np.uint64(10)
-        while count < 19 and left >= power:
-            count += 1
-            power *= np.uint64(10)
-        for k in range(count - 1, -1, -1):
-            tens = left // np.uint64(10)
-            out[to + k] = np.uint64(_ZERO) + left - tens * np.uint64(10)
-            left = tens
-        to += count
-        out_ends[i] = to
 
 
 @inlined

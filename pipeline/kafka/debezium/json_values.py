@@ -1,7 +1,7 @@
 """The values of a column as JSON texts, as Debezium's connector and Kafka Connect's JsonConverter write them.
 
-Each function takes a column in its canonical Arrow form (`pipeline.types.column_types`) and gives an array of texts as
-long as the column, without nulls: a NULL is `null`. A batch has less than 2 GiB of text.
+Each function takes a column in its canonical Arrow form (`pipeline.types.column_types`). A NULL is `null`. Integers and
+texts without escapes stay as they are until their row is written. A batch has less than 2 GiB of text.
 
 **Differences from Debezium**, each with its reason:
 
@@ -25,26 +25,31 @@ from pipeline.config.message_handling import Handling
 from pipeline.kafka.debezium import json_kernels as kernels
 from pipeline.kafka.debezium.connect_schema import Schema
 from pipeline.kafka.debezium.connect_values import base64_texts, connect_values, quoted_texts, with_epochs
-from pipeline.kafka.debezium.text_rows import Piece, joined, or_null, text_array
+from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined, text_array
 from pipeline.schema.table_schema import Column
 from pipeline.types.arrow_arrays import bytes_of
+from pipeline.types.buffers import Flags, Longs
 
 _SUPPLEMENTARY: Final = re.compile("[\U00010000-\U0010ffff]")
-_NULL: Final = pa.scalar("null")
 
 
 def json_objects(columns: Sequence[Column], rows: pa.RecordBatch, handling: Handling) -> pa.Array:
     """Each row as a JSON object of these columns, which the batch has by their names."""
-    fields = {each.name: json_values(each, rows.column(each.name), handling) for each in columns}
+    fields = {each.name: json_piece(each, rows.column(each.name), handling) for each in columns}
     return object_of(fields, rows.num_rows)
 
 
 def object_of(fields: Mapping[str, Piece], count: int) -> pa.Array:
     """JSON objects of these fields."""
+    return joined(object_piece(fields), count=count)
+
+
+def object_piece(fields: Mapping[str, Piece]) -> Piece:
+    """The same as a piece of rows."""
     pieces: list[Piece] = []
     for name, texts in fields.items():
         pieces += [f"{',' if pieces else '{'}{json_text(name)}:", texts]
-    return joined(*pieces, "}" if pieces else "{}", count=count)
+    return (*pieces, "}" if pieces else "{}")
 
 
 def with_schema(payloads: pa.Array, schema: Schema) -> pa.Array:
@@ -62,24 +67,51 @@ def before_payload(schema: Schema) -> str:
 
 def json_text(text: str) -> str:
     """A text as JSON, as Jackson writes it."""
-    return str(escaped(pa.array([text]))[0])
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return str(_escaped(pa.array([text]))[0])
 
 
 def json_values(column: Column, values: pa.Array, handling: Handling) -> pa.Array:
     """The JSON text of each value of a column. Raises ArrowInvalid where a moment has no number of nanoseconds."""
+    return joined(json_piece(column, values, handling), count=len(values))
+
+
+def json_piece(column: Column, values: pa.Array, handling: Handling) -> Chosen:
+    """The values of a column as a piece of rows of JSON. Raises ArrowInvalid as `json_values` does."""
     values = with_epochs(column, values)
     texts = quoted_texts(column, values, handling)
-    texts = _texts(connect_values(column, values, handling)) if texts is None else texts
-    if values.null_count:
-        texts = pc.if_else(values.is_valid(), texts, _NULL)
-    return pc.fill_null(texts, _NULL) if texts.null_count else texts
+    told = json_told(connect_values(column, values, handling)) if texts is None else _where(texts)
+    return told.where(_exist(values))
+
+
+def json_told(values: pa.Array) -> Chosen:
+    """Connect's values as a piece of rows of JSON; texts may be in a dictionary."""
+    if isinstance(values, pa.DictionaryArray):
+        return json_told(values.dictionary).taken(_int64(pc.fill_null(values.indices, -1)))
+    if pa.types.is_integer(values.type):
+        return Chosen(_int64(values)).where(_exist(values))
+    if pa.types.is_string(values.type) and kernels.is_plain(bytes_of(values)[0]):
+        return Chosen(values, quoted=True).where(_exist(values))
+    return Chosen(_texts(values)).where(_exist(values))
+
+
+def _exist(values: pa.Array) -> Flags:
+    return np.asarray(values.is_valid())
+
+
+def _where(texts: pa.Array) -> Chosen:
+    return Chosen(texts).where(_exist(texts))
+
+
+def _int64(values: pa.Array) -> Longs:
+    """The integers; where one is null, anything."""
+    return np.asarray(pc.fill_null(values, 0)).astype(np.int64, copy=False)
 
 
 def _texts(values: pa.Array) -> pa.Array:
     """The texts of Connect's values that aren't null; where one is, anything."""
     kind = values.type
-    if pa.types.is_integer(kind):
-        return integers(values)
     if pa.types.is_floating(kind):
         return _numbers(values)
     if pa.types.is_boolean(kind):
@@ -87,30 +119,20 @@ def _texts(values: pa.Array) -> pa.Array:
     if pa.types.is_binary(kind):
         return base64_texts(*bytes_of(values))
     if pa.types.is_struct(kind):
-        wkb, srid = (_texts(each) for each in values.flatten())
-        return joined('{"wkb":', wkb, ',"srid":', or_null(srid), "}", count=len(values))
+        wkb, srid = values.flatten()
+        return joined('{"wkb":', _texts(wkb), ',"srid":', json_told(srid), "}", count=len(values))
     if pa.types.is_list(kind):
         lists = pa.ListArray.from_arrays(values.offsets, _numbers(values.values))
         return joined("[", pc.binary_join(lists, ","), "]", count=len(values))
-    return escaped(values)
+    return _escaped(values)
 
 
-def escaped(values: pa.Array) -> pa.Array:
-    """Texts as JSON; where one is null, anything."""
+def _escaped(values: pa.Array) -> pa.Array:
     data, ends = bytes_of(values)
     size = kernels.size_of_escaped(data, kernels.SHORT_ESCAPES) + 2 * len(values)
     out, out_ends = np.empty(size, np.uint8), np.empty(len(values), np.int32)
     kernels.escape(data, ends, kernels.SHORT_ESCAPES, kernels.HEX_DIGITS, out, out_ends)
     return text_array(out, out_ends)
-
-
-def integers(values: pa.Array) -> pa.Array:
-    """Integers of any width as texts; a null stays one."""
-    words = np.asarray(pc.fill_null(values, 0)).astype(np.int64, copy=False)
-    out = np.empty(kernels.LONGEST_INTEGER * len(words), np.uint8)
-    out_ends = np.empty(len(words), np.int32)
-    kernels.whole_numbers(words, out, out_ends)
-    return text_array(out, out_ends, np.asarray(values.is_valid()) if values.null_count else None)
 
 
 def _numbers(values: pa.Array) -> pa.Array:

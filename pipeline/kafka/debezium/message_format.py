@@ -53,7 +53,7 @@ Told: TypeAlias = str | int | pa.Array | Block | BlockList | None
 class MessageFormat(Protocol):
     """Writes keys and values."""
 
-    def column(self, column: Column, values: pa.Array, handling: Handling) -> pa.Array:
+    def column(self, column: Column, values: pa.Array, handling: Handling) -> Piece:
         """The values of a column, which are in its canonical Arrow form, in each row."""
 
     def single(self, column: Column, values: pa.Array, handling: Handling) -> pa.Array:

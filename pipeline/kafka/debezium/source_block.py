@@ -33,7 +33,7 @@ class SourceBlock:
     """What the `source` blocks say of each row.
 
     `snapshot`: "false", "incremental" and the like, for all rows or for each. `times`: when the transactions committed
-    (int64, µs since the epoch). `gtid`, `thread` and `query` may be null.
+    (int64, µs since the epoch). `gtid`, `thread` and `query` may be null. Texts may be in a dictionary.
     """
 
     snapshot: str | pa.Array
@@ -56,17 +56,20 @@ class SourceBlock:
         said = source_fields(changes)
         times = pc.fill_null(committed_us(changes), read_us)
         # Of a statement Debezium tells the millisecond only.
-        whole = pc.multiply(pc.divide(times, _MILLISECOND), _MILLISECOND)
+        if pc.any(truncated := pc.equal(ops, "t")).as_py():
+            whole = pc.multiply(pc.divide(times, _MILLISECOND), _MILLISECOND)
+            times = pc.if_else(truncated, whole, times)
+        read = pc.equal(ops, "r")
         return SourceBlock(
-            pc.if_else(pc.equal(ops, "r"), "incremental", "false"),
-            pc.if_else(pc.equal(ops, "t"), whole, times),
+            pc.if_else(read, "incremental", "false") if pc.any(read).as_py() else "false",
+            times,
             pc.fill_null(said["server_id"], 0),
             changes.column("__gtid"),
-            pc.fill_null(said["file"].cast(pa.string()), ""),
+            _without_nulls(said["file"]),
             pc.fill_null(said["pos"], 0),
             pc.fill_null(said["row"], 0),
             said["thread"],
-            said["query"].cast(pa.string()),
+            said["query"],
         )
 
     def taken(self, rows: pa.Array) -> "SourceBlock":
@@ -95,6 +98,10 @@ class SourceBlock:
             "thread": self.thread,
             "query": self.query,
         }
+
+
+def _without_nulls(texts: pa.Array) -> pa.Array:
+    return pc.fill_null(texts.cast(pa.string()), "") if texts.null_count else texts
 
 
 # Schemas that are the same for all tables

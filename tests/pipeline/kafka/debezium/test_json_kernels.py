@@ -53,13 +53,10 @@ def test_no_double_is_longer_than_the_longest(values: list[float]) -> None:
     assert [float(out[a:b].tobytes()) for a, b in pairwise(out_ends)] == values
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1)))
-def test_integers_are_as_python_writes_them(values: list[int]) -> None:
-    size = kernels.LONGEST_INTEGER * len(values)
-    out, ends = guarded(size), np.zeros(len(values) + 1, np.int32)
-    kernels.whole_numbers(np.array(values, np.int64), out, ends[1:])
-    assert [bytes(out[a:b]).decode() for a, b in pairwise(ends)] == [str(value) for value in values]
-    assert (out[size:] == GUARD).all()
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), st.integers(0, 9_000))
+def test_a_plain_text_takes_no_more_with_escapes(text: str, before: int) -> None:
+    data = np.frombuffer(b"x" * before + text.encode() + b"x", np.uint8)
+    assert kernels.is_plain(data) == (kernels.size_of_escaped(data, kernels.SHORT_ESCAPES) == len(data))
 
 
 @given(st.lists(st.datetimes()), st.integers(0, 6))

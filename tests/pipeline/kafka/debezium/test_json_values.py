@@ -59,6 +59,13 @@ def test_escapes_are_jacksons() -> None:
     assert json_text('a"b') == '"a\\"b"'
 
 
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+@example("\x7f")
+@example("\x1f")
+def test_a_single_text_is_as_one_of_a_column(text: str) -> None:
+    assert [json_text(text)] == texts(t.Text("utf8mb4"), [text])
+
+
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 @example(
     [
