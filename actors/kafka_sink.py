@@ -9,7 +9,7 @@ It needs the journal's reading side alone. Whatever fails here touches neither c
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, ParamSpec, TypeVar, assert_never
@@ -18,6 +18,7 @@ import structlog
 
 from actors.journal.store import JournalReader
 from actors.kafka.batches import MessageBatches, Records
+from actors.kafka.gathered_rows import GatheredRows, MessageRows
 from actors.kafka.position import last_position, position_batch
 from actors.kafka.producer import KafkaProducer
 from actors.kafka.schema_registry import SchemaRegistry
@@ -117,6 +118,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._threads = ThreadPoolExecutor(1, "kafka")
         self._rows = SegmentRows(journal)
         self._making = MessageBatches(settings)
+        self._gathered = GatheredRows()
         self._topics = KafkaTopics(settings, pipeline)
         avro = settings.converter is ConverterKind.AVRO
         self._registry = SchemaRegistry(settings) if avro else None
@@ -275,7 +277,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         assert connected is not None
         match order:
             case BeginTransaction():
-                self._sent = _Sent(time.monotonic())
+                self._sent, self._gathered = _Sent(time.monotonic()), GatheredRows()
                 await self._at_broker(connected.producer.begin())
             case PlanSegment(segment, after_scn, split, capacity):
                 entry = await self._entry_of(segment)
@@ -321,9 +323,9 @@ class KafkaSink(Actor[ToKafkaSink]):
         while part is not None:
             if one_scn and rows >= order.most:
                 return RunSent(rows, ended=False)
-            await self._send_part(connected, part, orders, order.topics)
             rows += part.rows.num_rows
-            part = await self._in_thread(next, parts, None)
+            due, part = await self._in_thread(self._gather, part, parts, orders, order.topics)
+            await self._send_rows(connected, due)
         await self._mark(connected, changed, slice(1, None) if one_scn else slice(None), order.topics)
         return RunSent(rows, ended=True)
 
@@ -342,18 +344,23 @@ class KafkaSink(Actor[ToKafkaSink]):
         records = await self._in_thread(self._making.marks, changed, which)
         await self._send_records(connected, records, time.time_ns() // 1000)
 
-    async def _send_part(
-        self, connected: _Connected, part: TableRows, orders: MessageOrders | None, topics: Topics
-    ) -> None:
-        """Send the messages of these rows, if their topic is one of these."""
-        own = self._making.topic(part)
-        if not self._making.wanted(part.schema.table) or not includes(topics, own):
-            return
-        now = time.time_ns() // 1000
-        for records in await self._in_thread(self._making.records, part, now, orders):
-            self._set_aside_as[records.topic] = own
-            await self._send_records(connected, records, now)
-            self._sent.messages[str(part.schema.table)] += len(records.keys)
+    def _gather(
+        self, part: TableRows, rest: Iterator[TableRows], orders: MessageOrders | None, topics: Topics
+    ) -> tuple[list[MessageRows], TableRows | None]:
+        """Take rows in if their topic is one of these: what is to be sent now, and the rows that follow."""
+        table, due = part.schema.table, []
+        if self._making.wanted(table) and includes(topics, self._making.topic(table)):
+            due = self._gathered.add(self._making.rows(part, orders))
+        return due, next(rest, None)
+
+    async def _send_rows(self, connected: _Connected, gathered: list[MessageRows]) -> None:
+        """Send the messages of these rows."""
+        for rows in gathered:
+            own, now = self._making.topic(rows.schema.table), time.time_ns() // 1000
+            for records in await self._in_thread(self._making.records, rows, now):
+                self._set_aside_as[records.topic] = own
+                await self._send_records(connected, records, now)
+                self._sent.messages[str(rows.schema.table)] += len(records.keys)
 
     async def _send_records(self, connected: _Connected, records: Records, now_us: int) -> None:
         """Send the messages of a topic; a batch goes while the next one is made."""
@@ -390,6 +397,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             await self._send_records(connected, records, entry.sealed_at)
 
     async def _commit(self, connected: _Connected, at: SinkPosition) -> None:
+        await self._send_rows(connected, await self._in_thread(self._gathered.all))
         batch = position_batch(
             connected.position_topic,
             self._journal.identity.id,

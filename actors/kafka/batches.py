@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
+from actors.kafka.gathered_rows import MessageRows
 from actors.kafka.record_batch import RecordBatch
 from actors.kafka.segment_rows import TableRows
 from pipeline.config.outbox import Outbox
@@ -122,9 +123,9 @@ class MessageBatches:
         self._avro = settings.converter is ConverterKind.AVRO
         self._format: MessageFormat = AVRO if self._avro else self._headers
 
-    def topic(self, rows: TableRows) -> str:
-        """Where messages of these rows go."""
-        return self._destination(rows.schema.table).topic
+    def topic(self, table: TableId) -> str:
+        """Where messages of a table go."""
+        return self._destination(table).topic
 
     def _destination(self, table: TableId) -> Destination:
         settings = self._settings
@@ -178,15 +179,19 @@ class MessageBatches:
             return changes.slice(0, 0)
         return without(self._shape(schema).with_keys(changes), self._settings.skipped_operations)
 
-    def messages(self, part: TableRows, processed_us: int, orders: MessageOrders | None = None) -> Messages:
-        """The messages of these rows, made at `processed_us` (µs since the epoch).
-
-        `orders`: of the run's transactions, where blocks are wanted. Raises KafkaRefused where rows lack columns.
-        """
+    def rows(self, part: TableRows, orders: MessageOrders | None = None) -> MessageRows:
+        """The rows that become messages; `orders`: of the run's transactions, where blocks are wanted."""
         rows = self.narrowed(part.schema, part.rows)
         blocks = None if orders is None else orders.blocks(part.schema.table, rows)
-        source = SourceBlock.of(rows, processed_us)
-        return self._envelope(part.schema).messages(rows, source, processed_us, blocks)
+        return MessageRows(part.schema, rows, blocks)
+
+    def messages(self, of: MessageRows, processed_us: int) -> Messages:
+        """The messages of these rows, made at `processed_us` (µs since the epoch).
+
+        Raises KafkaRefused where rows lack columns.
+        """
+        source = SourceBlock.of(of.rows, processed_us)
+        return self._envelope(of.schema).messages(of.rows, source, processed_us, of.blocks)
 
     def _envelope(self, schema: TableSchema) -> Envelope:
         settings = self._settings
@@ -202,24 +207,22 @@ class MessageBatches:
             settings.unwrap,
         )
 
-    def records(
-        self, part: TableRows, processed_us: int, orders: MessageOrders | None = None
-    ) -> list[Records]:
+    def records(self, of: MessageRows, processed_us: int) -> list[Records]:
         """The messages of these rows by their topics. Raises TopicRefusal where a row can't be one."""
-        table = part.schema.table
+        table = of.schema.table
         outbox = next((each for each in self._settings.outboxes if each.tables.match(table)), None)
         try:
             if outbox is not None:
-                return self._events(outbox, part)
-            messages = self.messages(part, processed_us, orders)
+                return self._events(outbox, of)
+            messages = self.messages(of, processed_us)
         except KafkaRefused as error:
-            raise TopicRefusal(self.topic(part), str(error)) from error
+            raise TopicRefusal(self.topic(table), str(error)) from error
         schemas = None
         if self._avro:
-            envelope = self._envelope(part.schema)
+            envelope = self._envelope(of.schema)
             schemas = RecordSchemas(envelope.key_schema(envelope.destination), (envelope.message_schema,))
         headers = messages.headers
-        records = Records(self.topic(part), messages.keys, messages.values, headers, schemas=schemas)
+        records = Records(self.topic(table), messages.keys, messages.values, headers, schemas=schemas)
         return [records] if messages.topics is None else list(_by_topic(records, messages.topics))
 
     def batches_of(self, records: Records, count: int, processed_ms: int) -> Iterator[PartitionBatch]:
@@ -232,19 +235,18 @@ class MessageBatches:
                     batch = RecordBatch(run, at_ms, settings.compression_type)
                     yield PartitionBatch(records.topic, partition, batch)
 
-    def _events(self, outbox: Outbox, part: TableRows) -> list[Records]:
-        settings = self._settings
-        shape, name = self._shape(part.schema), f"{settings.topic_prefix}.{part.schema.table.dotted}"
+    def _events(self, outbox: Outbox, of: MessageRows) -> list[Records]:
+        settings, table = self._settings, of.schema.table
+        shape, name = self._shape(of.schema), f"{settings.topic_prefix}.{table.dotted}"
         making = OutboxEvents(shape, outbox, settings.handling, name, self._format, self._headers)
-        rows = self.narrowed(part.schema, part.rows)
-        if updates := making.updates(rows):
-            log.warning("an outbox was updated", table=str(part.schema.table), rows=updates)
-        events = making.events(rows)
+        if updates := making.updates(of.rows):
+            log.warning("an outbox was updated", table=str(table), rows=updates)
+        events = making.events(of.rows)
         schemas = None
         if self._avro:
             schemas = RecordSchemas(events.key_schema, events.value_schemas, events.value_schema_of)
         records = Records(
-            self.topic(part),
+            self.topic(table),
             events.keys,
             events.values,
             events.headers,

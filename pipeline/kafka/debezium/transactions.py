@@ -94,6 +94,16 @@ class TransactionBlocks:
     total_order: pa.Array
     collection_order: pa.Array
 
+    @staticmethod
+    def joined(parts: Sequence["TransactionBlocks"]) -> "TransactionBlocks":
+        """The blocks of all these rows, one after the other."""
+        return TransactionBlocks(
+            *(
+                pa.concat_arrays([getattr(part, name) for part in parts])
+                for name in ("id", "total_order", "collection_order")
+            )
+        )
+
     def taken(self, rows: pa.Array) -> "TransactionBlocks":
         """The same of these rows alone."""
         return TransactionBlocks(

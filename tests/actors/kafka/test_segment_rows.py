@@ -136,6 +136,6 @@ def test_rows_without_all_of_their_columns_are_refused(store: JournalStore, entr
     absent = pa.array([["id"]] * rows.rows.num_rows, rows.rows.schema.field("__absent").type)
     lacking = replace(rows, rows=rows.rows.set_column(place, "__absent", absent))
     making = MessageBatches(KafkaSinkSettings(("k:1",), "p"))
-    assert len(making.messages(rows, 1).values) == 10
+    assert len(making.messages(making.rows(rows), 1).values) == 10
     with pytest.raises(KafkaRefused, match=r"shop\.items has rows without id"):
-        making.messages(lacking, 1)
+        making.messages(making.rows(lacking), 1)

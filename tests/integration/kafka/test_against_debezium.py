@@ -132,7 +132,7 @@ def ours(
             orders = MessageOrders(changed)
             put(found, making.marks(changed, slice(None)))
         for of in tables:
-            for records in making.records(of, 0, orders):
+            for records in making.records(making.rows(of, orders), 0):
                 put(found, records)
         scn += len(each.transactions)
     return found
