@@ -49,7 +49,9 @@ class JsonFormat:
                 return str(told)
             case Block(fields, exists):
                 pieces = self._pieces(fields, schema, count)
-                return object_piece(pieces) if exists is None else Chosen(object_of(pieces, count)).where(exists)
+                return (
+                    object_piece(pieces) if exists is None else Chosen(object_of(pieces, count)).where(exists)
+                )
             case BlockList(items, ends, exists):
                 total, (begin, end) = int(ends[-1]), "{}" if schema["type"] == "map" else "[]"
                 pieces = self._pieces(items.fields, item_schema(schema), total)
