@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, ParamSpec, TypeVar, assert_never
 
 import structlog
@@ -316,9 +316,13 @@ class KafkaSink(Actor[ToKafkaSink]):
         parts = self._rows.rows(entry, order.run, order.skip)
         rows, one_scn = 0, order.run.first_scn == order.run.last_scn
         changed = await self._changed(entry, order)
-        orders = None if changed is None else await self._in_thread(MessageOrders, changed)
+        orders = marks = None
+        if changed is not None:
+            orders = await self._in_thread(MessageOrders, changed)
+            if includes(order.topics, self._making.transaction_topic):
+                marks = await self._in_thread(self._making.marks, changed)
         if one_scn and not order.skip:
-            await self._mark(connected, changed, slice(0, 1), order.topics)
+            await self._mark(connected, marks, slice(0, 1))
         part = await self._in_thread(next, parts, None)
         while part is not None:
             if one_scn and rows >= order.most:
@@ -326,7 +330,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             rows += part.rows.num_rows
             due, part = await self._in_thread(self._gather, part, parts, orders, order.topics)
             await self._send_rows(connected, due)
-        await self._mark(connected, changed, slice(1, None) if one_scn else slice(None), order.topics)
+        await self._mark(connected, marks, slice(1, None) if one_scn else slice(None))
         return RunSent(rows, ended=True)
 
     async def _changed(self, entry: Entry, order: SendRun) -> ChangedRows | None:
@@ -335,14 +339,11 @@ class KafkaSink(Actor[ToKafkaSink]):
             return None
         return await self._in_thread(self._rows.changed, entry, order.run, self._making)
 
-    async def _mark(
-        self, connected: _Connected, changed: ChangedRows | None, which: slice, topics: Topics
-    ) -> None:
+    async def _mark(self, connected: _Connected, marks: Records | None, which: slice) -> None:
         """Send these of the messages in which the transactions begin and end."""
-        if changed is None or not includes(topics, self._making.transaction_topic):
-            return
-        records = await self._in_thread(self._making.marks, changed, which)
-        await self._send_records(connected, records, time.time_ns() // 1000)
+        if marks is not None:
+            records = replace(marks, keys=marks.keys[which], values=marks.values[which])
+            await self._send_records(connected, records, time.time_ns() // 1000)
 
     def _gather(
         self, part: TableRows, rest: Iterator[TableRows], orders: MessageOrders | None, topics: Topics

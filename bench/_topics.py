@@ -39,7 +39,7 @@ from pipeline.schema.table_filter import TableFilter
 from tests.servers.service import running
 
 PARTITIONS: Final = 4
-_LOOK_EVERY_S: Final = 0.005
+_LOOK_EVERY_S: Final = 0.02
 _US: Final = 1e6
 # What isn't counted, in which the service and the consumer come up.
 _SETTLING_S: Final = 5.0

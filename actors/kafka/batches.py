@@ -3,6 +3,7 @@
 Rows stay columns up to here, where a compiled loop makes them the bytes of records.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -145,10 +146,9 @@ class MessageBatches:
             (self._settings.topic_prefix, self._settings.topic_transaction)
         )
 
-    def marks(self, changed: ChangedRows, which: slice) -> Records:
-        """These of the messages in which transactions begin and end."""
-        made = transaction_messages(changed, self._format)
-        return self._plain(self.transaction_topic, made, which)
+    def marks(self, changed: ChangedRows) -> Records:
+        """The messages in which transactions begin and end."""
+        return self._plain(self.transaction_topic, transaction_messages(changed, self._format))
 
     def heartbeat(self, now_us: int) -> Records:
         """A heartbeat that is sent now."""
@@ -164,9 +164,9 @@ class MessageBatches:
         made = notification_messages(notices, settings.topic_prefix, at_us // 1000, self._format)
         return self._plain(settings.notification_sink_topic_name, made)
 
-    def _plain(self, topic: str, pairs: MessagePairs, which: slice = slice(None)) -> Records:
+    def _plain(self, topic: str, pairs: MessagePairs) -> Records:
         schemas = RecordSchemas(pairs.key_schema, (pairs.value_schema,)) if self._avro else None
-        return Records(topic, pairs.keys[which], pairs.values[which], schemas=schemas)
+        return Records(topic, pairs.keys, pairs.values, schemas=schemas)
 
     def wanted(self, table: TableId) -> bool:
         """Whether the table has a topic."""
@@ -226,14 +226,31 @@ class MessageBatches:
         return [records] if messages.topics is None else list(_by_topic(records, messages.topics))
 
     def batches_of(self, records: Records, count: int, processed_ms: int) -> Iterator[PartitionBatch]:
-        """The batches of these records for a topic of `count` partitions."""
-        settings, headers = self._settings, _headers(records)
-        places = _places(records, count)
-        for partition in np.unique(places).tolist():
-            for rows, at_ms in _at_once(records, np.flatnonzero(places == partition), processed_ms):
-                for run in record_runs(records.keys, records.values, headers, rows, settings.batch_bytes):
-                    batch = RecordBatch(run, at_ms, settings.compression_type)
-                    yield PartitionBatch(records.topic, partition, batch)
+        """The batches of these records for a topic of `count` partitions, one of each partition in turn.
+
+        So a request to a broker has a batch for each of its partitions.
+        """
+        headers, places = _headers(records), _places(records, count)
+        waiting = deque(
+            self._of_partition(records, headers, partition, np.flatnonzero(places == partition), processed_ms)
+            for partition in np.unique(places).tolist()
+        )
+        while waiting:
+            if (batch := next(waiting[0], None)) is None:
+                waiting.popleft()
+            else:
+                yield batch
+                waiting.rotate(-1)
+
+    def _of_partition(
+        self, records: Records, headers: pa.Array | None, partition: int, rows: Longs, processed_ms: int
+    ) -> Iterator[PartitionBatch]:
+        """The batches of these rows, which go to one partition."""
+        settings = self._settings
+        for some, at_ms in _at_once(records, rows, processed_ms):
+            for run in record_runs(records.keys, records.values, headers, some, settings.batch_bytes):
+                batch = RecordBatch(run, at_ms, settings.compression_type)
+                yield PartitionBatch(records.topic, partition, batch)
 
     def _events(self, outbox: Outbox, of: MessageRows) -> list[Records]:
         settings, table = self._settings, of.schema.table

@@ -130,7 +130,7 @@ def ours(
             narrowed = [(of.schema.table, making.narrowed(of.schema, of.rows)) for of in tables]
             changed = ChangedRows.of(narrowed)
             orders = MessageOrders(changed)
-            put(found, making.marks(changed, slice(None)))
+            put(found, making.marks(changed))
         for of in tables:
             for records in making.records(making.rows(of, orders), 0):
                 put(found, records)
