@@ -41,7 +41,6 @@ TESTED_BY = {
     "pipeline/types/field_types.py": "pipeline/schema/test_table_map.py",
     "pipeline/types/value_kernels.py": _ROWS,
     "actors/http/json_schemas.py": "actors/http/test_routes.py",
-    "actors/kafka/batches.py": "actors/kafka/test_segment_rows.py",
     "actors/kafka/client.py": "actors/kafka/test_producer.py",
     "actors/kafka/position.py": "actors/kafka/test_producer.py",
     "actors/kafka/topics.py": "actors/kafka/test_producer.py",
