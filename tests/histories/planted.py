@@ -274,7 +274,7 @@ def _half_filled(patch: Patch) -> None:
 
 
 def _one_view(patch: Patch) -> None:
-    patch.setattr(CatalogViews, "_shown", lambda _, table: table)
+    patch.setattr(CatalogViews, "_shown_table", lambda _, table: table)
 
 
 @dataclass(frozen=True, slots=True)
