@@ -219,11 +219,8 @@ def _signals(work: Conversion) -> None:
         login(work, "signals.kafka", "signal.consumer.")
     notified = items_of(work.take("notification.enabled.channels") or "")
     answers = work.take("notification.sink.topic.name")
-    if "sink" in notified and "kafka" in channels and answers:
-        work.put("signals.kafka", "answers_topic", answers)
-    elif "sink" in notified:
-        why = "answers go to the channel that a signal came by, and to a topic only beside signals from Kafka"
-        work.tell(NoteKind.OTHERWISE, "notification.enabled.channels", why)
+    if "sink" in notified and answers:
+        work.put("kafka", "notification_sink_topic_name", answers)
     if "jmx" in notified:
         work.tell(
             NoteKind.OTHERWISE, "notification.enabled.channels", "there's no JMX: see /status and the log"

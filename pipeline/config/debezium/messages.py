@@ -14,6 +14,7 @@ from typing import Final
 
 from pipeline.config.column_rules import HashAlgorithm, mistake_in
 from pipeline.config.debezium.conversion import Conversion, NoteKind, NotTakenOver, TomlValue, items_of
+from pipeline.config.debezium.converters import converters
 from pipeline.config.debezium.tables import listed_expressions
 from pipeline.config.debezium.transformations import transformations
 from pipeline.config.message_handling import (
@@ -24,7 +25,6 @@ from pipeline.config.message_handling import (
 )
 from pipeline.config.settings import Compression, KafkaSecurity, SaslMechanism
 
-_JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
 _STRATEGIES: Final = (
     "io.debezium.schema.SchemaTopicNamingStrategy",
     "io.debezium.schema.DefaultTopicNamingStrategy",
@@ -155,26 +155,7 @@ def _form(work: Conversion) -> None:
         work.put("kafka", "skipped_operations", items_of(skipped.lower()))
         if {*items_of(skipped.lower())} - {"t", "none"}:
             work.keep_from_topics("skipped.operations")
-    _schemas(work)
-
-
-def _schemas(work: Conversion) -> None:
-    """Whether schemas are in the messages: what both converters say."""
-    said: dict[str, bool] = {}
-    for side in ("key.converter", "value.converter"):
-        kind, schemas = work.take(side), work.switch(f"{side}.schemas.enable")
-        if kind is None:
-            why = "Kafka Connect's worker says it: set kafka.schemas_enable as its JsonConverter's schemas.enable"
-            work.tell(NoteKind.TO_DO, side, why)
-        elif kind != _JSON:
-            work.tell(NoteKind.OTHERWISE, side, "messages are JSON, as JsonConverter writes it")
-        if kind == _JSON or (kind is None and schemas is not None):
-            said[side] = schemas is not False
-    if len({*said.values()}) > 1:
-        why = "one option is for both; kafka.schemas_enable is the values'"
-        work.tell(NoteKind.OTHERWISE, "key.converter.schemas.enable", why)
-    if said:
-        work.put("kafka", "schemas_enable", said.get("value.converter", next(iter(said.values()))))
+    converters(work)
 
 
 def _columns(work: Conversion) -> None:

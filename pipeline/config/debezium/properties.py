@@ -55,7 +55,9 @@ _CHUNKS: Final = Pointless("a chunk has as many rows as are read in snapshot.chu
 _RETRIES: Final = Pointless("what may pass is tried again, with pauses that grow")
 _POLLING: Final = Pointless("signals are taken as they come")
 _ALWAYS: Final = Pointless("it's always so")
-_NAMES: Final = Otherwise("names are those of the source", ("none",))
+_NAMES: Final = Otherwise(
+    "names are those of the source in JSON, and as mode `avro` makes them in Avro", ("none", "avro")
+)
 _NEVER_SKIPPED: Final = Otherwise(
     "what can't be read stops its table or the pipeline by name, and is never skipped", ("fail",)
 )

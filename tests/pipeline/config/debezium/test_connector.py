@@ -58,6 +58,7 @@ def test_each_property_of_a_connector_is_told_or_taken_over() -> None:
         "decimal.handling.mode",
         "heartbeat.interval.ms",
         "include.schema.changes",
+        "key.converter",
         "name",
         "notification.sink.topic.name",
         "provide.transaction.metadata",
@@ -74,6 +75,8 @@ def test_each_property_of_a_connector_is_told_or_taken_over() -> None:
         "tombstones.on.delete",
         "topic.creation.default.partitions",
         "topic.prefix",
+        "value.converter",
+        "value.converter.schema.registry.url",
     ]
 
 
