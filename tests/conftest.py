@@ -77,7 +77,7 @@ _LONGEST = (
     "integration/service/test_conformance.py",
     "integration/lake/test_delta_connect.py",
     "integration/service/test_without_gtids.py",
-    "integration/binlog/test_random_tables.py",
+    "integration/types/test_value_conformance.py",
     "integration/lake/test_maintenance.py",
     "grafana/test_queries.py",
     "integration/lake/test_live_view_text.py",

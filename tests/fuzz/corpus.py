@@ -13,7 +13,7 @@ from typing import Final
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.binlog.event_type import Code
 from tests.pipeline.binlog.golden import dumped
-from tests.servers.values import CASES
+from tests.servers.value_tables import TWO_OF_EACH
 
 HEADER: Final = 19
 CHECKSUM: Final = 4
@@ -138,10 +138,10 @@ def _types() -> Iterator[str]:
     """For each kind of column a small table, filled, changed and emptied: damage to short events finds more."""
     yield "SET sql_mode = 'ALLOW_INVALID_DATES', explicit_defaults_for_timestamp = ON, time_zone = '+00:00'"
     yield "USE fuzz"
-    for i, case in enumerate(CASES):
-        literals = [literal for literal in case.literals if not literal.startswith("REPEAT")]
+    for i, kind in enumerate(TWO_OF_EACH):
+        literals = [literal for literal in kind.edges if "REPEAT" not in literal and len(literal) < 300][:6]
         values = ", ".join(f"({literal}, NULL)" for literal in literals)
-        yield f"CREATE TABLE t{i} (c {case.column} NULL, d {case.column} NULL)"
+        yield f"CREATE TABLE t{i} (c {kind.definition} NULL, d {kind.definition} NULL)"
         yield f"INSERT INTO t{i} VALUES {values or '(NULL, NULL)'}"
         yield f"UPDATE t{i} SET d = c"
         yield f"DELETE FROM t{i}"

@@ -6,7 +6,7 @@ from pipeline.binlog.slice import Slice
 from pipeline.binlog.stream import LogStream
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.changes import ChangesVerified
+from pipeline.messages.changes import ChangesVerified, SchemaChanged
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.verifier.step import FromVerifier, start, step
@@ -42,8 +42,8 @@ async def read_log(
                 for each in verified:
                     if isinstance(each, ChangesVerified):
                         position = each.transactions.added_to(position)
-                    elif gtid := getattr(each, "gtid", None):
-                        position = position.with_gtid(gtid)
+                    elif isinstance(each, SchemaChanged):
+                        position = position.with_gtid(each.gtid)
     finally:
         dump.close()
     return said

@@ -4,7 +4,7 @@ import json
 import random
 from typing import Any, Final
 
-from tests.servers.random_kinds import quoted
+from tests.servers.value_kinds import quoted
 
 KEYS: Final = (
     "a", "bb", "é", "key with space", 'quo"te', "back\\slash", "", "$", "1", "last", "a.b", "x[0]", "tab\t", "😀",

@@ -1,8 +1,5 @@
-"""Every type's values: the result's bytes, against what the server says of each value in another way."""
+"""What a SELECT answers that isn't rows of the table as it was described."""
 
-from typing import Any
-
-import pyarrow as pa
 import pytest
 
 from deploy.toolchain.mysql_server import MysqlServer
@@ -12,47 +9,7 @@ from pipeline.snapshot import chunk_queries
 from pipeline.snapshot.chunk_index import primary_index
 from pipeline.source.result_columns import mismatch
 from pipeline.source.statement import Statement
-from tests.servers.source import connected, read_whole, select
-from tests.servers.values import CASES, Case
-
-
-def plain(values: pa.Array) -> list[Any]:
-    """Python values, with times as numbers: Python's own dates begin in the year 1."""
-    if pa.types.is_date(values.type):
-        values = values.cast(pa.int32())
-    return list((values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values).to_pylist())
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.column} {case.literals[0]}"[:40])
-async def test_every_value_is_what_the_server_says(mysql: MysqlServer, database: str, case: Case) -> None:
-    rows = ", ".join(f"({i}, {literal})" for i, literal in enumerate(("NULL", *case.literals)))
-    mysql.sql(
-        "SET NAMES utf8mb4",
-        "SET time_zone = '+00:00', sql_mode = ''",
-        f"CREATE TABLE t (id INT PRIMARY KEY, c {case.column} NULL)",
-        f"INSERT INTO t VALUES {rows}",
-        database=database,
-    )
-    told = mysql.sql("SET time_zone = '+00:00'", f"SELECT {case.told} FROM t ORDER BY id", database=database)
-    async with connected(mysql, database) as source:
-        [found] = (await source.describe([TableId(database, "t")])).values()
-        values = plain((await read_whole(source, found.schema)).column("c"))
-    expected = [None if text is None else case.read(text) for (text,) in told]
-    assert len(expected) == 1 + len(case.literals)
-    assert values == expected
-    assert [type(value) for value in values] == [type(value) for value in expected]
-
-
-async def test_negative_zero_stays_negative(mysql: MysqlServer, database: str) -> None:
-    mysql.sql(
-        "CREATE TABLE t (id INT PRIMARY KEY, f FLOAT, d DOUBLE)",
-        "INSERT INTO t VALUES (1, -0e0, -0e0)",
-        database=database,
-    )
-    async with connected(mysql, database) as source:
-        [found] = (await source.describe([TableId(database, "t")])).values()
-        [row] = (await read_whole(source, found.schema)).to_pylist()
-    assert (str(row["f"]), str(row["d"])) == ("-0.0", "-0.0")
+from tests.servers.source import connected, select
 
 
 async def test_an_error_behind_the_first_rows_is_told_and_the_connection_lives(

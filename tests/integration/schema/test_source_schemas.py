@@ -11,7 +11,7 @@ from pipeline.types.column_types import Enum, Integer, Set
 from pipeline.types.enum_labels import UNKNOWN
 from pipeline.verifier.column_metadata import self_described
 from tests.servers.source import connected, read_whole, settings
-from tests.servers.values import CASES
+from tests.servers.value_tables import edge_tables
 
 INT = Integer(4, unsigned=False)
 
@@ -41,7 +41,7 @@ def in_bmp(column: str) -> str:
     return column.replace("😀", "€")
 
 
-FIRST_VALUES = f"VALUES (1, {', '.join(case.literals[0] for case in CASES)})"
+EDGES = {f"edges{i}": table for i, table in enumerate(edge_tables((9, 7, 4)))}
 ODD_TABLES = {
     "generated": "(id INT, a VARCHAR(9), v INT AS (id + 1) VIRTUAL, s INT AS (id + 2) STORED, i INT INVISIBLE,"
     " PRIMARY KEY (id), INDEX ((LOWER(a))))",
@@ -64,31 +64,20 @@ ODD_TABLES = {
 @pytest.mark.parametrize(
     ("name", "columns"),
     [
-        (
-            "types",
-            "(id INT PRIMARY KEY, "
-            + ", ".join(f"c{i} {in_bmp(case.column)}" for i, case in enumerate(CASES))
-            + ")",
-        ),
-        (
-            "not_null",
-            "(id INT PRIMARY KEY, "
-            + ", ".join(f"c{i} {in_bmp(c.column)} NOT NULL" for i, c in enumerate(CASES))
-            + ")",
-        ),
+        *((name, in_bmp(table.create("").split(maxsplit=2)[2])) for name, table in EDGES.items()),
         *ODD_TABLES.items(),
     ],
 )
 async def test_a_schema_is_the_same_from_the_log(
     mysql: MysqlServer, database: str, name: str, columns: str
 ) -> None:
-    values = FIRST_VALUES if name == "not_null" else "() VALUES ()"
     quoted = name.replace("`", "``")
+    insert = EDGES[name].insert(name) if name in EDGES else f"INSERT IGNORE INTO `{quoted}` () VALUES ()"
     mysql.sql(
         "SET NAMES utf8mb4",
         f"CREATE TABLE `{quoted}` {columns}",
-        "SET sql_mode = ''",
-        f"INSERT IGNORE INTO `{quoted}` {values}",
+        "SET sql_mode = '', cte_max_recursion_depth = 100000",
+        insert,
         database=database,
     )
     async with connected(mysql, database) as source:

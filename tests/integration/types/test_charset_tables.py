@@ -1,7 +1,7 @@
 """Every code of every character set, against the conversion that the server itself makes.
 
-That columns of all sets read alike on both paths is what tests/integration/binlog/test_random_tables.py holds; here is
-what both refuse.
+That columns of all sets read alike on both paths is what tests/integration/types/test_value_conformance.py holds; here
+is what both refuse.
 """
 
 import re

@@ -224,17 +224,6 @@ def test_extra_row_data_is_passed_over() -> None:
 # -- values
 
 
-def test_each_width_of_integers_and_its_signs() -> None:
-    for size, code in ((1, 1), (2, 2), (3, 9), (4, 3), (8, 8)):
-        top = 1 << (8 * size)
-        for signed in (True, False):
-            low, high = (-top // 2, top // 2 - 1) if signed else (0, top - 1)
-            values = [low, low + 1, -1 if signed else 1, 0, high, high - 1, high // 3]
-            cells = [value.to_bytes(size, "little", signed=signed) for value in values]
-            decoded = column_of(t.Integer(size, not signed), Storage(code, 0), *cells, None)
-            assert decoded.to_pylist() == [*values, None]
-
-
 DECIMALS = st.integers(1, 65).flatmap(
     lambda precision: st.tuples(st.just(precision), st.integers(0, min(precision, 30)))
 )
@@ -248,21 +237,6 @@ def encode_decimal(unscaled: int, precision: int, scale: int) -> bytes:
         at += count
     out = bytes([out[0] | 0x80]) + out[1:]
     return out if unscaled >= 0 else bytes(byte ^ 0xFF for byte in out)
-
-
-@pytest.mark.parametrize("value", [0, 2**64, -(2**64), -(2**64) - 1, 1 - 2**64, 10**38 - 1, 1 - 10**38])
-def test_decimals_over_both_of_their_words(value: int) -> None:
-    assert column_of(t.Decimal(38, 0), Storage(246, 38), encode_decimal(value, 38, 0)).to_pylist() == [
-        Number(value)
-    ]
-
-
-@pytest.mark.parametrize("precision", [9, 18, 19, 20, 37, 38])
-def test_the_longest_decimals_of_a_precision(precision: int) -> None:
-    largest = 10**precision - 1
-    cells = [encode_decimal(value, precision, 0) for value in (largest, -largest)]
-    decoded = column_of(t.Decimal(precision, 0), Storage(246, precision), *cells)
-    assert decoded.to_pylist() == [Number(largest), Number(-largest)]
 
 
 @given(DECIMALS, st.data())
@@ -390,41 +364,6 @@ def test_binary_is_filled_up_to_its_width(values: list[bytes | None]) -> None:
     storage = Storage(254, (0xFE ^ 0x10) | (300 & 0xFF) << 8)
     expected = [None if value is None else value.ljust(300, b"\0") for value in values]
     assert column_of(t.FixedBinary(300), storage, *wide).to_pylist() == expected
-
-
-@pytest.mark.parametrize("width", [2, 8, 9, 63, 64])
-def test_bits_keep_their_order_of_bytes(width: int) -> None:
-    size = (width + 7) // 8
-    values = [0, 1, (1 << width) - 1, 1 << (width - 1)]
-    cells = [value.to_bytes(size, "big") for value in values]
-    assert column_of(t.Bit(width), Storage(16, width % 8 | width // 8 << 8), *cells, None).to_pylist() == [
-        *cells,
-        None,
-    ]
-
-
-def test_sets_of_64_labels_wrap() -> None:
-    decoded = column_of(
-        t.Set(()), Storage(254, 248 | 8 << 8), b"\xff" * 8, b"\0" * 7 + b"\x80", b"\1" + b"\0" * 7
-    )
-    assert decoded.to_pylist() == [-1, -(2**63), 1]
-
-
-def test_enums_of_two_bytes() -> None:
-    assert column_of(t.Enum(()), Storage(254, 247 | 2 << 8), b"\xe8\x03", b"\0\0", None).to_pylist() == [
-        1000,
-        0,
-        None,
-    ]
-
-
-def test_years() -> None:
-    assert column_of(t.Year(), Storage(13, 0), b"\0", b"\1", b"\xff", None).to_pylist() == [
-        0,
-        1901,
-        2155,
-        None,
-    ]
 
 
 # -- what isn't read

@@ -1,9 +1,9 @@
-"""What a random column can be, and what others than us say of its values.
+"""What a column can be, and what others than us say of its values.
 
-A `Kind` is one type of column. For its values it has SQL literals, and two ways to hear of them that have nothing to do
-with our decoders: what the server answers to an expression, and what mysqlbinlog prints. Both are read into plain
-Python values, the first in the canonical form of docs/types.md, the second in mysqlbinlog's own, which for FLOAT has
-six digits only.
+A `Kind` is one type of column. For its values it has SQL literals, and three ways to hear of them that have nothing to
+do with our decoders: what the server answers to an expression, what mysqlbinlog prints, and what mysql-replication
+decodes. The first is read into Python values of the canonical form of docs/types.md, the second into mysqlbinlog's own
+form, which for FLOAT has six digits only.
 """
 
 import re
@@ -17,29 +17,35 @@ from pymysql.converters import escape_string
 
 # A value, as the server or mysqlbinlog shows it.
 Reader = Callable[[Any], object]
+# Whether a value of ours in its canonical form, and mysql-replication's own for the same one, agree.
+Agrees = Callable[[Any, Any], bool]
 
 
 @dataclass(frozen=True)
 class Kind:
     """A column's type, and how others show one of its values (`{c}` is the column).
 
-    `told` is the expression for the server, and `read` brings its answer into the canonical form. `logged` is the
-    expression to compare with what mysqlbinlog prints, and `printed` reads that print as `as_printed` reads the answer
-    to it. `attribute` is what follows GENERATED in a definition; `since` the first version that has all of it, `before`
-    the first that no longer has; `generable` whether such a column can be a generated one.
+    `edges` are literals of values at which decoders fail, `values` draws others. `told` is the expression for the
+    server, and `read` brings its answer into the canonical form. `logged` is the expression to compare with what
+    mysqlbinlog prints, and `printed` reads that print as `as_printed` reads the answer to it. `library` is None if
+    mysql-replication can't read the type. `attribute` is what follows GENERATED in a definition; `since` the first
+    version that has all of it, `before` the first that no longer has; `generable` whether such a column can be a
+    generated one.
     """
 
     definition: str
+    edges: tuple[str, ...]
     values: st.SearchStrategy[str]
     told: str
     read: Reader
     logged: str
     as_printed: Reader
-    printed: Callable[[bytes], object] = bytes.decode
+    printed: Reader = bytes.decode
     since: tuple[int, ...] = (5, 6)
     before: tuple[int, ...] = (100,)
     attribute: str = ""
     generable: bool = True
+    library: Agrees | None = None
 
     def __repr__(self) -> str:
         return self.definition

@@ -1,15 +1,17 @@
-"""Random tables: columns of all types that MySQL has, and rows for them."""
+"""Tables with columns of all types that MySQL has, and rows for them: all edges, and random ones."""
 
-from collections.abc import Mapping
+from bisect import bisect
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from tests.servers.random_kinds import Kind
-from tests.servers.random_numbers import bits, dates, decimals, doubles, floats, integers, moments
-from tests.servers.random_texts import binaries, choices, documents, geometries, texts, vectors
+from tests.servers import number_kinds as numbers
+from tests.servers import text_kinds as texts
+from tests.servers.value_kinds import UNPRINTED, Kind
 
 # The column that each table has, and that each update changes: the log has nothing of one that changes nothing.
 CHANGES: Final = "changes"
@@ -65,7 +67,7 @@ class Table:
         columns = [column.sql for column in self.columns] + [f"{CHANGES} INT NOT NULL DEFAULT 0"]
         if self.key_at is not None:
             columns.insert(self.key_at, "id INT PRIMARY KEY")
-        return f"CREATE TABLE {name} ({', '.join(columns)})"
+        return f"CREATE TABLE {name} ({', '.join(columns)}) ROW_FORMAT = DYNAMIC"
 
     def insert(self, name: str) -> str:
         """The statement that fills it."""
@@ -97,10 +99,62 @@ def plain(values: pa.Array) -> list[Any]:
     return list((values.cast(pa.int64()) if pa.types.is_timestamp(kind) else values).to_pylist())
 
 
-KINDS: Final = st.one_of(
-    integers(), decimals(), floats(), doubles(), bits(), dates(), moments(), texts(), texts(), binaries(), choices(),
-    documents(), geometries(), vectors(),
+KINDS: Final = st.one_of(*numbers.numbers(), *texts.others())
+# The kinds whose edges are in `edge_tables`.
+ALL: Final = (
+    *numbers.INTEGERS, *numbers.DECIMALS, *numbers.FLOATS, *numbers.BITS, *numbers.DATES, *numbers.MOMENTS,
+    *texts.TEXTS, *texts.BINARIES, *texts.CHOICES, *texts.GEOMETRIES, *texts.VECTORS,
+    texts.document(), texts.plain_document(),
 )  # fmt: skip
+_WIDEST: Final = 70
+
+
+def edge_tables(version: tuple[int, ...], kinds: Sequence[Kind] = ALL) -> list[Table]:
+    """Tables in which each kind that a server of this version has is a column, with all its edges and NULLs.
+
+    Kinds of different types stand beside each other; those with about as many edges, and those that mysqlbinlog can't
+    print, share a table.
+    """
+    known = [kind for kind in kinds if kind.since <= version < kind.before]
+
+    def alike(kind: Kind) -> tuple[bool, int]:
+        return kind.logged == UNPRINTED, bisect(_STEPS, len(kind.edges))
+
+    tables = []
+    for _, group in groupby(sorted(known, key=alike), alike):
+        several = list(group)
+        count = -(-len(several) // _WIDEST)
+        tables += [_edges(several[at::count], version) for at in range(count)]
+    return tables
+
+
+# Two kinds of each type that the newest MySQL knows: for tests in which neither charset nor digits matter.
+_BY_TYPE: Final = [
+    (kind.definition.replace(" ", "(").split("(")[0], kind) for kind in ALL if kind.before > (9,)
+]
+TWO_OF_EACH: Final = tuple(dict.fromkeys([*dict(reversed(_BY_TYPE)).values(), *dict(_BY_TYPE).values()]))
+
+# Numbers of edges that divide the kinds into tables.
+_STEPS: Final = (21, 50)
+
+
+def _edges(kinds: Sequence[Kind], version: tuple[int, ...]) -> Table:
+    """Every other column may be NULL, and some are generated from the column before them."""
+    columns, values = [], []
+    for i, kind in enumerate(kinds):
+        columns.append(
+            Column(f"c{i}", kind, nullable=i % 2 == 0, invisible=i % 5 == 3 and version >= (8, 0, 23))
+        )
+        values.append(kind.edges)
+        if version >= (5, 7) and kind.generable and i % 4 == 0:
+            way = "STORED" if i % 8 else "VIRTUAL"
+            columns.append(Column(f"g{i}", kind, nullable=True, generated=way, base=f"c{i}"))
+    count = max(map(len, values))
+    rows = [tuple(edges[row % len(edges)] for edges in values) for row in range(count)]
+    for step in (1, 3):
+        nulls = [i % 2 == 0 and i // 2 % step == 0 for i in range(len(values))]
+        rows.append(tuple("NULL" if null else edges[0] for null, edges in zip(nulls, values, strict=True)))
+    return Table(tuple(columns), len(columns) // 2, tuple(rows))
 
 
 @st.composite
