@@ -119,7 +119,7 @@ def choice(name: str, labels: tuple[str, ...], charset: str = "utf8mb4") -> Kind
     same = (
         (lambda mine, theirs: mine == theirs)
         if name == "ENUM"
-        else (lambda mine, theirs: set(mine.split(",")) - {""} == set(theirs))
+        else (lambda mine, theirs: set(mine.split(",")) - {""} == set(theirs or ()))
     )
     return Kind(
         f"{name}({', '.join(map(quoted, labels))}) CHARACTER SET {charset}",
