@@ -377,6 +377,16 @@ def what_was_sent_of_a_large_transaction_is_sent_again(patch: Patch) -> None:
     patch.setattr(kafka_sink, "_going_on", going_on)
 
 
+def notifications_are_sent_after_their_position(patch: Patch) -> None:
+    original = kafka_sink._segment_ended
+
+    def segment_ended(state: Sending, sealed: int, opened: OpenTransaction) -> object:
+        after, (report, *orders) = original(state, sealed, opened)
+        return after, (*orders, report)
+
+    patch.setattr(kafka_sink, "_segment_ended", segment_ended)
+
+
 def the_rest_of_a_large_transaction_is_left_out(patch: Patch) -> None:
     original = kafka_sink._sent
 
@@ -560,6 +570,7 @@ BUGS: tuple[Bug, ...] = (
     messages_are_visible_before_their_position,
     a_source_transaction_is_divided,
     what_was_sent_of_a_large_transaction_is_sent_again,
+    notifications_are_sent_after_their_position,
     the_rest_of_a_large_transaction_is_left_out,
     the_topics_begin_where_the_journal_was_told,
     a_topic_that_is_set_aside_is_sent_to,

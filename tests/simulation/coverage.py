@@ -131,6 +131,7 @@ HARD = (
     "the topics' sink was killed within a Kafka transaction",
     "a predecessor of the topics' sink was fenced",
     "a topic refused its messages",
+    "the topic of notifications refused",
 )
 
 

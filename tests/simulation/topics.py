@@ -5,7 +5,8 @@
 transaction of a producer, makes them visible by one commit with the position, and ends what predecessors have open. A
 kill may come between any two things that the sink does. Its predecessor may then continue beside it. Now and then a
 topic refuses its messages for a while. Held to at each commit: a topic has the first of its messages, each once and in
-the stream's order. Only a source transaction that is too large is split. The journal still has what a topic lacks.
+the stream's order, and the topic of notifications has one of each segment. Only a source transaction that is too large
+is split. The journal still has what a topic lacks.
 """
 
 from collections import Counter
@@ -52,6 +53,14 @@ from pipeline.messages.journal import SegmentSealed
 from tests.simulation.lake import Violation
 from tests.simulation.sink import Message, Segments
 from tests.simulation.story import Story
+
+# Where each segment has one message, with its number, instead of a notification of snapshots.
+REPORTS = "reports"
+
+
+def reported(segment: int) -> Message:
+    """What a segment reports; its SCN is none of a row."""
+    return Message(-segment, REPORTS, 0, "", None, None)
 
 
 class Fenced(Exception):
@@ -141,7 +150,7 @@ class Topics:
                 self._moved_beside(self._random.choice(self._predecessors))
         if self._random.random() < 0.1:
             topics = sorted({message.topic for stream in self._segments.streams for message in stream})
-            self._broker.refusing ^= {self._random.choice(topics)} if topics else set()
+            self._broker.refusing ^= {self._random.choice([*topics, REPORTS])}
         if self._random.random() < 0.15:
             self._kill()
 
@@ -224,8 +233,10 @@ class Topics:
 
     def _carry_out(self, life: Life, order: Order | Commit) -> None:
         match order:
-            case BeginTransaction() | SendHeartbeat() | SendNotifications():
+            case BeginTransaction() | SendHeartbeat():
                 pass
+            case SendNotifications():
+                self._report(life, order)
             case PlanSegment(segment, after, split, capacity):
                 runs = divided(self._scns(life, segment, after), capacity.rows, split=split)
                 life.facts.append(SegmentPlanned(runs))
@@ -243,6 +254,17 @@ class Topics:
             case ConfirmSegment(segment):
                 self._confirmed = segment
                 self._needed = max(self._needed, segment + 1)
+
+    def _report(self, life: Life, order: SendNotifications) -> None:
+        """Send what a segment reports. A refusal ends the orders that follow from the same fact."""
+        if not includes(order.topics, REPORTS):
+            return
+        if REPORTS in self._broker.refusing:
+            self._reached["the topic of notifications refused"] += 1
+            life.orders.clear()
+            life.facts.append(TopicRefused(REPORTS, "refused"))
+            return
+        self._broker.take(life.epoch, [reported(order.segment)])
 
     def commits(self, at: SinkPosition) -> list[Commit]:
         """One commit, of the messages and of the position."""
@@ -270,6 +292,8 @@ class Topics:
         return RunSent(len(some), ended=len(some) == len(left))
 
     def _of_topic(self, topic: str) -> Iterator[Message]:
+        if topic == REPORTS:
+            return (reported(number) for number in range(1, self._sealed + 1))
         return (message for stream in self._segments.streams for message in stream if message.topic == topic)
 
     def _committed(self, messages: list[Message]) -> None:
@@ -290,7 +314,7 @@ class Topics:
 
     def _judge_end(self, refusing: set[str]) -> None:
         every = {message.topic for stream in self._segments.streams for message in stream}
-        for topic in every - refusing:
+        for topic in (every | {REPORTS}) - refusing:
             visible, wanted = self._broker.committed.get(topic, []), list(self._of_topic(topic))
             if visible != wanted:
                 raise Violation(f"{topic} ends with {visible}, the stream has {wanted}")
