@@ -16,7 +16,9 @@ import pytest
 from actors.lake.live_view import CatalogViews
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline.binlog.events import query_event
-from pipeline.coordinator import handle_log, handle_signals
+from pipeline.binlog.transaction_assembler import TransactionAssembler
+from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
+from pipeline.coordinator import handle_log, handle_signals, resume
 from pipeline.errors import Definite
 from pipeline.gtid.witness import Witness
 from pipeline.lake import background, live_view, merge, tables
@@ -35,6 +37,7 @@ from pipeline.schema.ddl.statement_kinds import (
 from pipeline.schema.ddl.unlogged_changes import Effect, OfDatabase, OfTables
 from pipeline.schema.table_schema import TableId
 from pipeline.schema.table_traits import Traits
+from pipeline.snapshot.prepared_xa import XaPrepared
 from pipeline.source import information_schema
 from pipeline.source.statement import Statement as Question
 from pipeline.verifier import column_names, table_restarts
@@ -77,6 +80,8 @@ class Planted(StrEnum):
     NEVER_ALTERED = "no statement alters a table"
     LITERALS = "a default is what is written"
     NEEDLESS = "each ALTER begins its table anew"
+    PREPARED_BEFORE = "an XA transaction that was prepared before the start changes nothing"
+    HELD_UP = "each prepared XA transaction holds up the position"
     HALF_FILLED = "a mirror is shown while it's filled"
     ONE_VIEW = "a catalog tells names apart by case"
 
@@ -269,6 +274,31 @@ def _needless(patch: Patch) -> None:
     patch.setattr(ddl, "changed_unlogged", changed)
 
 
+def _prepared_before(patch: Patch) -> None:
+    original = PreparedTransactions.take
+
+    def take(self: PreparedTransactions, xid: str) -> Prepared | XaPrepared:
+        return original(self, xid) or XaPrepared(xid, 0, ())
+
+    patch.setattr(PreparedTransactions, "take", take)
+
+
+def _held_up(patch: Patch) -> None:
+    original = TransactionAssembler._prepared_now
+
+    def prepared_now(self: TransactionAssembler, xid: str) -> None:
+        if self.slice.open_rows:
+            original(self, xid)
+            return
+        held, place = self.slice.hold(), self._reached.at()
+        left_out = self._names.left_out(self._gtid(), place)
+        self._prepared.note(XaPrepared(xid, self.state.commit_time, (), left_out))
+        self._prepared.hold(xid, Prepared(self._transaction(), place, held, ()))
+
+    patch.setattr(TransactionAssembler, "_prepared_now", prepared_now)
+    patch.setattr(resume, "_without_waiting", lambda checkpoint, _: checkpoint)
+
+
 def _half_filled(patch: Patch) -> None:
     patch.setattr(background, "completable_tables", lambda known, _: list(known.rebuilding))
 
@@ -336,13 +366,19 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
     Planted.NEVER_ALTERED: Fault(
         _never_altered,
         "",
-        "",
+        "columns-that-swap-names",
         "unequal|unknown|stopped",
         (moves.alter,),
         Metadata.MINIMAL,
     ),
     Planted.LITERALS: Fault(_literals, "U2", "a-default-with-a-space", about=(moves.alter,)),
     Planted.NEEDLESS: Fault(_needless, "", "widenings-in-a-row", "needless"),
+    Planted.PREPARED_BEFORE: Fault(
+        _prepared_before, "R13", "prepared-before-the-start", about=(moves.branches,)
+    ),
+    Planted.HELD_UP: Fault(
+        _held_up, "R14", "prepared-and-forgotten", "the service ended|no rest", (moves.elsewhere,)
+    ),
     Planted.HALF_FILLED: Fault(
         _half_filled, "U2", "a-mirror-that-is-filled-again", "reader", (moves.alter,), lake=True
     ),

@@ -58,7 +58,15 @@ _CAUGHT_UP_S: Final = 3.0
 _STALLED_S: Final = 1.0
 # Acts that concern all histories: no other one acts meanwhile.
 _OF_ALL: Final = frozenset(
-    {Act.RESTART_SERVICE, Act.KILL_SERVICE, Act.RESTART_SERVER, Act.KILL_SERVER, Act.RESET_LOG}
+    {
+        Act.RESTART_SERVICE,
+        Act.KILL_SERVICE,
+        Act.RESTART_SERVER,
+        Act.KILL_SERVER,
+        Act.RESET_LOG,
+        Act.NEW_JOURNAL,
+        Act.PURGE_LOG,
+    }
 )
 _ENDED: Final = frozenset({"completed", "failed", "stopped"})
 _PAUSES: Final = {Act.SHORT: 0.005, Act.LONG: 0.08}
@@ -142,6 +150,8 @@ class Part:
     # Since the verifier last knew all of its tables: those altered, once for each statement, and whether it began anew.
     altered: list[str] = field(default_factory=list)
     begun_anew: bool = False
+    # Whether an XA transaction that nobody knows may have all tables read again.
+    all_reread: bool = False
     # How many of its statements the server took.
     passed: int = 0
     refused: int = 0
@@ -381,6 +391,14 @@ class Player:
                 await asyncio.to_thread(self._restart_server, clean=act is Act.RESTART_SERVER)
             case Act.RESET_LOG:
                 await self._reset_log()
+            case Act.NEW_JOURNAL:
+                if not self._over():
+                    await self._drop()
+                    for each in self.parts:
+                        each.all_reread = True
+                    await self._begin_journal()
+            case Act.PURGE_LOG:
+                await self._purge_log(part)
             case _:
                 assert_never(act)
 
@@ -431,6 +449,10 @@ class Player:
             self._find(None, "another history", "the log was reset, and capture goes on")
         await self._drop()
         self._refusing = False
+        await self._begin_journal()
+
+    async def _begin_journal(self) -> None:
+        """Start the service as for the first time."""
         self._journal += 1
         self._chain.clear()
         if self.readers is not None:
@@ -438,6 +460,15 @@ class Player:
         for part in self.parts:
             part.since.clear()
         await self._start()
+
+    async def _purge_log(self, part: Part) -> None:
+        """Purge all of the log that the service has read, but for what other histories have prepared."""
+        for other in self.parts:
+            if other is not part:
+                await asyncio.to_thread(self._end_branches, other)
+        done = await asyncio.to_thread(executed, self.server)
+        await self._until(lambda: self._reached(done), REST_S)
+        await asyncio.to_thread(self.server.purge_binlogs)
 
     def _written_again(self, position: GtidSet) -> None:
         """Reset the log, and write other transactions until all GTIDs of the position are used again."""
@@ -641,7 +672,7 @@ class Player:
     def _needless(self, part: Part, checkpoint: Checkpoint) -> Iterator[Finding]:
         """Mirrors that were begun anew though no statement of the history makes rows others."""
         since = {t: mirror.since for t, mirror in checkpoint.mirrors.items() if t.database == part.database}
-        if part.history.calm:
+        if part.history.calm and not part.all_reread:
             for table in part.since.keys() & since.keys():
                 if part.may_be_reread(table):
                     part.since[table] = since[table]

@@ -47,6 +47,8 @@ class Act(StrEnum):
     RESTART_SERVER = "restart server"
     KILL_SERVER = "kill server"
     RESET_LOG = "reset log"
+    NEW_JOURNAL = "new journal"
+    PURGE_LOG = "purge log"
 
 
 @dataclass(frozen=True, slots=True)
