@@ -75,7 +75,8 @@ class Finding:
 def judge(server: MysqlServer, account: Account, parts: Parts, folder: Path, view: View) -> bool:
     """Compare everything, print what was compared, and return whether all of it is right."""
     with view.stage("reading all of MySQL and all of the lake, and comparing them"):
-        settings = SparkSettings("local[2]", parts.jars, "2g")
+        # The rows of whole tables are shuffled here, which takes more pieces than there are cores.
+        settings = SparkSettings("local[2]", parts.jars, "2g", {"spark.sql.shuffle.partitions": "16"})
         running = spark_session.start_local(settings, folder / "judge")
         spark = running.session
         tally = pq.read_table(folder / "tally.parquet")
