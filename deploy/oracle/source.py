@@ -38,15 +38,18 @@ _MICROSECOND: Final = _SECOND + len(".000000")
 Column = tuple[str, str, int]
 
 
-def source_table(server: MysqlServer, table: TableId) -> pa.Table:
-    """All rows of a table as the server has them now, in their forms; no column if there's no such table."""
+def source_table(server: MysqlServer, table: TableId, locked_s: int = 60) -> pa.Table:
+    """All rows of a table as the server has them now, in their forms; no column if there's no such table.
+
+    Raises pymysql's OperationalError if the table is locked for longer than `locked_s`.
+    """
     path = server.folder / f"oracle-{uuid.uuid4().hex}"
     with closing(server.connect()) as connection, connection.cursor() as cursor:
         columns = _columns(cursor, table)
         if not columns:
             return pa.table({})
         asked = ", ".join(_asked(column) for column in columns)
-        for setting in ("time_zone = '+00:00'", "sql_mode = ''"):
+        for setting in ("time_zone = '+00:00'", "sql_mode = ''", f"lock_wait_timeout = {locked_s}"):
             cursor.execute(f"SET SESSION {setting}")
         try:
             cursor.execute(f"SELECT {asked} INTO OUTFILE '{path}' CHARACTER SET utf8mb4 FROM {_named(table)}")

@@ -18,6 +18,8 @@ from typing import Final
 
 import duckdb
 import pyarrow as pa
+import pymysql
+from pymysql.constants import ER
 
 from actors.lake.delta_log import read_version
 from actors.service.live_view_text import live_view_text
@@ -63,7 +65,12 @@ class Readers:
         databases = {table.database for table in tables}
         for table in {*tables, *(each for each in tuple(self.had) if each.database in databases)}:
             states = self.had.setdefault(table, [pa.table({})])  # before it was there it had no rows
-            rows = source_table(self.server, table)
+            try:
+                rows = source_table(self.server, table, locked_s=1)
+            except pymysql.err.OperationalError as error:
+                if error.args[0] != ER.LOCK_WAIT_TIMEOUT:
+                    raise
+                continue  # the history has locked it, and does nothing else before it unlocks it
             if not any(_alike(rows, each) for each in states[-1:]):
                 states.append(rows)
 
