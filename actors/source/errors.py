@@ -29,7 +29,6 @@ _PASSING: Final = frozenset(
         1160,  # ER_NET_ERROR_ON_WRITE
         1161,  # ER_NET_WRITE_INTERRUPTED
         1203,  # ER_TOO_MANY_USER_CONNECTIONS
-        1205,  # ER_LOCK_WAIT_TIMEOUT
         1213,  # ER_LOCK_DEADLOCK
         1226,  # ER_USER_LIMIT_REACHED
         1317,  # ER_QUERY_INTERRUPTED
@@ -42,6 +41,7 @@ _PASSING: Final = frozenset(
         4031,  # ER_CLIENT_INTERACTION_TIMEOUT
     }
 )
+_LOCKED: Final = 1205  # ER_LOCK_WAIT_TIMEOUT
 _ACCESS_DENIED: Final = 1045  # ER_ACCESS_DENIED_ERROR: the error of a login; a missing right has another one
 
 # Errors that say that the user lacks a right (Server Error Message Reference).
@@ -92,6 +92,10 @@ class AccessDenied(Transient):
     """The server doesn't take the password, which may be just being changed."""
 
 
+class Locked(Transient):
+    """Another session has a lock on what the statement needs, and kept it for longer than this one waits."""
+
+
 class AnotherServer(Transient):
     """A connection leads to another server than before: one has taken over, or there are several at the address.
 
@@ -126,6 +130,8 @@ def _judge(error: Exception, doing: str) -> Transient | Definite:
         text = without_values(text)
     if code == _ACCESS_DENIED:
         return AccessDenied(f"{text} (error {code} of the source; {doing})")
+    if code == _LOCKED:
+        return Locked(f"{text} ({doing})")
     passing = not isinstance(code, int) or code in _PASSING or code in _CLIENT_ERRORS
     if passing:
         return Transient(f"{text} ({doing})")

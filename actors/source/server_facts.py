@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from actors.source.connection import Source
-from actors.source.errors import RightLacked
+from actors.source.errors import Locked, RightLacked
 from pipeline.errors import Definite
 from pipeline.schema.table_schema import TableId
 from pipeline.source.information_schema import TableDescription
@@ -18,6 +18,10 @@ from pipeline.source.prerequisites import VARIABLES, Privilege, ServerFacts
 from pipeline.source.statement import Statement, quoted_table
 
 TABLES_AT_ONCE: Final = 50
+
+# A table that is locked may stay so for long, and the others needn't wait for it.
+_WAIT_BRIEFLY: Final = "SET @tidemark_waits = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"
+_WAIT_AS_BEFORE: Final = "SET SESSION lock_wait_timeout = @tidemark_waits"
 
 _Denied = dict[Privilege | TableId, str]
 
@@ -41,8 +45,10 @@ async def collect_facts(
     await _try(source, Privilege.SLAVE, replicas, denied)
     if locks and (refusal := await _refused_lock(source)):
         denied[Privilege.RELOAD] = refusal
+    await source.ask(Statement(_WAIT_BRIEFLY))
     for begin in range(0, len(tables), TABLES_AT_ONCE):
         denied |= await _refused_tables(source, tables[begin : begin + TABLES_AT_ONCE])
+    await source.ask(Statement(_WAIT_AS_BEFORE))
     keys = await source.cascading()
     [(user,)] = await source.ask(Statement("SELECT CURRENT_USER()"))
     return ServerFacts(
@@ -69,13 +75,14 @@ async def _try(source: Source, right: Privilege, sql: str, denied: _Denied) -> l
 async def _refused_tables(source: Source, tables: Sequence[TableId]) -> _Denied:
     """Those of these tables that the user may not SELECT all columns of.
 
-    One that can't be read for another reason has its own trouble: its snapshot fails by name.
+    One that can't be read for another reason has its own trouble: its snapshot fails by name. So has one that somebody
+    has locked: what's locked for writing can't even be asked for.
     """
     selects = {table: f"SELECT * FROM {quoted_table(table)} LIMIT 0" for table in tables}  # noqa: S608 - quoted names
     together = " UNION ALL ".join(f"SELECT 0 FROM ({select}) t" for select in selects.values())  # noqa: S608 - as above
     try:
         await source.ask(Statement(together))
-    except Definite:
+    except (Definite, Locked):
         each = {table: await _refusal(source, select) for table, select in selects.items()}
         return {table: refusal for table, refusal in each.items() if refusal is not None}
     return {}
@@ -93,6 +100,6 @@ async def _refusal(source: Source, sql: str) -> str | None:
         await source.ask(Statement(sql))
     except RightLacked as refusal:
         return str(refusal)
-    except Definite:
+    except (Definite, Locked):
         return None
     return None

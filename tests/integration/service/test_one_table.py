@@ -1,5 +1,6 @@
 """One table's trouble is one table's: it is captured rightly or stops by name, and its neighbour never notices."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -97,6 +98,25 @@ async def test_a_key_that_would_be_another_ones_stops_its_table(
     assert unequal(mysql, tmp_path / "journal", neighbour) == []
     # Nothing that came with the key or after it is in the journal.
     assert len(replay(tmp_path / "journal", table).live()) == 2
+
+
+async def test_a_locked_table_does_not_hold_up_the_start_of_the_others(
+    mysql: MysqlServer, database: str, tmp_path: Path
+) -> None:
+    mysql.sql(
+        *NEIGHBOUR, "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", database=database
+    )
+    neighbour, table = TableId(database, "neighbour"), TableId(database, "t")
+    with closing(mysql.connect(database=database)) as other, other.cursor() as session:
+        session.execute("LOCK TABLES t WRITE")
+        async with running(initial(mysql, tmp_path, database)) as service:
+            await filled(service, neighbour)
+            mysql.sql(*TOUCHED, database=database)
+            await service.caught_up(mysql)
+            session.execute("UNLOCK TABLES")
+            await filled(service, table)
+            await service.stop()
+    assert unequal(mysql, tmp_path / "journal", neighbour, table) == []
 
 
 async def test_a_key_that_would_be_another_ones_stops_its_table_in_a_snapshot(
