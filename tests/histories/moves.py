@@ -671,7 +671,9 @@ def branches(world: World) -> Steps:
             yield change(world, other)
         yield from _paused(world)
     elif some.random() < 0.3:
-        yield some.choice((Act.RESTART_SERVICE, Act.KILL_SERVICE, Act.NEW_JOURNAL))
+        # The foreign keys of MySQL 5.6 forbid a first start, and its log has nothing that's only prepared.
+        first = () if world.old else (Act.NEW_JOURNAL,)
+        yield some.choice((Act.RESTART_SERVICE, Act.KILL_SERVICE, *first))
         yield from _paused(world)
     yield Sql(some.choice((f"XA COMMIT {name}", f"XA COMMIT {name}", f"XA ROLLBACK {name}")), 1)
 

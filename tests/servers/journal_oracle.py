@@ -7,10 +7,10 @@ and compares. Each function returns differences as texts, none if all is right.
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime, time
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,11 +26,13 @@ from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.journal.change_rows import META, SOURCE
 from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.schema.ddl.alter_table import Alteration
-from pipeline.schema.table_schema import TableId
-from pipeline.types.column_types import arrow_type
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.types.column_types import DateTime, arrow_type
 
 Key = tuple[Any, ...]
 Row = Mapping[str, Any]
+
+_DAY: Final = len("0000-03-01")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,8 @@ def unequal(
     chain = entries(journal) if chain is None else chain
     found = list(_broken_chain(chain))
     for table in tables:
-        story = replay(journal, table, chain=chain)
         known = chain[-1].checkpoint.schemas.get(table)
+        story = _widen(replay(journal, table, chain=chain), known)
         key = (known and known.key_names) or primary_key(server, table)
         found += unequal_rows(
             str(table), forms_of_rows(list(story.live().values())), source_table(server, table), key
@@ -214,6 +216,32 @@ def _alter(story: Story, alteration: Alteration) -> None:
         replace(change, row={**now(change.row), **added}, absent=tuple(now(dict.fromkeys(change.absent))))
         for change in story.changes
     ]
+
+
+def _widen(story: Story, schema: TableSchema | None) -> Story:
+    """The story with the days of a DATE that has become a DATETIME as that type has them: so a lake widens them."""
+    times = {c.name for c in schema.columns if isinstance(c.type, DateTime)} if schema else set()
+
+    def now(row: Row) -> Row:
+        return {name: _midnight(value) if name in times else value for name, value in row.items()}
+
+    return replace(
+        story,
+        mirror={key: (segment, now(row)) for key, (segment, row) in story.mirror.items()},
+        changes=[replace(change, row=now(change.row)) for change in story.changes],
+    )
+
+
+def _midnight(value: object) -> object:
+    match value:
+        case datetime() | None:
+            return value
+        case date():
+            return datetime.combine(value, time())
+        case str(day) if len(day) == _DAY:
+            return f"{day} 00:00:00.000000"
+        case _:
+            return value
 
 
 def _take(story: Story, reader: JournalReader, entry: Entry, file: File, since: int) -> None:
