@@ -5,7 +5,7 @@
 ~ rest
 0> CREATE VIEW `v` AS SELECT * FROM `t`
 0> INSERT INTO `t` VALUES (4, 4)
-~ 80 ms
 ~ rest
+~ restart service
 0> INSERT INTO `t` VALUES (5, 5)
 ~ rest
