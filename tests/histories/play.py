@@ -50,8 +50,8 @@ from tests.servers.service import Running, WithoutLake, pipeline, running
 
 # How long (s) nothing may happen before a rest, and how long what's wrong may take to become right. The first one is
 # longer than the time between two heartbeats: on MySQL 5.6 a heartbeat alone ends what emptied a MEMORY table last.
-REST_S: Final = 8.0
-RIGHT_S: Final = 5.0
+REST_S: Final = 15.0
+RIGHT_S: Final = 15.0
 _LOOK_S: Final = 0.03
 _CAUGHT_UP_S: Final = 3.0
 # How long (s) nothing may happen before a prepared transaction of another history counts as what is in the way.
@@ -397,6 +397,7 @@ class Player:
                     for each in self.parts:
                         each.all_reread = True
                     await self._begin_journal()
+                    await self._until(lambda: all(map(self._filled, self.parts)), REST_S)
             case Act.PURGE_LOG:
                 await self._purge_log(part)
             case _:
@@ -467,7 +468,12 @@ class Player:
             if other is not part:
                 await asyncio.to_thread(self._end_branches, other)
         done = await asyncio.to_thread(executed, self.server)
-        await self._until(lambda: self._reached(done), REST_S)
+
+        def sealed() -> bool:
+            checkpoint = self._checkpoint()
+            return checkpoint is not None and done <= checkpoint.position
+
+        await self._until(lambda: asyncio.to_thread(sealed), REST_S)
         await asyncio.to_thread(self.server.purge_binlogs)
 
     def _written_again(self, position: GtidSet) -> None:
