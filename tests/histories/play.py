@@ -74,6 +74,7 @@ _FEW_ROWS: Final = 4
 _READ_EVERY_S: Final = 0.3
 _DELIVERED_S: Final = 120.0
 _MERGED_S: Final = 20.0
+_LAKE_ROWS_PER_S: Final = 100
 # Spark's own catalog, which is gone with its session.
 _CATALOG: Final = "spark_catalog"
 # How many empty transactions are committed at once, for the sake of their GTIDs.
@@ -95,6 +96,8 @@ MAY_STOP: Final = re.compile(
     r"|has the name of a column"
     r"|zero or partial date|two codes in its character set|whose label has a question mark|the label x"
     r"|foreign key|only the beginning|is a GEOMETRY"
+    # An INSERT that gives a column of the key no value, with binlog_row_image = MINIMAL or NOBLOB.
+    r"|the log has rows of it without \S.* of its primary key"
 )
 
 # With MINIMAL a table may also stop since statements came too closely after each other for the server to be asked in
@@ -265,7 +268,9 @@ class Player:
         if self.spark:
             assert settings.lake is not None
             lake = replace(settings.lake, merge_after_s=1.0, catalog=_CATALOG)
-            settings = replace(settings, lake=lake, spark=self.spark)
+            # Slowly, so that a mirror takes several batches to be filled, and readers could see it.
+            snapshot = replace(settings.snapshot, rows_per_s=_LAKE_ROWS_PER_S)
+            settings = replace(settings, lake=lake, spark=self.spark, snapshot=snapshot)
         return settings
 
     async def _start(self) -> None:
