@@ -147,7 +147,7 @@ _FIRST_DAY: Final = -719162
 
 
 def _same_day(mine: Any, theirs: date | None) -> bool:
-    return mine < _FIRST_DAY if theirs is None else mine == (theirs - date(1970, 1, 1)).days
+    return bool(mine < _FIRST_DAY if theirs is None else mine == (theirs - date(1970, 1, 1)).days)
 
 
 def _same_moment(mine: Any, theirs: datetime | None) -> bool:
@@ -158,7 +158,7 @@ def _same_moment(mine: Any, theirs: datetime | None) -> bool:
 
 def _same_span(mine: Any, theirs: timedelta) -> bool:
     """The library adds the fraction of a negative time, from which it has to be taken away."""
-    return mine == theirs // timedelta(microseconds=1) or (mine < 0 and mine % 1_000_000 != 0)
+    return bool(mine == theirs // timedelta(microseconds=1) or (mine < 0 and mine % 1_000_000 != 0))
 
 
 def _two(most: int, least: int = 0) -> st.SearchStrategy[str]:

@@ -366,9 +366,9 @@ async def written_and_read(
         images = images_of(changes, id_)
         check_images(table, before[id_].values, after[id_].values, images)
         if readers.mysqlbinlog and all(column.kind.logged != UNPRINTED for column in table.columns):
-            names = [column.name for column in schemas[id_].columns]
+            in_order = [column.name for column in schemas[id_].columns]
             of_table = [row for row in printed if row.table == id_.name]
-            check_printed(table, names, before[id_].printed, after[id_].printed, images, of_table)
+            check_printed(table, in_order, before[id_].printed, after[id_].printed, images, of_table)
         if readers.library:
             check_library(table, images, theirs[id_.name])
         if readers.copies:
