@@ -288,3 +288,31 @@ async def test_notifications_of_snapshots_come_once_in_their_order(
         assert sorted(scanned) == sorted(table.dotted for table in TABLES)
     assert {each["additional_data"]["connector_name"] for each in found} == {settings.name}
     assert len({json.dumps(each, sort_keys=True) for each in found}) == len(found)
+
+
+async def test_a_topic_of_notifications_that_is_not_there_holds_up_no_other_and_lacks_nothing_later(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
+    settings = to_topics(kafka, open_shop, tmp_path, create_topics=False)
+    assert settings.kafka is not None
+    topic = f"{settings.name}-notifications"
+    settings = replace(settings, kafka=replace(settings.kafka, notification_sink_topic_name=topic))
+    await create_topic(kafka, f"tidemark-position-{settings.name}", config={"cleanup.policy": "compact"})
+    for table in TABLES:
+        await create_topic(kafka, f"{settings.name}.{table}")
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        await service.execute("s1")
+        await service.completed("s1")
+        await sent(service)
+        assert [*service.status(Name.KAFKA_SINK)["set_aside"]] == [topic]
+        await create_topic(kafka, topic)
+        await service.until(
+            lambda: not service.status(Name.KAFKA_SINK).get("set_aside"), "the topic has caught up"
+        )
+        await service.stop()
+    assert all(judge.read for judge in (await judged(kafka, settings, open_shop)).values())
+    types = [json.loads(each.value)["type"] for each in await committed_messages(kafka, topic)]
+    assert (types[0], types[-1]) == ("STARTED", "COMPLETED")
+    assert types.count("TABLE_SCAN_COMPLETED") == len(TABLES) and types.count("STARTED") == 1
