@@ -29,8 +29,8 @@ setup-tests: ## Fetch what the tests need besides: MySQL 5.6, Kafka, a schema re
 	@$(PYTHON) -m deploy.toolchain setup --tests
 
 .PHONY: demo
-demo: setup ## Capture a busy MySQL into Delta and prove that they are equal (ROWS=n rows)
-	@$(PY) -m deploy.demo $(if $(ROWS),--rows $(ROWS))
+demo: setup ## Capture a busy MySQL into Delta and prove that they are equal (ROWS=n rows; KAFKA=1: into topics, too)
+	@$(PY) -m deploy.demo $(if $(ROWS),--rows $(ROWS)) $(if $(KAFKA),--kafka)
 
 .PHONY: lint
 lint: setup ## Check style, format and types

@@ -1,8 +1,8 @@
 """The demo's story, from an empty folder to the verdict.
 
-    python -m deploy.demo [--rows N] [--folder FOLDER] [--watch SECONDS]
+    python -m deploy.demo [--rows N] [--folder FOLDER] [--watch SECONDS] [--kafka]
 
-Exits with 0 only if every row and every change in the lake is right.
+Exits with 0 only if every row and every change is right in the lake, and in Kafka's topics if there are any.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -24,8 +24,9 @@ from deploy.demo.judge import judge
 from deploy.demo.service import Service, write_config
 from deploy.demo.shop import Size
 from deploy.demo.view import View
+from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
-from deploy.toolchain.parts import locate
+from deploy.toolchain.parts import fetch_kafka, locate
 from pipeline.gtid.gtid_set import GtidSet
 
 SNAPSHOT_WITHIN_S = 600.0
@@ -48,6 +49,9 @@ def main() -> int:
         default=50.0,
         help="how long to go on once the snapshot is complete (s, default: %(default)s)",
     )
+    arguments.add_argument(
+        "--kafka", action="store_true", help="bring the changes into Kafka's topics as well, and judge them"
+    )
     chosen = arguments.parse_args()
     if chosen.rows < 1:
         arguments.error(f"--rows must be at least 1, not {chosen.rows}")
@@ -55,21 +59,23 @@ def main() -> int:
     folder = chosen.folder or Path(tempfile.mkdtemp(prefix="tidemark-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        return story(chosen.rows, chosen.watch, folder.resolve(), View())
+        return story(chosen.rows, chosen.watch, folder.resolve(), View(), with_kafka=chosen.kafka)
     except KeyboardInterrupt:
         print("\ninterrupted; everything that ran has been ended")
         return 130
 
 
-def story(rows: int, watch_s: float, folder: Path, view: View) -> int:
+def story(rows: int, watch_s: float, folder: Path, view: View, *, with_kafka: bool) -> int:
     """Everything in its order."""
     parts, size, began = locate(), Size.of(rows), time.monotonic()
-    with MysqlServer(parts.mysql, folder / "mysql", {**GTIDS, **FULL_METADATA}) as server:
+    with ExitStack() as servers:
+        server = servers.enter_context(MysqlServer(parts.mysql, folder / "mysql", {**GTIDS, **FULL_METADATA}))
+        brokers = _broker(servers, folder, view) if with_kafka else None
         with view.stage(f"MySQL {parts.mysql.version} runs; filling a shop of {rows:,} orders"):
             shop.fill(server, size)
         account = _accounts(server)
         config = folder / "tidemark.toml"
-        write_config(config, server, account, parts, folder)
+        write_config(config, server, account, parts, folder, brokers)
         service = Service(config, folder / "journal", folder / "service.log")
         try:
             with view.stage("starting the service: tidemark run"):
@@ -88,10 +94,17 @@ def story(rows: int, watch_s: float, folder: Path, view: View) -> int:
             service.kill()
         if code:
             raise SystemExit(f"the service ended with {code} instead of 0:\n{service.last_words()}")
-        right = judge(server, account, parts, folder, view)
-    shutil.rmtree(folder / "mysql", ignore_errors=True)
+        right = judge(server, account, parts, folder, view, brokers)
+    for data in ("mysql", "kafka"):
+        shutil.rmtree(folder / data, ignore_errors=True)
     view.say(f"\nall of it took {time.monotonic() - began:.0f} s; the lake stays at {folder}/lake")
     return 0 if right else 1
+
+
+def _broker(servers: ExitStack, folder: Path, view: View) -> str:
+    """A broker that runs as long as the others, and its address."""
+    with view.stage("a Kafka broker"):
+        return servers.enter_context(KafkaBroker(fetch_kafka(), folder / "kafka")).address
 
 
 def _capture(service: Service, watch_s: float, view: View) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as f
 from actors.lake import spark_session
 from actors.lake.live_view import live_view
 from deploy.demo.shop import DATABASE
+from deploy.demo.topics import read_topic, untrue_topic
 from deploy.demo.view import View
 from deploy.oracle.changes import tally_of, untrue_changes, written
 from deploy.oracle.forms import forms
@@ -72,8 +73,13 @@ class Finding:
         return f"{self.what}: {self.compared:,} compared, {verdict}"
 
 
-def judge(server: MysqlServer, account: Account, parts: Parts, folder: Path, view: View) -> bool:
-    """Compare everything, print what was compared, and return whether all of it is right."""
+def judge(
+    server: MysqlServer, account: Account, parts: Parts, folder: Path, view: View, brokers: str | None = None
+) -> bool:
+    """Compare everything, print what was compared, and return whether all of it is right.
+
+    `brokers`: where the topics are, if there are any.
+    """
     with view.stage("reading all of MySQL and all of the lake, and comparing them"):
         # The rows of whole tables are shuffled here, which takes more pieces than there are cores.
         settings = SparkSettings("local[2]", parts.jars, "2g", {"spark.sql.shuffle.partitions": "16"})
@@ -91,6 +97,9 @@ def judge(server: MysqlServer, account: Account, parts: Parts, folder: Path, vie
         findings.append(reads_only(server.logged(), account))
         freshness = list(_freshness(spark, lake))
         running.stop()
+    if brokers is not None:
+        with view.stage("reading all topics, and comparing them"):
+            findings += same_topics(server, brokers, tally)
     view.say("")
     for finding in findings:
         view.say(f"  {finding}")
@@ -116,6 +125,13 @@ def same_changes(table: TableId, changelog: pa.Table, key: Sequence[str], tally:
     return Finding(
         f"changes of {table}", len(found), untrue_changes(str(table), found, tally_of(table, lines))
     )
+
+
+def same_topics(server: MysqlServer, brokers: str, tally: pa.Table) -> Iterator[Finding]:
+    """Each table's topic against the tally and the source: each change once, in order, and the rows at the end."""
+    for table, key in KEYS.items():
+        topic = read_topic(brokers, table, key)
+        yield Finding(str(topic), topic.messages, untrue_topic(topic, server, tally))
 
 
 def reads_only(logged: list[LoggedCommand], account: Account) -> Finding:

@@ -10,12 +10,20 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from deploy.demo.topics import PARTITIONS, PREFIX
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 
 READY_WITHIN_S = 90.0
 STOPPED_WITHIN_S = 90.0
 POLL_S = 0.2
+
+_TOPICS = f"""
+[kafka]
+bootstrap_servers = ["{{brokers}}"]
+topic_prefix = "{PREFIX}"
+partitions = {PARTITIONS}
+"""
 
 
 class Service:
@@ -124,8 +132,13 @@ class Service:
         return body
 
 
-def write_config(path: Path, server: MysqlServer, account: Account, parts: Parts, folder: Path) -> None:
-    """The configuration file, as the README shows it, with this machine's paths and ports."""
+def write_config(
+    path: Path, server: MysqlServer, account: Account, parts: Parts, folder: Path, brokers: str | None = None
+) -> None:
+    """The configuration file, as the README shows it, with this machine's paths and ports.
+
+    `brokers`: those of Kafka, if there are to be topics as well.
+    """
     password = folder / "password"
     password.write_text(account.password)
     password.chmod(0o600)
@@ -158,4 +171,4 @@ merge_after_s = 30
 master = "local[2]"
 driver_memory = "2g"
 jars = [{jars}]
-""")
+{_TOPICS.format(brokers=brokers) if brokers else ""}""")

@@ -68,6 +68,13 @@ def setup(*, for_tests: bool = False) -> Parts:
     return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, *for_tests_alone)
 
 
+def fetch_kafka() -> KafkaParts:
+    """Kafka, which `setup` makes for tests alone."""
+    with locked():
+        trusted = authorities.setup()
+        return kafka.setup(java.setup(), virtualenv.setup(trusted), virtualenv.pyspark(), trusted)
+
+
 def locate() -> Parts:
     """Tell the parts that `setup` made; raises `ToolchainError` if one is missing."""
     python, java_home, programs = LINK / "bin" / "python", java.home(), mysql.find()

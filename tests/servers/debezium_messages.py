@@ -2,7 +2,7 @@
 
 import base64
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from deploy.toolchain.parts import Parts
 from pipeline.kafka.avro.avro_schema import avro_text
 
 _PROGRAM = Path(__file__).with_name("debezium") / "Messages.java"
+_READER = Path(__file__).with_name("debezium") / "Read.java"
 _LONGEST_S = 120
 PREFIX = "dbserver1"
 
@@ -85,12 +86,38 @@ def debezium_variants(
         **(options or {}),
         **{f"{name}.{key}": value for name, said in variants.items() for key, value in said.items()},
     }
-    properties = folder / "messages.properties"
+    found: dict[str, list[Message]] = {name: [] for name in variants}
+    for variant, message in _printed(parts, _PROGRAM, written_properties(folder, settings)):
+        found[variant].append(message)
+    return found
+
+
+def read_again(
+    parts: Parts, messages: Iterable[Message], folder: Path, transformation: Mapping[str, str]
+) -> list[Message]:
+    """Messages with schemas, as Kafka Connect reads them, transforms them and writes them again.
+
+    `transformation`: the properties of one, among them `type`; none, if it's empty.
+    """
+    lines = folder / "messages"
+    lines.write_text("".join(f"{_line(message)}\n" for message in messages))
+    properties = written_properties(folder, transformation)
+    return [message for _, message in _printed(parts, _READER, properties, lines)]
+
+
+def written_properties(folder: Path, settings: Mapping[str, str]) -> Path:
+    """A file of Java's properties."""
+    path = folder / "messages.properties"
     escaped = {key: value.replace("\\", "\\\\") for key, value in settings.items()}
-    properties.write_text("".join(f"{key}={value}\n" for key, value in escaped.items()))
+    path.write_text("".join(f"{key}={value}\n" for key, value in escaped.items()))
+    return path
+
+
+def _printed(parts: Parts, program: Path, *arguments: Path) -> Iterator[tuple[str, Message]]:
+    """The messages that a program prints, each with its variant."""
     java = [str(parts.java_home / "bin" / "java"), "-Xmx512m", "-cp", f"{debezium.setup(parts.python)}/*"]
     ran = subprocess.run(
-        [*java, str(_PROGRAM), str(properties)],
+        [*java, str(program), *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=_LONGEST_S,
@@ -98,13 +125,17 @@ def debezium_variants(
     )
     assert ran.returncode == 0, ran.stderr[-5000:]
     lines = (line.split("\t") for line in ran.stdout.splitlines() if line.startswith("MESSAGE\t"))
-    found: dict[str, list[Message]] = {name: [] for name in variants}
     for _, variant, topic, partition, time, key, value, *rest in lines:
         headers = tuple(zip(map(_text, rest[::2]), map(_text, rest[1::2]), strict=True))
         place = None if partition == "-" else int(partition)
         at_ms = None if time == "-" else int(time)
-        found[variant].append(Message(topic, _text(key), _text(value), headers, place, at_ms))
-    return found
+        yield variant, Message(topic, _text(key), _text(value), headers, place, at_ms)
+
+
+def _line(message: Message) -> str:
+    texts = [message.key, message.value, *(text for header in message.headers for text in header)]
+    coded = ("-" if text is None else base64.b64encode(text.encode()).decode() for text in texts)
+    return "\t".join(("ours", message.topic, "-", "-", *coded))
 
 
 def printed(records: Records) -> tuple[list[str | None], list[str | None]]:

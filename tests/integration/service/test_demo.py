@@ -5,11 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from deploy.toolchain.parts import Parts
 from tests.servers.spark import quick_java
 
 
-def test_a_small_demo_ends_with_everything_equal(tmp_path: Path, parts: Parts) -> None:
+@pytest.mark.parametrize("more", [pytest.param([], marks=pytest.mark.full, id="plain"), ["--kafka"]])
+def test_a_small_demo_ends_with_everything_equal(tmp_path: Path, parts: Parts, more: list[str]) -> None:
     command = [
         sys.executable,
         "-m",
@@ -20,6 +23,7 @@ def test_a_small_demo_ends_with_everything_equal(tmp_path: Path, parts: Parts) -
         "3",
         "--folder",
         str(tmp_path),
+        *more,
     ]
     quickly = {**os.environ, "JDK_JAVA_OPTIONS": quick_java(parts)}
     done = subprocess.run(command, env=quickly, capture_output=True, text=True, check=False, timeout=500)
@@ -33,6 +37,8 @@ def test_a_small_demo_ends_with_everything_equal(tmp_path: Path, parts: Parts) -
     assert "DIFFERENCES" not in done.stdout
     assert (tmp_path / "lake" / "shop" / "orders" / "mirror" / "_delta_log").is_dir()
     assert not (tmp_path / "mysql").exists()
+    topics = [f"topic demo.shop.{table}, 3 partitions: " for table in ("orders", "order_items", "customers")]
+    assert all((topic in done.stdout) is bool(more) for topic in topics)
 
 
 def test_a_wrong_argument_is_told_in_one_line() -> None:
