@@ -31,9 +31,13 @@ class Debezium:
 
     def wait(self, messages: int) -> None:
         """Wait until so many messages have been sent."""
+        assert self.has_sent(messages, _LONGEST_S), self._errors.read_text()[-5000:]
+
+    def has_sent(self, messages: int, within_s: float) -> bool:
+        """Whether so many messages have been sent, within that time."""
         with self._told:
-            reached = self._told.wait_for(lambda: self._sent >= messages or self._ended, _LONGEST_S)
-            assert reached and self._sent >= messages, self._errors.read_text()[-5000:]
+            self._told.wait_for(lambda: self._sent >= messages or self._ended, within_s)
+            return self._sent >= messages
 
     @property
     def sent(self) -> int:
@@ -49,6 +53,9 @@ class Debezium:
         """SIGKILL."""
         self._process.kill()
         self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     @property
     def _ended(self) -> bool:

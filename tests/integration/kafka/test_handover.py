@@ -96,7 +96,7 @@ async def test_a_debezium_is_continued_on_its_topics(
     given = connector(open_shop, account, kafka, prefix)
     kept = stored_in_topic(kafka, f"{prefix}-offsets") if killed else stored_in_file(tmp_path / "offsets")
     with running_debezium(parts, kafka, given | kept, tmp_path) as debezium:
-        while not debezium.sent:
+        while not debezium.has_sent(1, within_s=0.5):
             open_shop.sql("INSERT INTO shop.hello VALUES ()")
         with writing(open_shop) as tally:
             debezium.wait(debezium.sent + _BEFORE)
