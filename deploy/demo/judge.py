@@ -92,7 +92,7 @@ def judge(
             id_ = TableId(DATABASE, table)
             findings.append(same_rows(server, id_, live_view(spark, lake, id_).toArrow(), key))
             findings.append(_no_key_twice(id_, _read(spark, lake, id_, Tier.MIRROR), key))
-            changelog = _read(spark, lake, id_, Tier.CHANGELOG).select(*_CHANGE, *key)
+            changelog = _changes(spark, lake, id_).select(*_CHANGE, *key)
             findings.append(same_changes(id_, changelog.toArrow(), key, tally))
         findings.append(reads_only(server.logged(), account))
         freshness = list(_freshness(spark, lake))
@@ -191,12 +191,17 @@ def _ages(spark: SparkSession, lake: str, table: TableId) -> DataFrame:
     landed = landed.where("through is not null")
     earlier = f.lag("through", 1, 0).over(Window.orderBy("through"))
     landed = f.broadcast(landed.withColumn("after", earlier))
-    log = _read(spark, lake, table, Tier.CHANGELOG).where("__commit_time is not null")
+    log = _changes(spark, lake, table).where("__commit_time is not null")
     inside = (log["__segment"] > landed["after"]) & (log["__segment"] <= landed["through"])
     committed = f.col("__commit_time").cast("double").alias("committed")
     return (
         log.join(landed, inside).select(committed, "landed").withColumn("age", f.expr("landed - committed"))
     )
+
+
+def _changes(spark: SparkSession, lake: str, table: TableId) -> DataFrame:
+    """The changelog without what each update found, which it has beside topics."""
+    return _read(spark, lake, table, Tier.CHANGELOG).where("__op <> 'b'")
 
 
 def _read(spark: SparkSession, lake: str, table: TableId, tier: Tier) -> DataFrame:
