@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from tests.servers.random_tables import Table, some_tables
 
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
@@ -30,6 +29,7 @@ from pipeline.config.message_handling import (
 )
 from tests.integration.kafka.test_against_debezium import account, comparable, ours, server
 from tests.servers.debezium_messages import PREFIX, LogStart, Message, debezium_messages, log_end
+from tests.servers.value_tables import Table, some_tables
 
 __all__ = ["account", "server"]
 
