@@ -251,10 +251,10 @@ class Player:
             for connection in part.sessions.values():
                 with suppress(pymysql.err.Error):
                     connection.close()
-            self.server.sql(
-                f"DROP DATABASE IF EXISTS `{part.database}`",
-                f"DROP DATABASE IF EXISTS `{part.database.upper()}`",
-            )
+            for name in (part.database, part.database.upper()):
+                # A MySQL 5.6 that was killed may have left files there which it knows nothing of.
+                with suppress(pymysql.err.OperationalError):
+                    self.server.sql(f"DROP DATABASE IF EXISTS `{name}`")
 
     def _settings(self) -> PipelineSettings:
         settings = pipeline(
