@@ -37,6 +37,7 @@ _TABLES: Final = 8
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES: Final = {"0": "\0", "n": "\n"}
 _NEGATIVE: Final = re.compile(r'"-\d+:\d\d:\d\d(\.\d+)?"')
+_OPAQUE: Final = re.compile(r'"base64:type\d+:')
 _GARBLED: Final = re.compile(r'"(?=[^"]*-)-?\d+:[\d-]+:[\d-]+(\.[\d-]+)?"')
 _DAY: Final = re.compile(r"'(\d{4}-\d\d-\d\d)(?: \d\d:\d\d:\d\d(?:\.\d*)?)?'\Z")
 
@@ -114,7 +115,7 @@ def changed_at_random(server: MysqlServer, tables: Sequence[Table], some: Random
     return start
 
 
-@pytest.mark.parametrize("number", [1, *(pytest.param(number, marks=pytest.mark.full) for number in (2, 3))])
+@pytest.mark.parametrize("number", [3, *(pytest.param(number, marks=pytest.mark.full) for number in (1, 2))])
 def test_random_tables_have_debeziums_messages(
     parts: Parts, server: MysqlServer, account: Account, tmp_path: Path, number: int
 ) -> None:
@@ -212,7 +213,8 @@ def excused(definition: str, found: Any, expected: Any) -> bool:
 
 
 def same_document(found: str, expected: str) -> bool:
-    """Whether two texts are the same document of JSON; Debezium can't write a time below zero."""
+    """Whether two texts are the same document of JSON, but for opaque values, and times below zero."""
+    found = _OPAQUE.sub('"', found)
     try:
         return bool(
             json.loads(_NEGATIVE.sub('"time"', found)) == json.loads(_GARBLED.sub('"time"', expected))
