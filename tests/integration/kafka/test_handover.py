@@ -82,7 +82,7 @@ def imported(folder: Path, given: Mapping[str, str], offsets: Path) -> Path:
     return folder / "tidemark.toml"
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.full), True])
 async def test_a_debezium_is_continued_on_its_topics(
     parts: Parts, open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, killed: bool
 ) -> None:
