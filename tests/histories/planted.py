@@ -21,8 +21,7 @@ from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
 from pipeline.coordinator import handle_log, handle_signals, resume
 from pipeline.errors import Definite
 from pipeline.gtid.witness import Witness
-from pipeline.lake import background, live_view, merge, tables
-from pipeline.lake.batch import Batch
+from pipeline.lake import live_view, merge, tables
 from pipeline.lake.parquet_files import Day
 from pipeline.messages.changes import ChangesVerified, TableStopped
 from pipeline.schema import compatibility
@@ -83,7 +82,6 @@ class Planted(StrEnum):
     NEEDLESS = "each ALTER begins its table anew"
     PREPARED_BEFORE = "an XA transaction that was prepared before the start changes nothing"
     HELD_UP = "each prepared XA transaction holds up the position"
-    HALF_FILLED = "a mirror is shown while it's filled"
     ONE_VIEW = "a catalog tells names apart by case"
 
 
@@ -300,11 +298,6 @@ def _held_up(patch: Patch) -> None:
     patch.setattr(resume, "_without_waiting", lambda checkpoint, _: checkpoint)
 
 
-def _half_filled(patch: Patch) -> None:
-    patch.setattr(Batch, "tells_all_of", lambda *_: True)  # it's filled where readers look
-    patch.setattr(background, "completable_tables", lambda known, _: list(known.rebuilding))
-
-
 def _one_view(patch: Patch) -> None:
     patch.setattr(CatalogViews, "_shown_table", lambda _, table: table)
 
@@ -380,9 +373,6 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
     ),
     Planted.HELD_UP: Fault(
         _held_up, "R14", "prepared-and-forgotten", "the service ended|no rest", (moves.elsewhere,)
-    ),
-    Planted.HALF_FILLED: Fault(
-        _half_filled, "U2", "a-mirror-that-is-filled-again", "reader", (moves.alter,), lake=True
     ),
     Planted.ONE_VIEW: Fault(
         _one_view, "R9", "views-that-differ-by-case", "catalog", (moves.create, moves.rename), lake=True

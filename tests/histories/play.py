@@ -73,7 +73,7 @@ _PAUSES: Final = {Act.SHORT: 0.005, Act.LONG: 0.08}
 _FEW_ROWS: Final = 4
 _READ_EVERY_S: Final = 0.3
 _DELIVERED_S: Final = 120.0
-_MERGED_S: Final = 20.0
+_MERGED_S: Final = 60.0
 _LAKE_ROWS_PER_S: Final = 100
 # Spark's own catalog, which is gone with its session.
 _CATALOG: Final = "spark_catalog"
@@ -618,6 +618,10 @@ class Player:
             for text in self.readers.judged(part.database):
                 self._find(part, "reader", text[:600])
         self.result.judged += 1
+        if self.spark and not part.wrong:
+            # What comes next is to be seen by readers: so the lake has what has come up to here.
+            sealed = self._sealed()
+            await self._until(lambda: self._delivered(sealed), _DELIVERED_S)
         if part.wrong:
             part.left.clear()
         elif part.history.calm and await self._until(
@@ -697,10 +701,10 @@ class Player:
 
     # -- the lake
 
-    def _delivered(self) -> bool:
-        """Whether the lake has all that's sealed, and no table of it is being read again."""
+    def _delivered(self, sealed: int | None = None) -> bool:
+        """Whether the lake has these segments, or all that's sealed, and no table of it is being read again."""
         sink = self.service.status(Name.SPARK_SINK) if self.service else {}
-        if not sink or sink["segment"] < self._sealed() or sink["late"]:
+        if not sink or sink["segment"] < (self._sealed() if sealed is None else sealed) or sink["late"]:
             return False
         return not any(table.get("rebuilding_since") for table in sink["tables"].values())
 
@@ -717,7 +721,8 @@ class Player:
             return
         if not await self._until(self._delivered, _DELIVERED_S):
             self._find(None, "lake", f"isn't delivered: {self.service.status(Name.SPARK_SINK)}"[:600])
-        await self._until(self._merged, _MERGED_S)
+        if not await self._until(self._merged, _MERGED_S):
+            self._find(None, "lake", f"isn't merged: {self.service.status(Name.SPARK_SINK)}"[:600])
         checkpoint = await asyncio.to_thread(self._checkpoint)
         assert checkpoint is not None
         await asyncio.to_thread(self._judge_catalog, checkpoint)
