@@ -28,7 +28,7 @@ from tests.servers.s3 import s3, s3_server
 from tests.servers.schema_registry import schema_registry
 from tests.servers.service import small_ranges
 from tests.servers.shop import open_shop
-from tests.servers.spark import spark, spark_settings
+from tests.servers.spark import shared_spark, spark, spark_settings
 from tests.servers.spark_cluster import spark_cluster
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "s3",
     "s3_server",
     "schema_registry",
+    "shared_spark",
     "small_ranges",
     "spark",
     "spark_cluster",
@@ -70,6 +71,7 @@ _LONGEST = (
     "integration/service/test_demo.py",
     "chaos/test_chaos.py",
     "integration/lake/test_spark_sink.py",
+    "integration/lake/test_table_troubles.py",
     "chaos/test_kill.py",
     "integration/service/test_snapshot.py",
     "fuzz/test_bad_bytes.py",

@@ -1,4 +1,7 @@
-"""A real Spark with Delta on it. PySpark has but one in a process, so each module of tests has its own."""
+"""A real Spark with Delta on it. PySpark has but one in a process: the modules of tests share it.
+
+A module that starts Sparks of its own, or whose service does, asks for `spark_settings`; then the shared one ends.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -10,7 +13,7 @@ from actors.lake.spark_session import Spark
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import SparkSettings
 
-__all__ = ["quick", "quick_java", "spark", "spark_settings", "toml"]
+__all__ = ["quick", "quick_java", "shared_spark", "spark", "spark_settings", "toml"]
 
 _JAVA = "spark.driver.extraJavaOptions"
 
@@ -42,15 +45,43 @@ def toml(conf: Mapping[str, str]) -> str:
     return f"{{ {', '.join(f'{json.dumps(name)} = {json.dumps(value)}' for name, value in conf.items())} }}"
 
 
+class SharedSpark:
+    """The process's Spark, from the first module that asks for one until somebody needs to start another."""
+
+    def __init__(self, settings: SparkSettings, folders: pytest.TempPathFactory) -> None:
+        self.settings = settings
+        self._folders = folders
+        self._spark: Spark | None = None
+
+    def running(self) -> Spark:
+        """Start it, unless it runs."""
+        if self._spark is None:
+            self._spark = spark_session.start_local(self.settings, self._folders.mktemp("spark"))
+        return self._spark
+
+    def end(self) -> None:
+        """Leave the process without a Spark."""
+        if self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+
+
 @pytest.fixture(scope="session")
-def spark_settings(parts: Parts) -> SparkSettings:
-    """Spark on this machine's cores, with the jars that `make setup` fetched."""
-    return SparkSettings(jars=parts.jars, conf=quick(parts))
+def shared_spark(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSpark]:
+    """The modules' Spark, on this machine's cores, with the jars that `make setup` fetched. It isn't started yet."""
+    shared = SharedSpark(SparkSettings(jars=parts.jars, conf=quick(parts)), tmp_path_factory)
+    yield shared
+    shared.end()
 
 
 @pytest.fixture(scope="module")
-def spark(spark_settings: SparkSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
-    """A Spark for a whole module."""
-    spark = spark_session.start_local(spark_settings, tmp_path_factory.mktemp("spark"))
-    yield spark
-    spark.stop()
+def spark_settings(shared_spark: SharedSpark) -> SparkSettings:
+    """Settings to start a Spark with; no other one runs in this process."""
+    shared_spark.end()
+    return shared_spark.settings
+
+
+@pytest.fixture(scope="module")
+def spark(shared_spark: SharedSpark) -> Spark:
+    """A Spark that has run other modules' tests, and goes on to run others: leave its settings as they are."""
+    return shared_spark.running()

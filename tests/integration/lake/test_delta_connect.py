@@ -28,10 +28,9 @@ from pipeline.types.column_types import Integer
 from tests.integration.history import FILLING, READY
 from tests.integration.lake.test_lake import ORDERS, USERS, Delivery, expected, rows
 from tests.integration.lake.test_spark_sink import House
-from tests.servers.spark import spark_settings
 from tests.servers.spark_connect import SparkConnectServer, connect_server
 
-__all__ = ["connect_server", "spark_settings"]
+__all__ = ["connect_server"]
 
 # It warns when it's imported, of what isn't used here.
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")

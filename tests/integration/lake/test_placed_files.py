@@ -146,8 +146,10 @@ def test_rows_are_deleted_and_merged_by_deletion_vectors_files_compacted_and_rem
     placed.sql(f"OPTIMIZE {placed.name}")
     assert sorted(placed.rows()) == expected
     assert len(placed.rows(at=2)) == 9
-    placed.session.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    unchecked = "spark.databricks.delta.retentionDurationCheck.enabled"
+    placed.session.conf.set(unchecked, "false")
     placed.sql(f"VACUUM {placed.name} RETAIN 0 HOURS")
+    placed.session.conf.unset(unchecked)
     left = {path.name for path in placed.folder.glob("*.parquet")}
     assert len(left) == 1
     assert not left & before
