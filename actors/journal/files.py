@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
-from actors.runtime.filesystem import FULL, TEMPORARY, filesystem_at, put_file, sync, whole_file
+from actors.runtime.filesystem import FULL, TEMPORARY, filesystem_at, list_folder, put_file, sync, whole_file
 from pipeline.errors import Definite, Transient
 
 _LOCK = "lock"
@@ -290,9 +290,7 @@ class RemoteFiles:
         """Does nothing: there is no reserve."""
 
     def _infos(self, folder: str, recursive: bool) -> list[fs.FileInfo]:
-        selector = fs.FileSelector(self.path(folder), allow_not_found=True, recursive=recursive)
-        found: list[fs.FileInfo] = self.filesystem.get_file_info(selector)
-        return found
+        return list_folder(self.filesystem, self.path(folder), recursive)
 
 
 # The kinds of pyarrow's filesystems whose stores promise what a journal needs: see the module's docstring.

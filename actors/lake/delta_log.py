@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from actors.lake.filesystem import lake_filesystem
+from actors.runtime.filesystem import list_folder
 from pipeline.lake.tables import TableReport
 
 # The folder of a table that holds its log.
@@ -106,8 +107,7 @@ def _log_files(path: str) -> tuple[fs.FileSystem, str, list[str]]:
     """Returns where a table's log is, and the names of its files in order; no names if there is no table."""
     filesystem, root = lake_filesystem(path)
     folder = f"{root}/{LOG}"
-    found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    return filesystem, folder, sorted(info.base_name for info in found)
+    return filesystem, folder, sorted(info.base_name for info in list_folder(filesystem, folder))
 
 
 class _Actions:

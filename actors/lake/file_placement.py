@@ -24,7 +24,7 @@ from pyarrow import fs
 from actors.journal.store import JournalReader
 from actors.lake.delta_log import LOG
 from actors.lake.filesystem import lake_filesystem
-from actors.runtime.filesystem import FULL, TEMPORARY, sync
+from actors.runtime.filesystem import FULL, TEMPORARY, list_folder, sync
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal.change_rows import SOURCE, changes_schema
@@ -94,7 +94,7 @@ class LakeFiles:
         with _telling(begins):
             lake, beginning = lake_filesystem(begins)
             folder, _, name = beginning.rpartition("/")
-            there = lake.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+            there = list_folder(lake, folder)
             left = None if kept is None else lake_filesystem(kept)[1].rpartition("/")[2]
             for info in there:
                 generation = info.base_name.removeprefix(name)

@@ -30,6 +30,18 @@ def filesystem_at(uri: str) -> tuple[fs.FileSystem, str]:
     return filesystem, path
 
 
+def list_folder(filesystem: fs.FileSystem, folder: str, recursive: bool = False) -> list[fs.FileInfo]:
+    """What is in a folder; nothing if it isn't there."""
+    selector = fs.FileSelector(folder, allow_not_found=True, recursive=recursive)
+    try:
+        found: list[fs.FileInfo] = filesystem.get_file_info(selector)
+    except FileNotFoundError:
+        # Arrow lists the folder, and asks whether it exists if that fails. It reports the failure if the folder has
+        # appeared in between. It's there now.
+        found = filesystem.get_file_info(selector)
+    return found
+
+
 def sync(path: str | os.PathLike[str]) -> None:
     """Make a file's content, or the names in a directory, durable (POSIX `fsync`)."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from actors.lake.delta_log import LoggedVersion, last_report, read_version
 from actors.lake.filesystem import lake_filesystem
+from actors.runtime.filesystem import list_folder
 from pipeline.lake.tables import Property, Tier, location
 
 _COLUMNS = ("table", "tier", "segment", "newest change", "merged", "files", "MiB", "position", "stopped")
@@ -42,12 +43,10 @@ def lake_status(root: str) -> Table:
 def _tables(root: str) -> Iterator[tuple[str, Tier, str, LoggedVersion]]:
     """By table its lake tables: which, where, and what they say."""
     filesystem, folder = lake_filesystem(root)
-    selector = fs.FileSelector(folder, allow_not_found=True, recursive=False)
-    databases = [
-        info.path for info in filesystem.get_file_info(selector) if info.type is fs.FileType.Directory
-    ]
+    found = list_folder(filesystem, folder)
+    databases = [info.path for info in found if info.type is fs.FileType.Directory]
     for database in sorted(databases):
-        for info in sorted(filesystem.get_file_info(fs.FileSelector(database)), key=lambda info: info.path):
+        for info in sorted(list_folder(filesystem, database), key=lambda info: info.path):
             inside = f"{root.rstrip('/')}/{database.rpartition('/')[2]}/{info.base_name}"
             path = f"{inside}/{Tier.CHANGELOG}"
             changelog = read_version(path)

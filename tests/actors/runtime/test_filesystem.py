@@ -1,10 +1,12 @@
 """Durability can't be tested without a power cut; that files appear whole or not at all can."""
 
+import threading
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
-from actors.runtime.filesystem import TEMPORARY, filesystem_at, put_file, sync, whole_file
+from actors.runtime.filesystem import TEMPORARY, filesystem_at, list_folder, put_file, sync, whole_file
 
 
 def test_files_and_directories_can_be_made_durable(tmp_path: Path) -> None:
@@ -39,3 +41,21 @@ def test_a_uri_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
     assert filesystem_at(f"file://{tmp_path}")[1] == str(tmp_path)
     with pytest.raises(ValueError, match="dbfs"):
         filesystem_at("dbfs://lake")
+
+
+def test_a_folder_that_appears_while_it_is_listed_is_empty_or_not_there(tmp_path: Path) -> None:
+    # Of these some thirty appear just between Arrow's two looks.
+    folders = [tmp_path / str(number) for number in range(10_000)]
+
+    def make() -> None:
+        for folder in folders:
+            folder.mkdir()
+
+    making = threading.Thread(target=make)
+    making.start()
+    for folder in folders:
+        assert list_folder(fs.LocalFileSystem(), str(folder)) == []
+        while not folder.exists():
+            assert list_folder(fs.LocalFileSystem(), str(folder)) == []
+    making.join()
+    assert len(list_folder(fs.LocalFileSystem(), str(tmp_path))) == len(folders)
