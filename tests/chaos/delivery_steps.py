@@ -55,10 +55,6 @@ def _places(tier: Tier) -> Callable[..., bool]:
     return lambda _files, _path, placed, *_: placed is tier
 
 
-def _takes_on(tier: Tier) -> Callable[..., bool]:
-    return lambda _lake, _table, taking, *_: taking is tier
-
-
 def _made_by(caller: str) -> Callable[..., bool]:
     """Calls that this function makes, or what it calls."""
     return lambda *_: any(frame.function == caller for frame in inspect.stack(0))
@@ -91,14 +87,10 @@ def _log(table: DeltaTable, *_: object) -> str:
 BATCH: Final = {
     "batch read": Step(SparkSink, "_read_batch", Moment.BEHIND),
     "view held": Step(CatalogViews, "hold", Moment.BEHIND),
-    "changelog's schema not taken on": Step(
-        Lake, "_take_on", Moment.BEFORE, concerns=_takes_on(Tier.CHANGELOG)
-    ),
+    "changelog's schema not taken on": Step(Lake, "_take_on", Moment.BEFORE),
     "schema prepared, not altered": Step(DeltaTable, "alter", Moment.BEFORE),
-    "changelog's schema taken on, mirror's not": Step(
-        Lake, "_take_on", Moment.BEHIND, concerns=_takes_on(Tier.CHANGELOG)
-    ),
-    "mirror's schema taken on": Step(Lake, "_take_on", Moment.BEHIND, concerns=_takes_on(Tier.MIRROR)),
+    "changelog's schema taken on, mirror's not": Step(Lake, "_take_on", Moment.BEHIND),
+    "mirror's schema taken on": Step(Lake, "_follow", Moment.BEHIND),
     "mirror frozen": Step(Lake, "_freeze", Moment.BEHIND),
     "mirror begun": Step(Lake, "_begin", Moment.BEHIND),
     "changes not placed": Step(LakeFiles, "place", Moment.BEFORE, concerns=_places(Tier.CHANGELOG)),

@@ -151,6 +151,15 @@ class Running:
             lambda: all_of_it <= GtidSet.parse(self.status().get("position", "")), "all has passed"
         )
 
+    async def sealed(self) -> int:
+        """The segment by which all that has passed by now is sealed, once it is."""
+        passed = GtidSet.parse(self.status()["position"])
+        return await self.until(lambda: self._segment_with(passed), f"what has passed is sealed: {passed}")
+
+    def _segment_with(self, passed: GtidSet) -> int:
+        journal = self.status(Name.JOURNAL_WRITER)
+        return int(journal["segment"]) if passed <= GtidSet.parse(journal["position"] or "") else 0
+
     async def stop(self) -> None:
         """Stop it cleanly."""
         self.supervisor.stop()

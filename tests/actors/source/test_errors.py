@@ -5,7 +5,14 @@ import ssl
 import pymysql
 import pytest
 
-from actors.source.errors import AccessDenied, AnotherServer, RightLacked, StatementOutdated, translate_errors
+from actors.source.errors import (
+    AccessDenied,
+    AnotherServer,
+    Locked,
+    RightLacked,
+    StatementOutdated,
+    translate_errors,
+)
 from pipeline.config.settings import ServerSettings
 from pipeline.errors import Definite, Transient
 
@@ -13,7 +20,7 @@ from pipeline.errors import Definite, Transient
 @pytest.mark.parametrize(
     ("error", "kind", "told"),
     [
-        (pymysql.err.OperationalError(1205, "Lock wait"), Transient, r"^Lock wait \(asking\)$"),
+        (pymysql.err.OperationalError(1205, "Lock wait"), Locked, r"^Lock wait \(asking\)$"),
         (pymysql.err.OperationalError(2013, "Lost"), Transient, r"^Lost \(asking\)$"),
         (ConnectionResetError("reset"), Transient, r"^reset \(asking\)$"),
         (TimeoutError(), Transient, "^the source didn't answer in time: asking$"),

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from actors.service.assembly import Assembly
 from actors.service.live_view_text import live_view_text
@@ -28,9 +29,18 @@ def filled(service: Running) -> bool:
 
 
 async def delivered(service: Running) -> None:
-    """Until the lake has what's sealed now."""
-    last = service.status(Name.JOURNAL_WRITER)["segment"]
+    """Until the lake has what has passed by now, and its mirrors are complete."""
+    last = await service.sealed()
     await service.until(lambda: service.status(Name.SPARK_SINK).get("segment", -1) >= last, "the lake has it")
+    await service.until(
+        lambda: len(complete(service.status(Name.SPARK_SINK)["tables"])) == len(TABLES),
+        "mirrors are complete",
+    )
+
+
+def complete(tables: dict[str, Any]) -> list[str]:
+    """The tables whose mirrors are complete, of the sink's status."""
+    return [name for name, table in tables.items() if table["mirror"] and table["rebuilding_since"] is None]
 
 
 def unequal_lake(server: MysqlServer, lake: str, table: TableId) -> list[str]:

@@ -37,8 +37,8 @@ def to_topics(
 
 
 async def sent(service: Running, within_s: float = WITHIN_S) -> None:
-    """Until the topics have all that's sealed now."""
-    last = service.status(Name.JOURNAL_WRITER)["segment"]
+    """Until the topics have all that has passed by now."""
+    last = await service.sealed()
     await service.until(
         lambda: service.status(Name.KAFKA_SINK).get("segment", -1) >= last, "the topics have it", within_s
     )

@@ -4,11 +4,21 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from actors.lake.spark_session import Spark
+from actors.lake import spark_session
 from actors.lake.thread_priorities import NICE
+from pipeline.config.settings import SparkSettings
 
 
-def test_tasks_give_way_and_nobody_else(spark: Spark) -> None:
+def test_tasks_give_way_and_nobody_else(spark_settings: SparkSettings, tmp_path: Path) -> None:
+    # A Spark of its own: one that has run other tests has threads that a task began.
+    spark = spark_session.start_local(spark_settings, tmp_path)
+    try:
+        _judge(spark)
+    finally:
+        spark.stop()
+
+
+def _judge(spark: spark_session.Spark) -> None:
     spark.session.range(0, 1000, 1, 8).selectExpr("sum(id)").collect()
     nices: dict[str, set[int]] = {}
     for thread in Path(f"/proc/{spark.pid}/task").iterdir():

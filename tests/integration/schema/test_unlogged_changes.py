@@ -31,7 +31,7 @@ DONE: Final[dict[str, set[str]]] = {
     "ALTER TABLE parts TRUNCATE PARTITION p0": {"parts"},
     "ALTER TABLE fewer DROP PARTITION p0": {"fewer"},
     "/*!50000 ALTER */ TABLE away DISCARD TABLESPACE": {"away"},
-    "ALTER TABLE filled ADD COLUMN c INT /* new */ DEFAULT 7": {"filled"},
+    "ALTER TABLE filled ADD COLUMN c INT /* new */ DEFAULT (7)": {"filled"},
     "ALTER TABLE goes_on ADD COLUMN c INT, COMMENT 'DROP PARTITION p'": set(),
     "ALTER TABLE swapped DROP COLUMN v, ADD COLUMN v INT": {"swapped"},
 }

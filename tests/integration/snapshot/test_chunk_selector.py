@@ -477,7 +477,7 @@ async def test_a_connection_that_the_server_closed_meanwhile_is_replaced_without
         cut(mysql)
         reader = idle._wire._reader
         if not reader.disturbed:
-            await reader._arrived()
+            await reader._wait_for_bytes()
         assert not idle.usable
         assert (await running.read(running.chunk(plan, None, (9,), 10))).rows.num_rows == 1
 

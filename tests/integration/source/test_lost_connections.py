@@ -122,7 +122,10 @@ async def test_a_log_that_the_server_has_no_thread_for_is_given_up(mysql_factory
     server = mysql_factory(GTIDS)
     with DelayedLog(server.port) as proxy:
         dump, first = await unbegun(server, proxy)
-        [thread] = [each.id for each in process_list(server) if each.command == "Binlog Dump GTID"]
+        [thread] = await until(
+            lambda: [each.id for each in process_list(server) if each.command == "Binlog Dump GTID"],
+            "the server has a thread for it",
+        )
         server.sql(f"KILL {thread}")
         with pytest.raises(Transient, match="the server has no thread for it any more"):
             await first
