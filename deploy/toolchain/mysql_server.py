@@ -151,11 +151,14 @@ class MysqlServer(ServerProcess):
         """Return the executed GTID set, on one line."""
         return str(self.sql("SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", "")
 
+    def rotate_binlog(self) -> str:
+        """Begin a new binlog file, and return its name."""
+        self.sql("FLUSH BINARY LOGS")
+        return str(self.sql("SHOW BINARY LOGS")[-1][0])
+
     def purge_binlogs(self) -> None:
         """Remove every binlog file but a new one."""
-        self.sql("FLUSH BINARY LOGS")
-        newest = self.sql("SHOW BINARY LOGS")[-1][0]
-        self.sql(f"PURGE BINARY LOGS TO '{newest}'")
+        self.sql(f"PURGE BINARY LOGS TO '{self.rotate_binlog()}'")
 
     def logged(self) -> list[LoggedCommand]:
         """Return what clients sent while the server's variable `general_log` was ON, in its order."""

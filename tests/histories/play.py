@@ -468,18 +468,22 @@ class Player:
         await self._start()
 
     async def _purge_log(self, part: Part) -> None:
-        """Purge all of the log that the service has read, but for what other histories have prepared."""
+        """Purge all of the log that the service has read, but for what other histories have prepared.
+
+        A statement that waited for such a branch commits at any later moment. So the files that are purged end first.
+        """
         for other in self.parts:
             if other is not part:
                 await asyncio.to_thread(self._end_branches, other)
+        newest = await asyncio.to_thread(self.server.rotate_binlog)
         done = await asyncio.to_thread(executed, self.server)
 
         def sealed() -> bool:
             checkpoint = self._checkpoint()
             return checkpoint is not None and done <= checkpoint.position
 
-        await self._until(lambda: asyncio.to_thread(sealed), REST_S)
-        await asyncio.to_thread(self.server.purge_binlogs)
+        if await self._until(lambda: asyncio.to_thread(sealed), REST_S):
+            await asyncio.to_thread(self.server.sql, f"PURGE BINARY LOGS TO '{newest}'")
 
     def _written_again(self, position: GtidSet) -> None:
         """Reset the log, and write other transactions until all GTIDs of the position are used again."""
