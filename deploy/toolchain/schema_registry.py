@@ -1,6 +1,6 @@
 """Apicurio Registry, for tests: a real schema registry that speaks Confluent's API, on the Java that Spark runs on.
 
-`schema_registry.lock` pins its archive. It keeps what it's told in memory.
+`schema_registry.lock` pins its archive. It keeps schemas in memory.
 """
 
 import http.client

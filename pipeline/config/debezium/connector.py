@@ -3,7 +3,7 @@
 What means the same here is taken over, under the name that it has here. Everything else is told, property by
 property: what's pointless here, what can't be had, and what's left to do. A connector that keeps data from its readers
 isn't taken over at all (`pipeline.config.debezium.properties`), unless `[kafka]` keeps the same data back: then there
-is no `[lake]`, in which all of it would be. A property's value may be a secret, so none is told.
+is no `[lake]`, in which all of it would be. A property's value may be a secret, so the report has none.
 
 Source: Debezium 3.6's documentation, "MySQL connector configuration properties".
 """

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from pipeline.config.debezium.properties import Otherwise, Pointless, Verdict, Withheld
 from pipeline.errors import Definite
 
-# Kafka Connect puts another value in such a place as it starts; nobody else knows which.
+# Kafka Connect puts another value in such a place as it starts, and it alone knows which.
 _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
 
 # The one secret that's part of a property's name: column.mask.hash.SHA-256.with.salt.SALT.
@@ -75,7 +75,7 @@ class Conversion:
         return int(given)
 
     def choice(self, name: str, among: type[_Choice]) -> _Choice | None:
-        """A property that's one of ours; any other one is told."""
+        """A property with a value of ours; the report names any other one."""
         given = self.take(name)
         if given is None:
             return None
@@ -86,7 +86,7 @@ class Conversion:
         return None
 
     def switch(self, name: str) -> bool | None:
-        """A property that's true or false; any other value is told."""
+        """A property that's true or false; the report names any other value."""
         given = self.take(name)
         if given is None:
             return None

@@ -1,6 +1,6 @@
 """The section `[kafka]` for a connector: its options of topics and messages, under the names that they have here.
 
-A consumer then sees the same messages. What can't be had is told, property by property. Columns that the connector
+A consumer then sees the same messages. The report names each property that can't be had. Columns that the connector
 keeps from the readers of its topics are kept from them here as well.
 
 Source: Debezium 3.6's documentation, "MySQL connector configuration properties"; Kafka 4.3's documentation, "Kafka

@@ -10,8 +10,7 @@ from actors.runtime.supervisor import ExitCode
 from actors.service.cli import main
 from actors.service.debezium_file import properties
 from pipeline.errors import Definite
-
-CONNECTORS = Path(__file__).parents[2] / "pipeline" / "config" / "debezium"
+from tests.pipeline.config.debezium.connectors import CONNECTORS
 
 
 @pytest.mark.parametrize(

@@ -6,20 +6,11 @@ import pytest
 
 from actors.service.config_file import load
 from actors.service.debezium_file import properties
-from pipeline.config.debezium.connector import CONNECTOR, take_over
+from pipeline.config.debezium.connector import take_over
 from pipeline.config.debezium.conversion import NoteKind, NotTakenOver
 from pipeline.config.settings import SaslMechanism, SnapshotMode, TlsMode
 from pipeline.gtid.gtid_set import GtidSet
-
-CONNECTORS = Path(__file__).parent
-
-LEAST = {
-    "connector.class": CONNECTOR,
-    "topic.prefix": "shop",
-    "database.hostname": "db",
-    "database.user": "u",
-    "database.server.id": "7",
-}
+from tests.pipeline.config.debezium.connectors import CONNECTORS, LEAST
 
 
 @pytest.mark.parametrize("path", sorted(CONNECTORS.glob("*.json")), ids=lambda path: path.stem)

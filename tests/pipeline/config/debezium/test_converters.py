@@ -6,7 +6,8 @@ import pytest
 
 from pipeline.config.debezium.connector import take_over
 from pipeline.config.debezium.conversion import NoteKind
-from tests.pipeline.config.debezium.test_messages import LEAST, kafka
+from tests.pipeline.config.debezium.connectors import LEAST
+from tests.pipeline.config.debezium.test_messages import kafka
 
 AVRO = "io.confluent.connect.avro.AvroConverter"
 BOTH = {"key.converter": AVRO, "value.converter": AVRO}

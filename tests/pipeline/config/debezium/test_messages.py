@@ -10,22 +10,14 @@ import pytest
 from actors.service.config_file import load
 from actors.service.debezium_file import properties
 from pipeline.config.column_rules import ColumnRule, HashAlgorithm
-from pipeline.config.debezium.connector import CONNECTOR, take_over
+from pipeline.config.debezium.connector import take_over
 from pipeline.config.debezium.conversion import NoteKind
 from pipeline.config.secret import Secret
 from pipeline.config.settings import SaslMechanism
 from pipeline.config.unwrapping import DeleteHandling, Unwrap
+from tests.pipeline.config.debezium.connectors import CONNECTORS, LEAST
 
-CONNECTORS = Path(__file__).parent
 JSON = "org.apache.kafka.connect.json.JsonConverter"
-
-LEAST = {
-    "connector.class": CONNECTOR,
-    "topic.prefix": "shop",
-    "database.hostname": "db",
-    "database.user": "u",
-    "database.server.id": "7",
-}
 
 
 def kafka(more: dict[str, str]) -> dict[str, Any]:

@@ -1,26 +1,17 @@
 """Every property that Debezium's MySQL connector has is known by name."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from deploy.toolchain import debezium as jars
 from deploy.toolchain.parts import Parts
-from pipeline.config.debezium.connector import CONNECTOR, take_over
+from pipeline.config.debezium.connector import take_over
 from pipeline.config.debezium.conversion import NoteKind, NotTakenOver
 from pipeline.config.debezium.properties import FAMILIES, UNKNOWN, VERDICTS, present_name, verdict
+from tests.pipeline.config.debezium.connectors import CONNECTORS, LEAST
 
-CONNECTORS = Path(__file__).parent
 KNOWN = (CONNECTORS / "properties-3.6.3.txt").read_text().split()
-
-LEAST = {
-    "connector.class": CONNECTOR,
-    "topic.prefix": "shop",
-    "database.hostname": "db",
-    "database.user": "u",
-    "database.server.id": "7",
-}
 
 
 def test_every_property_of_debezium_is_known() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from pipeline.config.debezium.connector import take_over
 from pipeline.config.debezium.conversion import NoteKind
-from tests.pipeline.config.debezium.test_messages import JSON, LEAST, kafka
+from tests.pipeline.config.debezium.connectors import LEAST
+from tests.pipeline.config.debezium.test_messages import JSON, kafka
 
 UNWRAP = "io.debezium.transforms.ExtractNewRecordState"
 OUTBOX = "io.debezium.transforms.outbox.EventRouter"
