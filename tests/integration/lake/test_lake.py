@@ -346,20 +346,26 @@ def test_added_columns_are_taken_on_and_older_segments_stay_readable(delivery: D
     assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
 
 
-def test_columns_change_while_a_mirror_is_written_and_the_swap_begins_again(
-    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A batch doesn't wait for it: it has been delivered when the swap commits, which Delta refuses then."""
+def filled_beside(delivery: Delivery) -> tuple[Table, Ready]:
+    """A table of one row, whose mirror's next generation has all rows and isn't swapped in yet."""
     history = delivery.history
     orders = history.table(ORDERS, READY)
     history.transaction((orders, "c", (1, "a")))
     delivery.deliver()
-    before = expected(orders)
     history.restart(orders, ORDERS, Filling)
     begun = Ready(history.scn)
     history.chunk(orders, [(1,)])
     delivery.deliver()
     orders.mirror = begun
+    return orders, begun
+
+
+def test_columns_change_while_a_mirror_is_written_and_the_swap_begins_again(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch doesn't wait for it: it has been delivered when the swap commits, which Delta refuses then."""
+    history, (orders, begun) = delivery.history, filled_beside(delivery)
+    before = expected(orders)
     history.seal()
     make_anew, views = Lake._make_anew, list[list[Row]]()
 
@@ -399,15 +405,7 @@ def test_a_swap_that_commits_just_before_columns_change_has_come_before_them(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch goes on with what it brought, and doesn't fail."""
-    history = delivery.history
-    orders = history.table(ORDERS, READY)
-    history.transaction((orders, "c", (1, "a")))
-    delivery.deliver()
-    history.restart(orders, ORDERS, Filling)
-    begun = Ready(history.scn)
-    history.chunk(orders, [(1,)])
-    delivery.deliver()
-    orders.mirror = begun
+    history, (orders, begun) = delivery.history, filled_beside(delivery)
     orders.schema = replace(ORDERS, columns=(*ORDERS.columns, Column("n", INT, True)))
     orders.rows = {key: (*row, None) for key, row in orders.rows.items()}
     history.transaction((orders, "c", (2, "b", 22)))
