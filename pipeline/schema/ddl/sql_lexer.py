@@ -64,14 +64,35 @@ class Lexeme(NamedTuple):
 
 def lexemes(statement: str, *, escapes: bool = True) -> Iterator[Lexeme]:
     """Returns the lexemes in order; `escapes`: whether a backslash in a string escapes the next character."""
-    lexer = _BACKSLASH_ESCAPES if escapes else _NO_BACKSLASH_ESCAPES
-    for match in lexer.finditer(statement):
-        if match.lastgroup == "comment":
-            continue
+    for match in _matches(statement, escapes=escapes):
         kind = LexemeKind(str(match.lastgroup))
         text = match[kind.value]
         quote = _DOUBLED.get(kind)
         yield Lexeme(kind, text if quote is None else text.replace(2 * quote, quote))
+
+
+def texts_at_commas(statement: str) -> list[str]:
+    """The text between the commas, without the comments around each piece and the statement's semicolon."""
+    pieces: list[str] = []
+    begin, end = 0, 0
+    for match in _matches(statement, escapes=True):
+        if match["sign"] == ",":
+            pieces.append(statement[begin:end])
+            begin, end = 0, 0
+        elif match["sign"] != ";":
+            begin, end = begin if end else match.start(), match.end()
+    return [*pieces, statement[begin:end]]
+
+
+def text_without_ends(statement: str) -> str:
+    """The statement without the comments around it and its semicolon."""
+    places = [match.span() for match in _matches(statement, escapes=True) if match["sign"] != ";"]
+    return statement[places[0][0] : places[-1][1]] if places else ""
+
+
+def _matches(statement: str, *, escapes: bool) -> Iterator[re.Match[str]]:
+    lexer = _BACKSLASH_ESCAPES if escapes else _NO_BACKSLASH_ESCAPES
+    return (match for match in lexer.finditer(statement) if match.lastgroup != "comment")
 
 
 def lowercase_word(lexeme: Lexeme) -> str:

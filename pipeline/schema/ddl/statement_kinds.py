@@ -33,6 +33,7 @@ class DefinesTable:
     """It creates the table, whose rows are in the log, or adds or removes an index of it; no other row changes."""
 
     table: TableId
+    by_index: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,10 @@ class RepairsTables:
 
 @dataclass(frozen=True, slots=True)
 class DropsTables:
-    """It takes tables away, as far as they exist."""
+    """It takes tables away, in this order; with `if_exists` as far as they exist."""
 
-    tables: frozenset[TableId]
+    tables: tuple[TableId, ...]
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,14 @@ class DropsDatabase:
     """It takes a database away with all its tables."""
 
     database: str
+
+
+@dataclass(frozen=True, slots=True)
+class DefinesDatabase:
+    """It creates a database (`created`), or gives it other options; no table changes."""
+
+    database: str
+    created: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,7 @@ ParsedStatement = (
     | RepairsTables
     | DropsTables
     | DropsDatabase
+    | DefinesDatabase
     | RenamesTables
     | AltersTable
     | UnparsedStatement
@@ -123,6 +134,8 @@ _NO_TABLES = frozenset(
         "undo", "user", "view",
     }
 )  # fmt: skip
+# What follows ALTER DATABASE where that names no database.
+_DATABASE_OPTIONS = frozenset({"character", "charset", "collate", "default", "encryption", "read"})
 
 
 def read_statement(reading: Sequence[Lexeme], database: str) -> ParsedStatement:
@@ -200,6 +213,9 @@ def _create(reader: Reader, database: str) -> ParsedStatement:
     if reader.keyword("table"):
         _if("not", reader)
         return DefinesTable(reader.table(database))
+    if reader.keyword("database", "schema"):
+        _if("not", reader)
+        return DefinesDatabase(reader.name(), created=True)
     return _of_index(reader, database) or _of_others(reader)
 
 
@@ -213,7 +229,17 @@ def _alter(reader: Reader, database: str) -> ParsedStatement:
         return AltersTable(table, database, ignore, tuple(options))
     if reader.keyword("instance"):
         return ChangesNoTable()
+    if reader.keyword("database", "schema"):
+        return _altered_database(reader, database)
     return _of_others(reader)
+
+
+def _altered_database(reader: Reader, database: str) -> ParsedStatement:
+    """The default database is altered if the statement names none. Raises NotRead."""
+    if "upgrade" in map(lowercase_word, reader.rest()):
+        raise NotRead
+    named = lowercase_word(reader.next) not in _DATABASE_OPTIONS
+    return DefinesDatabase(reader.name() if named else database, created=False)
 
 
 def _drop(reader: Reader, database: str) -> ParsedStatement:
@@ -221,11 +247,11 @@ def _drop(reader: Reader, database: str) -> ParsedStatement:
     if reader.keyword("temporary"):
         return ChangesNoTable()
     if reader.keyword("table", "tables"):
-        _if("", reader)
+        exists = _if("", reader)
         tables = _table_list(reader, database)
         reader.keyword("restrict", "cascade")
         reader.end()
-        return DropsTables(tables)
+        return DropsTables(tables, exists)
     if reader.keyword("database", "schema"):
         _if("", reader)
         name = reader.name()
@@ -264,21 +290,24 @@ def _repair(reader: Reader, database: str) -> ParsedStatement:
     while reader.keyword("quick", "extended", "use_frm"):
         pass
     reader.end()
-    return RepairsTables(tables)
+    return RepairsTables(frozenset(tables))
 
 
-def _table_list(reader: Reader, database: str) -> frozenset[TableId]:
-    tables = {reader.table(database)}
+def _table_list(reader: Reader, database: str) -> tuple[TableId, ...]:
+    tables = [reader.table(database)]
     while reader.sign(","):
-        tables.add(reader.table(database))
-    return frozenset(tables)
+        tables.append(reader.table(database))
+    return tuple(tables)
 
 
-def _if(not_: str, reader: Reader) -> None:
-    if reader.keyword("if"):
-        if not_:
-            reader.expect(not_)
-        reader.expect("exists")
+def _if(not_: str, reader: Reader) -> bool:
+    """Whether IF [NOT] EXISTS was next. Raises NotRead."""
+    if not reader.keyword("if"):
+        return False
+    if not_:
+        reader.expect(not_)
+    reader.expect("exists")
+    return True
 
 
 def _of_index(reader: Reader, database: str) -> ParsedStatement | None:
@@ -295,7 +324,7 @@ def _of_index(reader: Reader, database: str) -> ParsedStatement | None:
     if reader.keyword("using"):
         reader.name()
     reader.expect("on")
-    return DefinesTable(reader.table(database))
+    return DefinesTable(reader.table(database), by_index=True)
 
 
 def _of_others(reader: Reader) -> ParsedStatement:
@@ -312,10 +341,6 @@ def _of_others(reader: Reader) -> ParsedStatement:
             reader.name()
         elif not reader.keyword("aggregate", "json", "relational", "duality", "materialized"):
             break
-    if reader.keyword("database", "schema"):  # DROP DATABASE has been read before
-        if "upgrade" in map(lowercase_word, reader.rest()):
-            raise NotRead
-        return ChangesNoTable()
     reader.expect(*_NO_TABLES)
     return ChangesNoTable()
 

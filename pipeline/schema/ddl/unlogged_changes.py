@@ -31,6 +31,7 @@ from pipeline.schema.ddl.sql_lexer import NAMES, Lexeme, LexemeKind, NotRead, Re
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
     ChangesNoTable,
+    DefinesDatabase,
     DefinesTable,
     DropsDatabase,
     DropsTables,
@@ -132,14 +133,14 @@ def changes_of(
 
 def _changes(statement: ParsedStatement, exact: Mapping[TableId, Traits]) -> Iterator[UnloggedChange]:
     match statement:
-        case ChangesNoTable() | DefinesTable():
+        case ChangesNoTable() | DefinesTable() | DefinesDatabase():
             pass
         case EmptiesTable(table):
             yield OfTables("TRUNCATE TABLE", frozenset({table}), Effect.EMPTIED)
         case RepairsTables(tables):
             yield OfTables("REPAIR TABLE", tables)
         case DropsTables(tables):
-            yield OfTables("DROP TABLE", tables, Effect.EMPTIED)
+            yield OfTables("DROP TABLE", frozenset(tables), Effect.EMPTIED)
         case DropsDatabase(database):
             yield OfDatabase("DROP DATABASE", database)
         case RenamesTables(pairs):
