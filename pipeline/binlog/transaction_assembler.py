@@ -368,7 +368,10 @@ class TransactionAssembler:
                 pass
             case ["CREATE", "TABLE", _]:
                 self.state.phase = SPECIAL
-                self._creation = CreateTableSelectRead(event.database, event.statement)
+                place = self._reached.at(self.state.begins)
+                self._creation = CreateTableSelectRead(
+                    event.database, event.statement, place, self.state.server
+                )
             case _ if event.updated is None or any(self._captures_in(name) for name in event.updated):
                 if not self._emptied and emptied_memory_table(event.statement) is not None:
                     self.state.phase, self._emptied = SPECIAL, (event,)

@@ -55,10 +55,11 @@ from pipeline.messages.changes import (
     SchemaChanged,
     SchemaVerified,
     TableStopped,
+    ToldStatements,
     TransactionPartVerified,
 )
 from pipeline.messages.chunks import ReadChunk
-from pipeline.messages.journal import ChangePart, MirrorDataExpired
+from pipeline.messages.journal import ChangePart, MirrorDataExpired, StatementPart
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.messages.signals import SignalOutcome
 from pipeline.schema.ddl.alter_table import Alteration
@@ -269,6 +270,23 @@ def emptying_changes(state: State, message: SchemaChanged) -> tuple[ChangePart, 
         TableChanges(schema, images, pa.RecordBatch.from_pylist([{}], schema.arrow)) for schema in schemas
     )
     return tuple(ChangePart(each, run, state.checkpoint.scn) for each in changes)
+
+
+def statement_parts(scn: int, message: object) -> tuple[StatementPart, ...]:
+    """Returns what the journal keeps of a statement on the schema, also of one that a slice begins with.
+
+    It has the first SCN that the message takes.
+    """
+    match message:
+        case SchemaChanged(begins=begins, server=server, told=told) if told:
+            run = _one(message)
+        case ChangesVerified(transactions=run, creation=ToldStatements(told, begins, server)):
+            pass
+        case _:
+            return ()
+    gtid = run.gtid_texts()[0].as_py()
+    committed = int(run.original_time[0]) or int(run.commit_time[0])
+    return tuple(StatementPart(scn, gtid, committed, begins, server, each) for each in told)
 
 
 def _emptied(message: SchemaChanged) -> pa.RecordBatch:

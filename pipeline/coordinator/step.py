@@ -98,7 +98,8 @@ def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Or
         case BetweenTransactions():
             alterations = message.alterations if isinstance(message, changes.SchemaChanged) else ()
             altered = tuple(Altered(state.checkpoint.scn + 1, alteration) for alteration in alterations)
-            return _append(state, taken, parts, answers, altered)
+            statements = handle_log.statement_parts(state.checkpoint.scn + 1, message)
+            return _append(state, taken, parts, answers, altered, statements)
         case _:
             assert_never(taken.place)
 
@@ -130,6 +131,7 @@ def _append(
     parts: tuple[journal.ChangePart, ...],
     answers: tuple[signals.SignalOutcome, ...],
     altered: tuple[Altered, ...],
+    statements: tuple[journal.StatementPart, ...],
 ) -> tuple[State, tuple[Order, ...]]:
     """Closes the windows that can close, orders reads, and appends the changes, then the rows of the closed windows."""
     emitted, rows = close_windows(handle_chunks.stop_contradicted_tables(taken))
@@ -143,7 +145,7 @@ def _append(
         answers, withdrawn = (*state.place.answers, *answers), state.place.stopped | with_it
     if after.checkpoint is state.checkpoint and not answers:
         return after, orders
-    append = journal.Append((*parts, *rows), after.checkpoint, answers, withdrawn, altered)
+    append = journal.Append((*parts, *rows), after.checkpoint, answers, withdrawn, altered, statements)
     return after, (append, *orders)
 
 

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.journal import StatementPart
 from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -67,7 +68,8 @@ class Entry:
     Its SCNs are those from `first_scn` through `last_scn` (none if that is less). `transactions` counts those of the
     slices that had changes of captured tables; `commit_times` are theirs, None if there are none. `checkpoint` is the
     state after its last row. `alterations` came before its first row. `schemas` holds, by version, those that the
-    files, the checkpoint and the alterations name. `sealed_at` in µs since the epoch.
+    files, the checkpoint and the alterations name. `sealed_at` in µs since the epoch. `statements`: those on the
+    schema of captured tables, where the journal keeps them, in the order of their SCNs.
     """
 
     segment: int
@@ -81,3 +83,4 @@ class Entry:
     schemas: dict[str, TableSchema]
     sealed_at: int
     alterations: tuple[Altered, ...] = ()
+    statements: tuple[StatementPart, ...] = ()

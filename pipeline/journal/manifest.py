@@ -16,9 +16,11 @@ from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChunk
+from pipeline.messages.journal import StatementPart
 from pipeline.schema import table_schema as schemas
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.ddl.column_definitions import ConstantColumn
+from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import checkpoint as checkpoints
 from pipeline.snapshot.snapshot import ChunkId
@@ -48,6 +50,7 @@ def to_json(entry: Entry, journal: str) -> str:
         "schemas": sorted(entry.schemas),
         "sealed_at": entry.sealed_at,
         "alterations": [_altered_to_json(altered) for altered in entry.alterations],
+        "statements": [_statement_to_json(each) for each in entry.statements],
     }
     return _text({"format": FORMAT, "journal": journal, "entry": body, "sha256": _digest([journal, body])})
 
@@ -112,6 +115,7 @@ def _entry_from_json(value: dict[str, Any], named: dict[str, TableSchema]) -> En
         schemas=named,
         sealed_at=value["sealed_at"],
         alterations=tuple(_altered_from_json(altered, named) for altered in value["alterations"]),
+        statements=tuple(_statement_from_json(each) for each in value.get("statements", ())),
     )
 
 
@@ -190,6 +194,35 @@ def _altered_from_json(value: dict[str, Any], named: dict[str, TableSchema]) -> 
         tuple(ConstantColumn(columns[name], constant) for name, constant in value.get("added", ())),
     )
     return Altered(value["scn"], Alteration(schema, value["statement"], changes, value["emptied"]))
+
+
+def _statement_to_json(part: StatementPart) -> dict[str, Any]:
+    statement = part.statement
+    return {
+        "scn": part.scn,
+        "gtid": part.gtid,
+        "committed": part.committed,
+        "at": part.at and {"file": part.at.file, "offset": part.at.offset},
+        "server": part.server,
+        "what": statement.what.value,
+        "database": statement.database,
+        "tables": [[table.database, table.name] for table in statement.tables],
+        "named": list(statement.named),
+        "text": statement.text,
+    }
+
+
+def _statement_from_json(value: dict[str, Any]) -> StatementPart:
+    at = value["at"]
+    statement = SchemaStatement(
+        SchemaObject(value["what"]),
+        value["database"],
+        tuple(TableId(database, name) for database, name in value["tables"]),
+        tuple(value["named"]),
+        value["text"],
+    )
+    place = at and Coordinates(at["file"], at["offset"])
+    return StatementPart(value["scn"], value["gtid"], value["committed"], place, value["server"], statement)
 
 
 def _high_to_json(high: High) -> dict[str, Any]:

@@ -63,7 +63,7 @@ Which = tuple[TableSchema, FileKind]
 
 @dataclass(frozen=True, slots=True)
 class Unsealed:
-    """What isn't sealed yet: at least one append, and the bytes of its rows, be they written ahead or not.
+    """What isn't sealed yet: at least one append, and the bytes of its rows and texts, be they written ahead or not.
 
     Moments are in seconds of one monotonic clock: `since` that of the first append, `urgent_since` that of the first
     one with anything but a new position, None while there's none. `unwritten`: the bytes in memory, by file.
@@ -133,7 +133,7 @@ def add_append(waiting: Unsealed | None, append: Append, before: Checkpoint | No
     unwritten = Counter(waiting.unwritten)
     for part in append.parts:
         unwritten[_whose(part)] += of_part(part)
-    size = sum(map(of_part, append.parts))
+    size = sum(map(of_part, append.parts)) + sum(len(each.statement.text) for each in append.statements)
     return Unsealed((*waiting.appends, append), waiting.bytes + size, waiting.since, urgent_since, unwritten)
 
 
@@ -237,6 +237,7 @@ def seal(
         schemas={schema.version: schema for schema in {*named, *checkpoint.schemas.values()}},
         sealed_at=sealed_at,
         alterations=altered,
+        statements=tuple(each for append in appends for each in append.statements),
     )
 
 
@@ -295,8 +296,8 @@ def _piece(segment: int, run: Sequence[ChangePart | ChunkPart], rule: LakeRule) 
 
 
 def _urgent(append: Append, before: Checkpoint | None) -> bool:
-    """Returns whether a reader waits for it: it has rows, an answer, or a change of progress."""
-    if append.parts or append.answers or before is None:
+    """Returns whether a reader waits for it: it has rows, a statement, an answer, or a change of progress."""
+    if append.parts or append.statements or append.answers or before is None:
         return True
     return not append.checkpoint.same_but_position(before)
 

@@ -72,10 +72,15 @@ class DdlRead:
 
 @dataclass(frozen=True, slots=True)
 class CreateTableSelectRead:
-    """The statement of a transaction that creates a table and fills it (WL#13355); its rows come next."""
+    """The statement of a transaction that creates a table and fills it (WL#13355); its rows come next.
+
+    `begins` and `server`: as of `DdlRead`.
+    """
 
     database: str
     statement: str = field(repr=False)
+    begins: Coordinates | None = None
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)

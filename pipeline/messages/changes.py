@@ -7,14 +7,27 @@ from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.row_images import TableChanges
 from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.schema.ddl.schema_statements import SchemaStatement
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
 from pipeline.snapshot.prepared_xa import XaPrepared
 
 
 @dataclass(frozen=True, slots=True)
+class ToldStatements:
+    """What is told of a statement that passes, in its order. `begins` and `server`: as of `SchemaChanged`."""
+
+    statements: tuple[SchemaStatement, ...]
+    begins: Coordinates | None
+    server: int
+
+
+@dataclass(frozen=True, slots=True)
 class ChangesVerified:
-    """A slice whose columns have proven names and types, rows of the signal table, and tables changed below the log."""
+    """A slice whose columns have proven names and types, rows of the signal table, and tables changed below the log.
+
+    `creation`: the statement with which its first transaction has created the table that it fills, if that is told.
+    """
 
     transactions: Transactions
     tables: tuple[TableChanges, ...]
@@ -23,6 +36,7 @@ class ChangesVerified:
     restarted: tuple["MirrorInvalidated", ...] = ()
     covered: GtidSet = NO_GTIDS
     prepared: tuple[XaPrepared, ...] = ()
+    creation: ToldStatements | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +63,8 @@ class SchemaChanged:
 
     The rows of some tables may be others, so that these are `restarted`. Some are surely altered: `alterations`.
 
-    `begins`: where its event begins, and `server` the id of the server that wrote it.
+    `begins`: where its event begins, and `server` the id of the server that wrote it. `told`: what the journal keeps of
+    it, if it keeps statements.
     """
 
     gtid: Gtid
@@ -63,6 +78,7 @@ class SchemaChanged:
     original_time: int = 0
     begins: Coordinates | None = None
     server: int = 0
+    told: tuple[SchemaStatement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pipeline.gtid.transactions import Transactions
 from pipeline.messages.row_images import TableChanges
 from pipeline.messages.signals import SignalOutcome
 from pipeline.schema.ddl.alter_table import Altered
+from pipeline.schema.ddl.schema_statements import SchemaStatement
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.outcomes import SignalState
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -46,6 +47,22 @@ class ChunkPart:
 
 
 @dataclass(frozen=True, slots=True)
+class StatementPart:
+    """A statement on the schema, at its place in the stream.
+
+    `gtid` is null where the log has none. `committed`: when it was committed first, in µs since the epoch. `at`: where
+    its event begins in the log, and `server` the id of the server that wrote it.
+    """
+
+    scn: int
+    gtid: str | None
+    committed: int
+    at: Coordinates | None
+    server: int
+    statement: SchemaStatement
+
+
+@dataclass(frozen=True, slots=True)
 class AppendRows:
     """Keep these rows of a transaction that hasn't ended: the next Append has them before its own."""
 
@@ -64,6 +81,7 @@ class Append:
     answers: tuple[SignalOutcome, ...] = ()
     withdrawn: frozenset[TableId] = frozenset()
     alterations: tuple[Altered, ...] = ()
+    statements: tuple[StatementPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.changes import ToldStatements
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
@@ -26,7 +27,8 @@ class State:
     effects aren't in the log, and `cascaded` the tables that they may have changed in the present transaction, with the
     parents; `outdated_keys`: which tables may have others by now, None if the server logs their effects. `unnamed`:
     tables whose images in the present transaction were left out, and why. `survey`: facts of tables that the log
-    doesn't have. `asking`: whether a query to the server is under way.
+    doesn't have. `asking`: whether a query to the server is under way. `keeps`: the tables on whose schema statements
+    are told, if they are kept; `creation`: the one with which the present transaction has created its table.
     """
 
     captured: TableFilter
@@ -46,3 +48,5 @@ class State:
     unnamed: Mapping[TableId, str] = field(default_factory=dict)
     survey: Survey = field(default_factory=Survey)
     asking: bool = False
+    keeps: TableFilter | None = None
+    creation: ToldStatements | None = None

@@ -73,6 +73,7 @@ from pipeline.messages.changes import (
     SchemaChanged,
     SchemaVerified,
     TableStopped,
+    ToldStatements,
     TransactionPartVerified,
 )
 from pipeline.messages.inboxes import ToSchemaVerifier
@@ -81,6 +82,7 @@ from pipeline.messages.row_images import TableChanges, TableImages, TableUnreada
 from pipeline.schema.compatibility import incompatibility
 from pipeline.schema.ddl import effects as ddl
 from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.schema.ddl.schema_statements import SchemaStatement, schema_statements
 from pipeline.schema.ddl.unlogged_changes import Effect
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
@@ -137,8 +139,12 @@ def start(
     unproven: frozenset[TableId],
     foreign_keys: tuple[ForeignKey, ...] = (),
     outdated_keys: OutdatedForeignKeys | None = None,
+    keeps: TableFilter | None = None,
 ) -> tuple[State, tuple[Order, ...]]:
-    """The state at a checkpoint with this position, these schemas and tables, and what follows from it."""
+    """The state at a checkpoint with this position, these schemas and tables, and what follows from it.
+
+    `keeps`: the tables on whose schema statements are told, none if they aren't kept.
+    """
     to_come = known.at - position
     tables: dict[TableId, TableState] = {
         table: SchemaKnown(schema) if to_come and table not in unproven else Unproven()
@@ -167,6 +173,7 @@ def start(
         state,
         foreign_keys=foreign_keys,
         outdated_keys=outdated_keys,
+        keeps=keeps,
         survey=initial_survey(known.traits, known.at),
     )
     state, elsewhere = _surveyed(state)
@@ -321,7 +328,10 @@ def _taken(state: State, message: HeldMessage) -> tuple[State, tuple[FromVerifie
         case DdlRead():
             return _statement_read(state, message)
         case CreateTableSelectRead():
-            created = _altered(state, message)
+            created, told = _altered(state, message), _kept(state, message)
+            state = replace(
+                state, creation=ToldStatements(told, message.begins, message.server) if told else None
+            )
             return replace(_with(state, dict.fromkeys(created, Unproven())), creating=created), ()
         case LogAdvanced(_, covered):
             stops, restarts = _unread(state, message.unread)
@@ -395,8 +405,17 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
         message.original_time,
         message.begins,
         message.server,
+        _kept(state, message),
     )
     return state, (*unfit, passed, *arrived)
+
+
+def _kept(state: State, message: DdlRead | CreateTableSelectRead) -> tuple[SchemaStatement, ...]:
+    """Returns what the journal keeps of a statement."""
+    if state.keeps is None:
+        return ()
+    names = replace(_names(state), captured=state.keeps)
+    return schema_statements(names, message.database, message.statement)
 
 
 def _orphaned(state: State) -> tuple[State, tuple[TableStopped, ...]]:
@@ -501,11 +520,18 @@ def _slice_read(state: State, message: TransactionsRead) -> tuple[State, tuple[F
     gaps = by_gaps(after.unnamed, after.foreign_keys, _ended(after)) if after.unnamed else ()
     restarts = (*restarts, *reread, *gaps)
     verified = ChangesVerified(
-        message.transactions, changes, message.end, (), restarts, message.covered, message.prepared
+        message.transactions,
+        changes,
+        message.end,
+        (),
+        restarts,
+        message.covered,
+        message.prepared,
+        state.creation,
     )
     after = _with(after, {stop.table: Stopped() for stop in stops})
     emptied = after.emptied - {restart.table for restart in restarts}
-    after = replace(after, cascaded={}, unnamed={}, emptied=emptied)
+    after = replace(after, cascaded={}, unnamed={}, emptied=emptied, creation=None)
     gtids = message.transactions.added_to(NO_GTIDS) | message.covered if after.to_come else NO_GTIDS
     after, arrived = _passed(after, gtids)
     return after, (*news, verified, *stops, *arrived)

@@ -21,13 +21,14 @@ async def read_log(
     position: GtidSet,
     known: KnownSchemas,
     keeps_statements: bool = False,
+    keeps: TableFilter | None = None,
 ) -> list[FromVerifier]:
     """Returns all messages of the verifier about the log after the position, up to what the server has executed by
     now."""
     executed = GtidSet.parse(server.executed())
     dump = await BinlogDump.open(settings(server, account), position)
     stream = LogStream(captured.match, captured.may_match_in, keeps_statements=keeps_statements)
-    state, news = start(captured, known, position, {}, (), frozenset())
+    state, news = start(captured, known, position, {}, (), frozenset(), keeps=keeps)
     said = list(told(news))
     try:
         while not executed <= position:

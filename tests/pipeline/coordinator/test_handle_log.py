@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
-from pipeline.messages.changes import MirrorInvalidated
-from pipeline.messages.journal import ChangePart
+from pipeline.gtid.coordinates import Coordinates
+from pipeline.messages.changes import MirrorInvalidated, ToldStatements
+from pipeline.messages.journal import ChangePart, StatementPart
 from pipeline.messages.row_images import ImageKind
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.ddl.column_definitions import ConstantColumn
+from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
 from pipeline.schema.table_schema import Column
 from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.snapshot.snapshot import SnapshotWaiting
@@ -16,6 +18,7 @@ from tests.pipeline.builders import (
     Capture,
     altered,
     gtid,
+    passed,
     read,
     statement,
 )
@@ -71,3 +74,38 @@ def test_what_a_statement_made_of_a_table_goes_out_with_it() -> None:
     assert append.checkpoint.mirrors == {ORDERS.table: Ready(4)}, (
         "nothing up to there counts, itself included"
     )
+
+
+# Statements that the journal keeps
+
+
+def test_a_statement_goes_out_at_its_place() -> None:
+    dropped = SchemaStatement(
+        SchemaObject.DROPPED_TABLE, "shop", (ORDERS.table,), ("orders",), "DROP TABLE orders"
+    )
+    begins = Coordinates("binlog.000001", 4)
+    capture = ready()
+    passing = statement("a:6", 20, ORDERS)
+    capture.give(
+        replace(passing, told=(dropped, dropped), begins=begins, server=5, commit_time=20, original_time=10)
+    )
+    [append] = capture.appends[-1:]
+    assert append.statements == (StatementPart(3, f"{gtid('a:6')}", 10, begins, 5, dropped),) * 2
+    assert append.checkpoint.scn == 3
+    capture.give(statement("a:7", 30, ORDERS))
+    assert capture.appends[-1].statements == ()
+
+
+def test_the_statement_that_created_a_filled_table_has_the_scn_of_its_rows() -> None:
+    created = SchemaStatement(
+        SchemaObject.TABLE, "shop", (ORDERS.table,), ("orders",), "CREATE TABLE orders …"
+    )
+    capture = ready()
+    filled = replace(
+        passed(20, (gtid("a:6"), []), (gtid("a:7"), [])), creation=ToldStatements((created,), None, 5)
+    )
+    capture.give(filled)
+    [append] = capture.appends[-1:]
+    assert [(each.scn, each.gtid, each.statement) for each in append.statements] == [
+        (3, f"{gtid('a:6')}", created)
+    ]

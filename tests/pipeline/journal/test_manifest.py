@@ -12,8 +12,10 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal import manifest
 from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChunk
+from pipeline.messages.journal import StatementPart
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.ddl.column_definitions import ConstantColumn
+from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot import checkpoint as checkpoints
 from pipeline.snapshot import snapshot, watermark
@@ -44,6 +46,24 @@ states = (
     | st.builds(snapshot.SnapshotFailed, texts, progresses)
 )
 snapshots = st.builds(snapshot.Snapshot, texts, st.dictionaries(tables, states, max_size=2))
+
+
+statements = st.builds(
+    StatementPart,
+    counts,
+    st.none() | texts,
+    counts,
+    st.none() | st.builds(Coordinates, texts, counts),
+    counts,
+    st.builds(
+        SchemaStatement,
+        st.sampled_from(SchemaObject),
+        texts,
+        st.lists(tables, max_size=2).map(tuple),
+        st.lists(texts, max_size=2).map(tuple),
+        texts,
+    ),
+)
 
 
 @st.composite
@@ -80,6 +100,7 @@ def entries(draw: st.DrawFn) -> Entry:
         schemas={schema.version: schema for schema in [*named, *more]},
         sealed_at=draw(counts),
         alterations=tuple(draw(st.lists(altered(named), max_size=2))) if named else (),
+        statements=tuple(draw(st.lists(statements, max_size=2))),
     )
 
 

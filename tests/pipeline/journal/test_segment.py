@@ -21,10 +21,11 @@ from pipeline.journal import change_rows
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import CommitTimes, File, FileKind
 from pipeline.journal.segment import EarlyFile, OpenTransactionRows, Unsealed
-from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
+from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart, StatementPart
 from pipeline.messages.message_size import of_part
 from pipeline.messages.row_images import CHANGE_FIELDS, SOURCE_TYPE, ImageKind, TableChanges
 from pipeline.messages.signals import SignalAccepted
+from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
@@ -467,6 +468,21 @@ def test_samples_of_commit_times(times: list[int]) -> None:
 
 
 SETTINGS = JournalSettings("journal", seal_after_ms=200, seal_mib=1)
+DROPPED = StatementPart(
+    11, None, 0, None, 0, SchemaStatement(SchemaObject.DATABASE, "shop", (), (), "DROP DATABASE shop")
+)
+
+
+def test_statements_are_in_the_entry_and_count_as_bytes() -> None:
+    later = replace(DROPPED, scn=12)
+    appends = [
+        Append((), checkpoint(11), statements=(DROPPED,)),
+        Append((), checkpoint(12), statements=(later,)),
+    ]
+    assert journal.seal(4, appends, (), checkpoint(10), sealed_at=5).statements == (DROPPED, later)
+    assert waiting(*((100.0, append) for append in appends)).bytes == 2 * len("DROP DATABASE shop")
+
+
 BEFORE = checkpoint(5)
 
 
@@ -483,6 +499,7 @@ def waiting(*arrivals: tuple[float, Append], before: Checkpoint | None = BEFORE)
     [
         Append((part_of([Change(0, None, ("1", 1, "a"))], KEYED),), checkpoint(6)),
         Append((chunk_of([], first=True),), checkpoint(6)),
+        Append((), checkpoint(6), statements=(DROPPED,)),
         Append((), checkpoint(6), (SignalAccepted("s1", "begun"),)),
         Append((), checkpoint(6, paused=True)),
         Append((), checkpoint(6, mirrors={ITEMS: Filling(0)})),

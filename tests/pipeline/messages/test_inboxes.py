@@ -36,6 +36,8 @@ PARTS = {
     TableChanges,
     journal_messages.ChangePart,
     journal_messages.ChunkPart,
+    journal_messages.StatementPart,
+    changes.ToldStatements,
     journal_messages.HasSpace,
     journal_messages.Full,
     TableRanges,
@@ -105,7 +107,9 @@ def test_an_append_answers_nobody_and_withdraws_nothing_unless_it_says_so() -> N
         "answers",
         "withdrawn",
         "alterations",
+        "statements",
     )
     assert journal_messages.Append.__dataclass_fields__["answers"].default == ()
     assert journal_messages.Append.__dataclass_fields__["withdrawn"].default == frozenset()
     assert journal_messages.Append.__dataclass_fields__["alterations"].default == ()
+    assert journal_messages.Append.__dataclass_fields__["statements"].default == ()

@@ -455,6 +455,35 @@ def test_a_created_and_filled_table_has_its_schema_from_an_answer_that_knows_its
         assert schemas(run(state, answer(6, SCHEMA))) == ([] if rest else [SCHEMA])
 
 
+# -- statements that the journal keeps
+
+
+def test_statements_on_captured_tables_are_told_if_they_are_kept() -> None:
+    texts = (
+        "ALTER TABLE orders ADD x INT",
+        "CREATE USER orders IDENTIFIED BY 'secret'",
+        "DROP TABLE other.t",
+    )
+    log = [statement(number, text, "shop") for number, text in enumerate(texts, 1)]
+    for keeps, wanted in ((SHOP, [texts[:1], (), ()]), (None, [(), (), ()])):
+        said = run(replace(fresh(), keeps=keeps), *log)
+        told = [message.told for message in said if isinstance(message, SchemaChanged)]
+        assert [tuple(each.text for each in one) for one in told] == wanted
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_the_creation_of_a_filled_table_is_told_with_the_end_of_its_transaction(split: bool) -> None:
+    text = "CREATE TABLE `shop`.`orders` (`id` int) START TRANSACTION"
+    begins = Coordinates("binlog.000001", 4)
+    parts = [part(6, images(FULL))] if split else []
+    said = run(
+        replace(fresh(), keeps=SHOP), CreateTableSelectRead("", text, begins, 9), *parts, slice_(6), slice_(7)
+    )
+    first, second = (message.creation for message in said if isinstance(message, ChangesVerified))
+    assert first is not None and second is None
+    assert (first.begins, first.server, [each.text for each in first.statements]) == (begins, 9, [text])
+
+
 # -- no metadata
 
 
