@@ -9,7 +9,7 @@ It needs the journal's reading side alone. Whatever fails here touches neither c
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, ParamSpec, TypeVar, assert_never
@@ -34,6 +34,7 @@ from pipeline.journal.entry import Entry
 from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
 from pipeline.kafka.errors import TopicRefusal
+from pipeline.kafka.runs import statements_of
 from pipeline.kafka.state import Committing, JournalBounds, OneTopic, SinkPosition, State, Topics, includes
 from pipeline.kafka.step import (
     BeginAgain,
@@ -56,7 +57,7 @@ from pipeline.kafka.step import (
 )
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToKafkaSink
-from pipeline.messages.journal import SegmentSealed
+from pipeline.messages.journal import SegmentSealed, StatementPart
 from pipeline.signals.notifications import notices_between
 
 log = structlog.get_logger()
@@ -311,10 +312,12 @@ class KafkaSink(Actor[ToKafkaSink]):
         return self._entry
 
     async def _send(self, connected: _Connected, order: SendRun) -> RunSent:
-        """Send the rows of a run."""
+        """Send the statements and the rows of a run."""
         entry = await self._entry_of(order.segment)
-        parts = self._rows.rows(entry, order.run, order.skip)
-        rows, one_scn = 0, order.run.first_scn == order.run.last_scn
+        statements = statements_of(entry, order.run)
+        rows, one_scn = len(statements[order.skip :]), order.run.first_scn == order.run.last_scn
+        await self._send_statements(connected, statements[order.skip :], order.topics)
+        parts = self._rows.rows(entry, order.run, max(0, order.skip - len(statements)))
         changed = await self._changed(entry, order)
         orders = marks = None
         if changed is not None:
@@ -332,6 +335,18 @@ class KafkaSink(Actor[ToKafkaSink]):
             await self._send_rows(connected, due)
         await self._mark(connected, marks, slice(1, None) if one_scn else slice(None))
         return RunSent(rows, ended=True)
+
+    async def _send_statements(
+        self, connected: _Connected, statements: Sequence[StatementPart], topics: Topics
+    ) -> None:
+        """Send statements on the schema, if their topic is one of these."""
+        wanted = [each for each in statements if self._making.wants(each.statement)]
+        if not self._settings.include_schema_changes or not wanted:
+            return
+        if includes(topics, self._making.schema_change_topic):
+            now = time.time_ns() // 1000
+            records = await self._in_thread(self._making.schema_changes, wanted, now)
+            await self._send_records(connected, records, now)
 
     async def _changed(self, entry: Entry, order: SendRun) -> ChangedRows | None:
         """What the run's transactions have changed, where the messages say so."""

@@ -29,6 +29,7 @@ from pipeline.kafka.debezium.json_format import JsonFormat
 from pipeline.kafka.debezium.message_format import MessageFormat, MessagePairs
 from pipeline.kafka.debezium.notification import notification_messages
 from pipeline.kafka.debezium.outbox import OutboxEvents
+from pipeline.kafka.debezium.schema_change import schema_change_messages
 from pipeline.kafka.debezium.shape import Shape, shape_of
 from pipeline.kafka.debezium.source_block import SourceBlock
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders, transaction_messages
@@ -36,6 +37,8 @@ from pipeline.kafka.errors import KafkaRefused, TopicRefusal
 from pipeline.kafka.partitioner import partitions
 from pipeline.kafka.records import encoded_headers, record_runs
 from pipeline.kafka.topics import Destination, destination_of
+from pipeline.messages.journal import StatementPart
+from pipeline.schema.ddl.schema_statements import SchemaStatement
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.notifications import Notice
 from pipeline.types.buffers import Longs
@@ -163,6 +166,27 @@ class MessageBatches:
         assert settings.notification_sink_topic_name is not None
         made = notification_messages(notices, settings.topic_prefix, at_us // 1000, self._format)
         return self._plain(settings.notification_sink_topic_name, made)
+
+    @property
+    def schema_change_topic(self) -> str:
+        """Where statements on the schema go."""
+        return self._settings.topic_prefix
+
+    def schema_changes(self, parts: Sequence[StatementPart], now_us: int) -> Records:
+        """The messages of these statements, made now."""
+        prefix = self._settings.topic_prefix
+        made = schema_change_messages(parts, prefix, self._version, now_us, self._format)
+        first = pa.array(np.zeros(len(parts), np.int32))
+        return replace(self._plain(self.schema_change_topic, made), partitions=first)
+
+    def wants(self, statement: SchemaStatement) -> bool:
+        """Whether a statement is about a table that has a topic, or about the database of one."""
+        tables = self._settings.tables
+        if tables is None:
+            return True
+        return any(map(tables.match, statement.tables)) or (
+            not statement.tables and tables.may_match_in(statement.database)
+        )
 
     def _plain(self, topic: str, pairs: MessagePairs) -> Records:
         schemas = RecordSchemas(pairs.key_schema, (pairs.value_schema,)) if self._avro else None

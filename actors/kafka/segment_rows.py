@@ -62,13 +62,14 @@ class SegmentRows:
         self._pass: _Pass | None = None
 
     def plan(self, entry: Entry, after_scn: int, capacity: Capacity, *, split: bool) -> tuple[Run, ...]:
-        """The runs of a segment's rows after an SCN; see `pipeline.kafka.runs.divided`."""
+        """The runs of a segment's rows and statements after an SCN; see `pipeline.kafka.runs.divided`."""
         whole = runs.whole(entry, entry.files)
         if not whole.rows:
             return ()
         if capacity.fits(whole) and not after_scn and not split:
             return (whole,)
-        scns = np.concatenate([self._scns(entry, file) for file in entry.files])
+        told = np.array([each.scn for each in entry.statements], np.int64)
+        scns = np.concatenate([told, *(self._scns(entry, file) for file in entry.files)])
         divided = runs.divided(scns[scns > after_scn], capacity.rows_of(whole), split=split)
         return runs.weighed(divided, whole)
 

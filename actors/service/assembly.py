@@ -202,6 +202,7 @@ class Assembly:
             checkpoint.unproven,
             found.foreign_keys,
             found.outdated_keys,
+            settings.keeps_statements_on,
         )
         reader = BinlogReader(
             self.mailboxes[Name.BINLOG_READER],

@@ -337,6 +337,7 @@ class KafkaSinkSettings(BrokerSettings):
     heartbeat_interval_ms: int = field(default=0, metadata={"least": 0, "most": 86_400_000})
     topic_heartbeat_prefix: str = field(default="__debezium-heartbeat", metadata=_TOPIC_PART)
     notification_sink_topic_name: str | None = field(default=None, metadata=_TOPIC_PART)
+    include_schema_changes: bool = False
     decimal_handling_mode: DecimalHandling = DecimalHandling.PRECISE
     time_precision_mode: TimePrecision = TimePrecision.ADAPTIVE_TIME_MICROSECONDS
     bigint_unsigned_handling_mode: UnsignedBigintHandling = UnsignedBigintHandling.LONG
@@ -394,6 +395,11 @@ class Settings:
     http: HttpSettings = HttpSettings()
     signals: SignalSettings = SignalSettings()
     kafka: KafkaSinkSettings | None = None
+
+    @property
+    def keeps_statements_on(self) -> TableFilter | None:
+        """Returns the tables on whose schema the journal keeps statements, None if it keeps none."""
+        return self.tables if self.kafka is not None and self.kafka.include_schema_changes else None
 
     @property
     def lake_rules(self) -> tuple[LakeRule, ...]:

@@ -3,7 +3,7 @@
 A *run* is a run of whole source transactions and chunks of a segment, of all its tables: everything with an SCN from
 `first_scn` through `last_scn`. A segment is one run, unless it has more rows than a Kafka transaction may hold. Then it
 is divided between SCNs. A run with a single SCN can have more rows than that: one source transaction that's too large.
-It alone is split within.
+It alone is split within. A statement that the journal keeps counts as a row, before all rows of its SCN.
 """
 
 from collections.abc import Iterable
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.journal.entry import Entry, File
+from pipeline.messages.journal import StatementPart
 
 # How many bytes of the journal's files a Kafka transaction holds, at most.
 MOST_BYTES = 256 << 20
@@ -54,11 +55,16 @@ class Capacity:
 
 
 def whole(entry: Entry, files: Iterable[File]) -> Run:
-    """All rows of these files of a segment."""
-    rows, size = 0, 0
+    """All rows of these files of a segment, and its statements."""
+    rows, size = len(entry.statements), sum(len(each.statement.text) for each in entry.statements)
     for file in files:
         rows, size = rows + file.rows, size + file.bytes
     return Run(entry.first_scn, entry.last_scn, rows, size)
+
+
+def statements_of(entry: Entry, run: Run) -> tuple[StatementPart, ...]:
+    """The statements of a segment that are in the run."""
+    return tuple(each for each in entry.statements if run.first_scn <= each.scn <= run.last_scn)
 
 
 def weighed(runs: Iterable[Run], of: Run) -> tuple[Run, ...]:

@@ -136,9 +136,8 @@ def _topics(work: Conversion) -> None:
             "topic.heartbeat.name",
             "heartbeats go to topic_heartbeat_prefix and the topics' prefix",
         )
-    if (changes := work.switch("include.schema.changes")) is not False:
-        why = "there is no topic of schema changes yet" + ("" if changes else "; Debezium has one by default")
-        work.tell(NoteKind.OTHERWISE, "include.schema.changes", why)
+    if work.switch("include.schema.changes") is not False:  # Debezium has it by default
+        work.put("kafka", "include_schema_changes", True)
 
 
 def _form(work: Conversion) -> None:

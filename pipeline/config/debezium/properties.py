@@ -230,7 +230,9 @@ TRANSFORMATIONS: Final[dict[str, Verdict]] = {
     "io.debezium.transforms.SwapGeometryCoordinates": _SHAPED,
     "io.debezium.transforms.TimezoneConverter": _SHAPED,
     "io.debezium.transforms.VectorToJsonConverter": _SHAPED,
-    "io.debezium.transforms.SchemaChangeEventFilter": Pointless("there is no topic of schema changes"),
+    "io.debezium.transforms.SchemaChangeEventFilter": Otherwise(
+        "the topic of schema changes has each statement on captured tables"
+    ),
     "io.debezium.transforms.Filter": _HIDDEN,
     "io.debezium.connector.mysql.transforms.ReadToInsertEvent": Otherwise("a snapshot's rows are `r`"),
     "org.apache.kafka.connect.transforms.TimestampRouter": _ROUTED,

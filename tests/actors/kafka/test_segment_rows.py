@@ -18,8 +18,9 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import Entry
 from pipeline.kafka.errors import KafkaRefused
-from pipeline.kafka.runs import Capacity, Run
-from pipeline.messages.journal import Append, ChunkPart
+from pipeline.kafka.runs import Capacity, Run, statements_of
+from pipeline.messages.journal import Append, ChunkPart, StatementPart
+from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import ChunkId
 from tests.actors.segments import ITEMS, part, position
@@ -139,3 +140,22 @@ def test_rows_without_all_of_their_columns_are_refused(store: JournalStore, entr
     assert len(making.messages(making.rows(rows), 1).values) == 10
     with pytest.raises(KafkaRefused, match=r"shop\.items has rows without id"):
         making.messages(making.rows(lacking), 1)
+
+
+def test_statements_are_rows_of_their_places(store: JournalStore, entry: Entry) -> None:
+    told = SchemaStatement(SchemaObject.DATABASE, "shop", (), (), "DROP DATABASE shop")
+    statements = tuple(StatementPart(scn, None, 0, None, 0, told) for scn in (1, 3, 6, 6))
+    entry = replace(entry, statements=statements, last_scn=6)
+    rows = SegmentRows(store)
+    (whole,) = rows.plan(entry, 0, Capacity(1000), split=False)
+    assert whole.rows == 54
+    assert whole.bytes == sum(file.bytes for file in entry.files) + 4 * len(told.text)
+    runs_ = rows.plan(entry, 0, Capacity(11), split=False)
+    assert [(run.first_scn, run.last_scn, run.rows) for run in runs_] == [
+        (1, 1, 11), (2, 2, 10), (3, 3, 11), (4, 4, 10), (5, 5, 10), (6, 6, 2),
+    ]  # fmt: skip
+    assert [len(statements_of(entry, run)) for run in runs_] == [1, 0, 1, 0, 0, 2]
+    assert read(rows, entry, runs_[-1]) == []
+    alone = replace(entry, files=(), chunks=())
+    assert [run.rows for run in rows.plan(alone, 0, Capacity(1000), split=False)] == [4]
+    assert [run.rows for run in rows.plan(alone, 3, Capacity(1000), split=False)] == [2]

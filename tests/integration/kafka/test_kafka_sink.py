@@ -316,3 +316,63 @@ async def test_a_topic_of_notifications_that_is_not_there_holds_up_no_other_and_
     types = [json.loads(each.value)["type"] for each in await committed_messages(kafka, topic)]
     assert (types[0], types[-1]) == ("STARTED", "COMPLETED")
     assert types.count("TABLE_SCAN_COMPLETED") == len(TABLES) and types.count("STARTED") == 1
+
+
+def written(folder: Path) -> list[bytes]:
+    """What is in all files of a folder."""
+    return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("rows", [1, 100_000])
+async def test_statements_on_the_schema_come_once_in_their_order_and_no_secret(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, rows: int
+) -> None:
+    settings = to_topics(
+        kafka, open_shop, tmp_path, transaction_rows=rows, partitions=3, include_schema_changes=True,
+        tables=TableFilter((r"shop\.a.*",)),
+    )  # fmt: skip
+    told = ["CREATE TABLE shop.a (id INT PRIMARY KEY)"]
+    for life in range(3):
+        async with running(settings, Assembly) as service:
+            await service.begun()
+            if not life:
+                open_shop.sql(*told, "CREATE TABLE shop.b (id INT)")
+            more = [f"ALTER TABLE shop.a ADD x{life} INT", f"CREATE TABLE shop.a{life} (id INT PRIMARY KEY)"]
+            user = f"CREATE USER IF NOT EXISTS kept IDENTIFIED BY 'canary{life}'"
+            filled = f"CREATE TABLE shop.afilled{life} AS SELECT 1 AS id UNION SELECT 2 UNION SELECT 3"
+            open_shop.sql(more[0], f"INSERT INTO shop.a (id) VALUES ({life})", user, filled, more[1])
+            told += [more[0], f"CREATE TABLE `shop`.`afilled{life}`", more[1]]
+            await service.caught_up(open_shop)
+            await sent(service)
+            await service.stop()
+    found = await committed_messages(kafka, settings.name)
+    texts = [json.loads(each.value)["ddl"] for each in found]
+    assert [text.partition(" (")[0] if "START TRANSACTION" in text else text for text in texts] == told
+    assert {each.partition for each in found} == {0}
+    assert len(await committed_messages(kafka, f"{settings.name}.shop.a")) == 3
+    assert any(told[0].encode() in content for content in written(tmp_path))
+    assert not any(b"canary" in content for content in written(tmp_path))
+
+
+async def test_a_topic_of_schema_changes_that_is_not_there_holds_up_no_other_and_lacks_nothing_later(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
+    settings = to_topics(kafka, open_shop, tmp_path, create_topics=False, include_schema_changes=True)
+    await create_topic(kafka, f"tidemark-position-{settings.name}", config={"cleanup.policy": "compact"})
+    await create_topic(kafka, f"{settings.name}.shop.a")
+    told = ["CREATE TABLE shop.a (id INT PRIMARY KEY)", "ALTER TABLE shop.a ADD x INT"]
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        open_shop.sql(*told, "INSERT INTO shop.a VALUES (1, 2)")
+        await service.caught_up(open_shop)
+        await sent(service)
+        assert [*service.status(Name.KAFKA_SINK)["set_aside"]] == [settings.name]
+        assert len(await committed_messages(kafka, f"{settings.name}.shop.a")) == 1
+        await create_topic(kafka, settings.name)
+        await service.until(
+            lambda: not service.status(Name.KAFKA_SINK).get("set_aside"), "the topic has caught up"
+        )
+        await service.stop()
+    found = await committed_messages(kafka, settings.name)
+    assert [json.loads(each.value)["ddl"] for each in found] == told

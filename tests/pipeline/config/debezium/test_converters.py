@@ -20,7 +20,7 @@ def test_avro_brings_its_registry_and_no_secret() -> None:
         "value.converter.auto.register.schemas": "false",
         "value.converter.schemas.enable": "true",
     }
-    found = kafka(given)
+    found = kafka(given | {"include.schema.changes": "false"})
     assert {name: value for name, value in found.items() if "schema" in name or name == "converter"} == {
         "converter": "avro",
         "schema_registry_url": "https://registry:8081",

@@ -51,6 +51,14 @@ def test_what_comes_out_is_taken_by_the_service(tmp_path: Path) -> None:
     assert sink.outboxes[0].placed and not sink.topic_routes[0].key_enforce_uniqueness
 
 
+@pytest.mark.parametrize(("given", "ours"), [(None, True), ("true", True), ("false", None)])
+def test_there_is_a_topic_of_schema_changes_as_the_connector_has_one(
+    given: str | None, ours: bool | None
+) -> None:
+    found = kafka({} if given is None else {"include.schema.changes": given})
+    assert found.get("include_schema_changes") is ours
+
+
 def test_no_secret_is_written() -> None:
     taken = take_over(properties(CONNECTORS / "topics.json"))
     assert "canary" not in taken.text and "canary" not in taken.report()
@@ -80,7 +88,7 @@ def test_schemas_are_in_messages_as_the_values_converter_says(
         ({"topic.naming.strategy": "com.example.Own"}, "topic.naming.strategy"),
         ({"topic.delimiter": "/"}, "topic.delimiter"),
         ({"topic.heartbeat.name": "beats"}, "topic.heartbeat.name"),
-        ({"include.schema.changes": "true"}, "include.schema.changes"),
+        ({"include.schema.changes": "maybe"}, "include.schema.changes"),
         ({"tombstones.on.delete": "maybe"}, "tombstones.on.delete"),
         ({"producer.override.sasl.mechanism": "GSSAPI"}, "producer.override.sasl.mechanism"),
         ({"producer.override.acks": "1"}, "producer.override.acks"),
