@@ -79,7 +79,7 @@ def _floats(width: type[np.float32 | np.float64]) -> list[float]:
     least, normal, most = (float(each) for each in (info.smallest_subnormal, info.smallest_normal, info.max))
     edges = [0.0, least, float(np.nextafter(width(normal), width(0))), normal, most]
     edges += [0.1, 1 / 3, 0.1 + 0.2, 3.3333333, 1.5, 1e22, 1e-7, 1e-300, 16777217.0, 9007199254740993.0]
-    bits = np.frombuffer(random.Random(7).randbytes(40 * info.bits // 8), width)
+    bits = np.frombuffer(random.Random(7).randbytes(1000 * info.bits // 8), width)
     return [float(width(n)) for n in (*edges, *(-edge for edge in edges), *bits[np.isfinite(bits)].tolist())]
 
 

@@ -109,7 +109,7 @@ async def ask(source: Source, sql: str) -> list[tuple[Any, ...]]:
 async def read_whole(source: Source, schema: TableSchema) -> pa.RecordBatch:
     """All rows of a table with an integer for its key, in one chunk."""
     columns, located = await select(
-        source, chunk_queries.select_chunk(schema, primary_index(schema), None, (2**31 - 1,), 1000)
+        source, chunk_queries.select_chunk(schema, primary_index(schema), None, (2**31 - 1,), 2000)
     )
     assert mismatch(schema, columns) is None
     batch = pa.concat_batches([result_set.decode_rows(schema, rows) for rows in located])

@@ -20,7 +20,7 @@ from tests.servers.gate import Hold
 from tests.servers.journal_oracle import entries, replay, unequal
 from tests.servers.service import WITHIN_S, Running, pipeline, running
 
-A, B, C, KEYLESS = (TableId("shop", name) for name in ("a", "b", "c", "keyless"))
+A, B, C = (TableId("shop", name) for name in ("a", "b", "c"))
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Servers that give the GTIDs which have passed here to other transactions: they are found out, and named."""
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,8 +24,6 @@ from tests.servers.source import settings as source_settings
 
 WITHOUT_GTIDS = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
 WITHOUT_GTIDS_56 = {"binlog_format": "ROW", "log_bin": "binlog"}
-
-Restored = Callable[[MysqlServer], None]
 
 
 @pytest.fixture(params=["9.7", "5.6"])

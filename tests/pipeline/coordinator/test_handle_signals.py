@@ -17,7 +17,6 @@ from pipeline.signals.signal import (
     ExecuteSnapshot,
     Filter,
     KeyList,
-    PauseSnapshot,
     ResumeSnapshot,
     SetBinlogPosition,
 )
@@ -32,8 +31,6 @@ from tests.pipeline.builders import (
     gtids,
     of,
 )
-
-PAUSE, RESUME = SignalReceived(PauseSnapshot("p1")), SignalReceived(ResumeSnapshot("r1"))
 
 
 def matching(id_: str, *patterns: str) -> SignalReceived:

@@ -15,8 +15,6 @@ from pipeline.messages.chunks import (
     ReadChunk,
 )
 from pipeline.messages.inboxes import ToWatermarkCoordinator
-from pipeline.messages.signals import SignalReceived
-from pipeline.signals.signal import PauseSnapshot, ResumeSnapshot
 from tests.pipeline.builders import (
     ITEMS,
     LIMITS,
@@ -33,8 +31,6 @@ from tests.pipeline.builders import (
 )
 
 ALL = (ITEMS, ORDERS, USERS)
-
-PAUSE, RESUME = SignalReceived(PauseSnapshot("pause")), SignalReceived(ResumeSnapshot("resume"))
 
 
 # How many
@@ -91,13 +87,6 @@ def held(capture: Capture) -> int:
 def alone(capture: Capture) -> bool:
     """Returns whether one chunk is the only order, and nothing waits."""
     return len(capture.state.ordered) == len(capture.state.windows) == 1
-
-
-# While the journal has no room
-
-
-# What may come while the reader is paused, or was told to pause, so that the chunk isn't wanted any more.
-# How much
 
 
 def remembering(rows: float) -> ChunkLimits:

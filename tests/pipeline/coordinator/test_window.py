@@ -85,14 +85,6 @@ def test_a_window_keeps_no_more_keys_than_it_has_rows() -> None:
     assert len(closing.rows) + closing.superseded == 5
 
 
-def test_the_keys_that_passed_while_a_chunk_was_read_are_not_kept_either() -> None:
-    opened = window.pass_keys(reading(), touching(a6=1, a7=2, a8=8, a9=9))
-    assert isinstance(opened, Reading)
-    closing = window.take_chunk(opened, read(opened.order, 1, 2, 3))
-    assert (closing.passed, closing.keys, closing.superseded) == (KeyRuns(), 0, 2)
-    assert emitted(closing) == [3]
-
-
 def test_a_row_is_touched_by_its_whole_key() -> None:
     lines = table("lines", "order", "line", key=(0, 1))
     columns = [pa.array([1, 1, 2], pa.int64()), pa.array([1, 2, 1], pa.int64())]
