@@ -521,6 +521,7 @@ class TransactionAssembler:
             state.original_time,
             self._reached.at(state.begins),
             state.server,
+            event.failed,
         )
         self._leave()
         if not self._passed_before:

@@ -55,7 +55,8 @@ class DdlRead:
     """A transaction that is a statement and has no rows. Its text may hold a password, and is never sent on.
 
     `strict`: whether the session's sql_mode is known to have refused values that don't fit. `begins`: where its event
-    begins, and `server` the id of the server that wrote it.
+    begins, and `server` the id of the server that wrote it. `failed`: whether the statement ended with an error, so
+    that it may have done all, a part, or nothing of what it says.
     """
 
     gtid: Gtid
@@ -68,6 +69,7 @@ class DdlRead:
     original_time: int = 0
     begins: Coordinates | None = None
     server: int = 0
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -374,9 +374,9 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     )
     # A table that was never reported has no mirror: a statement's effect on its rows changes nothing here.
     told = replace(names, known=state.told.keys())
-    unlogged = ddl.changed_unlogged(told, database, statement, exact)
+    unlogged = ddl.changed_unlogged(told, database, statement, exact, failed=message.failed)
     emptied = {t: each.what for t, each in unlogged.items() if each.effect is Effect.EMPTIED}
-    alterations = _surely(state, message, emptied)
+    alterations = () if message.failed else _surely(state, message, emptied)
     extended = {each.schema.table for each in alterations if each.changes.added}
     unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.EXTENDED or t not in extended}
     restarts = by_statement(unlogged, gtid, _ended(state))

@@ -54,6 +54,8 @@ class Query:
 
     `updated`: the databases in which it changed something, None if the event doesn't say. `strict`: whether the
     session's sql_mode refused values that don't fit, and left the others unchanged. `thread`: the connection's.
+    `failed`: whether the statement ended with an error. A server writes such a statement if it may have done a part:
+    before MySQL 8.0, a DROP TABLE of several tables drops the others.
     """
 
     database: str
@@ -61,6 +63,7 @@ class Query:
     updated: frozenset[str] | None
     strict: bool
     thread: int = 0
+    failed: bool = False
 
 
 def query(body: bytes) -> Query:
@@ -71,7 +74,7 @@ def query(body: bytes) -> Query:
     """
     if len(body) < _POST_HEADER.size:
         raise UndecodableError("it is shorter than its own head")
-    thread, _, database_bytes, _, variables_bytes = _POST_HEADER.unpack_from(body)
+    thread, _, database_bytes, error, variables_bytes = _POST_HEADER.unpack_from(body)
     cursor = Cursor(body, _POST_HEADER.size)
     variables, database = cursor.take(variables_bytes), cursor.take(database_bytes)
     cursor.take(1)
@@ -81,7 +84,7 @@ def query(body: bytes) -> Query:
         return Query("", "BEGIN", None, False, thread)
     updated, collation, mode = _variables(Cursor(variables))
     strict = bool(mode & _STRICT) and not mode & ~_NO_CONVERSION
-    return Query(utf8(database), _text(statement, collation), updated, strict, thread)
+    return Query(utf8(database), _text(statement, collation), updated, strict, thread, error != 0)
 
 
 def _text(statement: bytes, collation: int) -> str:

@@ -132,19 +132,26 @@ class Unlogged:
 
 
 def changed_unlogged(
-    names: StatementScope, database: str, statement: str, exact: Mapping[TableId, Traits] = NONE_EXACT
+    names: StatementScope,
+    database: str,
+    statement: str,
+    exact: Mapping[TableId, Traits] = NONE_EXACT,
+    *,
+    failed: bool = False,
 ) -> dict[TableId, Unlogged]:
     """Returns the known tables whose rows a statement may change without logging it; `exact`: see `unlogged_changes`.
 
     An unknown table has no rows in Tidemark that could change. If the statement can be read in two ways, only what both
-    say is certain. Otherwise the rows count as changed.
+    say is certain. Otherwise the rows count as changed. They also do if the statement `failed`, since it may have ended
+    before it reached the table.
     """
     read = unlogged_changes(database, statement, exact)
     ways = [_effects(names, database, statement, way) for way in read]
     found: dict[TableId, Unlogged] = {}
     for table, unlogged in (item for way in ways for item in way.items()):
         effects = {way[table].effect if table in way else None for way in ways}
-        found[table] = unlogged if len(effects) == 1 else Unlogged(unlogged.what, Effect.CHANGED)
+        certain = len(effects) == 1 and not failed
+        found[table] = unlogged if certain else Unlogged(unlogged.what, Effect.CHANGED)
     return found
 
 

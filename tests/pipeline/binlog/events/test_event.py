@@ -161,8 +161,8 @@ def test_statements_say_where_they_changed_something() -> None:
     ]
 
 
-def query(variables: bytes, statement: bytes) -> Query:
-    body = struct.pack("<IIBHH", 1, 0, 4, 0, len(variables)) + variables + b"shop\0" + statement
+def query(variables: bytes, statement: bytes, error: int = 0) -> Query:
+    body = struct.pack("<IIBHH", 1, 0, 4, error, len(variables)) + variables + b"shop\0" + statement
     event = parsed(made(Code.QUERY, body))
     assert isinstance(event, Query)
     return event
@@ -180,6 +180,11 @@ def query(variables: bytes, statement: bytes) -> Query:
 )
 def test_a_mode_that_converts_values_as_they_are(mode: int, strict: bool) -> None:
     assert query(b"\x01" + mode.to_bytes(8, "little"), b"ALTER TABLE t FORCE").strict is strict
+
+
+def test_a_statement_that_failed_says_so() -> None:
+    assert query(b"", b"DROP TABLE t", error=1217).failed
+    assert not query(b"", b"DROP TABLE t").failed
 
 
 def test_a_statement_is_read_in_its_clients_character_set() -> None:

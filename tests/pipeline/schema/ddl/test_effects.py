@@ -168,3 +168,10 @@ def test_a_match_by_folding_alone_may_change_rows_and_never_takes_them(text: str
 )
 def test_what_becomes_of_the_rows(text: str, effect: Effect) -> None:
     assert changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS}), "shop", text)[ORDERS].effect is effect
+
+
+@pytest.mark.parametrize("text", ["DROP TABLE orders, items", "ALTER TABLE orders ADD x INT NOT NULL"])
+def test_the_effects_of_a_statement_that_failed_are_not_certain(text: str) -> None:
+    found = changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS}), "shop", text, failed=True)
+    assert ORDERS in found
+    assert {each.effect for each in found.values()} == {Effect.CHANGED}
