@@ -50,6 +50,7 @@ _MODES: Final = (
     _PADDING, "ALLOW_INVALID_DATES", "NO_AUTO_VALUE_ON_ZERO",
 )  # fmt: skip
 _TRIES: Final = 20
+_TIMESTAMP: Final = "TIMESTAMP"
 
 
 def kind_of(world: World, *, key: bool = False) -> Kind:
@@ -108,7 +109,7 @@ def new_table(world: World, name: str) -> Table:
 
 
 def made(world: World, taken: set[str], columns: list[Column]) -> Column:
-    """A generated column."""
+    """A generated column; none is the text of a TIMESTAMP, which depends on the session that reads it."""
     some = world.some
     base = some.choice([column for column in columns if not column.made])
     how = {
@@ -116,6 +117,8 @@ def made(world: World, taken: set[str], columns: list[Column]) -> Column:
         Group.DAY: ("VARCHAR(60)", f"CONCAT({quoted(base.name)})"),
         Group.NUMBER: ("VARCHAR(60)", f"CONCAT({quoted(base.name)})"),
     }.get(base.kind.group, ("INT", f"(LENGTH({quoted(base.name)}))"))
+    if base.kind.text.startswith(_TIMESTAMP):
+        how = ("INT", f"({quoted(base.name)} IS NULL)")
     stored = some.choice((" VIRTUAL", " STORED", ""))
     kind = Kind(how[0], Group.OTHER, ())
     return Column(name_of_column(world, taken), kind, made=f" AS ({how[1]}){stored}")
@@ -278,7 +281,7 @@ def _drop(world: World, table: Table) -> tuple[str, Table]:
     return f"DROP COLUMN {quoted(column.name)}", _with(table, column)
 
 
-def _become(world: World, column: Column) -> Column:
+def _become(world: World, table: Table, column: Column) -> Column:
     some = world.some
     group = column.kind.group
     if (wider := WIDER.get(column.kind.text)) and some.random() < 0.4:
@@ -287,6 +290,10 @@ def _become(world: World, column: Column) -> Column:
     kind = some.choice(texts)
     if some.random() < 0.4:
         kind = replace(column.kind, text=some.choice(OTHERS[group]))
+    if kind.text.startswith(_TIMESTAMP) and any(
+        f"CONCAT({quoted(column.name)})" in c.made for c in table.columns
+    ):
+        kind = column.kind
     return replace(
         column, kind=kind, nullable=column.nullable if some.random() < 0.8 else not column.nullable
     )
@@ -295,7 +302,7 @@ def _become(world: World, column: Column) -> Column:
 def _modify(world: World, table: Table) -> tuple[str, Table]:
     some = world.some
     column = some.choice(table.given)
-    new = _become(world, column)
+    new = _become(world, table, column)
     if some.random() < 0.25:
         new = replace(new, name=name_of_column(world, {each.name for each in table.columns}))
         return f"CHANGE {quoted(column.name)} {new.definition}", _with(table, column, new)
@@ -763,7 +770,7 @@ def converted(world: World) -> Steps:
         else f"'{_PADDING if old.startswith('CHAR') else some.choice(_MODES)}'"
     )
     yield Sql(f"SET SESSION sql_mode = {mode}")
-    new = replace(column, kind=replace(kind, text=to)) if to else _become(world, column)
+    new = replace(column, kind=replace(kind, text=to)) if to else _become(world, table, column)
     yield Sql(f"ALTER TABLE {table.quoted} MODIFY {new.definition}")
     yield Sql("SET SESSION sql_mode = DEFAULT")
     world.tables[table.name] = _with(table, column, new)

@@ -98,6 +98,8 @@ MAY_STOP: Final = re.compile(
     r"|foreign key|only the beginning|is a GEOMETRY"
     # An INSERT that gives a column of the key no value, with binlog_row_image = MINIMAL or NOBLOB.
     r"|the log has rows of it without \S.* of its primary key"
+    # DROP COLUMN and ADD COLUMN of the same name leave the name in the primary key, as a prefix if it's a text then.
+    r"|is in it with a prefix only"
 )
 
 # With MINIMAL a table may also stop since statements came too closely after each other for the server to be asked in
