@@ -147,12 +147,14 @@ def start(
     """
     to_come = known.at - position
     tables: dict[TableId, TableState] = {
-        table: SchemaKnown(schema) if to_come and table not in unproven else Unproven()
+        table: SchemaKnown(schema) if table not in unproven else Unproven()
         for table, schema in schemas.items()
     }
     for table, schema in known.schemas.items():
-        if not isinstance(tables.get(table), SchemaKnown):
-            tables[table] = SchemaPending(schema) if to_come else SchemaKnown(schema)
+        if not to_come:
+            tables[table] = SchemaKnown(schema)
+        elif not isinstance(tables.get(table), SchemaKnown):
+            tables[table] = SchemaPending(schema)
     ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
     # A start wasn't refused for these if capture had begun before.
     cascading = (

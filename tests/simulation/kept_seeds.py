@@ -18,4 +18,5 @@ KEPT = {
     38106: "a mirror was laid out by the schema of before a statement, and its key was proven within a transaction",
     186: "a stream that had been paused for want of room waited for chunks that it didn't stand for",
     204: "a mirror that began anew where it had begun was one generation, and stopped at its new primary key",
+    4102: "the changes of a table that had been renamed away were left out, though the checkpoint had its columns",
 }

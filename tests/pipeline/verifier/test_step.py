@@ -370,6 +370,13 @@ def test_a_checkpoint_that_no_statement_has_passed_since_speaks_for_itself() -> 
     assert schemas(run(fresh(KnownSchemas({}, upto(5)), 2, same=SCHEMA), log[0])) == [SCHEMA]
 
 
+def test_a_checkpoint_speaks_for_a_table_that_is_gone_until_the_statement_passes() -> None:
+    """What takes a table away can be seen before the executed set has it."""
+    said = run(fresh(position=1, it=SCHEMA), slice_(2, maps=(MINIMAL,)), statement(3, "DROP TABLE orders"))
+    assert kinds(said) == ["SchemaVerified", "ChangesVerified", "SchemaChanged"]
+    assert schemas(said) == [SCHEMA]
+
+
 def test_a_statement_that_came_after_the_schema_was_read_proves_nothing() -> None:
     known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
     altered = statement(6, "ALTER TABLE shop.orders DROP x")
