@@ -242,7 +242,7 @@ def end_table(state: State, snapshot: Snapshot, table: TableId, ended: TableSnap
     was, mirror = snapshot.tables[table], state.checkpoint.mirrors.get(table)
     state = with_table(drop_windows(state, {table}), snapshot, table, ended)
     match mirror, ended:
-        case Filling(since), Completed() if _fills_mirror(was) or snapshot.request(table).whole:
+        case Filling(since), Completed() if snapshot.request(table).whole:
             return with_mirror(state, table, Ready(since))
         case Filling(), _ if _fills_mirror(was) and awaits_snapshot(state.checkpoint, table):
             # The next snapshot reads all rows into a mirror that has none of these.
@@ -256,12 +256,9 @@ def _fills_mirror(was: TableSnapshot) -> bool:
 
 
 def awaits_snapshot(checkpoint: Checkpoint, table: TableId) -> bool:
-    """Returns whether a snapshot fills the table's mirror, or will fill it from its beginning."""
+    """Returns whether a snapshot of all rows, which completes the table's mirror, waits or is under way."""
     return any(
-        _fills_mirror(snapshot.tables[table])
-        or (isinstance(snapshot.tables[table], SnapshotWaiting) and snapshot.request(table).whole)
-        for snapshot, other in unfinished_tables(checkpoint)
-        if other == table
+        snapshot.request(table).whole for snapshot, other in unfinished_tables(checkpoint) if other == table
     )
 
 

@@ -19,4 +19,5 @@ KEPT = {
     186: "a stream that had been paused for want of room waited for chunks that it didn't stand for",
     204: "a mirror that began anew where it had begun was one generation, and stopped at its new primary key",
     4102: "the changes of a table that had been renamed away were left out, though the checkpoint had its columns",
+    5263: "a snapshot along another index completed a generation that another signal had begun in its middle",
 }

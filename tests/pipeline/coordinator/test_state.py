@@ -27,8 +27,11 @@ from tests.pipeline.builders import (
     Capture,
     execute,
     gtids,
+    insert,
+    passed,
     planned,
     read,
+    wrote,
 )
 
 # Failures
@@ -93,6 +96,16 @@ def test_a_mirror_that_was_being_filled_is_ready_only_if_all_was_read(ended: Tab
     completed = isinstance(ended, Completed)
     assert after.mirrors == {ORDERS.table: Ready(3) if completed else Filling(3)}
     assert after.snapshots == (Snapshot("s1", {ORDERS.table: ended}),)
+
+
+def test_a_mirror_that_a_snapshot_along_another_index_completes_stays_the_same_generation() -> None:
+    """Its rows come as changes: none of those before another generation would count."""
+    capture = Capture(ORDERS)
+    capture.give(execute("s1", ORDERS, surrogate="value"), planned(ORDERS))
+    begun = capture.checkpoint.mirrors[ORDERS.table]
+    capture.give(passed(20, wrote("a:6", insert(1))))
+    capture.give(execute("s2", ORDERS))
+    assert capture.checkpoint.mirrors[ORDERS.table] == begun
 
 
 @pytest.mark.parametrize("ended", [SnapshotStopped(Progress()), SnapshotFailed("so", Progress())])
