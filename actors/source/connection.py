@@ -183,6 +183,7 @@ class Source:
     async def _list_indexes(self, table: TableId) -> list[str]:
         """Returns the table's indexes in the server's order; none if the table is gone."""
         try:
+            await self.ask(information_schema.show_create_table(table))
             rows = await self.ask(information_schema.show_keys(table))
         except Definite:
             return []
