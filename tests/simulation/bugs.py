@@ -434,8 +434,8 @@ def a_table_that_is_gone_is_forgotten(patch: Patch) -> None:
 def what_comes_back_is_what_went(patch: Patch) -> None:
     original = effects.changed_unlogged
 
-    def changed_unlogged(*arguments: Any) -> dict[TableId, Unlogged]:
-        found = original(*arguments)
+    def changed_unlogged(*arguments: Any, **named: Any) -> dict[TableId, Unlogged]:
+        found = original(*arguments, **named)
         return {t: of for t, of in found.items() if (of.what, of.effect) != ("RENAME TABLE", Effect.CHANGED)}
 
     patch.setattr(effects, "changed_unlogged", changed_unlogged)
@@ -444,8 +444,8 @@ def what_comes_back_is_what_went(patch: Patch) -> None:
 def what_comes_back_is_empty(patch: Patch) -> None:
     original = effects.changed_unlogged
 
-    def changed_unlogged(*arguments: Any) -> dict[TableId, Unlogged]:
-        found = original(*arguments)
+    def changed_unlogged(*arguments: Any, **named: Any) -> dict[TableId, Unlogged]:
+        found = original(*arguments, **named)
         return {
             t: replace(of, effect=Effect.EMPTIED) if of.what == "RENAME TABLE" else of
             for t, of in found.items()
