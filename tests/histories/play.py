@@ -165,6 +165,10 @@ class Part:
         """Whether a table of its database is captured."""
         return self.history.captured is Captured.ALL or not name.startswith("_")
 
+    def owns(self, shown: str) -> bool:
+        """Whether a table, as the status shows it, is in its database."""
+        return shown.lstrip("`").startswith((f"{self.database}.", f"{self.database}`"))
+
     def may_be_reread(self, table: TableId) -> bool:
         """Whether a widening may have the table read again, since the verifier may not have known what it was before.
 
@@ -594,7 +598,7 @@ class Player:
             table["state"] in _ENDED
             for snapshot in status["snapshots"]
             for table in snapshot["tables"]
-            if table["table"].lstrip("`").startswith((f"{part.database}.", f"{part.database}`"))
+            if part.owns(table["table"])
         )
 
     async def _rest(self, part: Part) -> None:
@@ -627,7 +631,7 @@ class Player:
         if self.spark and not part.wrong:
             # What comes next is to be seen by readers: so the lake has what has come up to here.
             sealed = self._sealed()
-            await self._until(lambda: self._delivered(sealed), _DELIVERED_S)
+            await self._until(lambda: self._delivered(sealed, part), _DELIVERED_S, as_it_gets_on=False)
         if part.wrong:
             part.left.clear()
         elif part.history.calm and await self._until(
@@ -639,8 +643,7 @@ class Player:
     def _surveyed(self, part: Part) -> bool:
         """Whether the verifier knows all that it asks the server about a history's tables."""
         status = self.service.status(Name.SCHEMA_VERIFIER) if self.service else {}
-        own = (f"{part.database}.", f"{part.database}`")
-        return bool(status) and not any(table.lstrip("`").startswith(own) for table in status["asked"])
+        return bool(status) and not any(map(part.owns, status["asked"]))
 
     def _end_branches(self, part: Part | None = None) -> None:
         """Commit what is still prepared, of a history or of all: it would be missing in the position for good."""
@@ -707,12 +710,13 @@ class Player:
 
     # -- the lake
 
-    def _delivered(self, sealed: int | None = None) -> bool:
-        """Whether the lake has these segments, or all that's sealed, and no table of it is being read again."""
+    def _delivered(self, sealed: int, of: Part | None = None) -> bool:
+        """Whether the lake has these segments, and no table of it, or of one history, is being read again."""
         sink = self.service.status(Name.SPARK_SINK) if self.service else {}
-        if not sink or sink["segment"] < (self._sealed() if sealed is None else sealed) or sink["late"]:
+        if not sink or sink["segment"] < sealed:
             return False
-        return not any(table.get("rebuilding_since") for table in sink["tables"].values())
+        filling = [name for name, table in sink["tables"].items() if table.get("rebuilding_since")]
+        return not any(of is None or of.owns(name) for name in (*sink["late"], *filling))
 
     def _merged(self) -> bool:
         """Whether all mirrors have merged their changes, but for those of stopped tables."""
@@ -725,7 +729,7 @@ class Player:
         """Hold what the lake has against the source, once everything is in it."""
         if self.spark is None or self.service is None:
             return
-        if not await self._until(self._delivered, _DELIVERED_S):
+        if not await self._until(lambda: self._delivered(self._sealed()), _DELIVERED_S):
             self._find(None, "lake", f"isn't delivered: {self.service.status(Name.SPARK_SINK)}"[:600])
         if not await self._until(self._merged, _MERGED_S):
             self._find(None, "lake", f"isn't merged: {self.service.status(Name.SPARK_SINK)}"[:600])
