@@ -11,7 +11,6 @@ endlessly.
 
 from dataclasses import replace
 
-from pipeline.coordinator import handle_log, reselect
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import ChunkSize, resize
 from pipeline.coordinator.consistent_state import NoPosition
@@ -27,13 +26,13 @@ from pipeline.coordinator.state import (
     restart_table,
     size_of,
     snapshot_of,
+    stop_table,
     with_run,
     with_size,
     with_table,
     without_run,
 )
 from pipeline.coordinator.window import Reading
-from pipeline.messages.changes import TableStopped
 from pipeline.messages.chunks import (
     ChunkFailed,
     ChunkRead,
@@ -99,7 +98,7 @@ def stop_contradicted_tables(state: State) -> State:
         known = table in checkpoint.schemas and table not in checkpoint.unproven
         if isinstance(run, SchemaDiffers) and run.high is not None and known and state.passed.has(run.high):
             reason = _CONTRADICTED.format(reason=run.reason)
-            state = handle_log.table_stopped(state, TableStopped(table, reason))
+            state = stop_table(state, table, reason)
     return state
 
 
@@ -133,16 +132,26 @@ def chunk_read(state: State, message: ChunkRead) -> State:
     if window is None:  # dropped since: by a statement, a stop, or a failure of its table
         return state
     if isinstance(window.order, ReselectRows):
-        return reselect.measure_rows(_reconciling(state, window, message), message)
+        return _measure_rows(_reconciling(state, window, message), message)
     order, table = window.order, window.order.schema.table
     if why := ambiguous_keys(order.schema, message.rows):
         # As if the stream brought such a row: readers must not take the other rows for the complete table.
-        return handle_log.table_stopped(state, TableStopped(table, why))
+        return stop_table(state, table, why)
     run = state.runs[table]
     assert isinstance(run, Planned)  # otherwise the window would have been dropped
     state = _reconciling(state, window, message)
     state = with_size(state, table, resize(size_of(state, order), order, message, state.limits))
     return with_run(state, table, replace(run, ranges=advance_range(run.ranges, order.range, message.upto)))
+
+
+def _measure_rows(state: State, read: ChunkRead) -> State:
+    """Returns the state with the size of the table's rows, measured on rows that have come."""
+    table, rows = read.chunk.table, len(read.rows)
+    if not rows:
+        return state
+    known = state.chunk_sizes.get(table)
+    row_bytes = max(read.bytes, read.rows.nbytes) / rows
+    return with_size(state, table, ChunkSize(known.rows if known else state.limits.chunk_rows, row_bytes))
 
 
 def _reconciling(state: State, window: Reading, message: ChunkRead) -> State:
@@ -157,7 +166,7 @@ def chunk_failed(state: State, message: ChunkFailed) -> State:
     if window is None:
         return state
     if isinstance(window.order, ReselectRows):
-        return handle_log.table_stopped(state, TableStopped(table, _NOT_AGAIN.format(reason=message.reason)))
+        return stop_table(state, table, _NOT_AGAIN.format(reason=message.reason))
     return fail_table(state, table, message.reason)
 
 

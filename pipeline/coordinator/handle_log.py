@@ -34,9 +34,10 @@ from pipeline.coordinator.state import (
     awaits_snapshot,
     drop_windows,
     end_table,
-    fail_table,
+    forget_unknown_rows,
     size_of,
     snapshot_of,
+    stop_table,
     window_table,
     with_checkpoint,
     with_mirror,
@@ -54,7 +55,6 @@ from pipeline.messages.changes import (
     MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
-    TableStopped,
     ToldStatements,
     TransactionPartVerified,
 )
@@ -138,7 +138,7 @@ def touch_windows(state: State, tables: tuple[TableChanges, ...], run: Transacti
         opened = any(window_table(window) == table for window in state.windows)
         mirrored = table in state.checkpoint.mirrors
         if mirrored and (why := ambiguous_keys(changes.schema, changes.rows)):
-            state = table_stopped(state, TableStopped(table, why))
+            state = stop_table(state, table, why)
             continue
         if not opened and not (mirrored and has_partial_images(changes)):
             continue
@@ -338,8 +338,8 @@ def mirror_invalidated(state: State, message: MirrorInvalidated) -> State:
     table, scn = message.table, state.checkpoint.scn
     mirror = state.checkpoint.mirrors.get(table)
     if message.gap and mirror is None and not _begins(state, table):
-        return table_stopped(state, TableStopped(table, message.reason))
-    state = reselect.forget_unknown_rows(drop_windows(state, {table}), table)
+        return stop_table(state, table, message.reason)
+    state = forget_unknown_rows(drop_windows(state, {table}), table)
     while message.emptied and (snapshot := snapshot_of(state.checkpoint, table)):
         state = end_table(state, snapshot, table, Completed(progress(snapshot.tables[table])))
     if message.emptied:
@@ -369,14 +369,3 @@ def mirror_data_expired(state: State, message: MirrorDataExpired) -> State:
         if table in mirrors and mirrors[table].since == since and table not in stopped
     ]
     return _restarted(state, tuple(MirrorInvalidated(table, False, _GONE) for table in meant))
-
-
-def table_stopped(state: State, message: TableStopped) -> State:
-    """Handles a stopped table: its snapshots fail, and an open transaction keeps nothing of it."""
-    if isinstance(state.place, InTransaction):
-        state = replace(state, place=replace(state.place, stopped=state.place.stopped | {message.table}))
-    stopped = with_checkpoint(state, stopped={**state.checkpoint.stopped, message.table: message.reason})
-    stopped = reselect.forget_unknown_rows(stopped, message.table)
-    while snapshot_of(stopped.checkpoint, message.table):  # also those that wait for the first one
-        stopped = fail_table(stopped, message.table, message.reason)
-    return stopped

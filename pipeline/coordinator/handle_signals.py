@@ -124,11 +124,18 @@ def _begin_snapshot(state: State, signal: signals.ExecuteSnapshot) -> tuple[Stat
 
 def _matching_tables(checkpoint: Checkpoint, tables: TableFilter) -> list[TableId]:
     """Returns the captured tables that the patterns match, stopped ones among them. Each pattern has to match one."""
-    found, idle = recapture.tables_of_signal(checkpoint, tables)
+    found, idle = _matches(checkpoint, tables)
     if idle:
         captured = _join_names(sorted(checkpoint.schemas)) or "none"
         raise _Rejected(f"no captured table matches {' or '.join(idle)}; captured are: {captured}")
     return found
+
+
+def _matches(checkpoint: Checkpoint, tables: TableFilter) -> tuple[list[TableId], list[str]]:
+    """Returns the captured or stopped tables that the patterns match, and the patterns that match none."""
+    known = sorted(checkpoint.schemas.keys() | checkpoint.stopped.keys())
+    idle = [p for p in tables.patterns if not any(TableFilter((p,)).match(table) for table in known)]
+    return [table for table in known if tables.match(table)], idle
 
 
 def _request(checkpoint: Checkpoint, signal: signals.ExecuteSnapshot, table: TableId) -> Request:
@@ -176,7 +183,7 @@ def _stop_snapshots(state: State, tables: TableFilter) -> tuple[State, str]:
 
 def _recapture(state: State, signal: signals.Recapture) -> tuple[State, str]:
     checkpoint = state.checkpoint
-    tables, idle = recapture.tables_of_signal(checkpoint, signal.tables)
+    tables, idle = _matches(checkpoint, signal.tables)
     if idle:
         raise _Rejected(f"no table that's captured or has stopped matches {' or '.join(idle)}")
     asked = {table: by for table in tables if (by := checkpoint.recapturing.get(table))}

@@ -23,7 +23,6 @@ from dataclasses import replace
 from typing import Final
 
 from pipeline.coordinator.state import forget_old_snapshots
-from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror
 from pipeline.snapshot.snapshot import (
@@ -46,13 +45,6 @@ def stop_reason(table: TableId, reason: str) -> str:
     """Returns why a table has stopped, and how to begin it again after a repair."""
     pattern = re.escape(table.dotted).replace("'", "'\\''")  # quoted for a shell
     return _REMEDY.format(reason=reason, pattern=pattern)
-
-
-def tables_of_signal(checkpoint: Checkpoint, tables: TableFilter) -> tuple[list[TableId], list[str]]:
-    """Returns the captured or stopped tables that the patterns match, and the patterns that match none."""
-    known = sorted(checkpoint.schemas.keys() | checkpoint.stopped.keys())
-    idle = [p for p in tables.patterns if not any(TableFilter((p,)).match(table) for table in known)]
-    return [table for table in known if tables.match(table)], idle
 
 
 def recapture_tables(checkpoint: Checkpoint, known: Mapping[TableId, TableSchema]) -> Checkpoint:

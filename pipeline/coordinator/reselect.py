@@ -29,7 +29,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.coordinator.chunk_size import ChunkSize
 from pipeline.coordinator.reselect_keys import UnknownRows, key_rows
 from pipeline.coordinator.state import (
     Planned,
@@ -38,16 +37,16 @@ from pipeline.coordinator.state import (
     SourceAtLimit,
     State,
     drop_windows,
+    forget_unknown_rows,
     snapshot_of,
     stays_incomplete,
     window_table,
     with_checkpoint,
     with_mirror,
-    with_size,
     with_snapshot,
 )
 from pipeline.coordinator.window import Reading
-from pipeline.messages.chunks import ChunkRead, ReselectRows
+from pipeline.messages.chunks import ReselectRows
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
@@ -68,16 +67,6 @@ MOST_OPEN: Final = 16
 
 # How many bytes of keys of a table may wait.
 MOST_BYTES: Final = 32 << 20
-
-
-def measure_rows(state: State, read: ChunkRead) -> State:
-    """Returns the state with the size of the table's rows, measured on rows that have come."""
-    table, rows = read.chunk.table, len(read.rows)
-    if not rows:
-        return state
-    known = state.chunk_sizes.get(table)
-    row_bytes = max(read.bytes, read.rows.nbytes) / rows
-    return with_size(state, table, ChunkSize(known.rows if known else state.limits.chunk_rows, row_bytes))
 
 
 def moving_columns(state: State, table: TableId) -> tuple[str, ...]:
@@ -115,15 +104,6 @@ def reread_table(state: State, table: TableId, scn: int) -> State:
     lacks_rows = stays_incomplete(state.checkpoint, table)
     state = with_snapshot(state, Snapshot(f"{REREAD}-{scn}-{table}", {table: SnapshotWaiting()}))
     return with_mirror(state, table, Filling(scn)) if lacks_rows else state
-
-
-def forget_unknown_rows(state: State, table: TableId) -> State:
-    """Returns the state in which no row of the table waits to be read again."""
-    still_open = (
-        w for w in state.windows if not (isinstance(w.order, ReselectRows) and window_table(w) == table)
-    )
-    unread = {other: listed for other, listed in state.unread.items() if other != table}
-    return replace(state, windows=tuple(still_open), unread=unread)
 
 
 def restore_keys(state: State, keys: Mapping[TableId, pa.RecordBatch | None]) -> State:

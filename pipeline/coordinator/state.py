@@ -214,6 +214,17 @@ Order = (
 )
 
 
+def stop_table(state: State, table: TableId, reason: str) -> State:
+    """Stops the table's capture: its snapshots fail, and an open transaction keeps nothing of it."""
+    if isinstance(state.place, InTransaction):
+        state = replace(state, place=replace(state.place, stopped=state.place.stopped | {table}))
+    state = with_checkpoint(state, stopped={**state.checkpoint.stopped, table: reason})
+    state = forget_unknown_rows(state, table)
+    while snapshot_of(state.checkpoint, table):  # also those that wait for the first one
+        state = fail_table(state, table, reason)
+    return state
+
+
 def fail_table(state: State, table: TableId, reason: str) -> State:
     """Marks the table's running snapshot, if it has one, as failed for this reason."""
     snapshot = snapshot_of(state.checkpoint, table)
@@ -295,6 +306,15 @@ def drop_windows(state: State, tables: Iterable[TableId]) -> State:
     }
     still_open = tuple(w for w in state.windows if window_table(w) not in gone)
     return replace(state, runs=runs, windows=still_open, unread=unread)
+
+
+def forget_unknown_rows(state: State, table: TableId) -> State:
+    """Returns the state in which no row of the table waits to be read again."""
+    still_open = (
+        w for w in state.windows if not (isinstance(w.order, ReselectRows) and window_table(w) == table)
+    )
+    unread = {other: listed for other, listed in state.unread.items() if other != table}
+    return replace(state, windows=tuple(still_open), unread=unread)
 
 
 def with_table(state: State, snapshot: Snapshot, table: TableId, table_state: TableSnapshot) -> State:

@@ -28,7 +28,7 @@ in a separate window.
 open windows) and orders it again.
 
 **Many windows at once.** A table is divided into ranges, and each range proceeds by itself. Its chunks are ordered one
-after the other, because each begins where the one before ended. They close in that order too, so that `done` alone
+after the other, because each begins where the one before ended. They close in that order too, so that one key, `done`,
 describes the range's progress. Ranges and tables don't wait for each other. A window doesn't wait for the order of the
 next chunk either. So a lagging stream costs latency and no throughput.
 
@@ -45,28 +45,40 @@ import pyarrow as pa
 
 from pipeline.config.settings import MOST_WINDOWS, SnapshotMode
 from pipeline.coordinator import consistent_schedule, handle_chunks, handle_log, reselect, resume
+from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.handle_signals import signal_received
 from pipeline.coordinator.reselect_keys import NOTHING
 from pipeline.coordinator.schedule import order_reads
 from pipeline.coordinator.state import (
     BetweenTransactions,
+    FoundEmpty,
     InTransaction,
     Order,
     Overlapping,
     Paused,
+    Planned,
     SourceAtLimit,
     SourceHasCapacity,
     State,
     WindowMode,
+    end_table,
+    range_of,
+    snapshot_of,
+    stop_table,
+    window_table,
     with_checkpoint,
+    with_table,
+    without_run,
 )
-from pipeline.coordinator.window_close import close_windows
+from pipeline.coordinator.window import Reconciling, Window
+from pipeline.errors import InvariantBroken
 from pipeline.messages import binlog, changes, chunks, journal, signals
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import Chunking, Completed, Progress, advance_range
 
 
 def start(
@@ -175,8 +187,8 @@ def _handle(
             return handle_log.schema_verified(state, message), (), ()
         case changes.MirrorInvalidated():
             return handle_log.mirror_invalidated(state, message), (), ()
-        case changes.TableStopped():
-            return handle_log.table_stopped(state, message), (), ()
+        case changes.TableStopped(table, reason):
+            return stop_table(state, table, reason), (), ()
         case chunks.TablePlanned():
             return handle_chunks.table_planned(state, message), (), ()
         case chunks.PlanFailed():
@@ -201,3 +213,76 @@ def _handle(
             return handle_log.mirror_data_expired(state, message), (), ()
         case _:
             assert_never(message)
+
+
+# Windows close: rows of chunks enter the stream
+
+
+def close_windows(state: State) -> tuple[State, tuple[journal.ChunkPart, ...]]:
+    """Closes all windows that can close, in the order of their orders, and the windows of a range strictly one after
+    the other."""
+    parts: list[journal.ChunkPart] = []
+    still_open: list[Window] = []
+    held: set[tuple[TableId, int]] = set()
+    for window in state.windows:
+        free = range_of(window) not in held
+        if free and isinstance(window, Reconciling) and windows.can_close(window, state.passed):
+            state, part = _emit(state, window)
+            parts.append(part)
+        else:
+            held.add(range_of(window))
+            still_open.append(window)
+    state = _forget_markers(_complete_empty_tables(replace(state, windows=tuple(still_open))))
+    return state, tuple(part for part in parts if part.rows.num_rows)
+
+
+def _complete_empty_tables(state: State) -> State:
+    """Completes the tables whose plan found no rows, once the stream has passed their high watermark."""
+    for table, run in state.runs.items():
+        if not isinstance(run, FoundEmpty):
+            continue
+        snapshot = snapshot_of(state.checkpoint, table)
+        if snapshot is None or snapshot.id != run.snapshot:
+            # Another table's turn has come since then. Its own plan decides.
+            state = without_run(state, table)
+        elif state.passed.has(run.high):
+            state = end_table(state, snapshot, table, Completed(Progress()))
+    return state
+
+
+def _emit(state: State, window: Reconciling) -> tuple[State, journal.ChunkPart]:
+    """Gives the window's untouched rows the next SCN, and its range the progress."""
+    order, table, scn = window.order, window_table(window), state.checkpoint.scn + 1
+    if order.schema != state.checkpoint.schemas.get(table):
+        raise InvariantBroken(f"a window of {table} is open under a schema that doesn't hold any more")
+    rows = windows.untouched_rows(window)
+    emitted = with_checkpoint(state, scn=scn)
+    part = journal.ChunkPart(
+        order.chunk, order.schema, rows, window.low, window.high, scn, first=False, at=state.stream
+    )
+    if isinstance(order, chunks.ReselectRows):
+        return emitted, part
+    snapshot = snapshot_of(state.checkpoint, table)
+    chunking = snapshot.tables[table] if snapshot else None
+    if snapshot is None or not isinstance(chunking, Chunking):
+        raise InvariantBroken(
+            f"a window of {table} is open, but the table's snapshot is in the state {chunking}"
+        )
+    left = advance_range(chunking.ranges, order.range, window.upto)
+    counts = replace(
+        chunking.progress,
+        chunks=chunking.progress.chunks + 1,
+        rows=chunking.progress.rows + len(rows),
+        superseded=chunking.progress.superseded + window.superseded + len(window.rows) - len(rows),
+        ranges_done=chunking.progress.ranges - len(left),
+    )
+    ended = replace(chunking, ranges=left, progress=counts) if left else Completed(counts)
+    advance = with_table if left else end_table
+    return advance(emitted, snapshot, table, ended), replace(part, first=chunking.first)
+
+
+def _forget_markers(state: State) -> State:
+    """Removes marker rows for which no window and no empty table can wait."""
+    if not state.markers or state.windows or any(not isinstance(run, Planned) for run in state.runs.values()):
+        return state
+    return replace(state, markers=frozenset())

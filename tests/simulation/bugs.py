@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.coordinator import handle_chunks, handle_signals, recapture, resume, schedule, window_close
+from pipeline.coordinator import handle_chunks, handle_signals, recapture, resume, schedule
 from pipeline.coordinator import handle_log as passed
 from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator import step as coordinator
@@ -186,7 +186,7 @@ def a_short_chunk_ends_the_table(patch: Patch) -> None:
     def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
         return () if upto is None else original(ranges, number, upto)
 
-    patch.setattr(window_close, "advance_range", progressed)
+    patch.setattr(coordinator, "advance_range", progressed)
     patch.setattr(handle_chunks, "advance_range", progressed)
 
 
@@ -203,7 +203,7 @@ def a_done_range_is_the_first_one(patch: Patch) -> None:
     def progressed(ranges: tuple[Range, ...], number: int, upto: Key | None) -> tuple[Range, ...]:
         return ranges[1:] if upto is None else original(ranges, number, upto)
 
-    patch.setattr(window_close, "advance_range", progressed)
+    patch.setattr(coordinator, "advance_range", progressed)
 
 
 def a_statement_does_not_pass(patch: Patch) -> None:

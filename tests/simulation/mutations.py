@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pipeline.coordinator import handle_chunks, handle_log, handle_signals, schedule, window, window_close
+from pipeline.coordinator import handle_chunks, handle_log, handle_signals, schedule, window
 from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.state import (
@@ -23,7 +23,7 @@ from pipeline.gtid.gtid_set import GtidSet, Tsid
 from pipeline.gtid.intervals import EMPTY
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import ResumeReading
-from pipeline.messages.changes import TableStopped, TransactionPartVerified
+from pipeline.messages.changes import TransactionPartVerified
 from pipeline.messages.chunks import ChunkFailed, ChunkRead, ReadChunk
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, ChunkPart
@@ -161,7 +161,7 @@ def _touch_by(patch: Patch, *kinds: ImageKind) -> None:
 
 
 def close_the_newest_first(patch: Patch) -> None:
-    original = window_close.close_windows
+    original = coordinator.close_windows
 
     def closed(state: State) -> object:
         newest = sorted(state.windows, key=lambda w: w.order.chunk.number, reverse=True)
@@ -171,7 +171,7 @@ def close_the_newest_first(patch: Patch) -> None:
 
 
 def an_empty_table_is_complete_at_once(patch: Patch) -> None:
-    original = window_close._complete_empty_tables
+    original = coordinator._complete_empty_tables
 
     def emptied(state: State) -> State:
         runs = {
@@ -179,11 +179,11 @@ def an_empty_table_is_complete_at_once(patch: Patch) -> None:
         }
         return original(replace(state, runs=runs))
 
-    patch.setattr(window_close, "_complete_empty_tables", emptied)
+    patch.setattr(coordinator, "_complete_empty_tables", emptied)
 
 
 def an_empty_plan_is_anybodys(patch: Patch) -> None:
-    original = window_close._complete_empty_tables
+    original = coordinator._complete_empty_tables
 
     def emptied(state: State) -> State:
         first = {t: s.id for t, s in coordinator_state.table_turns(state.checkpoint).items()}
@@ -193,7 +193,7 @@ def an_empty_plan_is_anybodys(patch: Patch) -> None:
         }
         return original(replace(state, runs=runs))
 
-    patch.setattr(window_close, "_complete_empty_tables", emptied)
+    patch.setattr(coordinator, "_complete_empty_tables", emptied)
 
 
 def rows_are_emitted_before_the_changes(patch: Patch) -> None:
@@ -279,13 +279,13 @@ def a_failed_chunk_is_skipped(patch: Patch) -> None:
 
 
 def every_snapshot_is_a_first_one(patch: Patch) -> None:
-    original = window_close._emit
+    original = coordinator._emit
 
     def emitted(state: State, w: window.Reconciling) -> object:
         state, part = original(state, w)
         return state, replace(part, first=True)
 
-    patch.setattr(window_close, "_emit", emitted)
+    patch.setattr(coordinator, "_emit", emitted)
 
 
 # The schedule
@@ -373,7 +373,7 @@ def windows_close_within(patch: Patch) -> None:
     original = coordinator._hold_until_end
 
     def held(taken: State, place: InTransaction, changes: object, answers: object) -> object:
-        return original(window_close.close_windows(taken)[0], place, changes, answers)  # type: ignore[arg-type]
+        return original(coordinator.close_windows(taken)[0], place, changes, answers)  # type: ignore[arg-type]
 
     patch.setattr(coordinator, "_hold_until_end", held)
 
@@ -383,12 +383,13 @@ def chunks_are_asked_for_within(patch: Patch) -> None:
 
 
 def nothing_is_withdrawn(patch: Patch) -> None:
-    original = handle_log.table_stopped
+    original = coordinator_state.stop_table
 
-    def table_stopped(state: State, message: TableStopped) -> State:
-        return replace(original(state, message), place=state.place)
+    def stop_table(state: State, table: TableId, reason: str) -> State:
+        return replace(original(state, table, reason), place=state.place)
 
-    patch.setattr(handle_log, "table_stopped", table_stopped)
+    for module in (coordinator, handle_chunks, handle_log):
+        patch.setattr(module, "stop_table", stop_table)
 
 
 # How much is ordered
