@@ -206,7 +206,7 @@ def _stops_all(patch: Patch) -> None:
         def __init__(self, table: TableId, reason: str) -> None:
             raise Definite(f"{table}: {reason}")
 
-    for module in (schema_verifier, table_restarts, column_names, handle_log):
+    for module in (schema_verifier, table_restarts, column_names):
         patch.setattr(module, "TableStopped", Stop)
 
 
