@@ -26,7 +26,7 @@ compiled walk over the usual events (`stream_state`), and alone knows the others
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 import numpy as np
 
@@ -104,6 +104,13 @@ _UNKNOWN: Final = (
 )
 
 
+class EmptiedTable(NamedTuple):
+    """A statement by which the server says that its restart emptied a MEMORY table."""
+
+    table: TableId
+    query: Query
+
+
 class TransactionAssembler:
     """Takes one event after the other (`advance`, `take_in`); what they make is `given`.
 
@@ -138,7 +145,7 @@ class TransactionAssembler:
         # there).
         self._xid = ""
         self._creation: CreateTableSelectRead | None = None
-        self._emptied: tuple[Query, ...] = ()
+        self._emptied: tuple[EmptiedTable, ...] = ()
         self._bare: Coordinates | None = None
         self._prepared = PreparedTransactions(bound.held, prepared)
         self._let_go = False  # whether there was no room for its rows, of an XA transaction
@@ -321,13 +328,14 @@ class TransactionAssembler:
             raise UndecodableError(f"{what} came without a GTID before it; set gtid_mode=ON on the source")
 
     def _query(self, event: Query) -> None:
+        emptied = emptied_memory_table(event.statement)
         if self._bare:
-            self._bare_query(event)
+            self._bare_query(event, emptied)
             return
         if self.state.phase == BETWEEN:  # before MySQL 5.7 nothing comes before it where there are no GTIDs
             self._begin(TransactionBegins(None, self._reached.time))
         if self.state.phase != BEGUN:
-            self._framed_query(event)
+            self._framed_query(event, emptied)
             return
         match event.statement.split(" ", 2):
             case ["BEGIN"]:
@@ -338,24 +346,21 @@ class TransactionAssembler:
                 self._commit_prepared(xid)
             case ["XA", "ROLLBACK", xid]:
                 self._roll_back_prepared(xid)
-            case _ if emptied_memory_table(event.statement) is not None:
-                self.state.phase, self._emptied, self._bare = (
-                    SPECIAL,
-                    (event,),
-                    self._reached.at(self._reached.begins),
-                )
+            case _ if emptied is not None:
+                self.state.phase, self._emptied = SPECIAL, (EmptiedTable(emptied, event),)
+                self._bare = self._reached.at(self._reached.begins)
             case _:
                 self._statement(event, self._reached.at())
 
-    def _bare_query(self, event: Query) -> None:
+    def _bare_query(self, event: Query, emptied: TableId | None) -> None:
         """Takes one more statement of the group in which MEMORY tables were emptied."""
-        if emptied_memory_table(event.statement) is not None:
-            self._emptied = (*self._emptied, event)
+        if emptied is not None:
+            self._emptied = (*self._emptied, EmptiedTable(emptied, event))
             return
         self._tell_emptied(self._emptied, self._hold_changed())
         self._statement(event, self._reached.at())
 
-    def _framed_query(self, event: Query) -> None:
+    def _framed_query(self, event: Query, emptied: TableId | None) -> None:
         match event.statement.split(" ", 2):
             case ["COMMIT"]:
                 self._commit()
@@ -373,8 +378,8 @@ class TransactionAssembler:
                     event.database, event.statement, place, self.state.server
                 )
             case _ if event.updated is None or any(self._captures_in(name) for name in event.updated):
-                if not self._emptied and emptied_memory_table(event.statement) is not None:
-                    self.state.phase, self._emptied = SPECIAL, (event,)
+                if not self._emptied and emptied is not None:
+                    self.state.phase, self._emptied = SPECIAL, (EmptiedTable(emptied, event),)
                 else:
                     self._changed_by_statement("a change", event.updated)
             case _:
@@ -474,13 +479,13 @@ class TransactionAssembler:
         Such a table is read again as a whole, and these with it. Before MySQL 5.7 such a group has no end of its own.
         """
         *others, last = self._emptied
-        emptied = {emptied_memory_table(each.statement) for each in self._emptied}
         changed = self._hold_changed()
-        if not self._open_unread and changed <= emptied:
+        if not self._open_unread and changed <= {each.table for each in self._emptied}:
             self._tell_emptied(others)
-            self._statement(last, end)
+            self._statement(last.query, end)
             return
-        databases = {name for each in self._emptied for name in each.updated or (each.database,)}
+        queries = (each.query for each in self._emptied)
+        databases = {name for query in queries for name in query.updated or (query.database,)}
         of_rows = RowsUnread(_STATEMENT.format(what="a change"), self._tables(), frozenset(databases))
         self._not_in_rows(of_rows)
         self._pass(self._transaction())
@@ -492,13 +497,12 @@ class TransactionAssembler:
         rows = self.slice.hold()
         return {self.maps.captured(int(number)).table for number in rows.events[MAP]}
 
-    def _tell_emptied(self, statements: Sequence[Query], changed: Collection[TableId] = ()) -> None:
+    def _tell_emptied(self, statements: Sequence[EmptiedTable], changed: Collection[TableId] = ()) -> None:
         """Tell which tables the group's earlier statements emptied, before its last one lets its GTID pass.
 
         If that doesn't come any more, the server sends the group again, and they are read again twice.
         """
-        emptied = {emptied_memory_table(each.statement) for each in statements}
-        tables = frozenset(table for table in (*emptied, *changed) if table is not None)
+        tables = frozenset((*(each.table for each in statements), *changed))
         if self._bare is None or not tables or self._passed_before:
             return
         self.cut()

@@ -97,8 +97,8 @@ def both(taken: Path, plan: str, seed: int, count: int) -> None:
 
 def test_compiled_code_that_is_to_look_at_each_index_does(taken: Path) -> None:
     beyond = (
-        "import actors, numpy; from pipeline.binlog.fast_path import crc32; "
-        "crc32.crc32(numpy.zeros(2, 'u1'), 0, 9)"
+        "import actors, numpy; from pipeline.types import byte_kernels; "
+        "byte_kernels.crc32(numpy.zeros(2, 'u1'), 0, 9)"
     )
     ends = [
         subprocess.run(

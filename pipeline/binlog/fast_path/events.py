@@ -20,7 +20,6 @@ from numba import types
 from numpy.typing import NDArray
 
 from pipeline.binlog.event_type import Code
-from pipeline.binlog.fast_path.crc32 import crc32, is_sound
 from pipeline.binlog.fast_path.gtid import begin, begin_tagged
 from pipeline.binlog.stream_state import (
     BEGUN,
@@ -50,10 +49,10 @@ from pipeline.binlog.stream_state import (
     SliceRows,
 )
 from pipeline.types.buffers import SLACK, Bytes, Int
-from pipeline.types.byte_kernels import bytes_equal, copy, integer
+from pipeline.types.byte_kernels import bytes_equal, copy, crc32, integer
 from pipeline.types.jit import compiled, inlined
 
-_HEADER: Final = 19
+_HEADER, _SIZE = 19, 9  # bytes of an event's header, and where the event's size is in it
 _OFFSETS: Final = 2**32  # a header has an offset's lowest 32 bits
 
 _QUERY_HEAD: Final = 13
@@ -85,6 +84,16 @@ _IS_ROWS: Final = np.array(
         for code in range(256)
     ]
 )
+
+
+@inlined
+def is_sound(buffer: Bytes, start: Int, end: Int, checksum_bytes: Int) -> bool:
+    """Returns whether the event at buffer[start:end] is as long as its header says, and undamaged."""
+    if end - start < _HEADER + checksum_bytes or integer(buffer, start + _SIZE, 4) != end - start:
+        return False
+    if checksum_bytes == 0:
+        return True
+    return crc32(buffer, start, end - checksum_bytes) == integer(buffer, end - checksum_bytes, 4)
 
 
 @inlined

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.event_type import Code
-from pipeline.binlog.fast_path.crc32 import is_sound
+from pipeline.binlog.fast_path.events import is_sound
 from pipeline.binlog.rows.row_events import ROW_EVENTS
 from pipeline.types.buffers import Bytes, Int, Longs
 from pipeline.types.byte_kernels import copy, integer
