@@ -11,8 +11,8 @@ from actors.chunk_selector import ChunkSelector
 from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from deploy.toolchain.mysql_server import Account, MysqlServer
-from pipeline.config.settings import ServerSettings
+from deploy.toolchain.mysql_server import MysqlServer
+from pipeline.config.settings import ServerSettings, SourceSettings
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.chunks import ChunkRead, PlanTable, ReadChunk, TablePlanned, TableRanges
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
@@ -32,26 +32,17 @@ class Bench:
 
     def __init__(
         self,
-        server: MysqlServer,
-        account: Account,
+        source: SourceSettings,
+        uuid: str,
         kind: type[ChunkSelector] = ChunkSelector,
         bounds: SourceLimits = UNBOUNDED,
         elsewhere: ServerSettings | None = None,
-        **changes: Any,
     ) -> None:
         self.orders: Mailbox[ToChunkSelector] = Mailbox(inbox(ActorName.CHUNK_SELECTOR))
         self.answers: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
         coordinator = Sender(ANSWERS, self.answers)
-        source = settings(server, account, **changes)
         self.selector = kind(
-            self.orders,
-            Metrics(),
-            source,
-            2,
-            coordinator,
-            bounds=bounds,
-            elsewhere=elsewhere,
-            server=server.uuid,
+            self.orders, Metrics(), source, 2, coordinator, bounds=bounds, elsewhere=elsewhere, server=uuid
         )
         self.task = asyncio.create_task(self.selector.run())
         self._numbers = iter(range(1_000_000))
@@ -114,10 +105,22 @@ def divided(plan: TablePlanned) -> TableRanges:
 
 @asynccontextmanager
 async def bench(
-    server: MysqlServer, *databases: str, kind: type[ChunkSelector] = ChunkSelector, **changes: Any
+    server: MysqlServer,
+    *databases: str,
+    kind: type[ChunkSelector] = ChunkSelector,
+    bounds: SourceLimits = UNBOUNDED,
+    elsewhere: ServerSettings | None = None,
+    **changes: Any,
 ) -> AsyncIterator[Bench]:
+    """A running selector for these databases, stopped cleanly in the end; `changes` are of SourceSettings."""
+    source = settings(server, server.create_capture_user(*databases), **changes)
+    async with stopped_cleanly(Bench(source, server.uuid, kind, bounds, elsewhere)) as running:
+        yield running
+
+
+@asynccontextmanager
+async def stopped_cleanly(running: Bench) -> AsyncIterator[Bench]:
     """A running selector, stopped cleanly in the end."""
-    running = Bench(server, server.create_capture_user(*databases), kind, **changes)
     try:
         yield running
         running.orders.close()

@@ -1,9 +1,11 @@
 """The ChunkSelector on a real server: plans, watermarks, failures and its end."""
 
 import asyncio
+import json
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -44,10 +46,11 @@ from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.snapshot import WHOLE
 from pipeline.snapshot.watermark import High
 from pipeline.source.statement import Statement
+from tests.integration.snapshot import large_rows
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import Bench, bench, divided
 from tests.servers.service import until
-from tests.servers.source import connections, cut
+from tests.servers.source import connections, cut, settings
 
 
 async def test_a_plan_of_an_empty_table(mysql: MysqlServer, database: str) -> None:
@@ -158,36 +161,19 @@ async def test_a_chunk_of_several_buffers_is_one(mysql: MysqlServer, database: s
     assert chunk.upto == (59_999,)
 
 
-async def test_large_rows_end_a_chunk_before_they_take_the_memory(mysql_factory: MysqlFactory) -> None:
+def test_large_rows_end_a_chunk_before_they_take_the_memory(mysql_factory: MysqlFactory) -> None:
     size, count = 64 << 20, 6
     server = mysql_factory({**GTIDS, "max_allowed_packet": "128M"})
     server.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY, b LONGBLOB)")
     for a in range(count):
         server.sql("SET SESSION sql_log_bin = 0", f"INSERT INTO d.t VALUES ({a}, REPEAT('{a}', {size}))")
-    async with bench(server, "d") as running:
-        plan = await running.plan(TableId("d", "t"))
-        read: list[tuple[int, int]] = []
-        after: Key | None = None
-        before = resident("VmRSS", anew=True)
-        while after != (count - 1,):
-            chunk = await running.read(running.chunk(plan, after, (count - 1,), 50_000))
-            [a], [b] = chunk.rows["a"].to_pylist(), chunk.rows["b"]
-            assert b.as_buffer()[-1:].to_pybytes() == b"%d" % a
-            read.append((a, len(b.as_buffer())))
-            after = chunk.upto
-            del chunk, b
-        taken = resident("VmHWM") - before
-    assert read == [(a, size) for a in range(count)]
+    account = server.create_capture_user("d")
+    at = (server.host, str(server.port), server.uuid, account.user, account.password)
+    command = [sys.executable, "-m", large_rows.__name__, *at, str(count)]
+    told = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    assert told["read"] == [[a, size] for a in range(count)]
     # A row in the buffer, which has grown for it, in its column, and the next one's beginning; all have 384 MiB.
-    assert taken < 320 << 20
-
-
-def resident(which: str, *, anew: bool = False) -> int:
-    """Bytes of this process's memory by /proc/self/status: that are resident, VmRSS, or were at most, VmHWM."""
-    if anew:
-        Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins at VmRSS
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(which))
-    return int(line.split()[1]) * 1024
+    assert told["taken"] < 320 << 20
 
 
 async def test_a_low_watermark_waits_for_what_the_stream_has_passed(
@@ -459,7 +445,7 @@ async def test_what_is_not_foreseen_ends_the_actor(mysql: MysqlServer, database:
                 return await super().high(source, order)
             raise InvariantBroken(f"on purpose, at {await source.executed()}, for {order.chunk}")
 
-    running = Bench(mysql, mysql.create_capture_user(database), Broken)
+    running = Bench(settings(mysql, mysql.create_capture_user(database)), mysql.uuid, Broken)
     plan = await running.plan(TableId(database, "t"))
     await running.order(running.chunk(plan, None, (9,), 10))
     with pytest.raises(InvariantBroken, match="on purpose"):
@@ -542,7 +528,7 @@ async def test_orders_beyond_the_connections_wait(mysql: MysqlServer, database: 
 
 async def test_a_clean_stop_answers_what_was_ordered(mysql: MysqlServer, database: str) -> None:
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
-    running = Bench(mysql, mysql.create_capture_user(database))
+    running = Bench(settings(mysql, mysql.create_capture_user(database)), mysql.uuid)
     plan = await running.plan(TableId(database, "t"))
     for _ in range(5):
         await running.order(running.chunk(plan, None, (9,), 10))
@@ -559,7 +545,7 @@ def ids(server: MysqlServer) -> set[int]:
 async def test_a_cancellation_leaves_no_connection(mysql: MysqlServer, database: str) -> None:
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
     others = ids(mysql)  # connections of tests before, which the server hasn't missed yet
-    running = Bench(mysql, mysql.create_capture_user(database), Held)
+    running = Bench(settings(mysql, mysql.create_capture_user(database)), mysql.uuid, Held)
     assert isinstance(running.selector, Held)
     plan = await running.plan(TableId(database, "t"))
     await running.order(running.chunk(plan, None, (9,), 10))
@@ -574,7 +560,7 @@ async def test_a_cancellation_leaves_no_connection(mysql: MysqlServer, database:
 
 async def test_answers_that_nobody_takes_any_more_end_the_actor(mysql: MysqlServer, database: str) -> None:
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", database=database)
-    running = Bench(mysql, mysql.create_capture_user(database))
+    running = Bench(settings(mysql, mysql.create_capture_user(database)), mysql.uuid)
     running.answers.close()
     await running.order(PlanTable(TableId(database, "t"), WHOLE, 1, GtidSet()))
     with pytest.raises(Closed):
