@@ -203,6 +203,7 @@ class Assembly:
             found.foreign_keys,
             found.outdated_keys,
             settings.keeps_statements_on,
+            checkpoint.unknown_engines,
         )
         reader = BinlogReader(
             self.mailboxes[Name.BINLOG_READER],

@@ -185,6 +185,8 @@ def _handle(
             return replace(state, gate=Paused()), (), ()
         case changes.SchemaVerified():
             return handle_log.schema_verified(state, message), (), ()
+        case changes.EnginesSurveyed(unknown):
+            return with_checkpoint(state, unknown_engines=unknown), (), ()
         case changes.MirrorInvalidated():
             return handle_log.mirror_invalidated(state, message), (), ()
         case changes.TableStopped(table, reason):

@@ -82,6 +82,13 @@ class SchemaChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class EnginesSurveyed:
+    """From this place on the server has told the engine of each table but these, whose rows the log may not have."""
+
+    unknown: frozenset[TableId]
+
+
+@dataclass(frozen=True, slots=True)
 class MirrorInvalidated:
     """The rows of the table's mirror are no longer right: it has none (`emptied`), or they have to be read again.
 

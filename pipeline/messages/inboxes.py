@@ -26,7 +26,13 @@ ToChunkSelector = (
     | chunks.CloseTransactions
 )
 ToBinlogReader = binlog.PauseReading | binlog.ResumeReading
-_OfTables = changes.SchemaVerified | changes.SchemaChanged | changes.MirrorInvalidated | changes.TableStopped
+_OfTables = (
+    changes.SchemaVerified
+    | changes.SchemaChanged
+    | changes.EnginesSurveyed
+    | changes.MirrorInvalidated
+    | changes.TableStopped
+)
 _OfTheLog = (
     changes.ChangesVerified | changes.TransactionPartVerified | binlog.LogAdvanced | binlog.ReadingPaused
 )

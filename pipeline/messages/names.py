@@ -24,6 +24,7 @@ NAMES: Final[Mapping[type, str]] = {
     chunks.ReadChunk: "ReadChunk",
     binlog.ReadingPaused: "ReadingPaused",
     binlog.ResumeReading: "ResumeReading",
+    changes.EnginesSurveyed: "EnginesSurveyed",
     changes.SchemaChanged: "SchemaChanged",
     changes.SchemaVerified: "SchemaVerified",
     journal.SegmentSealed: "SegmentSealed",

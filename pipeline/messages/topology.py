@@ -84,6 +84,7 @@ EDGES = (
             changes.TransactionPartVerified,
             changes.SchemaVerified,
             changes.SchemaChanged,
+            changes.EnginesSurveyed,
             changes.MirrorInvalidated,
             changes.TableStopped,
             binlog.LogAdvanced,

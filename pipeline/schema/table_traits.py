@@ -7,7 +7,7 @@ the length of a text (`pipeline.schema.table_schema`). The server's report holds
 position of an answer with the work of each such statement. Between these nothing is known of the table.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -60,6 +60,11 @@ class Survey:
     holding: Mapping[TableId, Traits] = field(default_factory=dict)
     wanted: Mapping[TableId, GtidSet] = field(default_factory=dict)
     answers: Mapping[TableId, _Answered] = field(default_factory=dict)
+
+    @property
+    def awaited(self) -> Set[TableId]:
+        """The tables of whose traits nothing holds until an answer does."""
+        return self.wanted.keys() | self.answers.keys()
 
     def altered(self, tables: Collection[TableId], gtid: Gtid) -> "Survey":
         """A statement that has passed may have changed these tables."""

@@ -63,7 +63,8 @@ class Checkpoint:
     what has passed last; empty in checkpoints from before this field. `witnesses`: the last transactions that have
     passed (`pipeline.gtid.witness`); none in checkpoints from before this field. `recapturing`: the tables that the
     next start of capture begins again, each with the signal that requested it (`pipeline.coordinator.recapture`).
-    `prepared`: the XA transactions that wait for their second phase.
+    `prepared`: the XA transactions that wait for their second phase. `unknown_engines`: the tables whose engine may be
+    one whose rows the log doesn't have, because the server hasn't told it since a statement may have changed it.
     """
 
     position: GtidSet
@@ -81,6 +82,7 @@ class Checkpoint:
     witnesses: Witnesses = ()
     prepared: tuple[XaPrepared, ...] = ()
     recapturing: dict[TableId, str] = field(default_factory=dict)
+    unknown_engines: frozenset[TableId] = frozenset()
 
     @property
     def to_be_resumed(self) -> bool:
@@ -114,6 +116,7 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "witnesses": [witnesses.to_json(each) for each in checkpoint.witnesses],
         "recapturing": [[t.database, t.name, signal] for t, signal in checkpoint.recapturing.items()],
         "prepared": [prepared_xa.to_json(each) for each in checkpoint.prepared],
+        "unknown_engines": [[t.database, t.name] for t in sorted(checkpoint.unknown_engines)],
     }
 
 
@@ -136,4 +139,5 @@ def from_json(value: dict[str, Any], versions: dict[str, dict[str, Any]]) -> Che
         witnesses=tuple(witnesses.from_json(each) for each in value.get("witnesses", ())),
         recapturing={TableId(d, t): signal for d, t, signal in value.get("recapturing", ())},
         prepared=tuple(prepared_xa.from_json(each) for each in value.get("prepared", ())),
+        unknown_engines=frozenset(TableId(d, t) for d, t in value.get("unknown_engines", ())),
     )

@@ -27,8 +27,9 @@ class State:
     effects aren't in the log, and `cascaded` the tables that they may have changed in the present transaction, with the
     parents; `outdated_keys`: which tables may have others by now, None if the server logs their effects. `unnamed`:
     tables whose images in the present transaction were left out, and why. `survey`: facts of tables that the log
-    doesn't have. `asking`: whether a query to the server is under way. `keeps`: the tables on whose schema statements
-    are told, if they are kept; `creation`: the one with which the present transaction has created its table.
+    doesn't have. `unknown_engines`: the tables whose engine may be one whose rows the log doesn't have. `asking`:
+    whether a query to the server is under way. `keeps`: the tables on whose schema statements are told, if they are
+    kept; `creation`: the one with which the present transaction has created its table.
     """
 
     captured: TableFilter
@@ -47,6 +48,7 @@ class State:
     outdated_keys: OutdatedForeignKeys | None = None
     unnamed: Mapping[TableId, str] = field(default_factory=dict)
     survey: Survey = field(default_factory=Survey)
+    unknown_engines: frozenset[TableId] = frozenset()
     asking: bool = False
     keeps: TableFilter | None = None
     creation: ToldStatements | None = None

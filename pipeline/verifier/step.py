@@ -37,6 +37,12 @@ unchanged (`pipeline.schema.compatibility`). Then the table restarts, together w
 the schema. No checkpoint may have these without the restart, nor a restart without the schema that causes it. Two
 restarts do no harm. A statement that surely gives all rows constants restarts nothing here: its alteration has them.
 
+**Engines.** Some engines keep other rows than the log has (BLACKHOLE keeps none). Only the server knows a table's
+engine: the text of CREATE TABLE needn't have it. Between a statement that may give a table any engine and the server's
+answer, the log may have rows that the table lost. So an ALTER TABLE … ENGINE that passes before the answer holds
+restarts the table. The checkpoint knows these tables (`unknown_engines`). An answer with another engine than a logged
+one stops the table.
+
 **Statements that leave a table as it is** (ANALYZE, GRANT, a trigger, a table made LIKE it) aren't reported as changes
 of it, so its open windows and its plan go on. A chunk depends on three things: the table's columns and key, the index
 that it is read along, and the table's rows. A statement that may change one of the first two is among what `may_alter`
@@ -56,7 +62,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
 
-from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
+from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
 from pipeline.journal.change_rows import uncapturable
 from pipeline.messages.binlog import (
     CreateTableSelectRead,
@@ -69,6 +75,7 @@ from pipeline.messages.binlog import (
 )
 from pipeline.messages.changes import (
     ChangesVerified,
+    EnginesSurveyed,
     MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
@@ -83,7 +90,7 @@ from pipeline.schema.compatibility import incompatibility
 from pipeline.schema.ddl import effects as ddl
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.ddl.schema_statements import SchemaStatement, schema_statements
-from pipeline.schema.ddl.unlogged_changes import Effect
+from pipeline.schema.ddl.unlogged_changes import WITHOUT_ROWS, Effect
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
@@ -115,7 +122,7 @@ from pipeline.verifier.table_state import (
     Verified,
 )
 
-News = SchemaVerified | MirrorInvalidated | TableStopped
+News = SchemaVerified | EnginesSurveyed | MirrorInvalidated | TableStopped
 FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News
 
 
@@ -140,6 +147,7 @@ def start(
     foreign_keys: tuple[ForeignKey, ...] = (),
     outdated_keys: OutdatedForeignKeys | None = None,
     keeps: TableFilter | None = None,
+    unknown_engines: frozenset[TableId] = frozenset(),
 ) -> tuple[State, tuple[Order, ...]]:
     """The state at a checkpoint with this position, these schemas and tables, and what follows from it.
 
@@ -177,6 +185,7 @@ def start(
         outdated_keys=outdated_keys,
         keeps=keeps,
         survey=initial_survey(known.traits, known.at),
+        unknown_engines=unknown_engines,
     )
     state, elsewhere = _surveyed(state)
     new = [
@@ -282,8 +291,8 @@ def _settled(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, st
 
     Also returns those whose images there will never have a proof, with the reasons.
     """
-    state = _bound(state)
-    said: list[News] = []
+    state, bound = _bound(state)
+    said: list[News] = [*bound]
     unnamed: dict[TableId, str] = {}
     for table in sorted(schema_fence.waiting_tables(state.tables, state.held[0])):
         before = state.tables.get(table, Unproven())
@@ -306,16 +315,16 @@ def _settled(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, st
     return replace(state, unnamed={**state.unnamed, **unnamed}, emptied=emptied), tuple(said), unnamed
 
 
-def _bound(state: State) -> State:
+def _bound(state: State) -> tuple[State, tuple[EnginesSurveyed, ...]]:
     """Returns the state in which the tables that are being created have the statement's GTID, taken from its first
     rows."""
     message = state.held[0]
     if not state.creating or not isinstance(message, TransactionsRead | TransactionPartRead):
-        return state
+        return state, ()
     gtid = message.gtid if isinstance(message, TransactionPartRead) else message.transactions.gtid(0)
     created = Unproven(GtidSet().with_gtid(gtid))
-    survey = state.survey.altered(state.creating, gtid)
-    return replace(_with(state, dict.fromkeys(state.creating, created)), creating=frozenset(), survey=survey)
+    state, unknown = _surveyed_again(state, state.creating, state.creating, gtid)
+    return replace(_with(state, dict.fromkeys(state.creating, created)), creating=frozenset()), unknown
 
 
 def _taken(state: State, message: HeldMessage) -> tuple[State, tuple[FromVerifier, ...]]:
@@ -376,8 +385,13 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     )
     # A table that was never reported has no mirror: a statement's effect on its rows changes nothing here.
     told = replace(names, known=state.told.keys())
-    unlogged = ddl.changed_unlogged(told, database, statement, exact, failed=message.failed)
-    emptied = {t: each.what for t, each in unlogged.items() if each.effect is Effect.EMPTIED}
+    unlogged = ddl.changed_unlogged(
+        told, database, statement, exact, state.unknown_engines, failed=message.failed
+    )
+    others = {t for t, u in unlogged.items() if u.effect is not Effect.EXTENDED}
+    unknown = frozenset(t for t in changed if t in others or t not in state.told)
+    unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.CREATED or t not in state.emptied}
+    emptied = {t: each.what for t, each in unlogged.items() if each.effect in WITHOUT_ROWS}
     alterations = () if message.failed else _surely(state, message, emptied)
     extended = {each.schema.table for each in alterations if each.changes.added}
     unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.EXTENDED or t not in extended}
@@ -391,7 +405,7 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     state = replace(state, told={**state.told, **{each.schema.table: each.schema for each in alterations}})
     if state.outdated_keys is not None:
         state = replace(state, outdated_keys=state.outdated_keys.altered(changed, gtid))
-    state = replace(state, survey=state.survey.altered(changed, gtid))
+    state, engines = _surveyed_again(state, changed, unknown, gtid)
     to_come = state.known.schemas if gtid in state.to_come else {}
     state = _with(state, {t: after_statement(state.tables.get(t), gtid, to_come.get(t)) for t in changed})
     state, arrived = _passed(state, GtidSet().with_gtid(gtid) | message.covered)
@@ -409,7 +423,7 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
         message.server,
         _kept(state, message),
     )
-    return state, (*unfit, passed, *arrived)
+    return state, (*unfit, *engines, passed, *arrived)
 
 
 def _kept(state: State, message: DdlRead | CreateTableSelectRead) -> tuple[SchemaStatement, ...]:
@@ -451,11 +465,24 @@ def _passed(state: State, gtids: GtidSet) -> tuple[State, tuple[News, ...]]:
     return state, (*told, *stops)
 
 
-def _surveyed(state: State) -> tuple[State, tuple[TableStopped, ...]]:
+def _surveyed(state: State) -> tuple[State, tuple[TableStopped | EnginesSurveyed, ...]]:
     """Returns the state with the survey's answers that hold now; tables stop if the log can't have their rows."""
     survey, new = state.survey.arrived(state.place, not state.to_come)
     stops = by_engines(survey.holding, new, _ended(state)) if new else ()
-    return _with(replace(state, survey=survey), {stop.table: Stopped() for stop in stops}), stops
+    state = _with(replace(state, survey=survey), {stop.table: Stopped() for stop in stops})
+    unknown = state.unknown_engines & survey.awaited
+    if unknown == state.unknown_engines:
+        return state, stops
+    return replace(state, unknown_engines=unknown), (*stops, EnginesSurveyed(unknown))
+
+
+def _surveyed_again(
+    state: State, altered: frozenset[TableId], unknown: frozenset[TableId], gtid: Gtid
+) -> tuple[State, tuple[EnginesSurveyed, ...]]:
+    """Returns the state in which the server is to say what altered tables are; `unknown`: any engine may be theirs."""
+    unknown |= state.unknown_engines
+    told = () if unknown == state.unknown_engines else (EnginesSurveyed(unknown),)
+    return replace(state, survey=state.survey.altered(altered, gtid), unknown_engines=unknown), told
 
 
 def _arrived(state: State) -> tuple[State, tuple[News, ...]]:

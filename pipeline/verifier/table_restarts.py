@@ -7,7 +7,7 @@ from pipeline.messages.binlog import RowsUnread
 from pipeline.messages.changes import MirrorInvalidated, TableStopped
 from pipeline.messages.row_images import TableChanges
 from pipeline.schema.ddl.effects import Unlogged
-from pipeline.schema.ddl.unlogged_changes import LOGGED_ENGINES, Effect
+from pipeline.schema.ddl.unlogged_changes import LOGGED_ENGINES, WITHOUT_ROWS
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -43,7 +43,7 @@ def by_statement(
 ) -> tuple[MirrorInvalidated, ...]:
     """Returns the tables that a statement restarts; `ended`: those that have stopped already."""
     return tuple(
-        MirrorInvalidated(table, effect is Effect.EMPTIED, _UNLOGGED.format(what=what, gtid=gtid))
+        MirrorInvalidated(table, effect in WITHOUT_ROWS, _UNLOGGED.format(what=what, gtid=gtid))
         for table in sorted(unlogged.keys() - set(ended))
         for what, effect in [(unlogged[table].what, unlogged[table].effect)]
     )

@@ -348,6 +348,7 @@ class Simulation:
             checkpoint.stopped,
             checkpoint.unproven,
             self.server.foreign_keys,
+            unknown_engines=checkpoint.unknown_engines,
         )
         self.state, orders = coordinator.start(checkpoint, self.world.limits, self.world.mode, snapshot_mode)
         self._perform(orders)

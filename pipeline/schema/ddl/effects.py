@@ -15,7 +15,8 @@ from pipeline.schema.ddl.sql_identifiers import identifiers
 from pipeline.schema.ddl.sql_lexer import readings
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
-    DefinesTable,
+    CreatesTable,
+    DefinesIndex,
     DropsDatabase,
     DropsTables,
     RenamesTables,
@@ -47,6 +48,7 @@ class StatementScope:
     captured: TableFilter
     known: Collection[TableId]
     folds: bool = True
+    unknown_engines: Collection[TableId] = ()
 
     def meant(self, table: TableId) -> frozenset[TableId]:
         """The known tables that this name may mean."""
@@ -98,7 +100,7 @@ def may_alter(names: StatementScope, database: str, statement: str) -> frozenset
     found: set[TableId] = set()
     for reading in readings(statement):
         match meaning := read_statement(reading, database):
-            case DefinesTable(table):
+            case CreatesTable(table) | DefinesIndex(table):
                 named = {table}
             case DropsTables(tables):
                 named = set(tables)
@@ -136,22 +138,26 @@ def changed_unlogged(
     database: str,
     statement: str,
     exact: Mapping[TableId, Traits] = NONE_EXACT,
+    unknown_engines: Collection[TableId] = (),
     *,
     failed: bool = False,
 ) -> dict[TableId, Unlogged]:
     """Returns the known tables whose rows a statement may change without logging it; `exact`: see `unlogged_changes`.
 
+    `unknown_engines`: the tables whose engine may have lost rows that the log has.
     An unknown table has no rows in Tidemark that could change. If the statement can be read in two ways, only what both
     say is certain. Otherwise the rows count as changed. They also do if the statement `failed`, since it may have ended
-    before it reached the table.
+    before it reached the table. A creation that isn't certain changes nothing: if the table was there, it's as it was.
     """
     read = unlogged_changes(database, statement, exact)
+    names = replace(names, unknown_engines=unknown_engines)
     ways = [_effects(names, database, statement, way) for way in read]
     found: dict[TableId, Unlogged] = {}
     for table, unlogged in (item for way in ways for item in way.items()):
         effects = {way[table].effect if table in way else None for way in ways}
         certain = len(effects) == 1 and not failed
-        found[table] = unlogged if certain else Unlogged(unlogged.what, Effect.CHANGED)
+        if certain or unlogged.effect is not Effect.CREATED:
+            found[table] = unlogged if certain else Unlogged(unlogged.what, Effect.CHANGED)
     return found
 
 
@@ -171,6 +177,11 @@ def _meant(
     names: StatementScope, database: str, statement: str, change: UnloggedChange
 ) -> Iterator[tuple[TableId, Effect]]:
     match change:
+        case OfTables(_, tables, Effect.STORED_ANEW):
+            for table in tables:
+                yield from (
+                    (each, Effect.CHANGED) for each in names.meant(table) & set(names.unknown_engines)
+                )
         case OfTables(_, tables, effect):
             for table in tables:
                 for each in names.meant(table):

@@ -23,8 +23,9 @@ from pipeline.schema.ddl.sql_lexer import (
 )
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
+    CreatesTable,
     DefinesDatabase,
-    DefinesTable,
+    DefinesIndex,
     DropsDatabase,
     DropsTables,
     RenamesTables,
@@ -87,8 +88,8 @@ def _told(
     """None if it's a statement on tables that can't be read."""
     text = text_without_ends(statement)
     match meaning := read_statement(reading, database):
-        case DefinesTable(table, by_index):
-            what = SchemaObject.INDEX if by_index else SchemaObject.TABLE
+        case CreatesTable(table) | DefinesIndex(table):
+            what = SchemaObject.INDEX if isinstance(meaning, DefinesIndex) else SchemaObject.TABLE
             return _of_table(names, what, (table,), text)
         case AltersTable(table):
             try:

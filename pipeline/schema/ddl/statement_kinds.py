@@ -29,11 +29,18 @@ class ChangesNoTable:
 
 
 @dataclass(frozen=True, slots=True)
-class DefinesTable:
-    """It creates the table, whose rows are in the log, or adds or removes an index of it; no other row changes."""
+class CreatesTable:
+    """It creates the table, whose rows are in the log; with `if_not_exists` the table may have been there."""
 
     table: TableId
-    by_index: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DefinesIndex:
+    """It adds or removes an index of the table; no row changes."""
+
+    table: TableId
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +106,8 @@ class UnparsedStatement:
 
 ParsedStatement = (
     ChangesNoTable
-    | DefinesTable
+    | CreatesTable
+    | DefinesIndex
     | EmptiesTable
     | RepairsTables
     | DropsTables
@@ -211,8 +219,8 @@ def _create(reader: Reader, database: str) -> ParsedStatement:
         # It hides another table of this name from its session only, and the log has no row of it.
         return ChangesNoTable()
     if reader.keyword("table"):
-        _if("not", reader)
-        return DefinesTable(reader.table(database))
+        exists = _if("not", reader)
+        return CreatesTable(reader.table(database), exists)
     if reader.keyword("database", "schema"):
         _if("not", reader)
         return DefinesDatabase(reader.name(), created=True)
@@ -324,7 +332,7 @@ def _of_index(reader: Reader, database: str) -> ParsedStatement | None:
     if reader.keyword("using"):
         reader.name()
     reader.expect("on")
-    return DefinesTable(reader.table(database), by_index=True)
+    return DefinesIndex(reader.table(database))
 
 
 def _of_others(reader: Reader) -> ParsedStatement:

@@ -31,8 +31,9 @@ from pipeline.schema.ddl.sql_lexer import NAMES, Lexeme, LexemeKind, NotRead, Re
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
     ChangesNoTable,
+    CreatesTable,
     DefinesDatabase,
-    DefinesTable,
+    DefinesIndex,
     DropsDatabase,
     DropsTables,
     EmptiesTable,
@@ -75,11 +76,21 @@ _TABLE_OPTIONS = frozenset(
 
 
 class Effect(StrEnum):
-    """What a statement makes of a table's rows: it takes all, gives all the same constants, or they may be others."""
+    """What a statement makes of a table's rows.
+
+    It takes all, creates the table without any, gives all the same constants, or they may be others. They are
+    `STORED_ANEW` by an engine that keeps what the log has: they're others if the engine before lost some.
+    """
 
     EMPTIED = "emptied"
+    CREATED = "created"
     EXTENDED = "extended"
+    STORED_ANEW = "stored anew"
     CHANGED = "changed"
+
+
+# After these a table has no rows.
+WITHOUT_ROWS = frozenset({Effect.EMPTIED, Effect.CREATED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +144,10 @@ def changes_of(
 
 def _changes(statement: ParsedStatement, exact: Mapping[TableId, Traits]) -> Iterator[UnloggedChange]:
     match statement:
-        case ChangesNoTable() | DefinesTable() | DefinesDatabase():
+        case ChangesNoTable() | DefinesIndex() | DefinesDatabase() | CreatesTable(if_not_exists=True):
             pass
+        case CreatesTable(table):
+            yield OfTables("CREATE TABLE", frozenset({table}), Effect.CREATED)
         case EmptiesTable(table):
             yield OfTables("TRUNCATE TABLE", frozenset({table}), Effect.EMPTIED)
         case RepairsTables(tables):
@@ -250,9 +263,7 @@ def _table_options(reader: Reader, table: frozenset[TableId]) -> Iterator[OfTabl
             return
         if reader.keyword("engine"):
             reader.sign("=")
-            engine = reader.name()
-            if engine.casefold() not in LOGGED_ENGINES:
-                yield _of_engine(engine, table)
+            yield _of_engine(reader.name(), table)
             continue
         reader.keyword("default")
         if reader.keyword("data", "index"):
@@ -269,11 +280,12 @@ def _table_options(reader: Reader, table: frozenset[TableId]) -> Iterator[OfTabl
 
 
 def _engines(words: list[str], table: frozenset[TableId]) -> Iterator[OfTables]:
-    """The engines that partitions are defined with, as far as the log may lack what their rows become."""
+    """The engines that partitions are defined with."""
     for setting, engine in pairwise(words):
-        if setting == "engine" and engine not in LOGGED_ENGINES:
+        if setting == "engine":
             yield _of_engine(engine, table)
 
 
 def _of_engine(engine: str, table: frozenset[TableId]) -> OfTables:
-    return OfTables(f"ALTER TABLE … ENGINE={engine.upper()}", table)
+    effect = Effect.STORED_ANEW if engine.casefold() in LOGGED_ENGINES else Effect.CHANGED
+    return OfTables(f"ALTER TABLE … ENGINE={engine.upper()}", table, effect)

@@ -37,6 +37,7 @@ DIFFERENT: dict[str, Checkpoint] = {
     "witnesses": replace(EMPTY, witnesses=(Witness(gtid("a:7"), 20, 10),)),
     "prepared": replace(EMPTY, prepared=(XaPrepared("a", 7, (ORDERS.table,), gtids("a:7")),)),
     "recapturing": replace(EMPTY, recapturing={ORDERS.table: "s1"}),
+    "unknown_engines": replace(EMPTY, unknown_engines=frozenset({ORDERS.table})),
 }
 MOVEMENT = {"position", "scn", "witnesses", "prepared"}
 

@@ -1,16 +1,17 @@
-"""The verifier's machine without its queries, for tests of only its messages to the coordinator."""
+"""The verifier's machine without its queries, for tests of only its messages on rows and schemas."""
 
 from collections.abc import Iterable
 from typing import Any
 
+from pipeline.messages.changes import EnginesSurveyed
 from pipeline.verifier import step as machine
 from pipeline.verifier.state import State
 from pipeline.verifier.step import AskServer, Fact, FromVerifier, Order
 
 
 def told(orders: Iterable[Order]) -> tuple[FromVerifier, ...]:
-    """Returns the messages to the coordinator."""
-    return tuple(order for order in orders if not isinstance(order, AskServer))
+    """Returns the messages to the coordinator, but for what's known of engines (`test_engines.py`)."""
+    return tuple(order for order in orders if not isinstance(order, AskServer | EnginesSurveyed))
 
 
 def step(state: State, fact: Fact) -> tuple[State, tuple[FromVerifier, ...]]:

@@ -20,6 +20,7 @@ from pipeline.messages.binlog import (
 )
 from pipeline.messages.changes import (
     ChangesVerified,
+    EnginesSurveyed,
     MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
@@ -42,7 +43,7 @@ from pipeline.verifier import schema_fence
 from pipeline.verifier import step as machine
 from pipeline.verifier.schema_fence import ServerAnswer
 from pipeline.verifier.state import State
-from pipeline.verifier.step import AskServer, FromVerifier, tables_to_ask
+from pipeline.verifier.step import AskServer, Fact, FromVerifier, Order, tables_to_ask
 from tests.pipeline.verifier.answers import start, step
 
 SERVER = Tsid("3e11fa47-71ca-11e1-9e33-c80aa9429562")
@@ -1025,3 +1026,96 @@ def test_one_question_is_under_way_at_a_time() -> None:
     assert not any(isinstance(order, AskServer) for order in orders)
     state, orders = machine.step(state, answer(2, SCHEMA, at=1))
     assert orders == (AskServer(frozenset({ORDERS})),), "it hadn't executed the statement"
+
+
+# -- engines: one may lose rows that the log has; until the server tells it, the next one may bring others
+
+
+CREATED = statement(2, "CREATE TABLE orders LIKE other.lost")
+STORED = "ALTER TABLE orders ENGINE=InnoDB"
+
+
+def ran(state: State, *facts: Fact) -> tuple[State, list[Order]]:
+    said: list[Order] = []
+    for fact in facts:
+        state, orders = machine.step(state, fact)
+        said += orders
+    return state, said
+
+
+def innodb(told: ServerAnswer) -> ServerAnswer:
+    return replace(told, traits={ORDERS: Traits("innodb")})
+
+
+def restarted_by(said: list[Order]) -> list[MirrorInvalidated]:
+    return [each for order in said if isinstance(order, SchemaChanged) for each in order.restarted]
+
+
+def engines(said: list[Order]) -> list[EnginesSurveyed]:
+    return [order for order in said if isinstance(order, EnginesSurveyed)]
+
+
+def test_another_engine_before_the_first_was_told_may_bring_other_rows() -> None:
+    _, said = ran(fresh(), CREATED, slice_(3), statement(4, STORED))
+    [again] = restarted_by(said)
+    assert (again.table, again.emptied) == (ORDERS, False)
+
+
+def test_another_engine_behind_one_that_was_told_brings_the_same_rows() -> None:
+    state, _ = ran(fresh(), CREATED, slice_(3), innodb(answer(3, SCHEMA)))
+    assert restarted_by(ran(state, statement(4, STORED))[1]) == []
+
+
+def test_a_harmless_statement_leaves_the_engine_that_was_told() -> None:
+    state, _ = ran(fresh(), CREATED, slice_(3), innodb(answer(3, SCHEMA)))
+    _, said = ran(state, statement(4, "ALTER TABLE orders ADD KEY (state)"), statement(5, STORED))
+    assert engines(said) == []
+    assert restarted_by(said) == []
+
+
+def test_an_answer_without_the_last_statement_tells_no_engine() -> None:
+    state, said = ran(fresh(), CREATED, slice_(3), innodb(answer(3, SCHEMA, at=1)), statement(4, STORED))
+    assert len(restarted_by(said)) == 1
+    assert ORDERS in state.unknown_engines
+
+
+def test_the_checkpoint_knows_no_later_that_it_is_unknown_and_no_earlier_that_it_is_told() -> None:
+    _, said = ran(fresh(), CREATED, slice_(3), innodb(answer(3, SCHEMA)))
+    unknown, told = engines(said)
+    assert unknown == EnginesSurveyed(frozenset({ORDERS}))
+    assert said.index(unknown) < [isinstance(each, SchemaChanged) for each in said].index(True)
+    assert told == EnginesSurveyed(frozenset())
+    assert said.index(told) == len(said) - 1
+
+
+def test_a_start_knows_from_the_checkpoint_which_engines_are_unknown() -> None:
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5), traits={ORDERS: Traits("innodb")})
+    unknown = frozenset({ORDERS})
+
+    def begun(unknown: frozenset[TableId]) -> State:
+        return machine.start(
+            SHOP, known, upto(4), {ORDERS: SCHEMA}, (), frozenset(), unknown_engines=unknown
+        )[0]
+
+    assert len(restarted_by(ran(begun(unknown), statement(5, STORED))[1])) == 1
+    assert restarted_by(ran(begun(frozenset()), statement(5, STORED))[1]) == []
+
+
+def test_a_table_that_is_gone_has_no_engine() -> None:
+    state, _ = machine.start(SHOP, NOTHING_KNOWN, GtidSet(), {ORDERS: SCHEMA}, (), frozenset())
+    state, _ = ran(state, statement(1, "DROP TABLE orders"))
+    assert state.unknown_engines == {ORDERS}
+    assert ran(state, answer(1, None))[0].unknown_engines == frozenset()
+
+
+def test_a_table_that_is_created_has_no_rows_whatever_became_of_the_one_before() -> None:
+    """A DROP TABLE that failed may have taken it: it's read again, and can't be read once it's gone."""
+    dropped = replace(statement(1, "DROP TABLE orders, other.parent"), failed=True)
+    state = fresh(NOTHING_KNOWN, same=SCHEMA)
+    state, said = ran(state, dropped)
+    assert [each.emptied for each in restarted_by(said)] == [False]
+    state, said = ran(state, CREATED)
+    assert [each.emptied for each in restarted_by(said)] == [True]
+    # Behind a DROP TABLE that took it, nothing is new in that.
+    state, said = ran(state, statement(3, "DROP TABLE orders"), statement(4, "CREATE TABLE orders (id INT)"))
+    assert [each.emptied for each in restarted_by(said)] == [True]

@@ -110,7 +110,10 @@ def test_which_tables_it_may_alter(text: str, wanted: set[str]) -> None:
         # Where it can't be read, what it may be about.
         ("DROP TABLE shop.orders shop.items", "", {"shop.items", "shop.orders"}),
         ("DROP TABLE \ufffd", "shop", {"Shop.Met", "shop.items", "shop.orders"}),
-        ("CREATE TABLE shop.orders LIKE shop.items", "", set()),
+        ("CREATE TABLE shop.orders LIKE shop.items", "", {"shop.orders"}),
+        ("CREATE TABLE IF NOT EXISTS shop.orders LIKE shop.items", "", set()),
+        ("CREATE TABLE /*!32312 IF NOT EXISTS */ shop.orders (id INT)", "", set()),
+        ("CREATE INDEX i ON shop.orders (a)", "", set()),
     ],
 )
 def test_of_which_tables_it_changes_rows(text: str, database: str, changed: set[str]) -> None:
@@ -164,10 +167,35 @@ def test_a_match_by_folding_alone_may_change_rows_and_never_takes_them(text: str
         ("DROP TABLE items /*!99999 , orders */", Effect.CHANGED),
         ("/*!99999 ALTER TABLE orders ENGINE=BLACKHOLE */", Effect.CHANGED),
         ("DROP TABLE orders items", Effect.CHANGED),
+        ("CREATE TABLE orders (id INT)", Effect.CREATED),
+        ("CREATE TABLE orders LIKE items", Effect.CREATED),
+        ("CREATE TABLE Orders (id INT)", Effect.CHANGED),
     ],
 )
 def test_what_becomes_of_the_rows(text: str, effect: Effect) -> None:
     assert changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS}), "shop", text)[ORDERS].effect is effect
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ALTER TABLE orders ENGINE=InnoDB",
+        "ALTER TABLE Orders ENGINE = `MyISAM`",
+        "ALTER TABLE orders ENGINE = `MyISAM`, ADD x INT DEFAULT 1",
+        "ALTER TABLE orders PARTITION BY HASH (id) (PARTITION p ENGINE = InnoDB)",
+        "ALTER TABLE orders ADD PARTITION (PARTITION p VALUES IN (1) ENGINE InnoDB)",
+    ],
+)
+def test_an_engine_may_bring_other_rows_only_behind_one_that_is_not_known(text: str) -> None:
+    scope = StatementScope(SHOP, {ORDERS, ITEMS})
+    found = changed_unlogged(scope, "shop", text, unknown_engines={ORDERS})
+    assert {table: each.effect for table, each in found.items()} == {ORDERS: Effect.CHANGED}
+    assert Effect.CHANGED not in {each.effect for each in changed_unlogged(scope, "shop", text).values()}
+
+
+def test_a_creation_that_failed_changes_nothing() -> None:
+    text = "CREATE TABLE orders (id INT)"
+    assert changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS}), "shop", text, failed=True) == {}
 
 
 @pytest.mark.parametrize("text", ["DROP TABLE orders, items", "ALTER TABLE orders ADD x INT NOT NULL"])
