@@ -530,8 +530,15 @@ class Player:
             self.server.kill()
         self.server.start()
         self._begun_anew()
+        if self.parts[0].history.version is Version.OLD:
+            self._roll_back_branches()
         for part in self.parts:
             self._look(part)
+
+    def _roll_back_branches(self) -> None:
+        """Before MySQL 5.7.7 the log doesn't have the commit of what was prepared before a crash."""
+        for row in self.server.sql("XA RECOVER"):
+            self.server.sql(f"XA ROLLBACK '{row[3]}'")
 
     # -- rest
 

@@ -3,14 +3,16 @@
 None of them ends the pipeline: the tables that they may have changed are read again, and all others continue.
 """
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
 from pipeline.binlog.slice import SliceBound
 from pipeline.config.settings import Settings, SnapshotMode
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
+from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.servers.journal_oracle import entries, unequal
@@ -166,6 +168,35 @@ async def test_one_with_more_rows_than_may_wait(
         await equal(service, server, settings)
         await service.stop()
     assert begun_anew(settings) == {"t"}
+
+
+async def test_what_an_old_server_commits_behind_its_crash_is_not_in_its_log(
+    mysql56_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    server = mysql56_factory(GTIDS_56)
+    server.sql(
+        "CREATE DATABASE d",
+        *(f"CREATE TABLE d.{name} (id INT PRIMARY KEY, v INT)" for name in ("t", "u")),
+        "INSERT INTO d.t VALUES (1, 0)",
+    )
+    with closing(server.connect()) as connection, connection.cursor() as cursor:
+        for statement in ("XA START 'x'", "INSERT INTO d.t VALUES (2, 0)", "XA END 'x'", "XA PREPARE 'x'"):
+            cursor.execute(statement)
+        server.kill()
+    server.start()
+    settings = captured(server, tmp_path)
+    async with running(settings) as service:
+        await service.completed("initial-0")
+        before = server.executed()
+        server.sql("XA COMMIT 'x'", "INSERT INTO d.u VALUES (1, 0)")
+        logged = GtidSet.parse(server.executed()) - GtidSet.parse(before)
+        assert logged.count() == 1, "it's the INSERT"
+        await service.until(lambda: unequal(server, Path(settings.journal.path), U) == [], "u is equal")
+        assert unequal(server, Path(settings.journal.path), T) != []
+        assert isinstance(await service.tell("execute-snapshot", "again", "d.t"), SignalAccepted)
+        await service.completed("again")
+        await equal(service, server, settings)
+        await service.stop()
 
 
 async def test_a_session_that_logs_statements(server: MysqlServer, tmp_path: Path) -> None:
