@@ -66,7 +66,7 @@ class Survey:
         """The tables of whose traits nothing holds until an answer does."""
         return self.wanted.keys() | self.answers.keys()
 
-    def altered(self, tables: Collection[TableId], gtid: Gtid) -> "Survey":
+    def mark_altered(self, tables: Collection[TableId], gtid: Gtid) -> "Survey":
         """A statement that has passed may have changed these tables."""
         if not tables:
             return self
@@ -78,7 +78,7 @@ class Survey:
             _without(self.answers, since),
         )
 
-    def answered(
+    def take_answer(
         self, tables: Iterable[TableId], told: Mapping[TableId, Traits], at: GtidSet, end: Coordinates
     ) -> "Survey":
         """The server has answered for these tables."""
@@ -86,7 +86,9 @@ class Survey:
         answers = {t: _Answered(told.get(t), at, end) for t in known}
         return replace(self, wanted=_without(self.wanted, known), answers={**self.answers, **answers})
 
-    def arrived(self, place: Coordinates | None, all_passed: bool) -> tuple["Survey", frozenset[TableId]]:
+    def apply_answers(
+        self, place: Coordinates | None, all_passed: bool
+    ) -> tuple["Survey", frozenset[TableId]]:
         """Returns the traits that hold at this position of the stream, and the tables for which that's new.
 
         `all_passed`: whether all has passed that the server had executed at the start.

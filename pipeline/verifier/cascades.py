@@ -19,9 +19,24 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.messages.changes import MirrorInvalidated, TableStopped
 from pipeline.messages.row_images import ImageKind, TableChanges
 from pipeline.schema.foreign_key import ForeignKey
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
+
+CASCADED = (
+    "a foreign key may have changed its rows along with those of {parents}, and the log doesn't say which"
+)
+_ORPHANED = (
+    "a foreign key changes its rows along with those of {parents}, which is stopped, so that the times are unknown; "
+    "fix what stopped that one, and recapture both"
+)
+_REFUSED = (
+    "a foreign key that came meanwhile changes its rows along with those of {parents}, and this server doesn't log "
+    'that; drop it, or set snapshot.foreign_keys = "reread" and capture both'
+)
+_GIVEN = "a foreign key that came meanwhile may have changed its rows, and the log doesn't say which"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +49,12 @@ class OutdatedForeignKeys:
     reread: bool
     tables: Mapping[TableId, GtidSet] = field(default_factory=dict)
 
-    def altered(self, tables: Collection[TableId], gtid: Gtid) -> "OutdatedForeignKeys":
+    def mark_altered(self, tables: Collection[TableId], gtid: Gtid) -> "OutdatedForeignKeys":
         """A statement may have given them others."""
         statements = {table: self.tables.get(table, GtidSet()).with_gtid(gtid) for table in tables}
         return replace(self, tables={**self.tables, **statements})
 
-    def asked(self, at: GtidSet) -> "OutdatedForeignKeys":
+    def drop_answered(self, at: GtidSet) -> "OutdatedForeignKeys":
         """Returns what is outdated after a query at which the server had executed `at`."""
         return replace(self, tables={t: gtids for t, gtids in self.tables.items() if not gtids <= at})
 
@@ -74,3 +89,68 @@ def _changes_referred(key: ForeignKey, changes: TableChanges, kinds: npt.NDArray
         return bool(before.size)  # they have other names by now
     rows = changes.rows.select(list(key.columns))
     return bool(before.size) and not rows.take(before).equals(rows.take(before + 1))
+
+
+def find_cascades(
+    keys: Collection[ForeignKey],
+    changes: Iterable[TableChanges],
+    before: Mapping[TableId, frozenset[TableId]],
+) -> Mapping[TableId, frozenset[TableId]]:
+    """Returns the tables that foreign keys may have changed along with these changes, and the tables that began it.
+
+    It includes those found `before` in the same transaction.
+    """
+    found = dict(before)
+    for each in changes if keys else ():
+        for child in cascaded_tables(keys, each):
+            found[child] = found.get(child, frozenset()) | {each.schema.table}
+    return found
+
+
+def restarts_after_cascades(
+    parents: Mapping[TableId, frozenset[TableId]], ended: Collection[TableId]
+) -> tuple[MirrorInvalidated, ...]:
+    """Returns the restarts of these tables (`find_cascades`), except stopped ones."""
+    return tuple(
+        MirrorInvalidated(child, False, CASCADED.format(parents=", ".join(map(str, sorted(parents[child])))))
+        for child in sorted(parents.keys() - set(ended))
+    )
+
+
+def effects_of_new_keys(
+    keys: Collection[ForeignKey],
+    new: Collection[ForeignKey],
+    captured: TableFilter,
+    ended: Collection[TableId],
+    *,
+    reread: bool,
+) -> tuple[tuple[TableStopped, ...], tuple[MirrorInvalidated, ...]]:
+    """Returns the tables that stop because some of `keys` are `new`, and those that restart.
+
+    A table stops if its foreign keys can't be followed: without `reread`, or if the parent isn't captured.
+    """
+    parents: dict[TableId, set[TableId]] = {}
+    for key in new:
+        if key.child not in ended and not (reread and captured.match(key.parent)):
+            parents.setdefault(key.child, set()).add(key.parent)
+    stops = tuple(
+        TableStopped(child, _REFUSED.format(parents=" and ".join(map(str, sorted(parents[child])))))
+        for child in sorted(parents)
+    )
+    changed = changed_along(keys, {key.child for key in new}) - parents.keys() - set(ended)
+    return stops, tuple(MirrorInvalidated(table, False, _GIVEN) for table in sorted(changed))
+
+
+def stop_orphans(keys: Collection[ForeignKey], ended: Collection[TableId]) -> tuple[TableStopped, ...]:
+    """Returns the tables that stop with these, because foreign keys from these change them, and nothing is known of
+    these any more."""
+    parents: dict[TableId, set[TableId]] = {}
+    lost = set(ended)
+    while more := [key for key in keys if key.parent in lost and key.child not in lost]:
+        for key in more:
+            parents.setdefault(key.child, set()).add(key.parent)
+        lost |= parents.keys()
+    return tuple(
+        TableStopped(child, _ORPHANED.format(parents=" and ".join(map(str, sorted(parents[child])))))
+        for child in sorted(parents)
+    )

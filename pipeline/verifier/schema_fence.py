@@ -21,7 +21,7 @@ from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
 from pipeline.verifier.column_names import REMEDY, images_table, must_wait
-from pipeline.verifier.table_state import SchemaFetched, SchemaKnown, TableState, Unproven
+from pipeline.verifier.table_state import NoSuchTable, SchemaFetched, SchemaKnown, TableState, Unproven
 
 # How many bytes of rows are held, at most, until a schema is proven.
 MOST_HELD = 64 << 20
@@ -94,23 +94,23 @@ def prove_schema(
     """
     if isinstance(state, SchemaFetched):
         for message in held:
-            there = position_after(message)
-            if isinstance(message, DdlRead | CreateTableSelectRead) and table in alters(message):
-                between = there is None or state.end.reaches(there)
-                return NeverProven(_BETWEEN) if between else _proven(state)
-            if there is not None and there.reaches(state.end):
-                return _proven(state)
+            match message:
+                case CreateTableSelectRead() if table in alters(message):
+                    return NeverProven(_BETWEEN)
+                case DdlRead(end=end) if table in alters(message):
+                    return NeverProven(_BETWEEN) if state.end.reaches(end) else _proven(state)
+                case TransactionsRead(end=end) | DdlRead(end=end) | LogAdvanced(end=end) if end.reaches(
+                    state.end
+                ):
+                    return _proven(state)
+                case _:
+                    pass
     if size > MOST_HELD:
         return NeverProven(_BEHIND)
     return NotYetProven()
 
 
-def position_after(message: HeldMessage) -> Coordinates | None:
-    """Returns where the stream is after the message; None inside a transaction."""
-    return None if isinstance(message, TransactionPartRead | CreateTableSelectRead) else message.end
-
-
 def _proven(answer: SchemaFetched) -> SchemaKnown | NeverProven:
-    if answer.schema is None:
+    if isinstance(answer.schema, NoSuchTable):
         return NeverProven(_GONE)
     return SchemaKnown(answer.schema)

@@ -97,22 +97,25 @@ from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import initial_survey
 from pipeline.verifier import schema_fence
-from pipeline.verifier.cascades import OutdatedForeignKeys
+from pipeline.verifier.cascades import (
+    OutdatedForeignKeys,
+    effects_of_new_keys,
+    find_cascades,
+    restarts_after_cascades,
+    stop_orphans,
+)
 from pipeline.verifier.column_names import after_statement, images_table, name_columns
 from pipeline.verifier.schema_fence import HeldMessage, NeverProven, NotYetProven, ServerAnswer
 from pipeline.verifier.state import State
 from pipeline.verifier.table_restarts import (
     LEFT_OUT,
-    by_engines,
-    by_foreign_keys,
-    by_gaps,
-    by_new_foreign_keys,
-    by_statement,
-    by_unread,
-    orphaned_tables,
-    parents_of,
+    effects_of_unread_rows,
+    restarts_after_gaps,
+    restarts_after_statement,
+    stops_for_engines,
 )
 from pipeline.verifier.table_state import (
+    NoSuchTable,
     SchemaFetched,
     SchemaKnown,
     SchemaPending,
@@ -166,13 +169,13 @@ def start(
     ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
     # A start wasn't refused for these if capture had begun before.
     cascading = (
-        by_new_foreign_keys(foreign_keys, foreign_keys, captured, ended, reread=outdated_keys.reread)[0]
+        effects_of_new_keys(foreign_keys, foreign_keys, captured, ended, reread=outdated_keys.reread)[0]
         if outdated_keys
         else ()
     )
     given = {stop.table: stop.reason for stop in cascading}
     left = {table: LEFT_OUT for table in schemas if not captured.match(table)}
-    proven = _refused(known.schema for known in tables.values() if isinstance(known, SchemaKnown))
+    proven = _uncapturable(known.schema for known in tables.values() if isinstance(known, SchemaKnown))
     stops = _stops(ended, {**proven, **known.refused, **given, **left})
     tables |= ended | {stop.table: Stopped() for stop in stops}
     doubtful = frozenset(
@@ -187,12 +190,12 @@ def start(
         survey=initial_survey(known.traits, known.at),
         unknown_engines=unknown_engines,
     )
-    state, elsewhere = _surveyed(state)
+    state, elsewhere = _apply_survey(state)
     new = [
         s.schema for t, s in state.tables.items() if isinstance(s, SchemaKnown) and s.schema != schemas.get(t)
     ]
-    state, news = _all_told(state, new)
-    return _asking(state, (*stops, *elsewhere, *news))
+    state, news = _report_schemas(state, new)
+    return _with_query(state, (*stops, *elsewhere, *news))
 
 
 def step(state: State, fact: Fact) -> tuple[State, tuple[Order, ...]]:
@@ -201,13 +204,15 @@ def step(state: State, fact: Fact) -> tuple[State, tuple[Order, ...]]:
         case ReadingPaused():
             return state, (fact,)
         case ServerAnswer():
-            return _asking(*_answered(replace(state, asking=False), fact))
+            return _with_query(*_take_answer(replace(state, asking=False), fact))
         case _:
             held = (*state.held, fact)
-            return _asking(*_released(replace(state, held=held, held_bytes=state.held_bytes + weight(fact))))
+            return _with_query(
+                *_send_ready(replace(state, held=held, held_bytes=state.held_bytes + weight(fact)))
+            )
 
 
-def _asking(state: State, said: tuple[FromVerifier, ...]) -> tuple[State, tuple[Order, ...]]:
+def _with_query(state: State, said: tuple[FromVerifier, ...]) -> tuple[State, tuple[Order, ...]]:
     """Returns the same, and the query that's due."""
     if state.asking or not (tables := tables_to_ask(state)):
         return state, said
@@ -217,32 +222,34 @@ def _asking(state: State, said: tuple[FromVerifier, ...]) -> tuple[State, tuple[
 def tables_to_ask(state: State) -> frozenset[TableId]:
     """Returns the tables for which the server is to be queried."""
     doubts = state.outdated_keys.tables.keys() if state.outdated_keys else frozenset[TableId]()
-    return _unproven(state) | doubts | state.survey.wanted.keys()
+    return _unproven_tables(state) | doubts | state.survey.wanted.keys()
 
 
-def _unproven(state: State) -> frozenset[TableId]:
+def _unproven_tables(state: State) -> frozenset[TableId]:
     return frozenset(
         table for table in state.doubtful if isinstance(state.tables.get(table), Unproven | SchemaPending)
     )
 
 
-def _answered(state: State, answer: ServerAnswer) -> tuple[State, tuple[FromVerifier, ...]]:
+def _take_answer(state: State, answer: ServerAnswer) -> tuple[State, tuple[FromVerifier, ...]]:
     """Returns the state with the server's answer, and the messages to the coordinator."""
     tables = dict(state.tables)
-    for table in answer.tables & _unproven(state):
+    for table in answer.tables & _unproven_tables(state):
         known = tables[table]  # what may have altered an awaited one was in K, and so it's in A
         if not isinstance(known, Unproven) or known.statements <= answer.at:
-            tables[table] = SchemaFetched(answer.schemas.get(table), answer.at, answer.end)
-    survey = state.survey.answered(answer.tables, answer.traits, answer.at, answer.end)
+            tables[table] = SchemaFetched(answer.schemas.get(table, NoSuchTable()), answer.at, answer.end)
+    survey = state.survey.take_answer(answer.tables, answer.traits, answer.at, answer.end)
     state = replace(state, tables=tables, survey=survey)
-    stops = _stops(_ended(state), answer.refused)
-    state, cascades = _cascades(_with(state, {stop.table: Stopped() for stop in stops}), answer)
-    state, news = _arrived(state)
-    state, said = _released(state)
+    stops = _stops(_stopped_tables(state), answer.refused)
+    state, cascades = _take_foreign_keys(
+        _with_tables(state, {stop.table: Stopped() for stop in stops}), answer
+    )
+    state, news = _apply_answers(state)
+    state, said = _send_ready(state)
     return state, (*stops, *cascades, *news, *said)
 
 
-def _cascades(state: State, answer: ServerAnswer) -> tuple[State, tuple[News, ...]]:
+def _take_foreign_keys(state: State, answer: ServerAnswer) -> tuple[State, tuple[News, ...]]:
     """The state with the server's foreign keys, and what that makes of the tables that new ones change."""
     if state.outdated_keys is None:
         return state, ()
@@ -252,32 +259,39 @@ def _cascades(state: State, answer: ServerAnswer) -> tuple[State, tuple[News, ..
         if state.captured.match(key.child) and key not in state.foreign_keys
     ]
     keys, reread = (*state.foreign_keys, *new), state.outdated_keys.reread
-    stops, restarts = by_new_foreign_keys(keys, new, state.captured, _ended(state), reread=reread)
-    state = replace(state, foreign_keys=keys, outdated_keys=state.outdated_keys.asked(answer.at))
-    return _with(state, {stop.table: Stopped() for stop in stops}), (*stops, *restarts)
+    stops, restarts = effects_of_new_keys(keys, new, state.captured, _stopped_tables(state), reread=reread)
+    state = replace(state, foreign_keys=keys, outdated_keys=state.outdated_keys.drop_answered(answer.at))
+    return _with_tables(state, {stop.table: Stopped() for stop in stops}), (*stops, *restarts)
 
 
 # What waits, and what is sent
 
 
-def _released(state: State) -> tuple[State, tuple[FromVerifier, ...]]:
+def _send_ready(state: State) -> tuple[State, tuple[FromVerifier, ...]]:
     """Sends what no longer has to wait, in order."""
     said: list[FromVerifier] = []
     while state.held:
-        state, news, unnamed = _settled(state)
+        state, news, unnamed = _prove_waiting(state)
         said += news
         message = state.held[0]
         if schema_fence.waiting_tables(state.tables, message) - unnamed.keys():
             break
         state = replace(state, held=state.held[1:], held_bytes=state.held_bytes - weight(message))
-        state, orphaned = _orphaned(state)
-        state, taken = _taken(state, _left_out(message, unnamed))
-        state, arrived = _arrived(replace(state, place=schema_fence.position_after(message) or state.place))
+        state, orphaned = _stop_orphans(state)
+        state, taken = _handle(state, _without_images(message, unnamed))
+        state, arrived = _apply_answers(_at_end(state, message))
         said += (*orphaned, *taken, *arrived)
     return state, tuple(said)
 
 
-def _left_out(message: HeldMessage, unnamed: Mapping[TableId, str]) -> HeldMessage:
+def _at_end(state: State, message: HeldMessage) -> State:
+    """Returns the state at the message's end. A part has none, and a creation's is that of its rows' transaction."""
+    if isinstance(message, TransactionPartRead | CreateTableSelectRead):
+        return state
+    return replace(state, place=message.end)
+
+
+def _without_images(message: HeldMessage, unnamed: Mapping[TableId, str]) -> HeldMessage:
     """The message without the images of these tables."""
     if not unnamed or not isinstance(message, TransactionsRead | TransactionPartRead):
         return message
@@ -286,12 +300,12 @@ def _left_out(message: HeldMessage, unnamed: Mapping[TableId, str]) -> HeldMessa
     )
 
 
-def _settled(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, str]]:
+def _prove_waiting(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, str]]:
     """Proves what can be proven of the tables whose images wait at the front.
 
     Also returns those whose images there will never have a proof, with the reasons.
     """
-    state, bound = _bound(state)
+    state, bound = _bind_creation(state)
     said: list[News] = [*bound]
     unnamed: dict[TableId, str] = {}
     for table in sorted(schema_fence.waiting_tables(state.tables, state.held[0])):
@@ -299,23 +313,23 @@ def _settled(state: State) -> tuple[State, tuple[News, ...], Mapping[TableId, st
         if isinstance(before, SchemaPending):
             before = Unproven()
         outcome = schema_fence.prove_schema(
-            table, before, state.held, state.held_bytes, partial(_altered, state)
+            table, before, state.held, state.held_bytes, partial(_altered_tables, state)
         )
         match outcome:
             case SchemaKnown(schema):
-                state, news = _all_told(_with(state, {table: outcome}), [schema])
+                state, news = _report_schemas(_with_tables(state, {table: outcome}), [schema])
                 said += news
             case NeverProven(reason):
-                state, unnamed[table] = _with(state, {table: before}), reason
+                state, unnamed[table] = _with_tables(state, {table: before}), reason
             case NotYetProven():
-                state = _with(state, {table: before})
+                state = _with_tables(state, {table: before})
             case _:
                 assert_never(outcome)
     emptied = state.emptied - unnamed.keys()
     return replace(state, unnamed={**state.unnamed, **unnamed}, emptied=emptied), tuple(said), unnamed
 
 
-def _bound(state: State) -> tuple[State, tuple[EnginesSurveyed, ...]]:
+def _bind_creation(state: State) -> tuple[State, tuple[EnginesSurveyed, ...]]:
     """Returns the state in which the tables that are being created have the statement's GTID, taken from its first
     rows."""
     message = state.held[0]
@@ -323,37 +337,37 @@ def _bound(state: State) -> tuple[State, tuple[EnginesSurveyed, ...]]:
         return state, ()
     gtid = message.gtid if isinstance(message, TransactionPartRead) else message.transactions.gtid(0)
     created = Unproven(GtidSet().with_gtid(gtid))
-    state, unknown = _surveyed_again(state, state.creating, state.creating, gtid)
-    return replace(_with(state, dict.fromkeys(state.creating, created)), creating=frozenset()), unknown
+    state, unknown = _survey_again(state, state.creating, state.creating, gtid)
+    return replace(_with_tables(state, dict.fromkeys(state.creating, created)), creating=frozenset()), unknown
 
 
-def _taken(state: State, message: HeldMessage) -> tuple[State, tuple[FromVerifier, ...]]:
+def _handle(state: State, message: HeldMessage) -> tuple[State, tuple[FromVerifier, ...]]:
     match message:
         case TransactionsRead():
-            return _slice_read(state, message)
+            return _read_slice(state, message)
         case TransactionPartRead(gtid, commit_time, tables, original_time):
-            state, news, changes = _tables_read(state, tables)
-            parents = parents_of(state.foreign_keys, changes, state.cascaded)
+            state, news, changes = _read_tables(state, tables)
+            parents = find_cascades(state.foreign_keys, changes, state.cascaded)
             said = (*news, TransactionPartVerified(gtid, commit_time, changes, original_time))
             return replace(state, cascaded=parents), said
         case DdlRead():
-            return _statement_read(state, message)
+            return _read_statement(state, message)
         case CreateTableSelectRead():
-            created, told = _altered(state, message), _kept(state, message)
+            created, told = _altered_tables(state, message), _kept_statements(state, message)
             state = replace(
                 state, creation=ToldStatements(told, message.begins, message.server) if told else None
             )
-            return replace(_with(state, dict.fromkeys(created, Unproven())), creating=created), ()
+            return replace(_with_tables(state, dict.fromkeys(created, Unproven())), creating=created), ()
         case LogAdvanced(_, covered):
-            stops, restarts = _unread(state, message.unread)
-            state = _with(state, {stop.table: Stopped() for stop in stops})
-            state, arrived = _passed(state, covered)
+            stops, restarts = _effects_of_unread(state, message.unread)
+            state = _with_tables(state, {stop.table: Stopped() for stop in stops})
+            state, arrived = _advance(state, covered)
             return state, (replace(message, unread=()), *stops, *restarts, *arrived)
         case _:
             assert_never(message)
 
 
-def _with(state: State, changed: Mapping[TableId, TableState]) -> State:
+def _with_tables(state: State, changed: Mapping[TableId, TableState]) -> State:
     """Returns the state with these tables changed, except stopped ones: a stop is final here."""
     stopped = {table: s for table in changed if isinstance(s := state.tables.get(table), Stopped)}
     in_doubt = {
@@ -365,20 +379,20 @@ def _with(state: State, changed: Mapping[TableId, TableState]) -> State:
 # Statements
 
 
-def _altered(state: State, message: DdlRead | CreateTableSelectRead) -> frozenset[TableId]:
+def _altered_tables(state: State, message: DdlRead | CreateTableSelectRead) -> frozenset[TableId]:
     """Returns the captured tables whose columns a statement may change."""
-    return ddl.may_alter(_names(state), message.database, message.statement)
+    return ddl.may_alter(_scope(state), message.database, message.statement)
 
 
-def _names(state: State) -> ddl.StatementScope:
+def _scope(state: State) -> ddl.StatementScope:
     """Returns what names in a statement may mean; a table that's gone is known too."""
     return ddl.StatementScope(state.captured, state.tables.keys() | state.told.keys(), state.known.folds)
 
 
-def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVerifier, ...]]:
+def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVerifier, ...]]:
     gtid, database, statement = message.gtid, message.database, message.statement
-    names = _names(state)
-    changed = _altered(state, message)
+    names = _scope(state)
+    changed = _altered_tables(state, message)
     # If the schema after the first of two statements isn't known, what they converted isn't known either.
     exact = (
         {t: s for t, s in state.survey.holding.items() if t not in state.doubtful} if message.strict else {}
@@ -392,23 +406,25 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     unknown = frozenset(t for t in changed if t in others or t not in state.told)
     unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.CREATED or t not in state.emptied}
     emptied = {t: each.what for t, each in unlogged.items() if each.effect in WITHOUT_ROWS}
-    alterations = () if message.failed else _surely(state, message, emptied)
+    alterations = () if message.failed else _alterations(state, message, emptied)
     extended = {each.schema.table for each in alterations if each.changes.added}
     unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.EXTENDED or t not in extended}
-    restarts = by_statement(unlogged, gtid, _ended(state))
+    restarts = restarts_after_statement(unlogged, gtid, _stopped_tables(state))
     restarted = {restart.table for restart in restarts}
     state = replace(state, emptied=state.emptied - restarted | (emptied.keys() & restarted))
-    unfit = _stops((), _refused(alteration.schema for alteration in alterations))
-    state = _with(state, {stop.table: Stopped() for stop in unfit})
+    unfit = _stops((), _uncapturable(alteration.schema for alteration in alterations))
+    state = _with_tables(state, {stop.table: Stopped() for stop in unfit})
     gone = {stop.table for stop in unfit}
     alterations = tuple(each for each in alterations if each.schema.table not in gone)
     state = replace(state, told={**state.told, **{each.schema.table: each.schema for each in alterations}})
     if state.outdated_keys is not None:
-        state = replace(state, outdated_keys=state.outdated_keys.altered(changed, gtid))
-    state, engines = _surveyed_again(state, changed, unknown, gtid)
+        state = replace(state, outdated_keys=state.outdated_keys.mark_altered(changed, gtid))
+    state, engines = _survey_again(state, changed, unknown, gtid)
     to_come = state.known.schemas if gtid in state.to_come else {}
-    state = _with(state, {t: after_statement(state.tables.get(t), gtid, to_come.get(t)) for t in changed})
-    state, arrived = _passed(state, GtidSet().with_gtid(gtid) | message.covered)
+    state = _with_tables(
+        state, {t: after_statement(state.tables.get(t), gtid, to_come.get(t)) for t in changed}
+    )
+    state, arrived = _advance(state, GtidSet().with_gtid(gtid) | message.covered)
     passed = SchemaChanged(
         gtid,
         changed,
@@ -421,30 +437,30 @@ def _statement_read(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
         message.original_time,
         message.begins,
         message.server,
-        _kept(state, message),
+        _kept_statements(state, message),
     )
     return state, (*unfit, *engines, passed, *arrived)
 
 
-def _kept(state: State, message: DdlRead | CreateTableSelectRead) -> tuple[SchemaStatement, ...]:
+def _kept_statements(state: State, message: DdlRead | CreateTableSelectRead) -> tuple[SchemaStatement, ...]:
     """Returns what the journal keeps of a statement."""
     if state.keeps is None:
         return ()
-    names = replace(_names(state), captured=state.keeps)
+    names = replace(_scope(state), captured=state.keeps)
     return schema_statements(names, message.database, message.statement)
 
 
-def _orphaned(state: State) -> tuple[State, tuple[TableStopped, ...]]:
+def _stop_orphans(state: State) -> tuple[State, tuple[TableStopped, ...]]:
     """The state in which tables stop along with those that foreign keys change them by."""
-    stops = orphaned_tables(state.foreign_keys, _ended(state)) if state.foreign_keys else ()
-    return _with(state, {stop.table: Stopped() for stop in stops}), stops
+    stops = stop_orphans(state.foreign_keys, _stopped_tables(state)) if state.foreign_keys else ()
+    return _with_tables(state, {stop.table: Stopped() for stop in stops}), stops
 
 
-def _ended(state: State) -> frozenset[TableId]:
+def _stopped_tables(state: State) -> frozenset[TableId]:
     return frozenset(table for table, known in state.tables.items() if isinstance(known, Stopped))
 
 
-def _surely(state: State, message: DdlRead, emptied: Mapping[TableId, str]) -> tuple[Alteration, ...]:
+def _alterations(state: State, message: DdlRead, emptied: Mapping[TableId, str]) -> tuple[Alteration, ...]:
     """Returns the certain effects of a statement on tables that haven't stopped; `emptied` are known to be empty."""
     told = {t: s for t, s in state.told.items() if not isinstance(state.tables.get(t), Stopped)}
     return ddl.alterations(told, message.database, message.statement, emptied)
@@ -453,41 +469,41 @@ def _surely(state: State, message: DdlRead, emptied: Mapping[TableId, str]) -> t
 # Schemas that are proven
 
 
-def _passed(state: State, gtids: GtidSet) -> tuple[State, tuple[News, ...]]:
+def _advance(state: State, gtids: GtidSet) -> tuple[State, tuple[News, ...]]:
     """The state after these transactions; once none is to come, the schemas of the start hold."""
     to_come = state.to_come - gtids
     if to_come or not state.to_come:
         return replace(state, to_come=to_come), ()
     arrived = {t: SchemaKnown(s.schema) for t, s in state.tables.items() if isinstance(s, SchemaPending)}
-    state = _with(replace(state, to_come=to_come), arrived)
-    state, told = _all_told(state, [holding.schema for holding in arrived.values()])
-    state, stops = _surveyed(state)
+    state = _with_tables(replace(state, to_come=to_come), arrived)
+    state, told = _report_schemas(state, [holding.schema for holding in arrived.values()])
+    state, stops = _apply_survey(state)
     return state, (*told, *stops)
 
 
-def _surveyed(state: State) -> tuple[State, tuple[TableStopped | EnginesSurveyed, ...]]:
+def _apply_survey(state: State) -> tuple[State, tuple[TableStopped | EnginesSurveyed, ...]]:
     """Returns the state with the survey's answers that hold now; tables stop if the log can't have their rows."""
-    survey, new = state.survey.arrived(state.place, not state.to_come)
-    stops = by_engines(survey.holding, new, _ended(state)) if new else ()
-    state = _with(replace(state, survey=survey), {stop.table: Stopped() for stop in stops})
+    survey, new = state.survey.apply_answers(state.place, not state.to_come)
+    stops = stops_for_engines(survey.holding, new, _stopped_tables(state)) if new else ()
+    state = _with_tables(replace(state, survey=survey), {stop.table: Stopped() for stop in stops})
     unknown = state.unknown_engines & survey.awaited
     if unknown == state.unknown_engines:
         return state, stops
     return replace(state, unknown_engines=unknown), (*stops, EnginesSurveyed(unknown))
 
 
-def _surveyed_again(
+def _survey_again(
     state: State, altered: frozenset[TableId], unknown: frozenset[TableId], gtid: Gtid
 ) -> tuple[State, tuple[EnginesSurveyed, ...]]:
     """Returns the state in which the server is to say what altered tables are; `unknown`: any engine may be theirs."""
     unknown |= state.unknown_engines
     told = () if unknown == state.unknown_engines else (EnginesSurveyed(unknown),)
-    return replace(state, survey=state.survey.altered(altered, gtid), unknown_engines=unknown), told
+    return replace(state, survey=state.survey.mark_altered(altered, gtid), unknown_engines=unknown), told
 
 
-def _arrived(state: State) -> tuple[State, tuple[News, ...]]:
+def _apply_answers(state: State) -> tuple[State, tuple[News, ...]]:
     """Returns the state with the server's answers whose position the stream has reached."""
-    state, stops = _surveyed(state)
+    state, stops = _apply_survey(state)
     if not state.doubtful or state.place is None:
         return state, stops
     tables = dict(state.tables)
@@ -495,7 +511,7 @@ def _arrived(state: State) -> tuple[State, tuple[News, ...]]:
     for table in sorted(state.doubtful):
         match tables.get(table):
             case SchemaFetched(schema, _, end) if state.place.reaches(end):
-                if schema is None:
+                if isinstance(schema, NoSuchTable):
                     del tables[table]
                 else:
                     tables[table] = SchemaKnown(schema)
@@ -505,11 +521,11 @@ def _arrived(state: State) -> tuple[State, tuple[News, ...]]:
     doubtful = frozenset(
         t for t in state.doubtful if isinstance(tables.get(t), Unproven | SchemaPending | SchemaFetched)
     )
-    state, told = _all_told(replace(state, tables=tables, doubtful=doubtful), proven)
+    state, told = _report_schemas(replace(state, tables=tables, doubtful=doubtful), proven)
     return state, (*stops, *told)
 
 
-def _refused(schemas: Iterable[TableSchema]) -> dict[TableId, str]:
+def _uncapturable(schemas: Iterable[TableSchema]) -> dict[TableId, str]:
     """Those of these tables that can't be captured, and why."""
     return {schema.table: why for schema in schemas if (why := uncapturable(schema)) is not None}
 
@@ -519,11 +535,11 @@ def _stops(ended: Collection[TableId], reasons: Mapping[TableId, str]) -> tuple[
     return tuple(TableStopped(table, reasons[table]) for table in sorted(reasons.keys() - set(ended)))
 
 
-def _all_told(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tuple[News, ...]]:
+def _report_schemas(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tuple[News, ...]]:
     """Reports these schemas. A table restarts if its rows can't stay unchanged, and stops if it can't be captured."""
     schemas = list(schemas)
-    stops = _stops(_ended(state), _refused(schemas))
-    state = _with(state, {stop.table: Stopped() for stop in stops})
+    stops = _stops(_stopped_tables(state), _uncapturable(schemas))
+    state = _with_tables(state, {stop.table: Stopped() for stop in stops})
     news: list[News] = [*stops]
     told = dict(state.told)
     for schema in schemas:
@@ -541,12 +557,16 @@ def _all_told(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tupl
 # Slices, and parts of a transaction
 
 
-def _slice_read(state: State, message: TransactionsRead) -> tuple[State, tuple[FromVerifier, ...]]:
-    after, news, changes = _tables_read(state, message.tables)
-    parents = parents_of(after.foreign_keys, changes, after.cascaded)
-    restarts = by_foreign_keys(parents, _ended(after)) if parents else ()
-    stops, reread = _unread(after, message.unread)
-    gaps = by_gaps(after.unnamed, after.foreign_keys, _ended(after)) if after.unnamed else ()
+def _read_slice(state: State, message: TransactionsRead) -> tuple[State, tuple[FromVerifier, ...]]:
+    after, news, changes = _read_tables(state, message.tables)
+    parents = find_cascades(after.foreign_keys, changes, after.cascaded)
+    restarts = restarts_after_cascades(parents, _stopped_tables(after)) if parents else ()
+    stops, reread = _effects_of_unread(after, message.unread)
+    gaps = (
+        restarts_after_gaps(after.unnamed, after.foreign_keys, _stopped_tables(after))
+        if after.unnamed
+        else ()
+    )
     restarts = (*restarts, *reread, *gaps)
     verified = ChangesVerified(
         message.transactions,
@@ -558,22 +578,23 @@ def _slice_read(state: State, message: TransactionsRead) -> tuple[State, tuple[F
         message.prepared,
         state.creation,
     )
-    after = _with(after, {stop.table: Stopped() for stop in stops})
+    after = _with_tables(after, {stop.table: Stopped() for stop in stops})
     emptied = after.emptied - {restart.table for restart in restarts}
     after = replace(after, cascaded={}, unnamed={}, emptied=emptied, creation=None)
     gtids = message.transactions.added_to(NO_GTIDS) | message.covered if after.to_come else NO_GTIDS
-    after, arrived = _passed(after, gtids)
+    after, arrived = _advance(after, gtids)
     return after, (*news, verified, *stops, *arrived)
 
 
-def _unread(
+def _effects_of_unread(
     state: State, unread: tuple[RowsUnread, ...]
 ) -> tuple[tuple[TableStopped, ...], tuple[MirrorInvalidated, ...]]:
     """Returns the effects on tables whose rows changed without the log saying which."""
-    return by_unread(unread, state.foreign_keys, state.told, frozenset(state.tables) - _ended(state))
+    there = frozenset(state.tables) - _stopped_tables(state)
+    return effects_of_unread_rows(unread, state.foreign_keys, state.told, there)
 
 
-def _tables_read(
+def _read_tables(
     state: State, read: Iterable[TableImages | TableUnreadable]
 ) -> tuple[State, tuple[News, ...], tuple[TableChanges, ...]]:
     """Returns the state after these images, their tables' news, and the changes of those that aren't stopped."""
@@ -593,10 +614,10 @@ def _tables_read(
         tables[table], change = judged
         changes.append(change)
         if not isinstance(before, Verified) or before.schema != change.schema:
-            state, told = _all_told(state, [change.schema])
+            state, told = _report_schemas(state, [change.schema])
             news += told
         if table in state.emptied:
             state = replace(state, emptied=state.emptied - {table})
-    state, orphaned = _orphaned(replace(state, tables=tables))
+    state, orphaned = _stop_orphans(replace(state, tables=tables))
     going_on = (c for c in changes if not isinstance(state.tables[c.schema.table], Stopped))
     return state, (*news, *orphaned), tuple(going_on)

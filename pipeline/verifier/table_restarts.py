@@ -5,22 +5,16 @@ from collections.abc import Collection, Iterable, Mapping
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.messages.binlog import RowsUnread
 from pipeline.messages.changes import MirrorInvalidated, TableStopped
-from pipeline.messages.row_images import TableChanges
 from pipeline.schema.ddl.effects import Unlogged
 from pipeline.schema.ddl.unlogged_changes import LOGGED_ENGINES, WITHOUT_ROWS
 from pipeline.schema.foreign_key import ForeignKey
-from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
-from pipeline.verifier.cascades import cascaded_tables, changed_along
+from pipeline.verifier.cascades import CASCADED, changed_along
 
 LEFT_OUT = (
     "the configuration doesn't capture it any more, so that its changes are missing from here on; to have it again, "
     "let the configuration capture it"
-)
-_ORPHANED = (
-    "a foreign key changes its rows along with those of {parents}, which is stopped, so that the times are unknown; "
-    "fix what stopped that one, and recapture both"
 )
 _ELSEWHERE = (
     "its engine is {engine}, so that the log doesn't have its rows; give it an engine whose rows are in the "
@@ -28,17 +22,9 @@ _ELSEWHERE = (
 )
 _UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't say which"
 _KEYLESS = "{reason}; it has no primary key, so that it can't be read again: give it one, and recapture it"
-_CASCADED = (
-    "a foreign key may have changed its rows along with those of {parents}, and the log doesn't say which"
-)
-_REFUSED = (
-    "a foreign key that came meanwhile changes its rows along with those of {parents}, and this server doesn't log "
-    'that; drop it, or set snapshot.foreign_keys = "reread" and capture both'
-)
-_GIVEN = "a foreign key that came meanwhile may have changed its rows, and the log doesn't say which"
 
 
-def by_statement(
+def restarts_after_statement(
     unlogged: Mapping[TableId, Unlogged], gtid: Gtid, ended: Collection[TableId]
 ) -> tuple[MirrorInvalidated, ...]:
     """Returns the tables that a statement restarts; `ended`: those that have stopped already."""
@@ -49,21 +35,21 @@ def by_statement(
     )
 
 
-def by_gaps(
+def restarts_after_gaps(
     unnamed: Mapping[TableId, str], keys: Collection[ForeignKey], ended: Collection[TableId]
 ) -> tuple[MirrorInvalidated, ...]:
     """Returns the restarts of the tables with omitted changes, whose columns have no known names.
 
     It includes the tables that foreign keys may have changed along with them.
     """
-    cascade = _CASCADED.format(parents=", ".join(map(str, sorted(unnamed))))
+    cascade = CASCADED.format(parents=", ".join(map(str, sorted(unnamed))))
     return tuple(
         MirrorInvalidated(table, False, unnamed.get(table, cascade), gap=table in unnamed)
         for table in sorted(changed_along(keys, unnamed) - set(ended))
     )
 
 
-def by_engines(
+def stops_for_engines(
     traits: Mapping[TableId, Traits], tables: Collection[TableId], ended: Collection[TableId]
 ) -> tuple[TableStopped, ...]:
     """Returns the tables among these that stop, because their rows are stored elsewhere, or nowhere."""
@@ -74,7 +60,7 @@ def by_engines(
     )
 
 
-def by_unread(
+def effects_of_unread_rows(
     unread: Iterable[RowsUnread],
     keys: Collection[ForeignKey],
     told: Mapping[TableId, TableSchema],
@@ -102,68 +88,3 @@ def _meant(unread: RowsUnread, table: TableId) -> bool:
     if unread.databases is None or table in unread.tables:
         return True
     return table.database.casefold() in {name.casefold() for name in unread.databases}
-
-
-def orphaned_tables(keys: Collection[ForeignKey], ended: Collection[TableId]) -> tuple[TableStopped, ...]:
-    """Returns the tables that stop with these, because foreign keys from these change them, and nothing is known of
-    these any more."""
-    parents: dict[TableId, set[TableId]] = {}
-    lost = set(ended)
-    while more := [key for key in keys if key.parent in lost and key.child not in lost]:
-        for key in more:
-            parents.setdefault(key.child, set()).add(key.parent)
-        lost |= parents.keys()
-    return tuple(
-        TableStopped(child, _ORPHANED.format(parents=" and ".join(map(str, sorted(parents[child])))))
-        for child in sorted(parents)
-    )
-
-
-def parents_of(
-    keys: Collection[ForeignKey],
-    changes: Iterable[TableChanges],
-    before: Mapping[TableId, frozenset[TableId]],
-) -> Mapping[TableId, frozenset[TableId]]:
-    """Returns the tables that foreign keys may have changed along with these changes, and the tables that began it.
-
-    It includes those found `before` in the same transaction.
-    """
-    found = dict(before)
-    for each in changes if keys else ():
-        for child in cascaded_tables(keys, each):
-            found[child] = found.get(child, frozenset()) | {each.schema.table}
-    return found
-
-
-def by_foreign_keys(
-    parents: Mapping[TableId, frozenset[TableId]], ended: Collection[TableId]
-) -> tuple[MirrorInvalidated, ...]:
-    """Returns the restarts of these tables (`parents_of`), except stopped ones."""
-    return tuple(
-        MirrorInvalidated(child, False, _CASCADED.format(parents=", ".join(map(str, sorted(parents[child])))))
-        for child in sorted(parents.keys() - set(ended))
-    )
-
-
-def by_new_foreign_keys(
-    keys: Collection[ForeignKey],
-    new: Collection[ForeignKey],
-    captured: TableFilter,
-    ended: Collection[TableId],
-    *,
-    reread: bool,
-) -> tuple[tuple[TableStopped, ...], tuple[MirrorInvalidated, ...]]:
-    """Returns the tables that stop because some of `keys` are `new`, and those that restart.
-
-    A table stops if its foreign keys can't be followed: without `reread`, or if the parent isn't captured.
-    """
-    parents: dict[TableId, set[TableId]] = {}
-    for key in new:
-        if key.child not in ended and not (reread and captured.match(key.parent)):
-            parents.setdefault(key.child, set()).add(key.parent)
-    stops = tuple(
-        TableStopped(child, _REFUSED.format(parents=" and ".join(map(str, sorted(parents[child])))))
-        for child in sorted(parents)
-    )
-    changed = changed_along(keys, {key.child for key in new}) - parents.keys() - set(ended)
-    return stops, tuple(MirrorInvalidated(table, False, _GIVEN) for table in sorted(changed))

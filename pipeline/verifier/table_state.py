@@ -31,15 +31,20 @@ class SchemaPending:
 
 
 @dataclass(frozen=True, slots=True)
+class NoSuchTable:
+    """The server has no table of this name."""
+
+
+@dataclass(frozen=True, slots=True)
 class SchemaFetched:
-    """The server's schema (None: there's no such table), which will hold at `end` of the log.
+    """What the server has of the table, which will hold at `end` of the log.
 
     It has the work of all statements in `at` in it, and none from after `end`.
     """
 
     wire: ClassVar[str] = "answered"
 
-    schema: TableSchema | None
+    schema: TableSchema | NoSuchTable
     at: GtidSet
     end: Coordinates
 

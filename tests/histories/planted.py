@@ -99,7 +99,7 @@ def _gone_for_good(patch: Patch) -> None:
 
 
 def _forgotten(patch: Patch) -> None:
-    original = schema_verifier._arrived
+    original = schema_verifier._apply_answers
 
     def arrived(
         state: State,
@@ -108,11 +108,11 @@ def _forgotten(patch: Patch) -> None:
         there = {table: schema for table, schema in state.told.items() if table in state.tables}
         return replace(state, told=there), news
 
-    patch.setattr(schema_verifier, "_arrived", arrived)
+    patch.setattr(schema_verifier, "_apply_answers", arrived)
 
 
 def _by_case(patch: Patch) -> None:
-    names = schema_verifier._names
+    names = schema_verifier._scope
 
     def meant(
         names: ddl.StatementScope, database: str, statement: str, change: unlogged_changes.UnloggedChange
@@ -127,7 +127,7 @@ def _by_case(patch: Patch) -> None:
 
     original = ddl._meant
     patch.setattr(ddl, "_meant", meant)
-    patch.setattr(schema_verifier, "_names", lambda state: replace(names(state), folds=True))
+    patch.setattr(schema_verifier, "_scope", lambda state: replace(names(state), folds=True))
 
 
 def _generated(patch: Patch) -> None:
@@ -223,7 +223,7 @@ def _views(patch: Patch) -> None:
 
 
 def _engines(patch: Patch) -> None:
-    patch.setattr(schema_verifier, "by_engines", lambda *_: ())
+    patch.setattr(schema_verifier, "stops_for_engines", lambda *_: ())
 
 
 def _synonyms(patch: Patch) -> None:
@@ -244,7 +244,7 @@ def _measures(patch: Patch) -> None:
 
 
 def _unnamed(patch: Patch) -> None:
-    patch.setattr(schema_verifier, "by_gaps", lambda *_: ())
+    patch.setattr(schema_verifier, "restarts_after_gaps", lambda *_: ())
 
 
 def _for_ever(patch: Patch) -> None:

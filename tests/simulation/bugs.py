@@ -257,7 +257,7 @@ def any_server_will_do(patch: Patch) -> None:
 
 
 def cascades_are_not_heeded(patch: Patch) -> None:
-    patch.setattr(schema_verifier, "parents_of", lambda _keys, _changes, before: before)
+    patch.setattr(schema_verifier, "find_cascades", lambda _keys, _changes, before: before)
 
 
 def cascades_go_no_further(patch: Patch) -> None:
@@ -265,7 +265,7 @@ def cascades_go_no_further(patch: Patch) -> None:
         known = [key for key in keys if key.parent == changes.schema.table]
         return frozenset(key.child for key in known if cascades._works(key, changes))
 
-    patch.setattr(table_restarts, "cascaded_tables", direct)
+    patch.setattr(cascades, "cascaded_tables", direct)
 
 
 def keys_that_change_do_not_cascade(patch: Patch) -> None:
@@ -273,12 +273,14 @@ def keys_that_change_do_not_cascade(patch: Patch) -> None:
 
 
 def cascades_of_parts_are_forgotten(patch: Patch) -> None:
-    original = table_restarts.parents_of
-    patch.setattr(schema_verifier, "parents_of", lambda keys, changes, _before: original(keys, changes, {}))
+    original = cascades.find_cascades
+    patch.setattr(
+        schema_verifier, "find_cascades", lambda keys, changes, _before: original(keys, changes, {})
+    )
 
 
 def children_go_on_without_their_parents(patch: Patch) -> None:
-    patch.setattr(schema_verifier, "orphaned_tables", lambda _keys, _ended: ())
+    patch.setattr(schema_verifier, "stop_orphans", lambda _keys, _ended: ())
 
 
 # Delivery
@@ -422,13 +424,13 @@ def the_journal_forgets_what_a_set_aside_topic_lacks(patch: Patch) -> None:
 
 
 def a_table_that_is_gone_is_forgotten(patch: Patch) -> None:
-    original = schema_verifier._statement_read
+    original = schema_verifier._read_statement
 
     def statement_read(state: Verifier, message: DdlRead) -> tuple[Verifier, tuple[FromVerifier, ...]]:
         there = {table: schema for table, schema in state.told.items() if table in state.tables}
         return original(replace(state, told=there), message)
 
-    patch.setattr(schema_verifier, "_statement_read", statement_read)
+    patch.setattr(schema_verifier, "_read_statement", statement_read)
 
 
 def what_comes_back_is_what_went(patch: Patch) -> None:
@@ -455,12 +457,14 @@ def what_comes_back_is_empty(patch: Patch) -> None:
 
 
 def what_cannot_be_named_is_left_out_for_good(patch: Patch) -> None:
-    patch.setattr(schema_verifier, "by_gaps", lambda *_: ())
+    patch.setattr(schema_verifier, "restarts_after_gaps", lambda *_: ())
 
 
 def what_cannot_be_named_cascades_nowhere(patch: Patch) -> None:
-    original = table_restarts.by_gaps
-    patch.setattr(schema_verifier, "by_gaps", lambda unnamed, _keys, ended: original(unnamed, (), ended))
+    original = table_restarts.restarts_after_gaps
+    patch.setattr(
+        schema_verifier, "restarts_after_gaps", lambda unnamed, _keys, ended: original(unnamed, (), ended)
+    )
 
 
 def chunks_lack_a_constant(patch: Patch) -> None:

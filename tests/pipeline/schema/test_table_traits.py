@@ -19,43 +19,43 @@ def place(number: int) -> Coordinates:
 
 
 def altered(survey: Survey, number: int) -> Survey:
-    return survey.altered({T}, Gtid(SERVER, number))
+    return survey.mark_altered({T}, Gtid(SERVER, number))
 
 
 def test_what_was_known_at_the_start_holds_once_all_of_it_has_passed() -> None:
     survey = initial_survey({T: PLAIN}, upto(5))
-    assert survey.arrived(place(4), False) == (survey, frozenset())
-    survey, new = survey.arrived(None, True)
+    assert survey.apply_answers(place(4), False) == (survey, frozenset())
+    survey, new = survey.apply_answers(None, True)
     assert survey.holding == {T: PLAIN}
     assert new == {T}
-    assert survey.arrived(None, True) == (survey, frozenset())
+    assert survey.apply_answers(None, True) == (survey, frozenset())
 
 
 def test_a_statement_to_come_is_in_it_and_a_later_one_is_not() -> None:
     survey = altered(initial_survey({T: PLAIN}, upto(5)), 4)
     assert not survey.wanted
-    assert survey.arrived(None, True)[1] == {T}
+    assert survey.apply_answers(None, True)[1] == {T}
     survey = altered(survey, 6)
     assert survey.wanted == {T: GtidSet().with_gtid(Gtid(SERVER, 6))}
-    assert survey.arrived(None, True)[1] == frozenset()
+    assert survey.apply_answers(None, True)[1] == frozenset()
 
 
 def test_an_answer_holds_at_its_place_if_each_statement_before_is_in_it() -> None:
-    survey, _ = initial_survey({T: PLAIN}, upto(5)).arrived(None, True)
+    survey, _ = initial_survey({T: PLAIN}, upto(5)).apply_answers(None, True)
     survey = altered(altered(survey, 6), 7)
     assert T not in survey.holding
-    assert survey.answered({T}, {T: OTHER}, upto(6), place(9)) == survey
-    told = survey.answered({T}, {T: OTHER}, upto(7), place(9))
+    assert survey.take_answer({T}, {T: OTHER}, upto(6), place(9)) == survey
+    told = survey.take_answer({T}, {T: OTHER}, upto(7), place(9))
     assert not told.wanted
-    assert told.arrived(place(8), True)[1] == frozenset()
-    assert told.arrived(place(9), True)[0].holding == {T: OTHER}
+    assert told.apply_answers(place(8), True)[1] == frozenset()
+    assert told.apply_answers(place(9), True)[0].holding == {T: OTHER}
     # One that comes before its place takes it away, unless it's in it.
-    assert altered(told, 8).arrived(place(9), True)[1] == frozenset()
+    assert altered(told, 8).apply_answers(place(9), True)[1] == frozenset()
     assert T in altered(told, 8).wanted
-    assert altered(told, 7).arrived(place(9), True)[1] == {T}
+    assert altered(told, 7).apply_answers(place(9), True)[1] == {T}
 
 
 def test_nothing_is_known_of_a_table_that_is_gone() -> None:
-    survey = altered(initial_survey({T: PLAIN}, upto(5)).arrived(None, True)[0], 6)
-    survey, new = survey.answered({T}, {}, upto(6), place(6)).arrived(place(6), True)
+    survey = altered(initial_survey({T: PLAIN}, upto(5)).apply_answers(None, True)[0], 6)
+    survey, new = survey.take_answer({T}, {}, upto(6), place(6)).apply_answers(place(6), True)
     assert (survey, new) == (Survey(), frozenset())

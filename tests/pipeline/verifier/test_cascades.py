@@ -7,9 +7,16 @@ import pytest
 
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.foreign_key import ForeignKey
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer
-from pipeline.verifier.cascades import cascaded_tables
+from pipeline.verifier.cascades import (
+    cascaded_tables,
+    effects_of_new_keys,
+    find_cascades,
+    restarts_after_cascades,
+    stop_orphans,
+)
 
 A, B, C, D = (TableId("d", name) for name in "abcd")
 INT = Integer(8, unsigned=False)
@@ -64,3 +71,38 @@ def test_what_may_have_changed_along(
     keys: Iterable[ForeignKey], what: TableChanges, wanted: set[TableId]
 ) -> None:
     assert cascaded_tables(keys, what) == wanted
+
+
+def test_foreign_keys_have_children_read_anew_and_say_whose() -> None:
+    keys = [key(B, A), key(C, B), key(D, A)]
+    parents = find_cascades(keys, [INSERTED, DELETED], {})
+    assert parents == dict.fromkeys((B, C, D), frozenset({A}))
+    restarts = restarts_after_cascades(parents, [D])
+    assert [restart.table for restart in restarts] == [B, C]
+    assert not any(restart.emptied for restart in restarts)
+    assert "along with those of d.a" in restarts[0].reason
+    assert find_cascades([], [DELETED], {}) == {}
+    assert find_cascades([key(B, A)], [DELETED], {C: frozenset({D})}) == {B: {A}, C: {D}}
+
+
+def test_tables_stop_along_with_those_that_foreign_keys_change_them_by() -> None:
+    keys = [key(B, A), key(C, B), key(D, C), key(A, D)]
+    stops = stop_orphans(keys, [A, D])
+    assert [stop.table for stop in stops] == [B, C]
+    assert "along with those of d.a, which is stopped" in stops[0].reason
+    assert stop_orphans(keys, []) == ()
+    assert stop_orphans([key(C, A), key(C, B)], [A, B])[0].reason.startswith(
+        "a foreign key changes its rows along with those of d.a and d.b"
+    )
+
+
+def test_new_foreign_keys_have_all_read_anew_that_goes_along_or_stop_their_tables() -> None:
+    keys = [key(B, A), key(C, B), key(D, C), key(D, A)]
+    captured = TableFilter((r"d\.[b-d]",))
+    stops, restarts = effects_of_new_keys(keys, [key(C, B)], captured, [], reread=True)
+    assert (stops, [restart.table for restart in restarts]) == ((), [C, D])
+    stops, restarts = effects_of_new_keys(keys, [key(C, B), key(D, A)], captured, [], reread=True)
+    assert ([stop.table for stop in stops], [restart.table for restart in restarts]) == ([D], [C])
+    assert "along with those of d.a, and this server doesn't log that" in stops[0].reason
+    stops, restarts = effects_of_new_keys(keys, [key(C, B), key(D, C)], captured, [D], reread=False)
+    assert ([stop.table for stop in stops], restarts) == ([C], ())

@@ -4,13 +4,15 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import CreateTableSelectRead, LogAdvanced
 from pipeline.messages.row_images import TableUnreadable
 from pipeline.verifier import table_state
-from pipeline.verifier.schema_fence import position_after, waiting_tables
+from pipeline.verifier.schema_fence import waiting_tables
+from tests.pipeline.verifier.answers import step
 from tests.pipeline.verifier.test_step import (
     FULL,
     MINIMAL,
     ORDERS,
     SCHEMA,
     end,
+    fresh,
     images,
     part,
     slice_,
@@ -35,11 +37,15 @@ def test_only_images_that_need_a_schema_wait_for_one() -> None:
         assert waiting_tables({ORDERS: sure}, slice_(1, maps=(MINIMAL,))) == frozenset()
 
 
-def test_a_place_is_between_transactions() -> None:
-    assert [position_after(m) for m in (slice_(1, 3), statement(4, "x"), LogAdvanced(end(9)))] == [
-        end(3),
-        end(4),
-        end(9),
-    ]
-    assert position_after(part(1)) is None
-    assert position_after(CreateTableSelectRead("", "x")) is None
+def test_the_stream_is_at_no_place_within_a_transaction() -> None:
+    state = fresh()
+    for message, place in (
+        (slice_(1, 3), end(3)),
+        (part(4, images(FULL)), end(3)),
+        (slice_(4), end(4)),
+        (statement(5, "ANALYZE TABLE orders"), end(5)),
+        (LogAdvanced(end(9)), end(9)),
+        (CreateTableSelectRead("", "CREATE TABLE t (a INT)"), end(9)),
+    ):
+        state, _ = step(state, message)
+        assert state.place == place
