@@ -1,1 +1,1 @@
-"""What the ChunkSelector reads with."""
+"""What the ChunkSelector reads with, and what is measured of snapshots."""

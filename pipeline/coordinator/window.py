@@ -1,26 +1,36 @@
 """The window: the time in which a chunk and the log may both have a row. Changes of the log win.
 
 A window opens when the coordinator orders its chunk. It closes when the stream has passed the high watermark. Then the
-rows whose keys no change touched enter the stream at that position. The claim is strong: *each of these rows equals the
-source's row at the very position at which it's emitted*.
+rows whose keys no change touched enter the stream at that position. **Claim:** *each of these rows equals the source's
+row at the very position at which the coordinator emits it*.
 
-**Symbols.** A: the stream's position at the order. L: the low watermark. S: the SELECT. H: the end of the log after it.
-E: the position of emission.
+**Symbols.** The five moments of a window, in the order of time:
+
+- A: the stream's position when the coordinator orders the chunk: the GTID set of all transactions that have passed.
+- L, the low watermark: a GTID set that the ChunkSelector reads just before S. It is what the server has executed,
+  without the transactions that a thread of the server still owns: those may be in the log and not committed yet.
+- S: the SELECT that reads the chunk. It sees one state of the table.
+- H, the high watermark: the end of the server's log (file and offset), which the ChunkSelector reads just after S.
+- E: the position in the stream at which the coordinator emits the chunk's rows.
+
+The log orders H and E: E is at or after H once the stream has read the log up to there. GTID sets have no such order.
+A ⊆ L means that L contains every transaction of A.
 
 **Assumptions.**
 
-1. A ⊆ L, or else the low watermark isn't usable (`is_usable_low`).
-2. What L holds had committed before S began, so S saw it.
-3. What S saw was in the log before H was read.
-4. H has passed at E, and E lies between two transactions.
-5. `touched` has the old and new keys of exactly those transactions that passed between order and E and aren't in L.
+1. A ⊆ L. The ChunkSelector reads L again until that holds, and `take_chunk` checks it.
+2. What L holds had committed before S began, so S saw it: no thread owned it any more.
+3. What S saw was in the log before H was read, because a server writes a transaction to its log before it commits.
+4. H has passed at E (`can_close`), and E lies between two transactions (`pipeline.coordinator.step`).
+5. `touched` has the old and new keys of exactly those transactions that passed between A and E and aren't in L
+   (`pass_keys`, `untouched_rows`).
 
 **Proof.** S returned a row. Suppose that the source's row at E differs from it (another value, or no row). Then some
 transaction T changed this row, and one of two cases holds:
 
 1. S saw T, and the stream up to E doesn't have T. By 3 T was in the log before H was read. By 4 E is at or after H. So
    the stream has T: a contradiction.
-2. The stream up to E has T, and S didn't see T. By 2 T isn't in L. By 1 T isn't in A. So T passed between order and E,
+2. The stream up to E has T, and S didn't see T. By 2 T isn't in L. By 1 T isn't in A. So T passed between A and E,
    and by 5 its keys are in `touched`. Take the first such T in the log that changes this row after the state that S
    saw. Its old key is the key that S returned, byte for byte, because nothing changed the row in between. So the row's
    key is touched, and the row isn't emitted.

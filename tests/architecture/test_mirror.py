@@ -55,6 +55,7 @@ TESTED_BY = {
     "actors/signals/channel.py": "actors/test_signal_listener.py",
     "actors/snapshot/connection_pool.py": "integration/source/test_connection.py",
     "actors/snapshot/consistent_reads.py": "integration/service/test_consistent.py",
+    "actors/snapshot/snapshot_metrics.py": "actors/test_watermark_coordinator.py",
     "actors/source/gtid_history.py": "integration/service/test_without_gtids.py",
     "actors/source/preflight.py": "integration/service/test_refusals.py",
     "actors/source/witnesses.py": "integration/source/test_another_history.py",

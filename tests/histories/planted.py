@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from actors.lake.live_view import CatalogViews
-from actors.watermark_coordinator import WatermarkCoordinator
+from actors.snapshot.snapshot_metrics import SnapshotMetrics
 from pipeline.binlog.events import query_event
 from pipeline.binlog.transaction_assembler import TransactionAssembler
 from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
@@ -236,11 +236,11 @@ def _synonyms(patch: Patch) -> None:
 
 
 def _measures(patch: Patch) -> None:
-    def measure(_: WatermarkCoordinator, message: object) -> None:
+    def measure(_: SnapshotMetrics, message: object, *_states: object) -> None:
         if isinstance(message, ChangesVerified):
             raise KeyError("a table")
 
-    patch.setattr(WatermarkCoordinator, "_measure_message", measure)
+    patch.setattr(SnapshotMetrics, "record", measure)
 
 
 def _unnamed(patch: Patch) -> None:
