@@ -304,7 +304,7 @@ class SparkSink(Actor[ToSparkSink]):
             return await self._failed(up, table, error)
         self.metrics.set(catalogue.TABLE_STOPPED, after.stopped is not None, table=str(table), part="lake")
         if after.stopped is not None:
-            reason = recapture.stop_reason(table, after.stopped)
+            reason = recapture.stop_reason(table, after.stopped.reason)
             log.error("the table was stopped", table=str(table), part="lake", reason=reason)
             return spark_sink.TableDelivered(table, after)
         self._measure_delivered(str(table), pieces)

@@ -154,7 +154,7 @@ def _placing(spark: Spark, store: JournalStore) -> Commit:
             "{}",
         )
         assert committed is not None
-        files.settle(path, committed)
+        files.sync_commit(path, committed)
 
     return commit
 

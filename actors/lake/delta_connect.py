@@ -96,7 +96,7 @@ class ConnectTable:
         """Returns the newest version; None if there is no table."""
         return self._at(None)
 
-    def settled(self) -> TableVersion | None:
+    def finish_alter(self) -> TableVersion | None:
         """Returns the newest version, after it completes an interrupted `alter`."""
         found = self.snapshot()
         if found is None or not found.altering:
@@ -156,7 +156,7 @@ class ConnectTable:
                 self._session.sql(set_properties_sql(self.path, properties))
             return
         self._session.sql(beginning(self.path, ColumnAlteration.by(plan, found.columns, properties)))
-        self.settled()
+        self.finish_alter()
 
     def _pin(self, pin: str) -> None:
         """Binds texts to another column. Between the two commits each text fails, old or new."""

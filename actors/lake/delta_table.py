@@ -77,7 +77,7 @@ class LakeTable(Protocol):
     def snapshot(self) -> TableVersion | None:
         """Returns the newest version; None if there is no table."""
 
-    def settled(self) -> TableVersion | None:
+    def finish_alter(self) -> TableVersion | None:
         """Returns the newest version, after it completes an interrupted `alter`."""
 
     def snapshot_at(self, version: int) -> TableVersion:
@@ -136,7 +136,7 @@ class DeltaTable:
         snapshot = log.update(False, self._none, self._none)
         return self._version(snapshot) if log.tableExists() else None
 
-    def settled(self) -> TableVersion | None:
+    def finish_alter(self) -> TableVersion | None:
         """Returns the newest version. An `alter` here is one commit, so none is ever interrupted."""
         return self.snapshot()
 

@@ -56,7 +56,7 @@ class LakeFiles:
     def __init__(self, journal: JournalReader) -> None:
         self._journal = journal
         self._filesystem = journal.files.filesystem
-        self._settled: dict[str, int] = {}
+        self._synced: dict[str, int] = {}
 
     def place(
         self, table: str, tier: Tier, pieces: Sequence[Piece], columns: Mapping[str, Stored]
@@ -65,33 +65,33 @@ class LakeFiles:
 
         Raises Definite if a file of the journal is gone or damaged, Transient if the lake's filesystem fails.
         """
-        with _telling(table):
+        with _naming_table(table):
             lake, folder = lake_filesystem(table)
             actions = [self._place(lake, folder, tier, piece, columns) for piece in pieces]
             if _is_local(lake):
                 sync(folder)
         return actions
 
-    def settle(self, table: str, version: int) -> None:
+    def sync_commit(self, table: str, version: int) -> None:
         """Makes a commit durable that Spark has written to a table's log, with all commits before it.
 
         If an earlier one is lost, such as a change of columns, no later one can be read. A predecessor has made its own
         appends durable. So this process's first append only syncs what may have come since then.
         """
-        with _telling(table):
+        with _naming_table(table):
             lake, folder = lake_filesystem(table)
             if not _is_local(lake):
                 return
-            for before in range(self._settled.get(table, max(0, version - _BEFORE)), version):
+            for before in range(self._synced.get(table, max(0, version - _BEFORE)), version):
                 with suppress(FileNotFoundError):  # it has expired
                     sync(f"{folder}/{LOG}/{before:020}.json")
             sync(f"{folder}/{LOG}/{version:020}.json")
             sync(f"{folder}/{LOG}")
-            self._settled[table] = version
+            self._synced[table] = version
 
     def remove(self, begins: str, kept: str | None) -> None:
         """Removes the lake tables whose paths begin like this, except the one to keep."""
-        with _telling(begins):
+        with _naming_table(begins):
             lake, beginning = lake_filesystem(begins)
             folder, _, name = beginning.rpartition("/")
             there = list_folder(lake, folder)
@@ -156,7 +156,7 @@ class LakeFiles:
         ):
             while piece := read.read(_PIECE):
                 written.write(piece)
-        _settle(lake, target)
+        _sync_if_local(lake, target)
 
     def _rewrite(self, source: str, schema: pa.Schema, lake: fs.FileSystem, target: str) -> None:
         """Writes the file's rows with other names and types; `schema` has its columns in their order.
@@ -177,7 +177,7 @@ class LakeFiles:
             with writer:
                 for batch in read.iter_batches(_ROWS):
                     writer.write_batch(_cast(batch.select(kept), schema, source))
-        _settle(lake, target)
+        _sync_if_local(lake, target)
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema, source: str) -> pa.RecordBatch:
@@ -212,13 +212,13 @@ def _is_local(filesystem: fs.FileSystem) -> bool:
     return isinstance(filesystem, fs.LocalFileSystem)
 
 
-def _settle(filesystem: fs.FileSystem, path: str) -> None:
+def _sync_if_local(filesystem: fs.FileSystem, path: str) -> None:
     if _is_local(filesystem):
         sync(path)
 
 
 @contextmanager
-def _telling(table: str) -> Iterator[None]:
+def _naming_table(table: str) -> Iterator[None]:
     """Names the table in an error of the lake's filesystem, as LakeFull or Transient."""
     try:
         yield

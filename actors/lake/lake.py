@@ -44,7 +44,7 @@ from actors.lake.table_locks import TableLocks
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.errors import Definite
 from pipeline.lake import tables as lake_tables
-from pipeline.lake.batch import Batch, LakeTableState, Piece
+from pipeline.lake.batch import Batch, DeliveryStop, LakeTableState, Piece
 from pipeline.lake.column_changes import (
     Plan,
     features_of_types,
@@ -133,7 +133,7 @@ class Lake:
         mirrored = self._own(table, Tier.MIRROR)
         self._sweep(table, mirrored)
         fed = None if mirrored is None else self._newest(table, mirrored)
-        reached = MirrorPosition() if mirrored is None else MirrorPosition.told(mirrored, changelog)
+        reached = MirrorPosition() if mirrored is None else MirrorPosition.from_reports(mirrored, changelog)
         changes = changelog.mark("changes")
         if self.views is not None:
             self.views.follow(table)
@@ -149,8 +149,7 @@ class Lake:
             pending=self._pending(table, reached) if mirrored is not None and changes > reached.merged else 0,
             after=max(told.mark("after") for told in (changelog, mirrored, fed) if told is not None),
             partial=Property.PARTIAL in changelog.properties,
-            stopped=changelog.properties.get(Property.STOPPED) or None,
-            stopped_at=int(changelog.properties.get(Property.STOPPED_AT) or sys.maxsize),
+            stopped=_stop(changelog),
             rebuilding=None if mirrored is None else _rebuilding(mirrored),
         )
 
@@ -189,7 +188,7 @@ class Lake:
             at = batch.checkpoint.scn
             told: dict[str, str] = {Property.STOPPED: todo.reason, Property.STOPPED_AT: str(at)}
             self._set(table, Tier.CHANGELOG, told)
-            return replace(present, stopped=todo.reason, stopped_at=at)
+            return replace(present, stopped=DeliveryStop(todo.reason, at))
         if present.stopped is not None:  # it's back; said last, so that a crash before finds it stopped
             self._set(table, Tier.CHANGELOG, {Property.STOPPED: "", Property.STOPPED_AT: ""})
         # It may have more already, where batches begin again for another table.
@@ -199,7 +198,6 @@ class Lake:
             rows=max(present.rows, batch.through),
             after=max(present.after, batch.after),
             stopped=None,
-            stopped_at=0,
         )
 
     def merge(self, table: TableId, reached: MirrorPosition, through: int, position: str) -> None:
@@ -255,7 +253,7 @@ class Lake:
         """Merge what there is, and let readers have the first generation, which was filled in the mirror itself."""
         told, pin = self._table(table, Tier.CHANGELOG).snapshot(), pin_of(mirrored.generation)
         assert told is not None
-        self._merge(mirror, mirrored, MirrorPosition.told(mirrored, told), through, position=position)
+        self._merge(mirror, mirrored, MirrorPosition.from_reports(mirrored, told), through, position=position)
         if _rebuilding(mirrored) is not None:
             mirror.alter(_as_it_is(mirrored), {Property.REBUILDING: ""}, pin)
 
@@ -280,7 +278,7 @@ class Lake:
             Property.PIN: pin,
             Property.REBUILDING: "",
         }
-        reached = replace(MirrorPosition.told(filled, changelog), generation=generation, pin=pin)
+        reached = replace(MirrorPosition.from_reports(filled, changelog), generation=generation, pin=pin)
         at = Versions(filled.version, changelog.version)
         rows = filled_sql(self._root, schema, reached, through, fed.path, filled.constants, at)
         said = {"merged": through, "position": position}
@@ -402,7 +400,7 @@ class Lake:
             changelog = self._own(table, Tier.CHANGELOG)
             assert changelog is not None
             segment = changelog.mark("changes")
-            self._merge(mirror, present, MirrorPosition.told(present, changelog), segment)
+            self._merge(mirror, present, MirrorPosition.from_reports(present, changelog), segment)
             frozen = Rebuilding(generation, segment, time.time())
         told = replace(frozen, generation=generation)
         self._set(table, Tier.MIRROR, {Property.REBUILDING: told.text})
@@ -532,7 +530,7 @@ class Lake:
                 ),
             )
         if committed is not None:
-            self._files.settle(delta.path, committed)
+            self._files.sync_commit(delta.path, committed)
 
     def _within(self, merge: Merge, mirror: LakeTable) -> Merge:
         """The merge of no other keys than have changed, where that's less than to pass by all of the mirror's."""
@@ -551,7 +549,7 @@ class Lake:
     def _newest(self, table: TableId, mirrored: TableVersion) -> TableVersion:
         """The newest generation of a mirror that is there, shown or not."""
         shadow = mirrored.rebuilding if mirrored.pin is not None else None
-        return (shadow and self._shadow(table, shadow.generation).settled()) or mirrored
+        return (shadow and self._shadow(table, shadow.generation).finish_alter()) or mirrored
 
     def _fed(self, table: TableId, generation: int) -> LakeTable:
         """The lake table that has a generation of the mirror."""
@@ -571,7 +569,7 @@ class Lake:
 
     def _own(self, table: TableId, tier: Tier) -> TableVersion | None:
         delta = self._table(table, tier)
-        snapshot = delta.settled()
+        snapshot = delta.finish_alter()
         if snapshot is not None and (journal := snapshot.properties.get(Property.JOURNAL)) != self._journal:
             raise Definite(
                 f"{delta.path} is fed from another journal ({journal or 'none that it names'}, and this one is "
@@ -588,6 +586,12 @@ class Lake:
 
     def _metadata(self, **told: object) -> str:
         return json.dumps({"journal": self._journal, **told})
+
+
+def _stop(changelog: TableVersion) -> DeliveryStop | None:
+    """Returns why a table gets nothing, None if it isn't stopped. One from before there were SCNs resumes never."""
+    reason, scn = (changelog.properties.get(key) for key in (Property.STOPPED, Property.STOPPED_AT))
+    return DeliveryStop(reason, int(scn or sys.maxsize)) if reason else None
 
 
 def _alters(todo: AcceptedBatch, present: LakeTableState) -> bool:

@@ -154,10 +154,10 @@ def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
         changelog = changelogs.snapshot()
         if mirrored is None or changelog is None or mirrored.first:
             return None
-        reached = MirrorPosition.told(mirrored, changelog)
+        reached = MirrorPosition.from_reports(mirrored, changelog)
         # A mirror sets its generation, or that it waits for one, before its changelog gets any change of it.
         now = _whole_version(mirrors, mirrors.snapshot())
-        if now is not None and _state(MirrorPosition.told(now, changelog)) == _state(reached):
+        if now is not None and _state(MirrorPosition.from_reports(now, changelog)) == _state(reached):
             break
         mirrored = now
     while not reached.frozen and (changelog.since > mirrored.since or changelog.altering):

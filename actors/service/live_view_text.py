@@ -56,7 +56,9 @@ def live_view_text(
         if mirrored is None or mirrored.schema is None:
             continue
         check_complete(mirrored, table)
-        text = live_view_sql(root, mirrored.schema, MirrorPosition.told(mirrored, changelog), dialect=dialect)
+        text = live_view_sql(
+            root, mirrored.schema, MirrorPosition.from_reports(mirrored, changelog), dialect=dialect
+        )
         told = registration(root, table) if dialect is Dialect.TRINO else _settings(text, dialect)
         return "\n".join([*(f"-- once: {statement};" for statement in told), text])
     raise Definite(

@@ -11,6 +11,14 @@ from pipeline.snapshot.checkpoint import Checkpoint, Mirror, Ready
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryStop:
+    """Why the sink delivers nothing to a table, until its mirror begins a generation at this SCN or later."""
+
+    reason: str
+    scn: int
+
+
+@dataclass(frozen=True, slots=True)
 class LakeTableState:
     """What the lake has of a table.
 
@@ -20,9 +28,8 @@ class LakeTableState:
     changes, and all rows of first snapshots. `generation` of the mirror, None without one. `merged`: the segment that
     the mirror has reached, and `pending`: the number of changes after it, both as the sink found them. `after`: the
     segment through which all tables had everything when this one was last delivered. `partial`: whether its changes may
-    lack columns. `stopped`: why the sink delivers nothing to it, until its mirror begins a generation at the SCN
-    `stopped_at` or later. `rebuilding`: since when (s since the epoch) the newest generation is being filled, None if
-    the mirror is complete.
+    lack columns. `rebuilding`: since when (s since the epoch) the newest generation is being filled, None if the mirror
+    is complete.
     """
 
     schema: TableSchema | None = None
@@ -36,8 +43,7 @@ class LakeTableState:
     pending: int = 0
     after: int = 0
     partial: bool = False
-    stopped: str | None = None
-    stopped_at: int = 0
+    stopped: DeliveryStop | None = None
     rebuilding: float | None = None
 
 
@@ -105,7 +111,7 @@ class Batch:
     def resumed(self, table: TableId, delivered: LakeTableState) -> "Generation | None":
         """The generation with which a stopped table begins again: the last one, if it begins after the stop."""
         last = self.generations.get(table, ())[-1:]
-        if delivered.stopped is None or not last or last[0].since < delivered.stopped_at:
+        if delivered.stopped is None or not last or last[0].since < delivered.stopped.scn:
             return None
         return last[0]
 

@@ -104,8 +104,8 @@ class MirrorPosition:
     frozen: bool = False
 
     @staticmethod
-    def told(mirror: TableReport, changelog: TableReport) -> "MirrorPosition":
-        """Where a mirror is by what the two tables say."""
+    def from_reports(mirror: TableReport, changelog: TableReport) -> "MirrorPosition":
+        """Returns where a mirror is, by the reports of the two tables."""
         return MirrorPosition(
             mirror.generation,
             mirror.merged,

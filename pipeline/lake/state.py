@@ -12,8 +12,8 @@ from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
-    """Tables that lack rows until their mirrors have begun again, at the SCN `since` or after it."""
+class IncompleteTables:
+    """Tables that lack rows, until their mirrors begin again at the SCN `since` or after it."""
 
     tables: frozenset[TableId] = frozenset()
     since: int = 0
@@ -56,9 +56,9 @@ class LakeProgress:
     mirrors: Mapping[TableId, Mirror] = field(default_factory=dict)
     tables: Mapping[TableId, LakeTableState] = field(default_factory=dict)
     said: int = -1
-    late: Lacking = field(default_factory=Lacking)
+    late: IncompleteTables = field(default_factory=IncompleteTables)
     whole: int = 0
-    bare: Lacking = field(default_factory=Lacking)
+    bare: IncompleteTables = field(default_factory=IncompleteTables)
     aside: frozenset[TableId] = frozenset()
     failed: Mapping[TableId, Failed] = field(default_factory=dict)
     ahead: Ahead | None = None
@@ -84,7 +84,8 @@ class LakeProgress:
         """Returns why a table gets nothing."""
         if (failed := self.failed.get(table)) is not None:
             return f"it failed {failed.times} times in a row and is tried again: {failed.reason}"
-        return self.of(table).stopped
+        stop = self.of(table).stopped
+        return None if stop is None else stop.reason
 
     def times_failed(self, table: TableId) -> int:
         """Returns how often in a row the table has failed."""

@@ -54,8 +54,8 @@ from pipeline.lake.state import (
     Doing,
     Failed,
     Idle,
+    IncompleteTables,
     Joining,
-    Lacking,
     LakeProgress,
     LoadingTables,
     ReadingBatch,
@@ -504,14 +504,14 @@ def _placed(state: State, place: CursorAnswer, joining: Joining) -> _Next:
                 whole=through,
                 position=str(then.position),
                 mirrors=then.mirrors,
-                bare=Lacking(bare, then.scn),
+                bare=IncompleteTables(bare, then.scn),
             )
             tell = (ReportMissingMirrors(bare),) if bare else ()
         case GapFound(through, first):
             segment = first.segment - 1
             behind = frozenset(t for t in first.checkpoint.schemas if so_far.of(t).changes < segment)
             lacking = behind if so_far.ahead is None else so_far.catching_up | so_far.late.tables
-            late = Lacking(lacking, first.first_scn - 1)
+            late = IncompleteTables(lacking, first.first_scn - 1)
             so_far = replace(so_far, segment=segment, whole=through, late=late)
             tell = (ReportGap(late.tables, first.segment),)
         case BeginningFound(through):

@@ -101,7 +101,7 @@ BATCH: Final = {
     ),
     "committing": Step(DeltaTable, "append", Moment.AMID, where=_log),
     "changes committed": Step(DeltaTable, "append", Moment.BEHIND, concerns=_appends(Tier.CHANGELOG)),
-    "commit durable": Step(LakeFiles, "settle", Moment.BEHIND),
+    "commit durable": Step(LakeFiles, "sync_commit", Moment.BEHIND),
     "rows not placed": Step(LakeFiles, "place", Moment.BEFORE, concerns=_places(Tier.MIRROR)),
     "rows placed, not committed": Step(LakeFiles, "place", Moment.BEHIND, concerns=_places(Tier.MIRROR)),
     "rows committed": Step(DeltaTable, "append", Moment.BEHIND, concerns=_appends(Tier.MIRROR)),

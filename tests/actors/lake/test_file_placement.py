@@ -174,18 +174,18 @@ def test_a_commit_is_durable_with_all_that_come_before_it(
 
     monkeypatch.setattr(file_placement, "sync", synced_if_there)
     files = LakeFiles(placing.history.store)
-    files.settle(str(placing.table), 3)
+    files.sync_commit(str(placing.table), 3)
     assert [int(name) for name in synced[:-1]] == [2, 3]
     assert synced[-1] == "_delta_log"
     synced.clear()
-    files.settle(str(placing.table), 5)
+    files.sync_commit(str(placing.table), 5)
     assert [int(name) for name in synced[:-1]] == [3, 4, 5]
 
 
 def test_a_long_log_is_not_gone_through_at_a_start(placing: Placing, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(file_placement, "sync", asked.append)
-    LakeFiles(placing.history.store).settle(str(placing.table), 10_000_000)
+    LakeFiles(placing.history.store).sync_commit(str(placing.table), 10_000_000)
     assert len(asked) == file_placement._BEFORE + 2
 
 
@@ -194,7 +194,7 @@ def test_a_lake_that_cannot_be_written_is_a_matter_of_time(placing: Placing) -> 
     with pytest.raises(Transient, match="files can't be placed"):
         placing.place(Tier.MIRROR)
     with pytest.raises(Transient, match="files can't be placed"):
-        LakeFiles(placing.history.store).settle(str(placing.table), 1)
+        LakeFiles(placing.history.store).sync_commit(str(placing.table), 1)
 
 
 def test_a_lake_of_an_unknown_kind_is_refused(placing: Placing) -> None:

@@ -144,11 +144,11 @@ def test_columns_change_at_once_for_whoever_reads_and_are_finished_by_whoever_co
         connected.session.sql(statement)
     assert table.snapshot_at(before.version) == before
     # Here it was cut off.
-    settled = table.settled()
+    settled = table.finish_alter()
     assert settled is not None
     assert (settled.altering, settled.since) == (False, 7)
     assert [*settled.columns] == ["B", "new", "A", "last"]
-    assert table.settled() == settled
+    assert table.finish_alter() == settled
     assert read(connected, table) == [{"B": 1, "new": None, "A": 2, "last": None}]
 
 

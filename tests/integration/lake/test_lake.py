@@ -583,7 +583,7 @@ def test_any_other_schema_change_stops_the_table_by_name_and_for_good(delivery: 
     delivery.begin()
     found = delivery.lake.find(ORDERS.table)
     assert found.stopped is not None
-    assert found.stopped.startswith("from segment 2 on: column 'note' of shop.orders was Text")
+    assert found.stopped.reason.startswith("from segment 2 on: column 'note' of shop.orders was Text")
     assert found.changes == 1
     assert delivery.view(orders) == [(1, "a")]
     assert delivery.view(users) == expected(users)
@@ -598,7 +598,9 @@ def test_a_stopped_table_comes_back_with_the_next_generation_of_its_mirror(deliv
     orders.schema = retyped  # and the mirror doesn't begin anew
     history.transaction((orders, "c", (2, 5)))
     delivery.deliver()
-    assert "was Text" in (delivery.lake.find(ORDERS.table).stopped or "")
+    stopped = delivery.lake.find(ORDERS.table).stopped
+    assert stopped is not None
+    assert "was Text" in stopped.reason
     history.transaction((orders, "c", (3, 6)))
     delivery.deliver()
     assert delivery.view(orders) == [(1, "a")]
@@ -664,7 +666,7 @@ def test_a_table_that_cannot_be_represented_is_stopped_from_the_start(delivery: 
     delivery.deliver()
     stopped = delivery.lake.find(odd.schema.table).stopped
     assert stopped is not None
-    assert "'__SCN' of shop.odd has the name of a column that Tidemark adds" in stopped
+    assert "'__SCN' of shop.odd has the name of a column that Tidemark adds" in stopped.reason
 
 
 def test_names_of_any_kind(delivery: Delivery) -> None:

@@ -377,7 +377,7 @@ async def test_the_lake_is_the_source_before_between_and_behind_the_statements(
         table, expected = TableId(told.database, name), STORIES[story]
         stopped = delivery.delivered[table].stopped
         assert (stopped is None) is (expected.stops is None), (story, stopped)
-        assert expected.stops is None or expected.stops.format(t=table) in (stopped or "")
+        assert expected.stops is None or expected.stops.format(t=table) in (stopped.reason if stopped else "")
         changelog = await asyncio.to_thread(delivery.tier, table, Tier.CHANGELOG)
         if stopped is None:
             assert len(changelog) == sealed(told, table), story

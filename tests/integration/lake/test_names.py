@@ -130,7 +130,7 @@ def test_a_table_of_which_a_column_cannot_be_is_refused_by_its_name(spark: Spark
         for number, names in enumerate(refused):
             stopped = delivery.delivered[schema(table=f"t{number}").table].stopped
             assert stopped is not None
-            assert repr(names[-1]) in stopped
+            assert repr(names[-1]) in stopped.reason
         assert delivery.view(well) == [(1, 2)]
 
 

@@ -58,7 +58,7 @@ class Placed:
             lambda folder, there: self.files.place(folder, tier, pieces, there), "us", number, {}, "{}"
         )
         assert committed is not None
-        self.files.settle(str(self.folder), committed)
+        self.files.sync_commit(str(self.folder), committed)
 
     def rows(self, where: str = "true", at: int | None = None) -> list[tuple[Any, ...]]:
         version = "" if at is None else f" VERSION AS OF {at}"

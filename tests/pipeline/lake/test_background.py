@@ -22,7 +22,7 @@ from pipeline.lake.background import (
     work_failed,
     work_given_up,
 )
-from pipeline.lake.batch import LakeTableState, Pieces
+from pipeline.lake.batch import DeliveryStop, LakeTableState, Pieces
 from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.tables import Tier
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -47,7 +47,7 @@ def lake_of(
         (LakeTableState(ORDERS, generation=0), False),
         # By its rule it has a changelog alone, or its mirror waits.
         (LakeTableState(ORDERS, pending=5), False),
-        (LakeTableState(ORDERS, generation=0, pending=5, stopped="so"), False),
+        (LakeTableState(ORDERS, generation=0, pending=5, stopped=DeliveryStop("so", 0)), False),
     ],
 )
 def test_a_mirror_is_merged_if_there_is_one(had: LakeTableState, *, due: bool) -> None:

@@ -8,6 +8,7 @@ from pipeline.config.table_rules import SchemaChanges
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import CommitTimes, Entry, File, FileKind
 from pipeline.lake.batch import (
+    DeliveryStop,
     Generation,
     LakeTableState,
     Pieces,
@@ -81,7 +82,7 @@ def test_what_is_there_is_not_taken_again() -> None:
 def test_a_stopped_table_comes_back_with_a_generation_that_begins_behind_its_stop() -> None:
     """What came while it was stopped isn't taken, whatever it is; nor does an older generation bring it back."""
     stopped = LakeTableState(
-        V1, since=1, columns=changelog(V1), changes=1, rows=1, generation=0, stopped="so", stopped_at=3
+        V1, since=1, columns=changelog(V1), changes=1, rows=1, generation=0, stopped=DeliveryStop("so", 3)
     )
     retyped = replace(V1, columns=(ID, Column("note", INT, True)))
     older = [entry(4, BAD, mirror=Ready(2)), entry(5, V2, kind=FileKind.ROWS, mirror=Ready(2))]

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.config.table_rules import PLAIN, LakeRule, Tiers
 from pipeline.errors import Definite
-from pipeline.lake.batch import Generation, LakeTableState, Piece, Pieces, next_batch
+from pipeline.lake.batch import DeliveryStop, Generation, LakeTableState, Piece, Pieces, next_batch
 from pipeline.lake.mirror_rules import apply_rules, check_mirrors, tables_without_mirror
 from pipeline.schema.table_filter import TableFilter
 from pipeline.snapshot.checkpoint import Ready
@@ -48,7 +48,7 @@ def test_a_mirror_that_has_gone_begins_with_a_generation_that_is_all_to_come() -
         assert not tables_without_mirror({ORDERS: found}, begun, RULES)
         assert not tables_without_mirror({ORDERS: replace(found, generation=0)}, begun, ())
         assert tables_without_mirror({ORDERS: replace(found, generation=0)}, {ORDERS: Ready(3)}, ())
-        assert not tables_without_mirror({ORDERS: replace(found, stopped="so")}, begun, ())
+        assert not tables_without_mirror({ORDERS: replace(found, stopped=DeliveryStop("so", 0))}, begun, ())
     kept = apply_rules(BATCH, (), frozenset({ORDERS}), 4).generations
     assert [each.since for each in kept[ORDERS]] == [7]
     assert len(kept[ITEMS.table]) == 2

@@ -12,7 +12,7 @@ from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.lake import step as spark_sink
 from pipeline.lake.background import MergeMirror
-from pipeline.lake.batch import LakeTableState
+from pipeline.lake.batch import DeliveryStop, LakeTableState
 from pipeline.lake.maintenance import REST_S, TableSize
 from pipeline.lake.state import Idle, SinkEnded, State
 from pipeline.lake.step import (
@@ -95,7 +95,7 @@ def of(table: TableId, segment: int, mirrors: dict[TableId, Mirror] | None = Non
 
 
 def had(
-    segment: int, after: int, generation: int | None = None, stopped: str | None = None
+    segment: int, after: int, generation: int | None = None, stopped: DeliveryStop | None = None
 ) -> LakeTableState:
     """What a lake has of a table of which it has everything through a segment."""
     return LakeTableState(
@@ -177,7 +177,7 @@ def test_at_the_start_the_tables_say_where_the_lake_is() -> None:
 
 
 def test_a_table_that_has_stopped_gets_nothing_and_one_that_has_it_already_nothing_again() -> None:
-    found = {ORDERS: had(3, 2, stopped="so"), ITEMS.table: had(5, 4)}
+    found = {ORDERS: had(3, 2, stopped=DeliveryStop("so", 0)), ITEMS.table: had(5, 4)}
     story = begun(found, CursorFound(4, entry(4).checkpoint), entry(6, V1, ITEMS))
     order = story.after(SegmentSealed(6)).read(entry(5, V1, ITEMS), entry(6, V1, ITEMS)).only(DeliverTable)
     assert order.table == ITEMS.table
