@@ -23,9 +23,7 @@ from actors.journal import reselect_keys
 from actors.journal.store import JournalStore
 from actors.journal_writer import JournalWriter
 from actors.journal_writer import JournalWriterPorts as JournalOutlets
-from actors.kafka.broker_check import check_topics
 from actors.kafka_sink import KafkaSink
-from actors.lake import spark_session
 from actors.runtime import malloc, measuring
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.failure_kinds import FailureKind
@@ -45,14 +43,13 @@ from actors.runtime.supervisor import (
 from actors.schema_verifier import SchemaVerifier
 from actors.service.client import address_file
 from actors.signal_listener import SignalListener
-from actors.signals import kafka as signal_kafka
 from actors.signals.channel import SignalChannel
 from actors.signals.file import SignalFile
 from actors.signals.kafka import SignalKafka
 from actors.signals.rest import SignalRest
 from actors.source import witnesses
-from actors.source.failover import Servers, list_servers
-from actors.source.preflight import Preflight, local_findings, preflight, query_tables, signal_table
+from actors.source.failover import Servers
+from actors.source.preflight import Preflight, query_tables, signal_table
 from actors.spark_sink import SparkSink
 from actors.status.lag_watch import LagWatch
 from actors.status.status_board import StatusBoard
@@ -63,7 +60,6 @@ from pipeline.config.table_rules import LakeRule, with_before_images
 from pipeline.coordinator import resume
 from pipeline.coordinator.chunk_size import CHUNK_BYTES, ChunkLimits
 from pipeline.coordinator.state import Overlapping, Pausing
-from pipeline.errors import TidemarkError
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import Entry
 from pipeline.messages.journal import CheckpointSealed
@@ -73,7 +69,6 @@ from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.source.prerequisites import Finding, Severity
 from pipeline.source.throttle import SourceLimits
 from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.signal_table import SignalRows
@@ -108,29 +103,6 @@ async def serve(settings: Settings, recent: RecentEvents) -> RunOutcome:
                 await asyncio.wait(looking)
     finally:
         store.close()
-
-
-async def find_mistakes(settings: Settings) -> list[Finding]:
-    """All that's wrong, here and at the source."""
-    found = list(local_findings(settings))
-    try:
-        if settings.lake is not None:
-            spark_session.check_spark(settings.spark)
-    except TidemarkError as error:
-        found.append(Finding(Severity.ERROR, str(error), "nothing could be delivered"))
-    if settings.kafka is not None:
-        found.extend(await check_topics(settings.kafka, settings.name))
-    if settings.signals.kafka is not None:
-        found.extend(await signal_kafka.check_broker(settings.signals.kafka, settings.name))
-    for source in list_servers(settings.source):
-        try:
-            of_server = (await preflight(replace(settings, source=source))).findings
-        except TidemarkError as error:
-            rest = "the rest of the source couldn't be looked at"
-            of_server = (Finding(Severity.ERROR, str(error), rest),)
-        named = f"{source.host}:{source.port}: " if settings.source.others else ""
-        found.extend(replace(finding, wrong=named + finding.wrong) for finding in of_server)
-    return found
 
 
 class Assembly:

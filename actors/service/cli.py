@@ -122,9 +122,9 @@ def check(settings: Settings) -> None:
     click.echo(effective_toml(settings))
     with loading.log_compilation(partial(click.echo, err=True)):
         from actors.lake import spark_session
-        from actors.service import assembly
+        from actors.service import start_checks
 
-    findings = asyncio.run(assembly.find_mistakes(settings))
+    findings = asyncio.run(start_checks.find_mistakes(settings))
     for finding in findings:
         click.echo(str(finding))
     errors = sum(finding.severity is Severity.ERROR for finding in findings)

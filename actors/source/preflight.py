@@ -5,14 +5,9 @@ lies between the two. So the schemas are read, then K and the schemas, and these
 between: then the last schemas hold at the last K.
 """
 
-import os
-import shutil
-import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
-from actors.runtime.state_folder import local_folder
 from actors.source import gtid_history, server_facts
 from actors.source.connection import Source
 from actors.source.watermark_table import SignalTable
@@ -38,9 +33,6 @@ from pipeline.source.prerequisites import (
 from pipeline.verifier import signal_table as signal_rows
 from pipeline.verifier.cascades import OutdatedForeignKeys
 from pipeline.verifier.schema_fence import ServerAnswer
-
-# The oldest Java that Spark 4 runs on (Spark 4.2 documentation, "Downloading").
-OLDEST_JAVA = 17
 
 
 class UnfitSource(Definite):
@@ -208,32 +200,3 @@ def _schemas(told: Descriptions) -> dict[TableId, TableSchema]:
 
 def _traits(told: Descriptions) -> dict[TableId, Traits]:
     return {table: found.traits for table, found in told.described.items()}
-
-
-def local_findings(settings: Settings) -> Iterator[Finding]:
-    """Yields what is wrong on this machine: folders, and Java if there is a lake."""
-    yield from _folder("journal.path", local_folder(settings.journal.path, settings.name))
-    if settings.lake is None:
-        return
-    if "://" not in settings.lake.path:
-        yield from _folder("lake.path", Path(settings.lake.path))
-    yield from _java()
-
-
-def _folder(key: str, path: Path) -> Iterator[Finding]:
-    there = next(folder for folder in (path, *path.parents) if folder.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        yield Finding(Severity.ERROR, f"{key}: {there} can't be written to", "change its owner or its mode")
-
-
-def _java() -> Iterator[Finding]:
-    remedy = f"install Java {OLDEST_JAVA} or newer, and set JAVA_HOME or PATH to it"
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if java is None or not Path(java).exists():
-        yield Finding(Severity.ERROR, f"there's no Java at {java}" if java else "there's no Java", remedy)
-        return
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = told.partition('version "')[2].partition('"')[0]
-    if not version.partition(".")[0].isdigit() or int(version.partition(".")[0]) < OLDEST_JAVA:
-        yield Finding(Severity.ERROR, f"Java is {version or 'of an unknown version'} at {java}", remedy)

@@ -13,13 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from actors.source.preflight import OLDEST_JAVA, local_findings, preflight
+from actors.source.preflight import preflight
 from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.config.settings import JournalSettings, LakeSettings, Settings, SourceSettings
+from pipeline.config.settings import JournalSettings, LakeSettings, Settings
 from pipeline.schema.table_filter import TableFilter
-from pipeline.source.prerequisites import Severity
 from tests.servers.source import settings as source_settings
 
 # A busy machine takes its time to start Spark.
@@ -181,24 +180,3 @@ async def test_schemas_are_known_at_a_position(mysql: MysqlServer, database: str
     found.raise_errors()
     assert [str(table) for table in found.known.schemas] == [f"{database}.a"]
     assert str(found.known.at).replace("\n", "") == mysql.executed()
-
-
-def test_what_is_wrong_here_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    settings = Settings(
-        "shop",
-        TableFilter(("a.b",)),
-        SourceSettings("db", "u", server_id=1),
-        JournalSettings(str(tmp_path / "file" / "journal")),
-        LakeSettings("s3a://lake"),
-    )
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    folder, version = local_findings(settings)
-    assert folder.severity is Severity.ERROR
-    assert "journal.path" in folder.wrong
-    assert "11.0.2" in version.wrong
-    assert str(OLDEST_JAVA) in version.remedy
