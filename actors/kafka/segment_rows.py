@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from actors.journal.store import JournalReader
 from pipeline.errors import InvariantBroken
-from pipeline.journal.change_rows import META, SOURCE
+from pipeline.journal.change_rows import chunk_changes
 from pipeline.journal.entry import Entry, File, FileKind, SealedChunk
 from pipeline.kafka import runs
 from pipeline.kafka.debezium import transactions
@@ -225,7 +225,7 @@ class _Chunks:
             rest = part.rows.slice(taken.num_rows)
             self._rest = TableRows(part.schema, rest) if rest.num_rows else None
             count -= taken.num_rows
-            yield TableRows(part.schema, _as_changes(taken, chunk, scn))
+            yield TableRows(part.schema, chunk_changes(taken, chunk.chunk, scn, 0, chunk.at))
 
 
 def _within(changes: pa.RecordBatch, run: Run) -> tuple[int, int]:
@@ -233,24 +233,6 @@ def _within(changes: pa.RecordBatch, run: Run) -> tuple[int, int]:
     scns = np.asarray(changes.column("__scn"))
     return int(np.searchsorted(scns, run.first_scn, "left")), int(
         np.searchsorted(scns, run.last_scn, "right")
-    )
-
-
-def _as_changes(rows: pa.RecordBatch, chunk: SealedChunk, scn: int) -> pa.RecordBatch:
-    """Rows of a chunk as a changes file would have them."""
-    count = rows.num_rows
-    known = {
-        "__op": pa.repeat(pa.scalar("r"), count),
-        "__scn": pa.repeat(pa.scalar(scn, pa.int64()), count),
-        "__ordinal": pa.array(np.arange(count, dtype=np.int32)),
-        "__chunk": pa.repeat(pa.scalar(str(chunk.chunk)), count),
-        "__segment": pa.repeat(pa.scalar(0, pa.int64()), count),
-    }
-    meta = [known[field.name] if field.name in known else pa.nulls(count, field.type) for field in META]
-    at = chunk.at and {"file": chunk.at.file, "pos": chunk.at.offset, "row": 0}
-    source = pa.repeat(pa.scalar(at, SOURCE.type), count)
-    return pa.RecordBatch.from_arrays(
-        [*meta, *rows.columns, source], schema=pa.schema([*META, *rows.schema.remove_metadata(), SOURCE])
     )
 
 

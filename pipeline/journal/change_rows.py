@@ -19,12 +19,14 @@ import pyarrow.compute as pc
 
 from pipeline.config.table_rules import LakeRule, Tiers, rule_of
 from pipeline.errors import InvariantBroken
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.journal import Append, ChangePart, ChunkPart
 from pipeline.messages.row_images import CHANGE_FIELDS, SOURCE_TYPE, ImageKind
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableSchema
+from pipeline.snapshot.snapshot import ChunkId
 
 # `__op`: c, u, d, r (a snapshot's row), b (what an update found) or t (a statement took all rows away, and the table's
 # own columns are null). `__ordinal`: order inside the transaction or chunk. `__gtid` and `__commit_time` (of the
@@ -150,22 +152,30 @@ def _source(images: pa.RecordBatch, passed: Transactions, *, keyed: bool) -> pa.
 
 def chunk_table(segment: int, part: ChunkPart) -> pa.Table:
     """The rows of a chunk as a rows file has them, or, if it isn't of a first snapshot, as a changes file has."""
-    if part.first:
-        return pa.Table.from_batches([part.rows])
-    count = len(part.rows)
+    rows = part.rows if part.first else chunk_changes(part.rows, part.chunk, part.scn, segment, part.at)
+    return pa.Table.from_batches([rows])
+
+
+def chunk_changes(
+    rows: pa.RecordBatch, chunk: ChunkId, scn: int, segment: int, at: Coordinates | None
+) -> pa.RecordBatch:
+    """Returns rows of a chunk as a changes file has them; `at`: where the log was."""
+    count = rows.num_rows
     meta = [
         pa.repeat(pa.scalar("r"), count),
-        pa.repeat(pa.scalar(part.scn, pa.int64()), count),
+        pa.repeat(pa.scalar(scn, pa.int64()), count),
         pa.array(np.arange(count, dtype=np.int32)),
         pa.nulls(count, META.field("__gtid").type),
         pa.nulls(count, META.field("__commit_time").type),
-        pa.repeat(pa.scalar(str(part.chunk)), count),
+        pa.repeat(pa.scalar(str(chunk)), count),
         pa.nulls(count, META.field("__absent").type),
         pa.repeat(pa.scalar(segment, pa.int64()), count),
     ]
-    at = part.at and {"file": part.at.file, "pos": part.at.offset, "row": 0}
-    source = pa.repeat(pa.scalar(at, SOURCE.type), count)
-    return pa.Table.from_arrays([*meta, *part.rows.columns, source], schema=file_schema(part.schema))
+    source = at and {"file": at.file, "pos": at.offset, "row": 0}
+    return pa.RecordBatch.from_arrays(
+        [*meta, *rows.columns, pa.repeat(pa.scalar(source, SOURCE.type), count)],
+        schema=pa.schema([*META, *rows.schema.remove_metadata(), SOURCE]),
+    )
 
 
 def _overwritten(

@@ -9,15 +9,12 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numba import types, uint8
+from numba import types
 from numpy.typing import NDArray
 
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Int
-from pipeline.types.jit import compiled
-
-_READ_ONLY: Final = types.Array(uint8, 1, "C", readonly=True)
-_ENDS: Final = types.Array(types.int32, 1, "C", readonly=True)
+from pipeline.types.jit import READ_BYTES, READ_ENDS, compiled
 
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
@@ -32,7 +29,7 @@ def partitions(keys: pa.Array, count: int) -> NDArray[np.int32]:
     return out
 
 
-@compiled(types.void(_READ_ONLY, _ENDS, types.int64, types.int32[::1]))
+@compiled(types.void(READ_BYTES, READ_ENDS, types.int64, types.int32[::1]))
 def _partitions(data: NDArray[np.uint8], ends: NDArray[np.int32], count: Int, out: NDArray[np.int32]) -> None:
     for i in range(len(ends) - 1):
         at, end = np.int64(ends[i]), np.int64(ends[i + 1])

@@ -18,7 +18,8 @@ from numba import types, uint8
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Bytes, Ends, Flags, Int, Longs
 from pipeline.types.byte_copies import copy_bytes
-from pipeline.types.jit import compiled, inlined
+from pipeline.types.byte_kernels import put_zigzag
+from pipeline.types.jit import READ_BYTES, READ_ENDS, READ_FLAGS, READ_LONGS, compiled, inlined
 
 # What a record takes beside its key, value and headers, at most: an attribute, a time, and four varints of 5 bytes.
 _ROOM: Final = 22
@@ -111,31 +112,13 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-_READ_ONLY: Final = types.Array(uint8, 1, "C", readonly=True)
-_ENDS: Final = types.Array(types.int32, 1, "C", readonly=True)
-_EXISTS: Final = types.Array(types.boolean, 1, "C", readonly=True)
-_ROWS: Final = types.Array(types.int64, 1, "C", readonly=True)
-
-
-@compiled(types.void(_ROWS, _ENDS, _ENDS, _ENDS, types.int64[::1]))
+@compiled(types.void(READ_LONGS, READ_ENDS, READ_ENDS, READ_ENDS, types.int64[::1]))
 def _sizes(rows: Longs, keys: Ends, values: Ends, headers: Ends, sizes: Longs) -> None:
     """How many bytes each record takes, at most."""
     for i in range(len(rows)):
         row = rows[i]
         size = np.int64(keys[row + 1]) - keys[row] + values[row + 1] - values[row]
         sizes[i] = size + headers[row + 1] - headers[row] + _ROOM
-
-
-@inlined
-def _put_varint(out: Bytes, to: Int, value: Int) -> Int:
-    """Write a signed number of variable length, and return the place after it."""
-    left = value << 1 ^ value >> 63
-    while left > 0x7F:
-        out[to] = left & 0x7F | 0x80
-        left >>= 7
-        to += 1
-    out[to] = left
-    return to + 1
 
 
 @inlined
@@ -150,7 +133,7 @@ def _varint_size(value: Int) -> Int:
 @inlined
 def _put_value(out: Bytes, to: Int, data: Bytes, at: Int, size: Int) -> Int:
     """Write a length, -1 for none, and so many bytes; return the place after them."""
-    to = _put_varint(out, to, size)
+    to = put_zigzag(out, to, size)
     if size > 0:
         copy_bytes(out, to, data, at, size)
         to += size
@@ -159,8 +142,8 @@ def _put_value(out: Bytes, to: Int, data: Bytes, at: Int, size: Int) -> Int:
 
 @compiled(
     types.int64(
-        _ROWS, _READ_ONLY, _ENDS, _EXISTS, _READ_ONLY, _ENDS, _EXISTS, _READ_ONLY, _ENDS, uint8[::1],
-        types.int64,
+        READ_LONGS, READ_BYTES, READ_ENDS, READ_FLAGS, READ_BYTES, READ_ENDS, READ_FLAGS, READ_BYTES, READ_ENDS,
+        uint8[::1], types.int64,
     )
 )  # fmt: skip
 def _lay_records(
@@ -174,10 +157,10 @@ def _lay_records(
         value = np.int64(value_ends[row + 1]) - value_ends[row] if has_value[row] else np.int64(-1)
         header = np.int64(header_ends[row + 1]) - header_ends[row]
         size = 2 + _varint_size(np.int64(i)) + _varint_size(key) + max(key, 0) + _varint_size(value)
-        to = _put_varint(out, to, size + max(value, 0) + header)
+        to = put_zigzag(out, to, size + max(value, 0) + header)
         out[to] = 0
         out[to + 1] = 0
-        to = _put_varint(out, to + 2, np.int64(i))
+        to = put_zigzag(out, to + 2, np.int64(i))
         to = _put_value(out, to, keys, np.int64(key_ends[row]), key)
         to = _put_value(out, to, values, np.int64(value_ends[row]), value)
         copy_bytes(out, to, headers, np.int64(header_ends[row]), header)

@@ -87,6 +87,18 @@ def copy_words(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> None
         put_word(out, to + k, word(buffer, at + k))
 
 
+@inlined
+def put_zigzag(out: Bytes, to: Int, value: Int) -> Int:
+    """Write a signed number of variable length, as Kafka and Avro do. Returns the place after it."""
+    left = np.uint64(value << 1 ^ value >> 63)
+    while left > np.uint64(0x7F):
+        out[to] = left & np.uint64(0x7F) | np.uint64(0x80)
+        left >>= np.uint64(7)
+        to += 1
+    out[to] = left
+    return to + 1
+
+
 def _tables() -> NDArray[np.uint32]:
     """[k, b]: what byte b does to the remainder when k bytes follow it."""
     tables = np.empty((_STEP, 256), np.uint32)

@@ -11,11 +11,11 @@ each that can come; an empty one is never asked, since no entry of the others sa
 from typing import Final
 
 import numpy as np
-from numba import boolean, int32, int64, types, uint8
+from numba import boolean, int32, int64, uint8
 
 from pipeline.types.buffers import Bytes, Ends, Int, Longs
 from pipeline.types.charset_tables import FOUR_BYTES, LEAD, NONE, CodePoints
-from pipeline.types.jit import compiled, inlined
+from pipeline.types.jit import READ_BYTES, compiled, inlined
 
 # The most bytes of UTF-8 for one byte of text in any other set: a character of one byte has three at most.
 GROWTH: Final = 3
@@ -23,7 +23,6 @@ GROWTH: Final = 3
 WHOLE: Final = -1
 
 # What comes from Arrow may not be written to.
-_READ_ONLY: Final = types.Array(uint8, 1, "C", readonly=True)
 _POINTS: Final = int32[::1]
 
 # Where GB 18030's formula begins: the place of the code for U+10000, in the order of `Tables.four`.
@@ -65,7 +64,7 @@ def _four_bytes(data: Bytes, at: Int, four: CodePoints) -> Int:
     return point if 0x10000 <= point < 0x110000 else NONE
 
 
-@compiled(int64(_READ_ONLY, int32[::1], _POINTS, _POINTS, _POINTS, _POINTS, uint8[::1], int64[::1]))
+@compiled(int64(READ_BYTES, int32[::1], _POINTS, _POINTS, _POINTS, _POINTS, uint8[::1], int64[::1]))
 def decode_by_table(
     data: Bytes,
     ends: Ends,
@@ -110,7 +109,7 @@ def _unit(data: Bytes, at: Int, width: Int, little: bool) -> Int:
     return unit
 
 
-@compiled(int64(_READ_ONLY, int32[::1], int64, boolean, boolean, uint8[::1], int64[::1]))
+@compiled(int64(READ_BYTES, int32[::1], int64, boolean, boolean, uint8[::1], int64[::1]))
 def decode_by_unit(
     data: Bytes, ends: Ends, width: Int, little: bool, pairs: bool, out: Bytes, out_ends: Longs
 ) -> Int:

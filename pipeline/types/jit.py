@@ -3,7 +3,13 @@
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
-from numba import njit
+from numba import njit, types
+
+# The types of arrays that come from Arrow, which compiled code may not write to.
+READ_BYTES: Final = types.Array(types.uint8, 1, "C", readonly=True)
+READ_ENDS: Final = types.Array(types.int32, 1, "C", readonly=True)
+READ_LONGS: Final = types.Array(types.int64, 1, "C", readonly=True)
+READ_FLAGS: Final = types.Array(types.boolean, 1, "C", readonly=True)
 
 _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "_nrt": False}
 

@@ -14,17 +14,14 @@ from numba import types, uint8
 
 from pipeline.types.buffers import Bytes, Ends, Flags, Int, Longs
 from pipeline.types.byte_copies import copy_bytes
-from pipeline.types.jit import compiled, inlined
+from pipeline.types.byte_kernels import put_zigzag
+from pipeline.types.jit import READ_BYTES, READ_ENDS, READ_FLAGS, READ_LONGS, compiled, inlined
 
 NO_BRANCH: Final = -1
 # A branch and a long of 8 bytes take so many, and a branch and the length of a text.
 LONGEST_LONG: Final = 11
 LONGEST_LENGTH: Final = 6
 
-_READ_ONLY: Final = types.Array(uint8, 1, "C", readonly=True)
-_ENDS: Final = types.Array(types.int32, 1, "C", readonly=True)
-_EXISTS: Final = types.Array(types.boolean, 1, "C", readonly=True)
-_LONGS: Final = types.Array(types.int64, 1, "C", readonly=True)
 _OUT: Final = uint8[::1]
 _OUT_ENDS: Final = types.int32[::1]
 
@@ -38,32 +35,20 @@ def _put_branch(out: Bytes, to: Int, branch: Int) -> Int:
     return to + 1
 
 
-@inlined
-def _put_long(out: Bytes, to: Int, value: Int) -> Int:
-    """Write a long, and return the place after it."""
-    left = np.uint64(value << 1 ^ value >> 63)
-    while left > np.uint64(0x7F):
-        out[to] = left & np.uint64(0x7F) | np.uint64(0x80)
-        left >>= np.uint64(7)
-        to += 1
-    out[to] = left
-    return to + 1
-
-
-@compiled(types.void(_LONGS, _EXISTS, types.int64, types.int64, _OUT, _OUT_ENDS))
+@compiled(types.void(READ_LONGS, READ_FLAGS, types.int64, types.int64, _OUT, _OUT_ENDS))
 def put_longs(values: Longs, exists: Flags, none: Int, some: Int, out: Bytes, out_ends: Ends) -> None:
     """Write each whole number; `out` has LONGEST_LONG bytes for each."""
     to: Int = np.int64(0)
     for i in range(len(values)):
         if exists[i]:
             to = _put_branch(out, to, some)
-            to = _put_long(out, to, values[i])
+            to = put_zigzag(out, to, values[i])
         else:
             to = _put_branch(out, to, none)
         out_ends[i] = to
 
 
-@compiled(types.void(_READ_ONLY, _ENDS, _EXISTS, types.int64, types.int64, _OUT, _OUT_ENDS))
+@compiled(types.void(READ_BYTES, READ_ENDS, READ_FLAGS, types.int64, types.int64, _OUT, _OUT_ENDS))
 def put_texts(
     data: Bytes, ends: Ends, exists: Flags, none: Int, some: Int, out: Bytes, out_ends: Ends
 ) -> None:
@@ -73,7 +58,7 @@ def put_texts(
         if exists[i]:
             at, size = np.int64(ends[i]), np.int64(ends[i + 1]) - np.int64(ends[i])
             to = _put_branch(out, to, some)
-            to = _put_long(out, to, size)
+            to = put_zigzag(out, to, size)
             copy_bytes(out, to, data, at, size)
             to += size
         else:
@@ -81,7 +66,7 @@ def put_texts(
         out_ends[i] = to
 
 
-@compiled(types.void(_READ_ONLY, types.int64, _EXISTS, types.int64, types.int64, _OUT, _OUT_ENDS))
+@compiled(types.void(READ_BYTES, types.int64, READ_FLAGS, types.int64, types.int64, _OUT, _OUT_ENDS))
 def put_fixed(
     data: Bytes, width: Int, exists: Flags, none: Int, some: Int, out: Bytes, out_ends: Ends
 ) -> None:

@@ -15,11 +15,8 @@ from numba import types, uint8
 from numpy.typing import NDArray
 
 from pipeline.types.buffers import Bytes, Ends, Int
-from pipeline.types.jit import compiled, inlined
+from pipeline.types.jit import READ_BYTES, READ_ENDS, READ_LONGS, compiled, inlined
 
-# What comes from Arrow may not be written to.
-_READ_ONLY: Final = types.Array(uint8, 1, "C", readonly=True)
-_ENDS: Final = types.Array(types.int32, 1, "C", readonly=True)
 _OUT: Final = uint8[::1]
 _OUT_ENDS: Final = types.int32[::1]
 
@@ -58,7 +55,7 @@ def _width(byte: Int, short: Bytes) -> Int:
 _LOOK: Final = 1 << 12
 
 
-@compiled(types.boolean(_READ_ONLY))
+@compiled(types.boolean(READ_BYTES))
 def is_plain(data: Bytes) -> bool:
     """Whether no byte of UTF-8 needs an escape."""
     for begin in range(0, len(data), _LOOK):
@@ -71,7 +68,7 @@ def is_plain(data: Bytes) -> bool:
     return True
 
 
-@compiled(types.int64(_READ_ONLY, _READ_ONLY))
+@compiled(types.int64(READ_BYTES, READ_BYTES))
 def size_of_escaped(data: Bytes, short: Bytes) -> Int:
     """How many bytes the texts take with escapes, without quotes; `short` is SHORT_ESCAPES."""
     size = np.int64(0)
@@ -109,7 +106,7 @@ def _put_byte(out: Bytes, to: Int, byte: Int, short: Bytes, digits: Bytes) -> In
     return _put_unit(out, to, byte, digits)
 
 
-@compiled(types.void(_READ_ONLY, _ENDS, _READ_ONLY, _READ_ONLY, _OUT, _OUT_ENDS))
+@compiled(types.void(READ_BYTES, READ_ENDS, READ_BYTES, READ_BYTES, _OUT, _OUT_ENDS))
 def escape(data: Bytes, ends: Ends, short: Bytes, digits: Bytes, out: Bytes, out_ends: Ends) -> None:
     """Write each text with escapes and in quotes. The texts are valid UTF-8, as Arrow's are."""
     to: Int = np.int64(0)
@@ -140,7 +137,7 @@ BASE64_URL_SAFE: Final = np.frombuffer(_BASE64[:-2] + b"-_", np.uint8)
 _PADDING: Final = ord("=")
 
 
-@compiled(types.void(_READ_ONLY, _ENDS, _READ_ONLY, _OUT, _OUT_ENDS))
+@compiled(types.void(READ_BYTES, READ_ENDS, READ_BYTES, _OUT, _OUT_ENDS))
 def quoted_base64(data: Bytes, ends: Ends, alphabet: Bytes, out: Bytes, out_ends: Ends) -> None:
     """Write each value in base64, with padding and in quotes: 2 bytes, and 4 for each 3 that it begins."""
     to = np.int64(0)
@@ -167,7 +164,7 @@ _HEX: Final = b"0123456789abcdef"
 HEX: Final = np.frombuffer(_HEX, np.uint8)
 
 
-@compiled(types.void(_READ_ONLY, _ENDS, _READ_ONLY, _OUT, _OUT_ENDS))
+@compiled(types.void(READ_BYTES, READ_ENDS, READ_BYTES, _OUT, _OUT_ENDS))
 def hexadecimal(data: Bytes, ends: Ends, digits: Bytes, out: Bytes, out_ends: Ends) -> None:
     """Write each value in hexadecimal digits and in quotes: 2 bytes, and 2 for each."""
     to = np.int64(0)
@@ -193,7 +190,7 @@ def _put_two(out: Bytes, to: Int, value: Int) -> None:
     out[to + 1] = _ZERO + value % 10
 
 
-@compiled(types.void(types.Array(types.int64, 1, "C", readonly=True), types.int64, _OUT))
+@compiled(types.void(READ_LONGS, types.int64, _OUT))
 def instants(moments: NDArray[np.int64], digits: Int, out: Bytes) -> None:
     """Write moments (µs since the epoch, years 0 to 9999) as `"YYYY-MM-DDThh:mm:ss.ffffffZ"` with so many digits.
 
@@ -319,7 +316,7 @@ def _put_double(shown: Bytes, at: Int, end: Int, digits: Bytes, out: Bytes, to: 
     return _put_digits(digits, count, point, max(count, point + 1), out, to + 1)
 
 
-@compiled(types.void(_READ_ONLY, _ENDS, _OUT, _OUT, _OUT_ENDS))
+@compiled(types.void(READ_BYTES, READ_ENDS, _OUT, _OUT, _OUT_ENDS))
 def doubles(shown: Bytes, ends: Ends, digits: Bytes, out: Bytes, out_ends: Ends) -> None:
     """Write numbers, given in decimal with the fewest digits, as Java does. `digits` has room for `DIGITS`."""
     to: Int = np.int64(0)
@@ -349,7 +346,7 @@ def _put_big_endian(value: Bytes, out: Bytes, to: Int) -> Int:
     return to
 
 
-@compiled(types.void(_READ_ONLY, types.boolean[::1], types.int64, _OUT, _OUT_ENDS))
+@compiled(types.void(READ_BYTES, types.boolean[::1], types.int64, _OUT, _OUT_ENDS))
 def unscaled(data: Bytes, exists: NDArray[np.bool_], width: Int, out: Bytes, out_ends: Ends) -> None:
     """Write integers of `width` bytes as Java's BigInteger.toByteArray does; nothing where there is none."""
     to: Int = np.int64(0)
@@ -359,7 +356,7 @@ def unscaled(data: Bytes, exists: NDArray[np.bool_], width: Int, out: Bytes, out
         out_ends[i] = to
 
 
-@compiled(types.void(_READ_ONLY, _ENDS, _OUT, _OUT, _OUT_ENDS))
+@compiled(types.void(READ_BYTES, READ_ENDS, _OUT, _OUT, _OUT_ENDS))
 def unscaled_of_text(data: Bytes, ends: Ends, value: Bytes, out: Bytes, out_ends: Ends) -> None:
     """The same of decimals in text, whose point doesn't count. `value` has room for WIDEST_DECIMAL bytes."""
     to: Int = np.int64(0)
@@ -383,7 +380,7 @@ def unscaled_of_text(data: Bytes, ends: Ends, value: Bytes, out: Bytes, out_ends
         out_ends[i] = to
 
 
-@compiled(types.void(_READ_ONLY, _ENDS, types.int64, _OUT, _OUT_ENDS))
+@compiled(types.void(READ_BYTES, READ_ENDS, types.int64, _OUT, _OUT_ENDS))
 def plain_decimals(data: Bytes, ends: Ends, scale: Int, out: Bytes, out_ends: Ends) -> None:
     """Write unscaled integers, given in decimal, with a point before their last `scale` digits, and in quotes."""
     to = np.int64(0)

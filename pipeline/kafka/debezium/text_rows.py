@@ -15,7 +15,7 @@ from numba import types, uint8
 from pipeline.types.arrow_arrays import bytes_of, varying_width_array
 from pipeline.types.buffers import Bytes, Ends, Flags, Int, Longs
 from pipeline.types.byte_copies import copy_bytes, copy_from, load_int32, load_int64
-from pipeline.types.jit import compiled, inlined
+from pipeline.types.jit import READ_BYTES, READ_ENDS, READ_LONGS, compiled, inlined
 
 _TEXT: Final = pa.string()
 # The longest text of an integer of 8 bytes: a sign and 19 digits.
@@ -156,12 +156,9 @@ _DIGITS: Final = b"".join(b"%02d" % number for number in range(100))
 _ZERO: Final = ord("0")
 _MINUS: Final = ord("-")
 _QUOTE: Final = ord('"')
-_READ_ONLY: Final = types.Array(uint8, 1, "C", readonly=True)
-_READ_ENDS: Final = types.Array(types.int32, 1, "C", readonly=True)
-_READ_ROWS: Final = types.Array(types.int64, 1, "C", readonly=True)
 
 
-@compiled(types.int64(_READ_ENDS, _READ_ROWS))
+@compiled(types.int64(READ_ENDS, READ_LONGS))
 def _size_of(ends: Ends, rows: Longs) -> Int:
     """How many bytes the texts of these rows take."""
     size = np.int64(0)
@@ -227,7 +224,7 @@ def _put_text(out: Bytes, to: Int, data: Int, ends: Int, row: Int) -> Int:
     return to + size
 
 
-@compiled(types.int64(types.int64, types.int64[:, ::1], _READ_ONLY, uint8[::1], types.int32[::1]))
+@compiled(types.int64(types.int64, types.int64[:, ::1], READ_BYTES, uint8[::1], types.int32[::1]))
 def _lay_rows(count: Int, plan: Longs, constants: Bytes, out: Bytes, ends: Ends) -> Int:
     """Write so many rows and where each ends, and return the place after them."""
     to: Int = np.int64(0)
