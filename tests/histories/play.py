@@ -678,7 +678,7 @@ class Player:
         # What a first snapshot couldn't read is a table that has stopped, too, for who wants all of it. A table
         # without a key has no snapshot: it is judged no more.
         keyless = {t for t, schema in checkpoint.schemas.items() if not schema.key}
-        unread = {t: why for t, why in _unread(checkpoint).items() if t in there - stopped.keys() - keyless}
+        unread = {t: why for t, why in _unread(chain).items() if t in there - stopped.keys() - keyless}
         for table, why in (*stopped.items(), *unread.items()):
             unnamed = why.replace(part.database, "{db}").replace(f"{{db}}.{table.name}", "{t}")
             self.result.stops[table] = unnamed
@@ -793,10 +793,14 @@ def _may_stop(history: History, why: str) -> bool:
     return bool(MAY_STOP.search(why)) or (history.metadata is Metadata.MINIMAL and _UNPROVEN in why)
 
 
-def _unread(checkpoint: Checkpoint) -> dict[TableId, str]:
-    """The tables whose mirrors lack rows since their last snapshot has failed, and why."""
+def _unread(chain: Sequence[Entry]) -> dict[TableId, str]:
+    """The tables whose mirrors lack rows since their last snapshot has failed, and why.
+
+    A checkpoint has only the last of the snapshots that ended.
+    """
     failed: dict[TableId, str] = {}
-    for snapshot in checkpoint.snapshots:
+    snapshots = {each.id: each for entry in chain for each in entry.checkpoint.snapshots}
+    for snapshot in snapshots.values():
         for table, state in snapshot.tables.items():
             match state:
                 case SnapshotFailed(reason):
@@ -805,6 +809,7 @@ def _unread(checkpoint: Checkpoint) -> dict[TableId, str]:
                     failed.pop(table, None)
                 case _:
                     pass
+    checkpoint = chain[-1].checkpoint
     return {table: why for table, why in failed.items() if stays_incomplete(checkpoint, table)}
 
 
