@@ -1,23 +1,24 @@
-"""The lake's tables, written by the sink and read by whoever wants the truth.
+"""The lake's tables. The SparkSink writes them through `Lake`, and `Lake.find` reads how far they are.
 
-Each commit that brings something carries how far it goes as a Delta transaction of an application that's named after
-the journal, so that the same segments are never taken twice (`actors.lake.delta_table`), and as JSON in the commit's
-`userMetadata`, where a reader of the table's history finds the position:
+Each commit that brings rows records how far it goes, as versions of Delta's applications (`txn` actions). Each
+application is named after the journal. Delta never lets an application repeat a version, so no segment is taken twice
+(`actors.lake.delta_table`). The commit's `userMetadata` has the position as JSON, for readers of the table's history.
 
     <journal>/changes      the changelog has the changes of all segments through this one
     <journal>/rows         the mirror has the first snapshot's rows of all segments through this one
     <journal>/merged       the mirror has merged the changes of all segments through this one
     <journal>/after        every table of the lake has everything through this one (`pipeline.lake.delivery`)
-    <journal>/generation   the mirror began empty behind this SCN
-    <journal>/swap         so many swaps of the mirror have been made or given up
+    <journal>/generation   the mirror began empty after this SCN
+    <journal>/swap         this many swaps of the mirror were made or given up
 
-Each of the two lake tables takes on a new schema in one commit, which changes its columns
-(`pipeline.lake.column_changes`) and says in its properties with which segment they came. The changelog does so first,
-and gets rows of the new schema only when the mirror has it too. So whoever finds that the changelog is further, between
-the two commits or behind a crash, has in the changelog's last version before that one all that the mirror's schema can
-be read from. A mirror that begins anew tells its new generation, columns and schema in the one commit that empties it,
-and its changelog gets changes behind that SCN only afterwards. What enables renaming and widening in Delta is committed
-before the change that needs it, and does nothing by itself.
+Each of the two lake tables takes a new schema in one commit. That commit changes the columns
+(`pipeline.lake.column_changes`), and its properties name the segment that they came with. The changelog goes first, and
+gets rows of the new schema only when the mirror has it too. If a crash comes between the two commits, the changelog's
+version before the newest one still matches the mirror's schema.
+
+When a mirror begins another generation, one commit empties it and sets its generation, columns and schema. The
+changelog gets changes after that SCN only afterwards. What Delta needs for renaming and widening is enabled in a commit
+before. That commit changes nothing else.
 """
 
 import json
@@ -70,16 +71,16 @@ from pipeline.lake.tables import (
 from pipeline.schema import table_schema
 from pipeline.schema.table_schema import TableId, TableSchema
 
-# In a mirror of fewer files there's too little to be left out of a merge for what it takes to find that out.
+# For a mirror of fewer files, finding the extent of the changed keys costs more than it saves.
 FILES_TO_LEAVE_OUT = 16
 
-# A generation that's filled gets a commit with each batch, and no maintenance sees to its log.
+# A generation that is being filled gets a commit with each batch, and no maintenance cleans its log.
 _SHADOWS: Final = {"delta.checkpointInterval": "100"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Swap:
-    """The commit that puts a generation in the mirror's place: its number, and what it brings and says."""
+    """The commit that puts a generation in the mirror's place: its number, and what it brings."""
 
     number: int
     of: tuple[LakeColumn, ...]
@@ -90,7 +91,7 @@ class _Swap:
 
 
 class Lake:
-    """All tables under `root` that are fed from one journal."""
+    """All tables under `root` that one journal feeds."""
 
     def __init__(
         self,
@@ -107,17 +108,17 @@ class Lake:
         self._files = LakeFiles(journal)
         self._rules = rules
         self.views = None if catalog is None else CatalogViews(session, root, catalog)
-        # Columns don't change under a MERGE, which would fail, nor does a mirror's generation; and a view that's held
-        # isn't made to follow by the end of a MERGE.
+        # While a merge runs, neither the columns nor the mirror's generation change: the merge would fail. The end of a
+        # merge doesn't refresh a view that is held.
         self._changing = TableLocks()
-        # The tables of which a swap is being written, without that lock; their views are held for as long.
+        # The tables whose swap is being written, without that lock. Their views are held until it ends.
         self._swapping: set[TableId] = set()
-        # Nothing is appended while a busy changelog is trimmed.
+        # No append runs while maintenance trims the changelog.
         self._trimming = TableLocks()
         self.upkeep = Upkeep(session, root, self._tables, self._changing, self._trimming)
 
     def probe(self) -> None:
-        """Raise where Spark doesn't answer, or nothing can be written under the lake's path: no table has a chance."""
+        """Raises if Spark doesn't answer, or if it can't write under the lake's path. Then every table fails."""
         self._session.sql("SELECT 1").collect()
         filesystem, folder = lake_filesystem(self._root)
         path = f"{folder}/.tidemark-{uuid4().hex}"
@@ -126,7 +127,7 @@ class Lake:
         filesystem.delete_file(path)
 
     def find(self, table: TableId) -> LakeTableState:
-        """What the lake has of a table. Raises Definite where it's fed from another journal."""
+        """Returns what the lake has of a table. Raises Definite if another journal feeds it."""
         changelog = self._own(table, Tier.CHANGELOG)
         if changelog is None:
             return LakeTableState()
@@ -154,9 +155,10 @@ class Lake:
         )
 
     def deliver(self, table: TableId, present: LakeTableState, batch: Batch) -> LakeTableState:
-        """Bring a table to the end of a batch; what the lake has of it then. It blocks for the time of two commits.
+        """Delivers a table's part of a batch. Returns what the lake has of the table then. Blocks for about two
+        commits.
 
-        Where the table can't take on a new schema, it's brought up to there and stopped, with the reason.
+        If the table can't take a new schema, the delivery ends before it, and the table stops for that reason.
         """
         todo = accept_batch(present, table, batch, rule_of(self._rules, table).schema_changes)
         if self.views is None or not _alters(todo, present):
@@ -189,9 +191,11 @@ class Lake:
             told: dict[str, str] = {Property.STOPPED: todo.reason, Property.STOPPED_AT: str(at)}
             self._set(table, Tier.CHANGELOG, told)
             return replace(present, stopped=DeliveryStop(todo.reason, at))
-        if present.stopped is not None:  # it's back; said last, so that a crash before finds it stopped
+        if (
+            present.stopped is not None
+        ):  # it resumes; written last, so that a crash before this finds it stopped
             self._set(table, Tier.CHANGELOG, {Property.STOPPED: "", Property.STOPPED_AT: ""})
-        # It may have more already, where batches begin again for another table.
+        # It may have more already, if batches begin again for another table.
         return replace(
             present,
             changes=max(present.changes, batch.through),
@@ -201,9 +205,9 @@ class Lake:
         )
 
     def merge(self, table: TableId, reached: MirrorPosition, through: int, position: str) -> None:
-        """Merge changes into a table's mirror, from where it is to a segment. It blocks for seconds.
+        """Merges changes into a table's mirror, from where it is to a segment. Blocks for seconds.
 
-        Nothing is merged where the mirror has begun another generation since.
+        Merges nothing if the mirror has begun another generation since.
         """
         with self._changing(table):
             mirror = self._table(table, Tier.MIRROR)
@@ -215,11 +219,11 @@ class Lake:
                 self.views.follow(table)
 
     def complete(self, table: TableId, generation: int, through: int, position: str) -> None:
-        """Show readers a generation of a table's mirror whose rows are all there, as it is at a segment.
+        """Shows readers a generation of a table's mirror once it has all its rows, as of a segment.
 
-        It blocks for as long as it takes to write the mirror. Batches continue meanwhile. Where it has been shown, it's
-        merged; where it isn't the newest one, nothing is done. Raises Conflict where a batch has changed the table's
-        columns meanwhile.
+        Blocks until the mirror is written. Batches continue meanwhile. If readers see the generation already, it is
+        merged. If it isn't the newest one, nothing happens. Raises Conflict if a batch has changed the table's columns
+        meanwhile.
         """
         with self._changing(table):
             mirror = self._table(table, Tier.MIRROR)
@@ -240,7 +244,7 @@ class Lake:
                 self.views.follow(table)
 
     def _bind(self, table: TableId, generation: int) -> None:
-        """Bind texts to the changelog where it was made before there were pins."""
+        """Gives the changelog a pin, if it was created before there were pins."""
         changelog = self._table(table, Tier.CHANGELOG)
         told = changelog.snapshot()
         assert told is not None
@@ -250,7 +254,7 @@ class Lake:
     def _complete(
         self, table: TableId, mirror: LakeTable, mirrored: TableVersion, through: int, position: str
     ) -> None:
-        """Merge what there is, and let readers have the first generation, which was filled in the mirror itself."""
+        """Merges what there is, and shows readers the first generation, which was filled in the mirror itself."""
         told, pin = self._table(table, Tier.CHANGELOG).snapshot(), pin_of(mirrored.generation)
         assert told is not None
         self._merge(mirror, mirrored, MirrorPosition.from_reports(mirrored, told), through, position=position)
@@ -260,7 +264,9 @@ class Lake:
     def _planned(
         self, table: TableId, mirrored: TableVersion, generation: int, through: int, position: str
     ) -> _Swap:
-        """The swap that brings a generation, or the constants that it lacks, by the two tables as they are now."""
+        """Returns the swap that brings a generation, or the constants that it lacks, for the two tables as they are
+        now.
+        """
         changelog, fed = self._table(table, Tier.CHANGELOG).snapshot(), self._fed(table, generation)
         filled = fed.snapshot()
         assert changelog is not None
@@ -285,7 +291,7 @@ class Lake:
         return _Swap(mirrored.mark("swap") + 1, of, told, rows, said, pin)
 
     def _swap(self, table: TableId, mirror: LakeTable, swap: _Swap) -> None:
-        """Put a generation that was filled beside the mirror, with what has changed meanwhile, in its place."""
+        """Replaces the mirror by a generation that was filled beside it, with the changes that have come meanwhile."""
         try:
             number = ("swap", swap.number)
             self._make_anew(mirror, Tier.MIRROR, swap.of, swap.told, number, swap.rows, **swap.said)
@@ -300,10 +306,10 @@ class Lake:
         self._sweep(table, swapped)
 
     def _give_up_swap(self, table: TableId) -> None:
-        """Have a swap that is being written come to nothing: it doesn't know what becomes of the columns now.
+        """Makes a swap that is being written fail, because it was planned for other columns.
 
-        It carries the next number of its mark, which Delta doesn't let it have any more. If it commits just before,
-        Delta refuses the mark, and the mirror has what it brought.
+        It takes the swap's number, so Delta refuses the swap. If the swap commits just before, Delta refuses this
+        commit instead, and the mirror has what the swap brought.
         """
         mirror = self._table(table, Tier.MIRROR)
         while (shown := mirror.snapshot()) is not None and _swappable(shown):
@@ -318,7 +324,7 @@ class Lake:
     def _merge(
         self, mirror: LakeTable, mirrored: TableVersion, reached: MirrorPosition, through: int, **told: object
     ) -> None:
-        """Merge what is to be merged, if there's anything."""
+        """Merges the pending changes, if there are any."""
         assert mirrored.schema is not None
         if mirrored.schema.key and reached.merged < through:
             merge = self._within(Merge(self._root, mirrored.schema, reached, through), mirror)
@@ -327,12 +333,14 @@ class Lake:
     def _prepare(
         self, table: TableId, present: LakeTableState, todo: AcceptedBatch, wanted: TableSchema, batch: Batch
     ) -> LakeTableState:
-        """Make the tables that aren't there, have them take on the schema, and begin another generation."""
+        """Creates the missing tables, applies the schema to both, and begins another generation."""
         begun = todo.generation is not None and todo.generation != present.generation
         mirrored = todo.since if todo.generation is not None else present.mirror_since
         if not begun and (present.since, present.mirror_since) == (todo.since, mirrored):
             return present
-        if present.since > batch.through:  # a crash came between the two tables: its batch continues
+        if (
+            present.since > batch.through
+        ):  # a crash came between the two tables' commits: that batch continues
             return present
         told: dict[str, str] = {
             Property.SCHEMA: json.dumps(table_schema.to_json(wanted)),
@@ -367,9 +375,10 @@ class Lake:
         told: Mapping[str, str],
         batch: Batch,
     ) -> float | None:
-        """Begin another generation; since when it's being filled, None where it's complete.
+        """Begins another generation. Returns since when it is being filled, None if it is complete.
 
-        Where readers have a complete mirror, and the log doesn't tell all of the new one, that's filled beside it.
+        If readers have a complete mirror and the log doesn't have all rows of the new generation, it is filled beside
+        the mirror.
         """
         mirror, of = self._table(table, Tier.MIRROR), columns(wanted, Tier.MIRROR)
         pin, marks = pin_of(generation), ("generation", generation)
@@ -391,9 +400,9 @@ class Lake:
         return filling.since
 
     def _freeze(self, table: TableId, mirror: LakeTable, present: TableVersion, generation: int) -> float:
-        """Have a complete mirror say that another generation is being filled, and since when.
+        """Marks a complete mirror as frozen: another generation is being filled. Returns since when.
 
-        First it gets all changes that came before, since the changelog's columns may be others from here on.
+        First it merges all earlier changes, because the changelog's columns may be others from here on.
         """
         frozen = present.rebuilding
         if frozen is None or not present.frozen:
@@ -414,9 +423,9 @@ class Lake:
         told: Mapping[str, str],
         rebuilding: float | None,
     ) -> float | None:
-        """Bring a generation of the mirror to the columns that it's to have, without those whose constants it owes.
+        """Gives a generation of the mirror its new columns, except those whose constants it owes.
 
-        Since when it's `rebuilding` then, None where it's complete.
+        Returns since when it is being filled then, None if it is complete.
         """
         delta = self._fed(table, generation)
         present = delta.snapshot()
@@ -429,7 +438,7 @@ class Lake:
             owing: dict[str, str] = {}
             if owed or present.constants:
                 owing[Property.CONSTANTS] = constants_text(owed)
-                if present.pin is not None:  # else it's in filling anyway
+                if present.pin is not None:  # else it is being filled anyway
                     filled = present.rebuilding or Rebuilding(generation, None, time.time())
                     owing[Property.REBUILDING] = filled.text if owed else ""
             plan = follow_steps(_as_it_is(present), Tier.MIRROR, steps)
@@ -443,7 +452,7 @@ class Lake:
     def _take_on(
         self, table: TableId, todo: AcceptedBatch, told: Mapping[str, str], pin: str | None = None
     ) -> None:
-        """Bring the changelog's columns from what it has taken on to what it's to have; make it where there's none."""
+        """Gives the changelog its new columns. Creates it if it doesn't exist."""
         delta = self._table(table, Tier.CHANGELOG)
         present = delta.snapshot()
         if present is None:
@@ -476,7 +485,7 @@ class Lake:
             of, told = (*of, LakeColumn(pin, PIN_TYPE)), {**told, Property.PIN: pin}
         properties = self._properties(changelog, told)
         self._session.sql(lake_tables.create_sql(changelog.path, Tier.CHANGELOG, of, properties))
-        if changelog.snapshot() is None:  # there's a log without a version
+        if changelog.snapshot() is None:  # its log has no version
             self._make_anew(changelog, Tier.CHANGELOG, of, told, ("made", 0))
 
     def _make_anew(
@@ -489,7 +498,7 @@ class Lake:
         rows: str | None = None,
         **said: object,
     ) -> None:
-        """Make a lake table with these rows, or empty, whatever is there, unless its mark has got there already."""
+        """Replaces a lake table by one with these rows, or an empty one, unless its mark has got there already."""
         present = table.snapshot()
         if present is not None and (lacking := features_of_types(_columns(present), of)):
             self._session.sql(lake_tables.set_properties_sql(table.path, lacking))
@@ -499,7 +508,7 @@ class Lake:
             session.sql(lake_tables.begin_sql(table.path, tier, of, self._properties(table, told), rows))
 
     def _properties(self, table: LakeTable, told: Mapping[str, str]) -> dict[str, str]:
-        """Those of a table that's made."""
+        """Returns the properties of a new table."""
         return {**table.checkpoints, Property.JOURNAL: self._journal, **told}
 
     def _set(self, table: TableId, tier: Tier, properties: Mapping[str, str]) -> None:
@@ -533,7 +542,9 @@ class Lake:
             self._files.sync_commit(delta.path, committed)
 
     def _within(self, merge: Merge, mirror: LakeTable) -> Merge:
-        """The merge of no other keys than have changed, where that's less than to pass by all of the mirror's."""
+        """Returns the merge restricted to the keys that have changed, if that is less work than to read all of the
+        mirror's.
+        """
         size, extent = mirror.size(), merge.extent()
         if size is None or size.files < FILES_TO_LEAVE_OUT or extent is None:
             return merge
@@ -547,12 +558,12 @@ class Lake:
         return int(row[0])
 
     def _newest(self, table: TableId, mirrored: TableVersion) -> TableVersion:
-        """The newest generation of a mirror that is there, shown or not."""
+        """Returns the newest generation of a mirror, whether readers see it or not."""
         shadow = mirrored.rebuilding if mirrored.pin is not None else None
         return (shadow and self._shadow(table, shadow.generation).finish_alter()) or mirrored
 
     def _fed(self, table: TableId, generation: int) -> LakeTable:
-        """The lake table that has a generation of the mirror."""
+        """Returns the lake table that has a generation of the mirror."""
         mirror = self._table(table, Tier.MIRROR)
         mirrored = mirror.snapshot()
         shown = mirrored is not None and mirrored.generation == generation
@@ -562,7 +573,7 @@ class Lake:
         return self._tables(lake_tables.shadow(self._root, table, generation))
 
     def _sweep(self, table: TableId, mirrored: TableVersion | None) -> None:
-        """Remove what generations that are shown, or were given up, have left beside the mirror."""
+        """Removes the tables of generations that readers see in the mirror now, or that were given up."""
         filled = mirrored.rebuilding if mirrored is not None and mirrored.pin is not None else None
         kept = None if filled is None else self._shadow(table, filled.generation).path
         self._files.remove(lake_tables.shadows(self._root, table), kept)
@@ -589,13 +600,15 @@ class Lake:
 
 
 def _stop(changelog: TableVersion) -> DeliveryStop | None:
-    """Returns why a table gets nothing, None if it isn't stopped. One from before there were SCNs resumes never."""
+    """Returns why a table gets nothing, None if it isn't stopped. Old versions stored no SCN: such a table stays
+    stopped.
+    """
     reason, scn = (changelog.properties.get(key) for key in (Property.STOPPED, Property.STOPPED_AT))
     return DeliveryStop(reason, int(scn or sys.maxsize)) if reason else None
 
 
 def _alters(todo: AcceptedBatch, present: LakeTableState) -> bool:
-    """Whether the text of a live view fails, or isn't right any more, once it's delivered."""
+    """Returns whether the delivery makes a live view's text fail or return wrong rows."""
     return (todo.schema, todo.generation, todo.partial) != (
         present.schema,
         present.generation,
@@ -604,30 +617,30 @@ def _alters(todo: AcceptedBatch, present: LakeTableState) -> bool:
 
 
 def _swappable(mirrored: TableVersion) -> bool:
-    """Whether a swap of the mirror may be under way."""
+    """Returns whether a swap of the mirror may be under way."""
     return mirrored.rebuilding is not None and (mirrored.pin is not None or bool(mirrored.constants))
 
 
 def _takes(mirrored: TableVersion, through: int) -> bool:
-    """Whether changes through a segment can be merged into a complete mirror: not from where it owes constants on."""
+    """Returns whether changes through a segment can be merged. A mirror that owes constants takes no later ones."""
     owed = mirrored.constants if mirrored.pin is not None and not mirrored.frozen else ()
     return _rebuilding(mirrored) is None or (bool(owed) and all(through < each.segment for each in owed))
 
 
 def _as_it_is(table: TableVersion) -> Plan:
-    """The plan that leaves a lake table so."""
+    """Returns the plan that changes nothing in a lake table."""
     return unchanged_plan(_columns(table), table.schema)
 
 
 def _columns(table: TableVersion) -> tuple[LakeColumn, ...]:
-    """The columns that come of the source's."""
+    """Returns the columns that come from the source."""
     return tuple(LakeColumn(name, column.type) for name, column in table.columns.items() if name != table.pin)
 
 
 def _rebuilding(mirrored: TableVersion) -> float | None:
-    """Since when (s since the epoch) its newest generation is being filled, None where it's complete.
+    """Returns since when (s since the epoch) its newest generation is being filled, None if it is complete.
 
-    One that says nothing of it is of before there was anything to say, and may be either.
+    A mirror of an old version has no such property, and may be either: 0.
     """
     if mirrored.rebuilding is not None:
         return mirrored.rebuilding.since

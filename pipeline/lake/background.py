@@ -1,11 +1,11 @@
 """What Spark does beside the batches: it completes or merges a mirror, or maintains a lake table, one at a time.
 
-No reader waits for it: the live view is right with it and without it. A generation of a mirror whose rows are all there
-is shown to readers as soon as possible. A mirror is merged when it has enough changes pending, or old ones;
-`pipeline.lake.maintenance` says when the rest is due. What has been due for the longest comes first, whatever it is:
-where there is more to do than time, all of it gets late and none of it starves. A table is never maintained beside a
-MERGE into it. Work that Delta gave up, since another writer had committed meanwhile, is tried again after a rest. Work
-that failed rests longer each time.
+No reader waits for it: the live view is right with it and without it. A generation of a mirror that has all its rows
+becomes visible as soon as possible. A mirror is merged when it has enough changes pending, or old ones.
+`pipeline.lake.maintenance` defines when the rest is due. The work that has been due for the longest comes first. So if
+there is more to do than time, all of it comes late and none of it starves. Maintenance of a mirror never runs during
+its merge. Work that Delta gave up, because another writer committed meanwhile, is tried again after a pause. Work that
+failed pauses longer each time.
 
 Only `pipeline.lake.step` calls these functions. Times are in seconds.
 """
@@ -25,13 +25,13 @@ from pipeline.lake.tables import Tier
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Mirror, Ready
 
-# How long (s) work rests at most that has failed again and again.
+# How long (s) work that fails again and again pauses at most.
 _LONGEST_REST_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
-    """A mirror: where it is, the changes that it hasn't merged, and when (s) the first of these came."""
+    """A mirror: where it is, how many changes it hasn't merged, and when (s) the first of these came."""
 
     reached: MirrorPosition
     pending: int
@@ -40,14 +40,14 @@ class Mirrored:
 
 @dataclass(frozen=True, slots=True)
 class MergeDue:
-    """A table whose mirror is to be merged."""
+    """A table whose mirror is due for a merge."""
 
     table: TableId
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionDue:
-    """A table of whose mirror a generation is all there, and isn't shown yet."""
+    """A table whose mirror has a generation with all its rows, which readers don't see yet."""
 
     table: TableId
 
@@ -66,9 +66,9 @@ Due = CompletionDue | MergeDue | ChoreDue
 
 @dataclass(frozen=True, slots=True)
 class CompleteMirror:
-    """Show a generation of a table's mirror, with these `changes` of the table, `through` a segment.
+    """Show readers a generation of a table's mirror, with these `changes` of the table, `through` a segment.
 
-    `since`: when (s since the epoch) its filling began, which tells it from a later one.
+    `since`: when (s since the epoch) its filling began, which distinguishes it from a later one.
     """
 
     table: TableId
@@ -80,12 +80,12 @@ class CompleteMirror:
 
     @property
     def due(self) -> Due:
-        """What it was due as."""
+        """Returns what was due."""
         return CompletionDue(self.table)
 
     @property
     def kind(self) -> str:
-        """As metrics and the log call it."""
+        """Returns its name in metrics and the log."""
         return "complete"
 
 
@@ -101,20 +101,20 @@ class MergeMirror:
 
     @property
     def due(self) -> Due:
-        """What it was due as."""
+        """Returns what was due."""
         return MergeDue(self.table)
 
     @property
     def kind(self) -> str:
-        """As metrics and the log call it."""
+        """Returns its name in metrics and the log."""
         return "merge"
 
 
 @dataclass(frozen=True, slots=True)
 class MaintainTable:
-    """Do a chore at a lake table, which was so when it began.
+    """Do a chore for a lake table, which was in this state when the chore began.
 
-    `trim`: what a TRIM deletes, None for nothing. `versions_h`: how many hours a VACUUM keeps files.
+    `trim`: what a TRIM deletes, None for nothing. `versions_h`: for how many hours a VACUUM keeps files.
     """
 
     chore: Chore
@@ -124,17 +124,17 @@ class MaintainTable:
 
     @property
     def table(self) -> TableId:
-        """Whose lake table it is."""
+        """Returns the table of the lake table."""
         return self.kept.table
 
     @property
     def due(self) -> Due:
-        """What it was due as."""
+        """Returns what was due."""
         return ChoreDue(self.chore, self.kept.table, self.kept.tier)
 
     @property
     def kind(self) -> str:
-        """As metrics and the log call it."""
+        """Returns its name in metrics and the log."""
         return self.chore.value
 
 
@@ -151,10 +151,11 @@ class UnderWay:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """What is known of the lake tables for this work, and what is under way; None where nothing is.
+    """What is known of the lake tables for this work, and what is under way; None if nothing is.
 
-    `rebuilding`: the tables whose mirror's newest generation is filled, and since when (s since the epoch). `due`: what
-    is due, and since when. `resting`: what was given up or has failed, and until when. `failed`: how often in a row.
+    `rebuilding`: the tables whose mirror's newest generation is being filled, and since when (s since the epoch).
+    `due`: what is due, and since when. `resting`: what was given up or failed, and until when it pauses. `failed`: how
+    often in a row.
     """
 
     mirrored: Mapping[TableId, Mirrored] = field(default_factory=dict)
@@ -166,15 +167,15 @@ class Background:
     under_way: UnderWay | None = None
 
     def keeping(self, kept: TableUpkeep) -> "Background":
-        """With this of a lake table."""
+        """Returns it with this state of a lake table."""
         return replace(self, kept={**self.kept, (kept.table, kept.tier): kept})
 
     def mirroring(self, table: TableId, mirrored: Mirrored) -> "Background":
-        """With this of a mirror."""
+        """Returns it with this state of a mirror."""
         return replace(self, mirrored={**self.mirrored, table: mirrored})
 
     def rebuilt(self, table: TableId, since: float | None) -> "Background":
-        """With the table's mirror in filling `since` then, or complete."""
+        """Returns it with a mirror that is being filled `since` then, or complete."""
         others = {each: at for each, at in self.rebuilding.items() if each != table}
         return replace(self, rebuilding=others if since is None else {**others, table: since})
 
@@ -188,7 +189,7 @@ class LakeTables:
     mirrors: Mapping[TableId, Mirror]
 
     def stopped(self, table: TableId) -> bool:
-        """Whether the table gets no more."""
+        """Returns whether the sink delivers nothing more to the table."""
         return self.tables[table].stopped is not None
 
 
@@ -199,7 +200,7 @@ def table_met(
     sizes: Mapping[Tier, TableSize],
     now: float,
 ) -> Background:
-    """A table is met at the start, or for the first time, with the lake tables that it has."""
+    """Adds a table with the lake tables that it has, at the start or when the sink first meets it."""
     reached = MirrorPosition(found.generation or 0, found.merged, found.partial)
     background = background.mirroring(table, Mirrored(reached, found.pending, now))
     background = background.rebuilt(table, found.rebuilding)
@@ -216,7 +217,7 @@ def files_delivered(
     pieces: Pieces,
     now: float,
 ) -> Background:
-    """A batch has brought these files to a table."""
+    """Records that a batch has brought these files to a table."""
     mirrored = background.mirrored[table]
     if (after.generation, after.rebuilding) != (before.generation, before.rebuilding):
         background = background.rebuilt(table, after.rebuilding)
@@ -239,7 +240,7 @@ def files_delivered(
 
 
 def work_done(background: Background, size: TableSize, now: float) -> Background:
-    """What was under way has succeeded, and its lake table has this size."""
+    """Records that the work under way has succeeded, and that its lake table has this size."""
     under_way, background = _ended(background)
     work = under_way.work
     background = replace(
@@ -262,14 +263,14 @@ def work_done(background: Background, size: TableSize, now: float) -> Background
 
 
 def work_given_up(background: Background, now: float) -> Background:
-    """Delta gave up what was under way, since another writer had committed first: it rests for a while."""
+    """Records that Delta gave up the work under way, because another writer committed first: it pauses."""
     under_way, background = _ended(background)
     until = now + maintenance.REST_S
     return replace(background, resting={**background.resting, under_way.work.due: until})
 
 
 def work_failed(background: Background, now: float) -> Background:
-    """What was under way has failed: it rests longer each time."""
+    """Records that the work under way has failed: it pauses longer each time."""
     under_way, background = _ended(background)
     due = under_way.work.due
     times = background.failed.get(due, 0) + 1
@@ -284,7 +285,7 @@ def work_failed(background: Background, now: float) -> Background:
 def next_work(
     background: Background, lake: LakeTables, through: int, position: str, now: float
 ) -> tuple[Background, BackgroundWork | None]:
-    """Begin what has been due for the longest, if nothing is under way; None where nothing begins.
+    """Begins the work that has been due for the longest, unless work is under way. Returns None if nothing begins.
 
     Batches have come `through` a segment, whose end has this position.
     """
@@ -294,14 +295,14 @@ def next_work(
     if background.under_way is not None or not rested:
         return background, None
     longest = min(rested, key=background.due.__getitem__)
-    # What comes while it's under way isn't due for as long.
+    # What becomes due meanwhile counts from then.
     left = {each: since for each, since in background.due.items() if each != longest}
     work = _work(background, lake, longest, through, position)
     return replace(background, due=left, under_way=UnderWay(work, now)), work
 
 
 def background_due_at(background: Background, lake: LakeTables) -> float | None:
-    """When (s) something is due, None where nothing will be by time alone, or something is under way."""
+    """Returns when (s) something is due; None if time alone makes nothing due, or if work is under way."""
     if background.under_way is not None:
         return None
     due_at = _due_at(background, lake).items()
@@ -309,7 +310,7 @@ def background_due_at(background: Background, lake: LakeTables) -> float | None:
 
 
 def completable_tables(background: Background, lake: LakeTables) -> list[TableId]:
-    """The tables of whose mirrors a generation is all there, and isn't shown yet."""
+    """Returns the tables whose mirror has a generation with all its rows, which readers don't see yet."""
     return [
         table
         for table in background.rebuilding
@@ -319,7 +320,7 @@ def completable_tables(background: Background, lake: LakeTables) -> list[TableId
 
 
 def mergeable_tables(background: Background, lake: LakeTables) -> list[tuple[TableId, Mirrored]]:
-    """The tables whose mirrors have changes to merge."""
+    """Returns the tables whose mirrors have changes to merge."""
     return [
         (table, mirrored)
         for table, mirrored in background.mirrored.items()
@@ -334,7 +335,7 @@ def mergeable_tables(background: Background, lake: LakeTables) -> list[tuple[Tab
 
 
 def _due_at(background: Background, lake: LakeTables) -> dict[Due, float]:
-    """When (s) what is or will be due."""
+    """Returns when (s) each piece of work is or will be due."""
     settings = lake.settings
     at: dict[Due, float] = {CompletionDue(table): -math.inf for table in completable_tables(background, lake)}
     for table, mirrored in mergeable_tables(background, lake):

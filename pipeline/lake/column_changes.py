@@ -1,32 +1,32 @@
 """How a lake table's columns follow those of its source.
 
-A lake table keeps each column that it ever had, since what was in it is the table's history:
+A lake table keeps each column that it ever had, because its values are the table's history:
 
-- A column that's added is added, and null in the rows that there were. If all of these have a constant in it at the
-  source, the mirror is written again with that (below), and the changelog's rows stay as they were.
-- One that gets a wider type gets it here as well; where the source's becomes narrower, the lake's stays. A type that
-  holds the values of both is needed in any case, and Delta has to be able to widen the present one to it.
-- One that's renamed is renamed, with all of its values, if that's told (`pipeline.schema.ddl.alter_table`).
-- One that's dropped stays, and is null in new rows. When another column takes its name, it's *set aside*: it keeps its
-  values under a name that says until which segment it was called that. For a column of the same name isn't the same
-  column: rows have lost what they had in the first one, and the changelog must not give it back to them.
+- A column is added: the lake adds it, null in the existing rows. If the source has a constant in all of these, the
+  mirror is written again with it (below). The changelog's rows stay as they were.
+- A column gets a wider type: the lake widens it. If the source's type becomes narrower, the lake's stays. A type must
+  hold the values of both, and Delta must be able to widen the present one to it.
+- A column is renamed: the lake renames it with its values, if the statement says so
+  (`pipeline.schema.ddl.alter_table`).
+- A column is dropped: it stays, and is null in new rows. If another column takes its name, the lake *sets it aside*: it
+  keeps its values under a name that tells until which segment it had the first one. A column of the same name isn't the
+  same column: rows lost their values in the first one, and the changelog must not give these to the second.
 - NULL and NOT NULL, character sets, labels and the columns' order in the source make no difference here.
 
-Where the mirror begins a new generation, with another schema, no earlier row counts for it. Then a new column continues
-in one of the same name, if that can take its values. If it can't, the sink sets that one aside.
+If the mirror begins a new generation with another schema, no earlier row counts for it. Then a new column continues in
+one of the same name, if that can hold its values. Otherwise the sink sets that one aside.
 
 **Constants.** A column that comes with a constant (`pipeline.schema.ddl.alter_table`) isn't added to the mirror at
-once. The mirror says which columns it lacks (`pipeline.lake.tables.Constant`), and follows all other steps without them
-(`owe_constants`). It's complete as the table without these columns, and nothing that came after them is merged into it.
-Then one commit writes it with the columns (`pipeline.lake.live_view.filled_sql`).
+once. The mirror reports which columns it lacks (`pipeline.lake.tables.Constant`), and follows all other steps without
+them (`owe_constants`). It is complete as the table without these columns. No later change is merged into it. Then one
+commit writes it with the columns (`pipeline.lake.live_view.filled_sql`).
 
-Each of the two lake tables may have a *pin* as well: a column without a value whose name is all that it says
-(`pipeline.lake.live_view`). It belongs to no schema, and a plan leaves it as it is.
+Each of the two lake tables may also have a *pin* (`pipeline.lake.live_view`): a column without a value, whose name is
+all that matters. It belongs to no schema, and a plan leaves it as it is.
 
-What happens in one commit of Delta's log (`actors.lake.lake`) is the way from what a lake table has to what it's to
-have, over any number of such steps. So it's the columns at the end that count, and each says which one it was. Names
-get their own life only when that's needed: column mapping is enabled with the first name that can't be without it or
-that changes, and type widening with the first type.
+One commit of Delta's log (`actors.lake.lake`) leads from a lake table's columns to the wanted ones, over any number of
+such steps. So a plan lists the columns at the end, and which column each of them was. Column mapping is enabled with
+the first name that needs it or changes, and type widening with the first type that changes.
 
 Source: Delta Transaction Log Protocol, sections Column Mapping and Type Widening.
 """
@@ -55,7 +55,7 @@ from pipeline.schema.table_schema import TableSchema
 
 
 class Incompatible(Definite):
-    """The lake tables of a table can't take on its new schema, or its rows."""
+    """The lake tables of a table can't have its new schema, or its rows."""
 
 
 REMEDY = "the lake tables of {table} are laid out for its new schema when it begins again"
@@ -63,7 +63,9 @@ REMEDY = "the lake tables of {table} are laid out for its new schema when it beg
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A change that came with a segment: a schema, with which the mirror may begin `anew`, or what a statement did."""
+    """A change that came with a segment: a schema, with which the mirror may begin `anew`, or the effect of a
+    statement.
+    """
 
     segment: int
     change: Alteration | TableSchema
@@ -72,7 +74,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class PlannedColumn:
-    """A column that a lake table is to have, and what it `was` there; None if it's to be added."""
+    """A wanted column of a lake table, and what it `was` there; None if the plan adds it."""
 
     column: LakeColumn
     was: LakeColumn | None
@@ -80,39 +82,39 @@ class PlannedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The columns that a lake table is to have; `present`: the names of those of its schema, `fold_name`."""
+    """The wanted columns of a lake table; `present`: the names of those of its schema, `fold_name`."""
 
     columns: tuple[PlannedColumn, ...]
     present: frozenset[str] = frozenset()
 
     @property
     def before(self) -> tuple[LakeColumn, ...]:
-        """The columns that the lake table has."""
+        """Returns the columns that the lake table has."""
         return tuple(each.was for each in self.columns if each.was is not None)
 
     @property
     def after(self) -> tuple[LakeColumn, ...]:
-        """The columns that it's to have."""
+        """Returns the wanted columns."""
         return tuple(each.column for each in self.columns)
 
     @property
     def changes(self) -> bool:
-        """Whether any column isn't what it was."""
+        """Returns whether any column changes."""
         return any(each.was != each.column for each in self.columns)
 
     @property
     def renames(self) -> bool:
-        """Whether columns get other names."""
+        """Returns whether columns get other names."""
         return any(each.was is not None and each.was.name != each.column.name for each in self.columns)
 
     @property
     def widens(self) -> bool:
-        """Whether columns get other types."""
+        """Returns whether columns get other types."""
         return any(each.was is not None and each.was.type != each.column.type for each in self.columns)
 
 
 def unchanged_plan(has: Iterable[LakeColumn], schema: TableSchema | None) -> Plan:
-    """The plan that leaves a lake table as it is: with these columns, and this schema taken on."""
+    """Returns the plan that changes nothing in a lake table with these columns and this schema."""
     names = schema.columns if schema is not None else ()
     return Plan(
         tuple(PlannedColumn(column, column) for column in has), frozenset(fold_name(c.name) for c in names)
@@ -120,7 +122,7 @@ def unchanged_plan(has: Iterable[LakeColumn], schema: TableSchema | None) -> Pla
 
 
 def follow_steps(plan: Plan, tier: Tier, steps: Iterable[Step]) -> Plan:
-    """The plan with these steps. Raises Incompatible where one can't be made, with the reason."""
+    """Returns the plan with these steps. Raises Incompatible if a step is impossible, with the reason."""
     for step in steps:
         match step.change:
             case Alteration() as alteration:
@@ -154,7 +156,7 @@ def _altered(plan: Plan, alteration: Alteration, segment: int) -> Plan:
 def owe_constants(
     owed: Iterable[Constant], steps: Iterable[Step]
 ) -> tuple[tuple[Constant, ...], tuple[Step, ...]]:
-    """The constants that a mirror owes after these steps, and the steps that it makes without their columns."""
+    """Returns the constants that a mirror owes after these steps, and its steps without their columns."""
     left, made = tuple(owed), list[Step]()
     for step in steps:
         match step.change:
@@ -202,7 +204,7 @@ def _lake_columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:
 def _held(
     plan: Plan, there: PlannedColumn, column: LakeColumn, schema: TableSchema, step: Step
 ) -> PlannedColumn | None:
-    """The column that's there, as it has to be to take this one's values; None if it's another one's."""
+    """Returns the existing column, with the type that this one's values need; None if it is another column."""
     ours = column in META_COLUMNS
     same = there.column.type.casefold() == column.type.casefold()
     type_ = there.column.type if same else widened_type(there.column.type, column.type)
@@ -217,17 +219,17 @@ def _held(
 
 
 def retired_name(name: str, segment: object) -> str:
-    """What a column is called that was called so until a segment."""
+    """Returns the later name of a column that had this name until a segment."""
     return f"{name}__until_{segment}"
 
 
 def can_hold(has: str, wanted: str) -> bool:
-    """Whether a column of the type `has` can hold all values of `wanted` as they are."""
+    """Returns whether a column of the type `has` holds all values of `wanted` unchanged."""
     return widened_type(has, wanted) == has.lower()
 
 
 def _aside(plan: Plan, name: str, segment: int) -> Plan:
-    """With the column of this name set aside, if there is one."""
+    """Returns the plan with the column of this name set aside, if there is one."""
     there = _index(plan, name)
     if there is None:
         return plan
@@ -249,7 +251,7 @@ def _index(plan: Plan, name: str) -> int | None:
 # Types
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
-# How many digits a decimal has to have before its point for Delta to take these.
+# How many digits a decimal needs before its point, so that Delta widens these to it.
 _DIGITS = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
 _MOST_DIGITS = 38
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -262,7 +264,7 @@ _WIDER = {
 
 
 def widened_type(has: str, wanted: str) -> str | None:
-    """The type to which Delta can widen `has` and that holds all values of `wanted`; None if there's none."""
+    """Returns the type to which Delta can widen `has` and that holds all values of `wanted`; None without one."""
     has, wanted = has.lower(), wanted.lower()
     if has == wanted:
         return has
@@ -275,7 +277,7 @@ def widened_type(has: str, wanted: str) -> str | None:
 
 
 def _digits(type_: str) -> tuple[int, int] | None:
-    """How many digits it may have before its point and behind it; None if it isn't an exact number."""
+    """Returns how many digits it may have before and after its point; None if it isn't an exact number."""
     if decimal := _DECIMAL.fullmatch(type_):
         return int(decimal[1]) - int(decimal[2]), int(decimal[2])
     return (_DIGITS[type_], 0) if type_ in _DIGITS else None
@@ -287,7 +289,7 @@ _NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "l
 
 
 def needed_features(plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:
-    """The table properties that have to be set before a plan can be carried out, of those that aren't."""
+    """Returns the table properties that a plan needs and that aren't set."""
     mapped = plan.renames or need_mapping(column.name for column in plan.after)
     wanted = {MAPPING: "name"} if mapped else {}
     wanted |= {"delta.enableTypeWidening": "true"} if plan.widens else {}
@@ -296,16 +298,13 @@ def needed_features(plan: Plan, properties: Mapping[str, str]) -> dict[str, str]
 
 
 def features_of_types(before: Iterable[LakeColumn], after: Iterable[LakeColumn]) -> dict[str, str]:
-    """The same, of those that types need. They don't become properties."""
+    """Returns those that types need. They don't become properties."""
     had, has = ({column.type.lower() for column in of} for of in (before, after))
     return {"delta.feature.timestampNtz": "supported"} if "timestamp_ntz" in has - had else {}
 
 
 def schema_text(plan: Plan, present: str, pin: str | None = None) -> str:
-    """The schema of a Delta table's metadata once a plan is carried out, and with this pin, out of its present one.
-
-    Both are JSON.
-    """
+    """Returns the schema of a Delta table's metadata after a plan, with this pin. It and `present` are JSON."""
     schema = json.loads(present)
     fields = {field["name"]: field for field in schema["fields"]}
     after = [_field(each, fields) for each in plan.columns]
@@ -328,7 +327,7 @@ def _field(planned: PlannedColumn, fields: Mapping[str, dict[str, Any]]) -> dict
 
 
 def _delta_type(type_: str) -> object:
-    """A type of Spark's SQL as Delta's schemas have it."""
+    """Returns a type of Spark's SQL in the form of Delta's schemas."""
     type_ = type_.lower()
     if type_.startswith("array<"):
         element = _delta_type(type_.removeprefix("array<").removesuffix(">"))

@@ -1,21 +1,21 @@
-"""What to deliver to the lake next, and which schemas it can take.
+"""Which part of a batch a table's lake tables can take, and with which schema.
 
-A *batch* is a run of segments, (after, through]. It is delivered to each table to its end before the next batch begins.
-In each table it is one commit, and that commit says `after`: all tables have everything through there. So a restart
+A *batch* is a run of segments, (after, through]. The sink delivers it to each table completely before the next batch
+begins. In each table it is one commit, which records `after`: all tables have everything through there. So a restart
 continues from the greatest `after` that it finds, and skips what a table already has. Nothing else is stored.
 
 **Generations.** A mirror may begin again (`pipeline.snapshot.checkpoint.Mirror`). Only the last generation of a batch
-counts. One commit empties the mirror, lays it out for the generation and names it, before anything else of the batch
-arrives. From then on the live view counts only changes after the generation's SCN. The changelog has none of them yet,
-so the view shows the mirror at its beginning, which is later than what it showed before, and never wrong. A segment's
-rows of first snapshots belong to the generation in its checkpoint (`pipeline.journal.segment`). Rows of an older one
-are left out.
+counts. One commit empties the mirror, gives it the generation's columns and names the generation, before anything else
+of the batch arrives. From then on the live view counts only changes after the generation's SCN. The changelog has none
+of them yet, so the view shows the mirror at its beginning. That is later than what it showed before, and never wrong. A
+segment's rows of first snapshots belong to the generation in its checkpoint (`pipeline.journal.segment`). Rows of an
+older generation are left out.
 
 **Schemas.** The effect of a statement on columns comes before all rows of its segment (`pipeline.journal.segment`), and
-a batch ends before such a segment. So a column's name means one column within a batch. The lake tables take the schema
+a batch ends before such a segment. So a column's name means one column within a batch. The lake tables get the schema
 that the batch needs before any of its rows (`pipeline.lake.column_changes`): the changelog and the mirror each in one
-commit that names its segment. After a failure between the two, each continues from what it says itself. Within a
-generation, the mirror takes a new schema only if its rows can stay as they are (`pipeline.schema.compatibility`).
+commit that names its segment. After a failure between the two, each continues from its own report. Within a generation,
+the mirror takes a new schema only if its rows can stay as they are (`pipeline.schema.compatibility`).
 """
 
 from dataclasses import dataclass, replace
@@ -33,10 +33,10 @@ from pipeline.schema.table_schema import TableId, TableSchema
 class AcceptedBatch:
     """The part of a batch that a table's lake tables can take: everything `through` a segment.
 
-    `schema`: the one that they take first, None if there is no table to create. `since`: the segment that it came with.
-    `steps` lead there from the schema that they have, and `plan` is the changelog's. `generation`: that of the mirror,
-    None if there is none to create. `partial`: whether changes may lack columns. `reason`: why the part ends before the
-    batch does, empty if it doesn't.
+    `schema`: the one that they get first, None if no table is created. `since`: the segment that it came with. `steps`
+    lead to it from their present schema, and `plan` is the changelog's. `generation`: the mirror's, None if none is
+    created. `partial`: whether changes may lack columns. `reason`: why the part ends before the batch does, empty if it
+    doesn't.
     """
 
     pieces: Pieces
@@ -53,10 +53,10 @@ class AcceptedBatch:
 def accept_batch(
     delivered: LakeTableState, table: TableId, batch: Batch, rule: SchemaChanges = SchemaChanges.APPLY
 ) -> AcceptedBatch:
-    """How far a table can be delivered by its rule, and what of its files it lacks.
+    """Returns how far a table can be delivered by its rule, and which of its files it lacks.
 
-    A segment is taken as a whole or not at all. So the segment that the present schema came with has no version in it
-    that wasn't accepted, and neither has any before.
+    A segment is taken completely or not at all. So every version in the segment that the present schema came with was
+    accepted, and so was every version before.
     """
     pieces, back = missing_pieces(delivered, table, batch), batch.resumed(table, delivered)
     generations = batch.generations.get(table, ()) if back is None else (back,)
@@ -94,7 +94,7 @@ def accept_batch(
 
 
 def _versions(pieces: Pieces) -> dict[int, list[TableSchema]]:
-    """The schemas of a table's files, by segment, in the order of the stream."""
+    """Returns the schemas of a table's files, by segment, in the order of the stream."""
     found: dict[int, list[TableSchema]] = {}
     for piece in sorted((*pieces.changes, *pieces.rows), key=lambda piece: (piece.segment, piece.place)):
         versions = found.setdefault(piece.segment, [])
@@ -104,14 +104,14 @@ def _versions(pieces: Pieces) -> dict[int, list[TableSchema]]:
 
 
 def _of_generation(taken: AcceptedBatch, batch: Batch, table: TableId) -> tuple[Piece, ...]:
-    """The rows that belong to the mirror's generation: none, where it's of a later one than all of the batch."""
+    """Returns the rows of the mirror's generation: none if it is later than all of the batch."""
     begins = (each.segment for each in batch.generations.get(table, ()) if each.since == taken.generation)
     first = next(begins, batch.through + 1)
     return tuple(piece for piece in taken.pieces.rows if piece.segment >= first)
 
 
 def _altered(taken: AcceptedBatch, step: Step, rule: SchemaChanges, known: bool) -> AcceptedBatch:
-    """With what a statement did to columns before a segment's rows. Raises Incompatible."""
+    """Applies the effect of a statement on columns, before a segment's rows. Raises Incompatible."""
     if taken.schema is None or not isinstance(step.change, Alteration):
         return taken
     changes = step.change.changes
@@ -125,7 +125,7 @@ def _altered(taken: AcceptedBatch, step: Step, rule: SchemaChanges, known: bool)
         raise Incompatible(
             _RULED_OUT.format(what=" and ".join(done), table=taken.schema.table, rule=rule.value)
         )
-    # Columns that came before it, without a row, come with the next one: the statement's schema may have them already.
+    # Columns that came before it without a row come with the next schema. The statement's schema may have them already.
     after = alteration_of(taken.schema, changes, step.change.statement)
     return _stepped(taken, step, taken.schema if after is None else after.schema, known=known)
 
@@ -138,7 +138,7 @@ def _taken(
     rule: SchemaChanges,
     known: bool,
 ) -> AcceptedBatch:
-    """With a segment that has files of these versions, and perhaps a generation that's new. Raises Incompatible."""
+    """Applies a segment with files of these versions, and perhaps a new generation. Raises Incompatible."""
     begun = generation if generation is not None and is_newer(generation, taken.generation) else None
     if begun is not None:
         taken = replace(taken, generation=begun.since)
@@ -156,7 +156,7 @@ def _taken(
 
 
 def _stepped(taken: AcceptedBatch, step: Step, schema: TableSchema, *, known: bool) -> AcceptedBatch:
-    """With a step; one that's `known` the changelog has made already, and the mirror perhaps not."""
+    """Adds a step. If it is `known`, the changelog has made it already, and the mirror perhaps not."""
     steps = (*taken.steps, step)
     if known:
         return replace(taken, steps=steps)
@@ -170,7 +170,7 @@ def _stays(present: TableSchema, new: TableSchema) -> None:
 
 
 def _ruled(taken: AcceptedBatch, new: TableSchema, rule: SchemaChanges) -> None:
-    """Raises Incompatible where the table's rule doesn't want its lake tables to take this schema on."""
+    """Raises Incompatible if the table's rule excludes this schema from its lake tables."""
     if taken.schema is None or rule is SchemaChanges.APPLY:
         return
     after = follow_steps(taken.plan, Tier.CHANGELOG, [Step(taken.since, new)])

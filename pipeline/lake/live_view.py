@@ -1,63 +1,69 @@
-"""The live view: a table in the lake as it was in the source at the last delivered segment, as a query.
+"""The live view: a query that returns a table as it was in the source at the last delivered segment.
 
-It's the mirror without the keys that changed since, and the last of those changes of each key unless that's a delete.
-It's right whatever the merges' timing:
+It returns the mirror's rows without the keys that changed since, and the last change of each such key unless that is a
+delete. It is right at any time, whatever was merged.
 
-- Let the mirror hold all changes through segment m, and the changelog those through n >= m. A key that didn't change
-  in (m, n] has in the mirror what the source had at n. A key that did has in the changelog its whole last row, for
-  changes carry whole rows and are in the order of the source's commits (`__scn`, then `__ordinal`).
-- Counting changes from a segment before m does no harm: the last change of a key is the same one.
-- While a snapshot fills a mirror nothing is merged (m = 0), and every change counts. A chunk's row stands there as the
-  source had it at the chunk's place in the stream. A last change before that place is equal to it, since the chunk saw
-  it; one after that place is newer, and wins. A row deleted after its chunk has a last change `d`; one deleted before
-  isn't in the chunk. When all chunks have come, the changes through a segment are merged into it (`filled_sql`), and
-  only then readers get it: so it's a state of the source.
-- A mirror has *generations*. Each begins empty behind an SCN: what was said of the table up to there no longer tells
-  what its rows are. Changes up to there don't count for it, neither here nor in a merge, and all of the above holds
-  for those behind it.
+**Symbols.** m: the segment through which the mirror has merged all changes. n >= m: the last segment of the changelog.
+A change has its place in the order of the source's commits (`__scn`, then `__ordinal`).
 
-**Readers and generations.** A text is run at any time, and an engine may read the two tables in any order. Let a text
-be of generation g. That it's right, or fails, needs this of the lake (`actors.lake.lake`):
+**Proof** for a mirror that is complete:
 
-1. Each version of the mirror that readers may have holds a column, its *pin*, whose name only that generation has; it
-   comes and goes in the commits that bring and take that generation's rows. A text that reads a mirror with its pin
-   reads rows of g, which are complete.
-2. The changelog has a pin too. It's changed to that of a later generation g' before the changelog gets any change
-   behind g'. A text that reads a changelog with its pin reads no change that isn't g's.
-3. A text looks for the pin of g in both tables, whatever they have when it's printed. So one that finds it reads a
-   mirror of g, and changes of g: what is shown above. Any other one fails.
-4. Before a generation is filled beside the mirror, all changes of the segments before it are merged into the mirror,
-   which is *frozen* then. A text printed from then on reads the mirror alone, and is bound to its pin: it shows the
-   source at the end of the last of these segments. What the changelog's columns become meanwhile doesn't concern it.
+1. A key that no change touched in (m, n] has in the mirror what the source had at n.
+2. A key that a change touched in (m, n] has its complete last row in the changelog, because changes have complete rows.
+3. Counting changes from a segment before m does no harm: the last change of a key stays the same.
 
-A query that's bound to versions of the tables that belong together needs no pins.
+**While a snapshot fills a mirror** nothing is merged (m = 0), and every change counts. A chunk's row is the source's
+row at the chunk's place in the stream. A last change before that place equals it, because the chunk saw it. A last
+change after that place is newer, and wins. A row that was deleted after its chunk has a last change `d`. One that was
+deleted before isn't in the chunk. When all chunks have come, the changes through a segment are merged into them
+(`filled_sql`). Only then readers get the mirror. So they always see a state of the source.
 
-**Constants.** A mirror that owes columns (`pipeline.lake.tables.Constant`) is the one of the table without these, and a
-text of it doesn't name them. So all of the above holds for it. It's written again as of a segment n, in its own
-generation (`filled_sql`). A key that has no change up to n had its row before the columns came, so that it has their
-constants. A change of a segment before a column's has the constant as well, and a later one has what it says. What's
-written is the whole table as of n. A text of before is still right: for the columns that it names, that's a merge.
+**A generation** of a mirror begins empty after an SCN. Changes up to that SCN don't count for it, here or in a merge,
+because they no longer tell what its rows are. All of the above holds for the changes after that SCN.
 
-Rows that tell what was (`b`), or that the table was emptied (`t`), change no key and are passed over.
+**Readers and generations.** A text may run at any time, and an engine may read the two tables in any order. Let g be
+the generation of a text. The text is right, or fails, because the lake (`actors.lake.lake`) ensures four things:
 
-**Partial rows.** Where the source logs less than whole rows, changes lack columns (`__absent`), and a *partial* table
-is merged column by column. Of the changes of a key that count, let the *base* be the last one that isn't an update
-which lacks columns: a whole row, a delete, or an insert that lacks some.
+1. Each version of the mirror that readers may see has a column, its *pin*, whose name only that generation has. The pin
+   comes and goes in the commits that bring and remove the generation's rows. So a text that finds its pin in the mirror
+   reads complete rows of g.
+2. The changelog has a pin too. It becomes the pin of a later generation g' before the changelog gets any change after
+   g'. So a text that finds its pin in the changelog reads no change that isn't g's.
+3. A text looks for the pin of g in both tables, whatever they had when it was printed. If it finds both, it reads a
+   mirror of g and changes of g, as above. Otherwise it fails.
+4. Before a generation is filled beside the mirror, all changes of the segments before it are merged into the mirror.
+   Then the mirror is *frozen*. A text printed from then on reads only the mirror, and is bound to its pin: it returns
+   the source at the end of the last of these segments. Later columns of the changelog don't concern it.
 
-- The base is a whole row. Behind it are only updates which lack columns, and none is a delete. So each column has the
-  value of the last change that has it, which is found at the base or behind it.
-- There's no base. Then all changes that count are updates which lack columns, of a row that was there before and stays.
-  A column that one of them has is as the last such one says; any other is as in the mirror. A column of the mirror may
-  be later than m says (a chunk's, or counting began too early): then the last change that has the column is either
-  later still, or the one that gave the mirror its value.
-- The base is a delete, or an insert that lacks columns. Then the key has no row, or one of which some value was never
-  told; it isn't shown, since a NULL would be a guess. Capture reads such a row again, which comes as a whole one (`r`).
+A query that is bound to versions of the tables that belong together needs no pins.
 
-The same goes for a key without a base that has no row in the mirror. So what's shown doesn't depend on what was merged:
+**Constants.** A mirror that owes columns (`pipeline.lake.tables.Constant`) is the mirror of the table without these
+columns. A text of it doesn't name them, so all of the above holds. The mirror is written again as of a segment n, in
+its own generation (`filled_sql`). A key without a change up to n had its row before the columns came, so it has their
+constants. A change of a segment before a column's segment has the constant too. A later change has its own value. So
+the result is the complete table as of n. An earlier text stays right: for the columns that it names, this is a merge.
+
+Rows for the image before an update (`b`) and for an emptied table (`t`) change no key. The view skips them.
+
+**Partial rows.** If the source logs incomplete rows, changes lack columns (`__absent`), and a *partial* table is merged
+column by column. Of the changes of a key that count, the *base* is the last one that isn't an update which lacks
+columns: a complete row, a delete, or an insert which lacks some.
+
+1. The base is a complete row. After it come only updates which lack columns, and no delete. So each column has the
+   value of the last change that has it, at the base or after it.
+2. There is no base. Then all changes that count are updates which lack columns, of a row that existed before and stays.
+   A column that one of them has is as the last such change says. Any other is as in the mirror. A column of the mirror
+   may be later than m (from a chunk, or because counting began too early). Then the last change that has the column is
+   either still later, or the one that gave the mirror its value.
+3. The base is a delete, or an insert which lacks columns. Then the key has no row, or a row with an unknown value. The
+   view leaves it out, because a NULL would be a guess. Capture reads such a row again, and it comes as a complete one
+   (`r`).
+
+A key without a base that has no row in the mirror is left out too. So the result doesn't depend on what was merged:
 `pipeline.lake.merge` keeps a row in the mirror, removes it or leaves it out by the same three cases.
 
-Keys are compared for equality of their bytes and never for order, so any collation will do. A part of a key that may
-be null here (a zero date has no other form) is compared so that null equals null.
+Keys are compared for equality of their bytes, never for order, so any collation works. A part of a key that may be null
+here (a zero date has no other form) is compared so that null equals null.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
@@ -93,8 +99,7 @@ class MirrorPosition:
     """Where a mirror is: its generation, and a segment whose changes it has all merged.
 
     `partial`: whether its changelog has ever had rows that lack columns. `pin`: the column that texts are bound to,
-    None where there's none yet. `frozen`: whether another generation is being filled, so that the mirror is all that's
-    to be seen.
+    None if it has none yet. `frozen`: whether another generation is being filled, so that readers see only the mirror.
     """
 
     generation: int = 0
@@ -115,7 +120,7 @@ class MirrorPosition:
         )
 
     def condition(self, dialect: Dialect = Dialect.SPARK) -> str:
-        """What holds for the changes that count beside it, in SQL."""
+        """Returns the SQL condition for the changes that count in addition to the mirror."""
         segment, scn, op = map(dialect.name_of, (SEGMENT, _SCN, OP))
         return f"{segment} > {self.merged} AND {scn} > {self.generation} AND {op} NOT IN ('b', 't')"
 
@@ -129,10 +134,10 @@ class Versions:
 
 
 def check_complete(mirror: TableReport, table: TableId) -> None:
-    """Raise Definite where a mirror has never been complete, so that there's no live view of it yet."""
+    """Raises Definite if a mirror has never been complete, so that it has no live view yet."""
     if mirror.first:
         raise Definite(
-            f"the first snapshot of {table} isn't in the lake yet: its live view is there as soon as that's complete"
+            f"the first snapshot of {table} isn't in the lake yet: it has a live view as soon as that is complete"
         )
 
 
@@ -143,12 +148,13 @@ def live_view_sql(
     at: Versions | None = None,
     dialect: Dialect = Dialect.SPARK,
 ) -> str:
-    """The query that gives a table's rows as of the last delivered segment, or as of where a rebuild began.
+    """Returns the query for a table's rows as of the last delivered segment, or as of the segment where a rebuild
+    began.
 
-    The text stays right while merges go on, only it reads more changes than it had to. It fails once the mirror has
-    another generation, since a column that it's bound to is gone then. A new one is needed as well when the table's
-    columns change, and when it becomes partial. Without `at` both tables are read at their newest, the mirror first, so
-    that it isn't ahead of the changelog. Raises Definite for a table without a primary key.
+    The text stays right while merges run. It only reads more changes than it has to. It fails once the mirror has
+    another generation, because the column that it is bound to is gone. Print it again too when the table's columns
+    change, or when it becomes partial. Without `at` it reads the newest versions, the mirror first, so that the mirror
+    isn't ahead of the changelog. Raises Definite for a table without a primary key.
     """
     if not schema.key:
         raise Definite(f"{schema.table} has no primary key: it has a changelog and no live view")
@@ -173,10 +179,10 @@ def filled_sql(
     constants: tuple[Constant, ...] = (),
     at: Versions | None = None,
 ) -> str:
-    """The query, in Spark's SQL, for the mirror of a generation that's filled: its rows as of the segment `through`.
+    """Returns the query, in Spark's SQL, for a generation that was filled: its rows as of the segment `through`.
 
-    `reached` is its position, with the pin that it gets. `filled`: the path of the table that has its rows, without
-    `constants`. `at`: the versions to be read of that and of the changelog.
+    `reached`: its position, with the pin that it gets. `filled`: the path of the table that has its rows, without
+    `constants`. `at`: the versions to read of that table and of the changelog.
     """
     spark = Dialect.SPARK
     assert reached.pin is not None
@@ -198,7 +204,7 @@ def filled_sql(
 def _with_constants(
     changelog: str, schema: TableSchema, constants: tuple[Constant, ...], types: Mapping[str, str]
 ) -> str:
-    """The changelog whose rows of before a column came have its constant."""
+    """Returns the changelog in which rows from before a column came have its constant."""
     if not constants:
         return changelog
     spark = Dialect.SPARK
@@ -238,8 +244,9 @@ SELECT {names} FROM {c} WHERE {dialect.name_of(OP)} <> 'd'"""
 
 
 def sum_sql(lake: str, schema: TableSchema, dialect: Dialect = Dialect.SPARK) -> str:
-    """The query for the rows of a table without a key, by its changes since it was last emptied: each distinct row,
-    and how often it's there (`__rows`).
+    """Returns the query for the rows of a table without a key: each distinct row, and how often it exists (`__rows`).
+
+    It sums the changes since the table was last emptied.
     """
     changelog = dialect.table(lake, schema.table, Tier.CHANGELOG)
     scn, op = map(dialect.name_of, (_SCN, OP))
@@ -262,10 +269,10 @@ def _bound(word: str, pin: str | None, dialect: Dialect) -> str:
 def last_changes(
     schema: TableSchema, changelog: str, reached: MirrorPosition, where: str, dialect: Dialect = Dialect.SPARK
 ) -> str:
-    """The query for what has become of each key, by those rows of a changelog for which `where` holds.
+    """Returns the query for the last state of each key, by those rows of a changelog for which `where` holds.
 
-    It has the last change's `__op` and columns. Of a partial table it has the key, WHOLE, and of each other column an
-    array of the value that was told last, null where there was none.
+    It has the last change's `__op` and columns. For a partial table it has the key, WHOLE, and for each other column an
+    array with the last known value, null if there was none.
     """
     key = ", ".join(map(dialect.name_of, schema.key_names))
     scn, ordinal, op, absent = map(dialect.name_of, (_SCN, _ORDINAL, OP, _ABSENT))
@@ -291,19 +298,19 @@ def last_changes(
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A row's values by the name of their column, in SQL, out of `last_changes` of a partial table."""
+    """The values of a row in SQL, by the name of their column, from `last_changes` of a partial table."""
 
     schema: TableSchema
     dialect: Dialect = Dialect.SPARK
 
     @property
     def told(self) -> dict[str, str]:
-        """Of a key whose changes leave a whole row."""
+        """Returns the values of a key whose changes result in a complete row."""
         return {name: self._told(name) for name in self._names}
 
     @property
     def laid_over(self) -> dict[str, str]:
-        """Of a key whose changes leave the mirror's row with other values; and of one without any change."""
+        """Returns the values of a key whose changes modify the mirror's row, or which has no change."""
         mirror = {name: self._of(MIRROR, name) for name in self._names}
         return {
             name: value
@@ -313,7 +320,7 @@ class Values:
         }
 
     def listed(self, values: Mapping[str, str]) -> str:
-        """Values as the columns of a query."""
+        """Returns values as the columns of a query."""
         return ", ".join(f"{value} AS {self.dialect.name_of(name)}" for name, value in values.items())
 
     @property
@@ -329,7 +336,7 @@ class Values:
 
 
 def same_key(schema: TableSchema, dialect: Dialect = Dialect.SPARK) -> str:
-    """The condition that a row of the mirror and a change have one key."""
+    """Returns the condition that a row of the mirror and a change have the same key."""
     parts, (m, c) = [], map(dialect.name_of, (MIRROR, CHANGED))
     for index in schema.key:
         column = schema.columns[index]
