@@ -113,11 +113,16 @@ def written_properties(folder: Path, settings: Mapping[str, str]) -> Path:
     return path
 
 
+def java(parts: Parts) -> list[str]:
+    """Java with Debezium's classes. A program runs for moments, in which a second compiler gains nothing."""
+    frugal = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    return [str(parts.java_home / "bin" / "java"), *frugal, "-cp", f"{debezium.setup(parts.python)}/*"]
+
+
 def _printed(parts: Parts, program: Path, *arguments: Path) -> Iterator[tuple[str, Message]]:
     """The messages that a program prints, each with its variant."""
-    java = [str(parts.java_home / "bin" / "java"), "-Xmx512m", "-cp", f"{debezium.setup(parts.python)}/*"]
     ran = subprocess.run(
-        [*java, str(program), *map(str, arguments)],
+        [*java(parts), str(program), *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=_LONGEST_S,

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from deploy.toolchain import debezium
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.parts import Parts
-from tests.servers.debezium_messages import written_properties
+from tests.servers.debezium_messages import java, written_properties
 
 _PROGRAM: Final = Path(__file__).with_name("debezium") / "ToTopics.java"
 _SENT: Final = re.compile(r"SENT (\d+)\n")
@@ -84,10 +83,9 @@ def running_debezium(
         **connector,
     }
     properties, errors = written_properties(folder, settings), folder / "debezium.log"
-    java = [str(parts.java_home / "bin" / "java"), "-Xmx512m", "-cp", f"{debezium.setup(parts.python)}/*"]
     with errors.open("w") as told:
         process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *java, str(_PROGRAM), str(properties)],
+            ["setpriv", "--pdeathsig", "KILL", *java(parts), str(_PROGRAM), str(properties)],
             text=True,
             stdout=subprocess.PIPE,
             stderr=told,
