@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -67,19 +68,20 @@ def single(text: Any) -> float:
 # mysqlbinlog doesn't know the type, and stops at it.
 UNPRINTED: Final = "NULL"
 
-_ESCAPE: Final = re.compile(rb"\\(?:x(..)|(.))", re.DOTALL)
+_ESCAPE: Final = re.compile(rb"\\(?:x..|.)", re.DOTALL)
 _CONTROLS: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 
 
 def printed_bytes(text: bytes) -> bytes:
     """Returns a quoted string, with a backslash before control characters, quotes and backslashes."""
-
-    def unescaped(match: re.Match[bytes]) -> bytes:
-        code, letter = match.groups()
-        return bytes.fromhex(code.decode()) if code else _CONTROLS.get(letter, letter)
-
     assert text[:1] == text[-1:] == b"'", text
-    return _ESCAPE.sub(unescaped, text[1:-1])
+    return _ESCAPE.sub(lambda match: _unescaped(match[0]), text[1:-1])
+
+
+@cache
+def _unescaped(escape: bytes) -> bytes:
+    code = escape[2:]
+    return bytes.fromhex(code.decode()) if code else _CONTROLS.get(escape[1:], escape[1:])
 
 
 def printed_bits(text: bytes) -> int:
