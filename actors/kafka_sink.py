@@ -1,9 +1,9 @@
 """The KafkaSink: brings the journal's segments into topics as Debezium's messages, each change exactly once.
 
-`pipeline.kafka.step` decides what comes next; here that's carried out, at Kafka and at the journal. Rows become
-messages in a thread, while the batches before are on their way.
+`pipeline.kafka.step` decides, and this actor performs it, at Kafka and at the journal. A thread makes messages of rows,
+while the batches before are on their way.
 
-It needs the journal's reading side alone. Whatever fails here touches neither capture nor the lake.
+It needs only the reading side of the journal. A failure here affects neither capture nor the lake.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class _Connected:
-    """What there is while there's a broker."""
+    """What exists while the sink is connected to a broker."""
 
     producer: KafkaProducer
     position_topic: str
@@ -85,7 +85,7 @@ class _Connected:
 
 @dataclass(slots=True)
 class _Sent:
-    """What the open Kafka transaction has: messages by table, their bytes, and when the source committed (µs)."""
+    """The content of the open Kafka transaction: messages by table, their bytes, and when the source committed (µs)."""
 
     began: float
     messages: Counter[str] = field(default_factory=Counter)
@@ -94,7 +94,7 @@ class _Sent:
 
 
 def join_journal(journal: JournalReader) -> None:
-    """Be known as a consumer, from the next segment on, if we aren't yet: before any segment is sealed for us."""
+    """Registers us as a consumer of the journal, from the next segment on, before any segment is sealed for us."""
     if CONSUMER not in journal.consumers.all():
         journal.consumers.tell(CONSUMER, journal.last_segment())
 
@@ -136,19 +136,19 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._set_aside_as: dict[str, str] = {}
 
     async def begin(self) -> None:
-        """Fence a predecessor, find the position, and send what the topics lack."""
+        """Fences a predecessor, finds the position, and sends what the topics lack."""
         await self._take_in(await self._places())
         self._await_heartbeat()
         self.rest()
 
     def next_at(self) -> float | None:
-        """When the next heartbeat is due, or a topic that was set aside."""
+        """Returns when the next heartbeat is due, or a topic that was set aside."""
         moments = [self._due(topic) for topic in self._state.at.set_aside]
         moments += [self._heartbeat_at] if self._heartbeat_at is not None else []
         return min(moments, default=None) if not self._drained else None
 
     async def time_came(self) -> None:
-        """Send a heartbeat, or what a topic lacks that was set aside."""
+        """Sends a heartbeat, or what a topic that was set aside lacks."""
         now = asyncio.get_running_loop().time()
         if self._heartbeat_at is not None and self._heartbeat_at <= now:
             self.beat()
@@ -159,22 +159,22 @@ class KafkaSink(Actor[ToKafkaSink]):
         self.rest()
 
     async def handle(self, message: SegmentSealed) -> None:
-        """Send everything through the segment."""
+        """Sends everything through the segment."""
         await self._take_in(message)
 
     async def release(self) -> None:
-        """Leave the broker, and wait for the thread."""
+        """Disconnects from the broker, and waits for the thread."""
         await self._leave()
         await asyncio.to_thread(self._threads.shutdown)
 
     def waits(self) -> str | None:
-        """For a broker that doesn't answer."""
+        """Returns what it waits for, None if nothing: a broker that hasn't answered for a while."""
         if self._waits_since is None or time.monotonic() - self._waits_since < PATIENCE_S:
             return None
         return "Kafka doesn't answer"
 
     def status(self) -> dict[str, Any]:
-        """How far the topics are, by the last Kafka transaction, and how fresh that was."""
+        """Returns how far the topics are, by the last Kafka transaction, and how fresh that was."""
         position = self._state.at.position
         return {
             "connected": self._connected is not None,
@@ -186,11 +186,11 @@ class KafkaSink(Actor[ToKafkaSink]):
         }
 
     def not_ready(self) -> str | None:
-        """Not before there's a broker."""
+        """Returns why it isn't ready, None once it is connected to a broker."""
         return None if self._connected is not None else "Kafka doesn't answer yet"
 
     async def _places(self) -> PlacesFound:
-        """Connect, and find the position, with a new epoch."""
+        """Connects, and finds the position, with a new epoch."""
         self.beat()
         position_topic = await self._at_broker(self._topics.position_topic())
         producer = self._producer = KafkaProducer(self._settings, self._pipeline)
@@ -211,7 +211,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             await producer.close()
 
     async def _try_again(self, topic: str) -> None:
-        """Send a topic that was set aside what it lacks; it is due at once if there is more."""
+        """Sends a topic that was set aside what it lacks. The topic is due again at once if there is more."""
         lacked = self._state.at.set_aside[topic].position
         self._later(topic)
         first = await self._in_thread(self._journal.consumers.first)
@@ -244,7 +244,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         )
 
     async def _take_in(self, fact: Fact) -> None:
-        """Carry out what follows from a fact, and from the facts that this brings, until nothing more does."""
+        """Performs the orders that follow from a fact, and from the facts that these bring, until none follows."""
         facts = [fact]
         while facts:
             self._state, orders = kafka_sink.step(self._state, facts.pop(0))
@@ -256,7 +256,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             self._count_set_aside()
 
     async def _brought(self, order: Order) -> Fact | None:
-        """The fact that an order brings; a topic's refusal is one, unless it's the position's topic."""
+        """Returns the fact that an order brings. A topic's refusal is one, unless it is the position's topic."""
         try:
             return await self._carry_out(order)
         except TopicRefusal as refusal:
@@ -273,7 +273,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         self.metrics.set(catalogue.STOPPED_TABLES, len(self._state.at.set_aside), part="kafka")
 
     async def _carry_out(self, order: Order) -> Fact | None:
-        """The fact that an order brings, None where it brings none."""
+        """Performs an order. Returns the fact that it brings, None if it brings none."""
         connected = self._connected
         assert connected is not None
         match order:
@@ -312,7 +312,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         return self._entry
 
     async def _send(self, connected: _Connected, order: SendRun) -> RunSent:
-        """Send the statements and the rows of a run."""
+        """Sends the statements and the rows of a run."""
         entry = await self._entry_of(order.segment)
         statements = statements_of(entry, order.run)
         rows, one_scn = len(statements[order.skip :]), order.run.first_scn == order.run.last_scn
@@ -339,7 +339,7 @@ class KafkaSink(Actor[ToKafkaSink]):
     async def _send_statements(
         self, connected: _Connected, statements: Sequence[StatementPart], topics: Topics
     ) -> None:
-        """Send statements on the schema, if their topic is one of these."""
+        """Sends statements on the schema, if their topic is one of these."""
         wanted = [each for each in statements if self._making.wants(each.statement)]
         if not self._settings.include_schema_changes or not wanted:
             return
@@ -349,13 +349,13 @@ class KafkaSink(Actor[ToKafkaSink]):
             await self._send_records(connected, records, now)
 
     async def _changed(self, entry: Entry, order: SendRun) -> ChangedRows | None:
-        """What the run's transactions have changed, where the messages say so."""
+        """Returns what the run's transactions changed, if the messages say so."""
         if not self._settings.provide_transaction_metadata:
             return None
         return await self._in_thread(self._rows.changed, entry, order.run, self._making)
 
     async def _mark(self, connected: _Connected, marks: Records | None, which: slice) -> None:
-        """Send these of the messages in which the transactions begin and end."""
+        """Sends these messages for the begin and end of transactions."""
         if marks is not None:
             records = replace(marks, keys=marks.keys[which], values=marks.values[which])
             await self._send_records(connected, records, time.time_ns() // 1000)
@@ -363,14 +363,14 @@ class KafkaSink(Actor[ToKafkaSink]):
     def _gather(
         self, part: TableRows, rest: Iterator[TableRows], orders: MessageOrders | None, topics: Topics
     ) -> tuple[list[MessageRows], TableRows | None]:
-        """Take rows in if their topic is one of these: what is to be sent now, and the rows that follow."""
+        """Takes rows if their topic is one of these. Returns the rows to send now, and the next ones of `rest`."""
         table, due = part.schema.table, []
         if self._making.wanted(table) and includes(topics, self._making.topic(table)):
             due = self._gathered.add(self._making.rows(part, orders))
         return due, next(rest, None)
 
     async def _send_rows(self, connected: _Connected, gathered: list[MessageRows]) -> None:
-        """Send the messages of these rows."""
+        """Sends the messages of these rows."""
         for rows in gathered:
             own, now = self._making.topic(rows.schema.table), time.time_ns() // 1000
             for records in await self._in_thread(self._making.records, rows, now):
@@ -379,7 +379,7 @@ class KafkaSink(Actor[ToKafkaSink]):
                 self._sent.messages[str(rows.schema.table)] += len(records.keys)
 
     async def _send_records(self, connected: _Connected, records: Records, now_us: int) -> None:
-        """Send the messages of a topic; a batch goes while the next one is made."""
+        """Sends the messages of a topic, each batch while the next one is made."""
         if not len(records.keys):
             return
         if self._registry is not None and (nameless := records.nameless):
@@ -398,7 +398,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             await self._send_records(connected, records, now)
 
     async def _send_notifications(self, connected: _Connected, topics: Topics, segment: int) -> None:
-        """Send what has become of snapshots between a segment's checkpoint and that of the segment before."""
+        """Sends the changes of snapshots between the checkpoints of the previous segment and of this one."""
         topic = self._settings.notification_sink_topic_name
         if topic is None or not includes(topics, topic):
             return
@@ -439,7 +439,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             self.metrics.observe(catalogue.KAFKA_FRESHNESS, self._freshness)
 
     async def _at_broker(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Wait for the broker, which is no hanging: each such wait has a bound of its own."""
+        """Waits for the broker. That isn't hanging: each such wait has its own time limit."""
         self.rest()
         self._waits_since = time.monotonic()
         try:
@@ -451,7 +451,7 @@ class KafkaSink(Actor[ToKafkaSink]):
     async def _in_thread(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Call what blocks."""
+        """Calls a blocking function in the thread."""
         self.beat()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))

@@ -1,1 +1,1 @@
-"""Kafka: how its brokers are reached, and what the KafkaSink does to its topics."""
+"""The clients of Kafka's brokers, and what the KafkaSink does to its topics."""

@@ -1,6 +1,6 @@
 """Messages of a table's rows as batches of Kafka's records, one or more for each partition.
 
-Rows stay columns up to here, where a compiled loop makes them the bytes of records.
+Rows stay columns up to here. A compiled loop writes them as the bytes of records.
 """
 
 from collections import deque
@@ -47,7 +47,7 @@ log = structlog.get_logger()
 
 
 def software_version() -> str:
-    """What `source.version` says."""
+    """Returns the value of `source.version`."""
     try:
         return version("tidemark")
     except PackageNotFoundError:
@@ -65,7 +65,7 @@ class PartitionBatch:
 
 @dataclass(frozen=True, slots=True)
 class RecordSchemas:
-    """The Connect schemas of keys and values; each value has that with its number in `of`, or the first one."""
+    """The Connect schemas of keys and values. Each value has the schema with its number in `of`, or the first one."""
 
     key: Schema
     values: tuple[Schema, ...]
@@ -74,10 +74,10 @@ class RecordSchemas:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Messages of one topic in their order. `headers`: texts by the header's name, null where it isn't there.
+    """Messages of one topic in their order. `headers`: texts by the header's name, null if a message lacks it.
 
-    `times` (ms since the epoch) and `partitions` are null, or None, where nothing is said of them. `schemas`: what
-    Kafka can't take the messages without, where they lack the heads of their schemas (`identified`).
+    `times` (ms since the epoch) and `partitions` are null, or None, if the message has none of its own. `schemas`:
+    those whose ids the messages still lack (`identified`).
     """
 
     topic: str
@@ -90,7 +90,7 @@ class Records:
 
     @property
     def nameless(self) -> tuple[tuple[str, Schema], ...]:
-        """The schemas that have to have ids, of the `key` and of the `value`s."""
+        """Returns the schemas that need ids, of the `key` and of the `value`s."""
         if self.schemas is None:
             return ()
         keyed = self.keys.null_count < len(self.keys)
@@ -99,7 +99,7 @@ class Records:
         return (*keys, *(("value", each) for each in self.schemas.values if valued))
 
     def identified(self, ids: Sequence[int]) -> "Records":
-        """The messages with the heads that name their schemas; `ids` are those of `nameless`."""
+        """Returns the messages with heads that name their schemas; `ids` are those of `nameless`."""
         assert self.schemas is not None
         none = np.zeros(len(self.keys), np.int64)
         of = none if self.schemas.of is None else self.schemas.of
@@ -112,13 +112,13 @@ class Records:
 
 
 def single_batch(topic: str, key: bytes, value: bytes, at_ms: int) -> PartitionBatch:
-    """A batch of one message, for the topic's first partition."""
+    """Returns a batch of one message, for the topic's first partition."""
     (run,) = record_runs(pa.array([key]), pa.array([value]), None, np.zeros(1, np.int64), 1)
     return PartitionBatch(topic, 0, RecordBatch(run, at_ms, Compression.NONE))
 
 
 class MessageBatches:
-    """Makes the batches by the settings."""
+    """Makes the batches that the settings define."""
 
     def __init__(self, settings: KafkaSinkSettings) -> None:
         self._settings = settings
@@ -128,7 +128,7 @@ class MessageBatches:
         self._format: MessageFormat = AVRO if self._avro else self._headers
 
     def topic(self, table: TableId) -> str:
-        """Where messages of a table go."""
+        """Returns where messages of a table go."""
         return self._destination(table).topic
 
     def _destination(self, table: TableId) -> Destination:
@@ -139,29 +139,29 @@ class MessageBatches:
         return shape_of(schema, self._settings.message_columns, self._settings.unavailable_value_placeholder)
 
     def needed(self, schema: TableSchema) -> tuple[str, ...]:
-        """The columns by which `narrowed` needs to know the rows of a table."""
+        """Returns the columns of a table that `narrowed` needs."""
         return self._shape(schema).needed
 
     @property
     def transaction_topic(self) -> str:
-        """Where the messages go in which transactions begin and end."""
+        """Returns the topic for the begin and end of transactions."""
         return self._settings.topic_delimiter.join(
             (self._settings.topic_prefix, self._settings.topic_transaction)
         )
 
     def marks(self, changed: ChangedRows) -> Records:
-        """The messages in which transactions begin and end."""
+        """Returns the messages for the begin and end of transactions."""
         return self._plain(self.transaction_topic, transaction_messages(changed, self._format))
 
     def heartbeat(self, now_us: int) -> Records:
-        """A heartbeat that is sent now."""
+        """Returns a heartbeat of this moment."""
         settings = self._settings
         topic = f"{settings.topic_heartbeat_prefix}.{settings.topic_prefix}"
         made = heartbeat(settings.topic_prefix, now_us, self._format)
         return replace(self._plain(topic, made), partitions=pa.array([0], pa.int32()))
 
     def notifications(self, notices: Sequence[Notice], at_us: int) -> Records:
-        """The notifications of these notices at this moment (µs since the epoch)."""
+        """Returns the notifications of these notices at this time (µs since the epoch)."""
         settings = self._settings
         assert settings.notification_sink_topic_name is not None
         made = notification_messages(notices, settings.topic_prefix, at_us // 1000, self._format)
@@ -169,18 +169,18 @@ class MessageBatches:
 
     @property
     def schema_change_topic(self) -> str:
-        """Where statements on the schema go."""
+        """Returns the topic for statements on the schema."""
         return self._settings.topic_prefix
 
     def schema_changes(self, parts: Sequence[StatementPart], now_us: int) -> Records:
-        """The messages of these statements, made now."""
+        """Returns the messages of these statements, made now."""
         prefix = self._settings.topic_prefix
         made = schema_change_messages(parts, prefix, self._version, now_us, self._format)
         first = pa.array(np.zeros(len(parts), np.int32))
         return replace(self._plain(self.schema_change_topic, made), partitions=first)
 
     def wants(self, statement: SchemaStatement) -> bool:
-        """Whether a statement is about a table that has a topic, or about the database of one."""
+        """Returns whether a statement concerns a table that has a topic, or the database of one."""
         tables = self._settings.tables
         if tables is None:
             return True
@@ -193,26 +193,26 @@ class MessageBatches:
         return Records(topic, pairs.keys, pairs.values, schemas=schemas)
 
     def wanted(self, table: TableId) -> bool:
-        """Whether the table has a topic."""
+        """Returns whether the table has a topic."""
         tables = self._settings.tables
         return tables is None or tables.match(table)
 
     def narrowed(self, schema: TableSchema, changes: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a table's changes file that become messages, their updates by the messages' key."""
+        """Returns the rows of a table's changes file that become messages, their updates by the messages' key."""
         if not self.wanted(schema.table):
             return changes.slice(0, 0)
         return without(self._shape(schema).with_keys(changes), self._settings.skipped_operations)
 
     def rows(self, part: TableRows, orders: MessageOrders | None = None) -> MessageRows:
-        """The rows that become messages; `orders`: of the run's transactions, where blocks are wanted."""
+        """Returns the rows that become messages; `orders`: of the run's transactions, if the settings want blocks."""
         rows = self.narrowed(part.schema, part.rows)
         blocks = None if orders is None else orders.blocks(part.schema.table, rows)
         return MessageRows(part.schema, rows, blocks)
 
     def messages(self, of: MessageRows, processed_us: int) -> Messages:
-        """The messages of these rows, made at `processed_us` (µs since the epoch).
+        """Returns the messages of these rows, made at `processed_us` (µs since the epoch).
 
-        Raises KafkaRefused where rows lack columns.
+        Raises KafkaRefused if rows lack columns.
         """
         source = SourceBlock.of(of.rows, processed_us)
         return self._envelope(of.schema).messages(of.rows, source, processed_us, of.blocks)
@@ -232,7 +232,7 @@ class MessageBatches:
         )
 
     def records(self, of: MessageRows, processed_us: int) -> list[Records]:
-        """The messages of these rows by their topics. Raises TopicRefusal where a row can't be one."""
+        """Returns the messages of these rows by their topics. Raises TopicRefusal if a row can't become one."""
         table = of.schema.table
         outbox = next((each for each in self._settings.outboxes if each.tables.match(table)), None)
         try:
@@ -250,7 +250,7 @@ class MessageBatches:
         return [records] if messages.topics is None else list(_by_topic(records, messages.topics))
 
     def batches_of(self, records: Records, count: int, processed_ms: int) -> Iterator[PartitionBatch]:
-        """The batches of these records for a topic of `count` partitions, one of each partition in turn.
+        """Returns the batches of these records for a topic of `count` partitions, one of each partition in turn.
 
         So a request to a broker has a batch for each of its partitions.
         """
@@ -269,7 +269,7 @@ class MessageBatches:
     def _of_partition(
         self, records: Records, headers: pa.Array | None, partition: int, rows: Longs, processed_ms: int
     ) -> Iterator[PartitionBatch]:
-        """The batches of these rows, which go to one partition."""
+        """Returns the batches of these rows, which go to one partition."""
         settings = self._settings
         for some, at_ms in _at_once(records, rows, processed_ms):
             for run in record_runs(records.keys, records.values, headers, some, settings.batch_bytes):
@@ -299,7 +299,7 @@ class MessageBatches:
 
 
 def _by_topic(records: Records, topics: pa.Array) -> Iterator[Records]:
-    """The messages of each topic, in their order; `topics` says where each one goes."""
+    """Returns the messages of each topic, in their order; `topics` has the topic of each."""
     for topic in topics.unique().to_pylist():
         at = pa.array(np.flatnonzero(np.asarray(pc.equal(topics, topic))))
         headers = tuple((name, texts.take(at)) for name, texts in records.headers)
@@ -315,7 +315,7 @@ def _by_topic(records: Records, topics: pa.Array) -> Iterator[Records]:
 
 
 def _at_once(records: Records, rows: Longs, processed_ms: int) -> Iterator[tuple[Longs, int]]:
-    """The rows in runs of the same time (ms since the epoch): all messages of a batch have one."""
+    """Returns the rows in runs of the same time (ms since the epoch): all messages of a batch have one."""
     if records.times is None:
         yield rows, processed_ms
         return
@@ -325,7 +325,7 @@ def _at_once(records: Records, rows: Longs, processed_ms: int) -> Iterator[tuple
 
 
 def _places(records: Records, count: int) -> Any:
-    """The partition of each message: the one that it says itself, or that of its key."""
+    """Returns the partition of each message: its own, or that of its key."""
     places = _partitions(records.keys, count)
     if records.partitions is None:
         return places
@@ -340,7 +340,7 @@ def _places(records: Records, count: int) -> Any:
 
 
 def _partitions(keys: pa.Array, count: int) -> Any:
-    """The partition of each key; without one it's the first, which keeps the order of the table's changes."""
+    """Returns the partition of each key. Without one it is the first, which keeps the order of the table's changes."""
     if count == 1 or keys.null_count == len(keys):
         return np.zeros(len(keys), np.int32)
     found = partitions(pc.fill_null(keys, pa.scalar(b"").cast(keys.type)), count)
@@ -348,7 +348,7 @@ def _partitions(keys: pa.Array, count: int) -> Any:
 
 
 def _headers(records: Records) -> pa.Array | None:
-    """The headers of each record, null where it has none; None where no record has any."""
+    """Returns the headers of each record, null if it has none; None if no record has any."""
     count = len(records.keys)
     there = [(name, texts) for name, texts in records.headers if texts.null_count < count]
     if not there:

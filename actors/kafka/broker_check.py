@@ -1,8 +1,8 @@
-"""`tidemark check` for the topics: whether the brokers let us in, and take topics as the settings have them.
+"""`tidemark check` for the topics: do the brokers let us in, and do they accept topics as the settings define them?
 
-With Avro, whether the schema registry lets us in.
+With Avro it also checks whether the schema registry lets us in.
 
-Nothing is created or written, and no transactional id gets a new epoch: a service that runs is left alone.
+It creates and writes nothing, and no transactional id gets a new epoch. So it doesn't disturb a running service.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _TRANSACTION: Final = 1  # a coordinator's kind, where a group's is 0
 
 
 async def check_topics(settings: KafkaSinkSettings, pipeline: str) -> list[Finding]:
-    """What's wrong with the brokers, with the rights there, or with the topics."""
+    """Returns what is wrong with the brokers, with our rights there, or with the topics."""
     found: list[Finding] = []
     try:
         async with asyncio.timeout(_WITHIN_S), administrating(settings, pipeline) as admin:
@@ -98,7 +98,7 @@ async def _topics_of_tables(admin: AIOKafkaAdminClient, settings: KafkaSinkSetti
 
 
 async def _transactional_id(admin: AIOKafkaAdminClient, pipeline: str) -> list[Finding]:
-    """Whether we may use it; a broker that has had no transaction yet says that it doesn't know."""
+    """Returns whether we may use it. A broker that has had no transaction yet answers that it doesn't know."""
     try:
         await admin._client.coordinator_lookup(_TRANSACTION, transactional_id(pipeline))  # noqa: SLF001 - no other way
     except KafkaError as error:
@@ -121,7 +121,7 @@ async def _creatable(
     partitions: int,
     config: dict[str, str],
 ) -> list[Finding]:
-    """Whether the brokers would create the topic."""
+    """Returns whether the brokers would create the topic."""
     if not settings.create_topics:
         return []
     try:
@@ -132,7 +132,7 @@ async def _creatable(
 
 
 async def _config(admin: AIOKafkaAdminClient, topic: str, name: str) -> str | None:
-    """A topic's setting; None where the account may not read it."""
+    """Returns a topic's setting; None if the account may not read it."""
     answers = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {name: None})])
     for answer in answers:
         for _, _, _, _, entries in answer.resources:

@@ -1,6 +1,6 @@
-"""The options of every client of Kafka: where the brokers are, and how to speak to them.
+"""The options of every client of Kafka: the brokers, TLS and SASL.
 
-The sink and the signals' channel have this in common, and with it TLS and SASL.
+The sink and the signals' channel share them.
 """
 
 import logging
@@ -24,7 +24,7 @@ ANSWERS_WITHIN_S: Final = 10.0
 
 
 def client_options(settings: BrokerSettings, pipeline: str) -> dict[str, Any]:
-    """The arguments that all of aiokafka's clients have in common."""
+    """Returns the arguments that all of aiokafka's clients share."""
     options: dict[str, Any] = {
         "bootstrap_servers": list(settings.bootstrap_servers),
         "client_id": f"tidemark-{pipeline}",
@@ -42,7 +42,7 @@ def client_options(settings: BrokerSettings, pipeline: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def administrating(settings: BrokerSettings, pipeline: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    """A client that is connected. Raises what a broker answers, where none lets us in."""
+    """A connected admin client. Raises a broker's answer if none lets us in."""
     options = client_options(settings, pipeline)
     admin = AIOKafkaAdminClient(**options)
     try:
@@ -58,7 +58,7 @@ async def administrating(settings: BrokerSettings, pipeline: str) -> AsyncIterat
 
 
 async def _connect_once(options: dict[str, Any]) -> None:
-    """Connect to the first broker by itself, which raises its reason."""
+    """Connects to the first broker alone, which raises its reason."""
     host, port, *_ = collect_hosts(options.pop("bootstrap_servers"), randomize=False)[0]
     connection = await create_conn(host, port, **options)
     connection.close()

@@ -1,7 +1,6 @@
 """Rows that become messages together: a table's parts of several segments, in one Kafka transaction.
 
-What a part costs beside its rows, in the making of messages and on the way to the broker, is then spent once for many
-small segments.
+A part has costs beside its rows, for the messages and for the broker. So many small segments share these costs.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from pipeline.schema.table_schema import TableId, TableSchema
 
 @dataclass(frozen=True, slots=True)
 class MessageRows:
-    """Rows of a table that become messages, and their `transaction` blocks where these are wanted."""
+    """Rows of a table that become messages, and their `transaction` blocks if the settings want them."""
 
     schema: TableSchema
     rows: pa.RecordBatch
@@ -24,7 +23,7 @@ class MessageRows:
 
 
 class GatheredRows:
-    """Holds rows until they are many, a table's in their order; TOGETHER and TOGETHER_BYTES are the bounds of all."""
+    """Holds rows until they are many, a table's in their order. TOGETHER and TOGETHER_BYTES bound all of them."""
 
     def __init__(self) -> None:
         self._parts: dict[TableId, list[MessageRows]] = {}
@@ -32,7 +31,7 @@ class GatheredRows:
         self._bytes = 0
 
     def add(self, part: MessageRows) -> list[MessageRows]:
-        """Take rows in, and give those that are to be sent now: before what comes, or since they are many."""
+        """Takes rows, and returns those to send now: earlier rows of the table, or all if they are many."""
         table = part.schema.table
         held = self._parts.get(table, [])
         due = self.all() if held and not _alike(held[0], part) else []
@@ -44,7 +43,7 @@ class GatheredRows:
         return due
 
     def all(self) -> list[MessageRows]:
-        """Give all that is held."""
+        """Returns all rows, and holds none any more."""
         gathered = [_joined(parts) for parts in self._parts.values()]
         self._parts, self._rows, self._bytes = {}, 0, 0
         return gathered

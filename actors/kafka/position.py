@@ -1,8 +1,8 @@
-"""The position in the journal, as the position topic has it: one message for each Kafka transaction.
+"""The position in the journal, in the position topic: one message for each Kafka transaction.
 
-It's in a topic, and not among a consumer group's offsets. The broker forgets the offsets of a group without members
-after seven days (`offsets.retention.minutes`), and with them what was sent. The topic is compacted: the last message of
-a key stays for good. Its key is the journal's id.
+It is in a topic, and not among a consumer group's offsets. The broker forgets the offsets of a group without members
+after seven days (`offsets.retention.minutes`), and then the sink wouldn't know what it sent. The topic is compacted:
+the last message of a key stays forever. Its key is the journal's id.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ _LAST: Final = 64
 
 
 def position_batch(topic: str, journal: str, at: SinkPosition, at_ms: int) -> PartitionBatch:
-    """A batch of the position alone."""
+    """Returns a batch of only the position."""
     return single_batch(topic, journal.encode(), position_to_json(at), at_ms)
 
 
 async def last_position(
     settings: KafkaSinkSettings, pipeline: str, topic: str
 ) -> tuple[str, SinkPosition] | None:
-    """The last committed position and the id of its journal, None in an empty topic.
+    """Returns the last committed position and the id of its journal, None for an empty topic.
 
-    To be asked once a predecessor is fenced. Raises KafkaUnavailable and KafkaRefused.
+    Call it once a predecessor is fenced. Raises KafkaUnavailable and KafkaRefused.
     """
     consumer = AIOKafkaConsumer(
         **client_options(settings, pipeline),
@@ -63,7 +63,7 @@ async def last_position(
 async def _last(
     consumer: AIOKafkaConsumer, partition: TopicPartition, start: int, end: int
 ) -> tuple[str, SinkPosition] | None:
-    """The last position from one offset up to another."""
+    """Returns the last position from one offset up to another."""
     found = None
     consumer.seek(partition, start)
     while await consumer.position(partition) < end:

@@ -1,9 +1,9 @@
-"""A transactional producer of Kafka's, fed with whole batches.
+"""A transactional producer of Kafka's that takes complete batches.
 
-Its transactional id is the pipeline's. `start` gives that a new epoch: the broker ends what a predecessor had under
-way, and takes nothing more from it. A batch counts once the broker has acknowledged it: `commit` waits for all of them.
+Its transactional id is the pipeline's. `start` gives it a new epoch: the broker ends a predecessor's open transaction,
+and accepts nothing more from it. A batch counts once the broker has acknowledged it: `commit` waits for all of them.
 
-After any failure the sink closes the producer and begins another one.
+After any failure the sink closes the producer and starts another one.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ Result = TypeVar("Result")
 
 
 def failure(error: BaseException, topic: str | None = None) -> KafkaUnavailable | KafkaRefused:
-    """The error of ours for one of Kafka's, of the network's, or a time-out."""
+    """Returns our error for an error of Kafka's or of the network's, or for a time-out."""
     return classed(type(error).__name__, safe_message(error), topic)
 
 
 def transactional_id(pipeline: str) -> str:
-    """The id by which a pipeline's producer fences the one before it."""
+    """Returns the id by which a pipeline's producer fences its predecessor."""
     return f"tidemark-{pipeline}"
 
 
@@ -56,30 +56,30 @@ class KafkaProducer:
         )
 
     async def start(self) -> None:
-        """Connect, and fence a predecessor."""
+        """Connects, and fences a predecessor."""
         self._deadline = self._now() + STARTS_WITHIN_S
         await self._in_time(self._producer.start())
 
     async def begin(self) -> None:
-        """Begin a Kafka transaction, which has to be committed before the broker gives it up."""
+        """Begins a Kafka transaction. It must be committed before the broker aborts it."""
         self._sent = []
         self._deadline = self._now() + self._timeout_s
         await self._in_time(self._producer.begin_transaction())
 
     async def send(self, batch: PartitionBatch) -> None:
-        """Send a batch; returns when it's queued."""
+        """Sends a batch; returns when it is queued."""
         sending = self._producer.send_batch(batch.records, batch.topic, partition=batch.partition)
         self._sent.append((batch.topic, await self._in_time(sending, batch.topic)))
         self._failed()
 
     async def commit(self) -> None:
-        """Wait until all that was sent is acknowledged, and commit it."""
+        """Waits until the broker has acknowledged all batches, and commits them."""
         for topic, future in self._sent:
             await self._in_time(self._acknowledged(topic, future), topic)
         await self._in_time(self._producer.commit_transaction())
 
     async def close(self) -> None:
-        """End it, with the Kafka transaction that's open aborted as far as the broker answers."""
+        """Closes it. Aborts the open Kafka transaction if the broker answers."""
         producer = self._producer
         manager = producer._txn_manager  # noqa: SLF001 - there's no other way to ask
         try:
@@ -99,7 +99,7 @@ class KafkaProducer:
             future.cancelled() or (future.done() and future.exception())
 
     async def _acknowledged(self, topic: str, future: asyncio.Future[Any]) -> None:
-        """Wait for a batch; aiokafka asks without end for a topic that was removed, so look whether it's there."""
+        """Waits for a batch. aiokafka retries forever if the topic was removed, so this looks whether it exists."""
         while not (await asyncio.wait({future}, timeout=LOOK_AFTER_S))[0]:
             await self._producer.client.force_metadata_update()
             if topic not in self._producer.client.cluster.topics():
@@ -107,7 +107,7 @@ class KafkaProducer:
         future.result()
 
     def _failed(self) -> None:
-        """Raise what a batch has failed with, as soon as that's known; forget those that are acknowledged."""
+        """Raises a batch's failure as soon as it is known, and forgets the acknowledged batches."""
         for topic, future in self._sent:
             if future.done() and (error := future.exception()) is not None:
                 raise failure(error, topic) from error

@@ -1,6 +1,6 @@
 """A batch of records that a producer of aiokafka sends as it is, in place of aiokafka's own builder of batches.
 
-The producer says who sends it when it's its turn. So the head, the checksum and the compression come last.
+The producer sets who sends it just before it sends it. So the head, the checksum and the compression come last.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ _CODECS: Final[Mapping[Compression, tuple[int, Callable[[bytes], bytes]]]] = {
 
 
 class RecordBatch:
-    """What aiokafka's sender asks of a batch."""
+    """The interface of a batch that aiokafka's sender uses."""
 
     def __init__(self, records: RecordRun, at_ms: int, compression: Compression) -> None:
         self._count = records.count
@@ -36,18 +36,18 @@ class RecordBatch:
             self._batch = np.frombuffer(bytearray(HEAD_BYTES) + body, np.uint8)
 
     def close(self) -> None:
-        """It never takes another record."""
+        """Does nothing: it never takes another record."""
 
     def closed(self) -> bool:
-        """It never takes another record."""
+        """Returns True: it never takes another record."""
         return True
 
     def record_count(self) -> int:
-        """How many records it has."""
+        """Returns how many records it has."""
         return self._count
 
     def size(self) -> int:
-        """How many bytes it has, as it's sent."""
+        """Returns how many bytes the sent batch has."""
         return len(self._batch)
 
     def _set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
@@ -57,5 +57,5 @@ class RecordBatch:
         put_checksum(self._batch.data, google_crc32c.value(self._batch[CHECKED_FROM:]))
 
     def _build(self) -> memoryview:
-        """The batch, as it is sent; the same bytes again where it's sent again."""
+        """Returns the batch as it is sent: the same bytes each time."""
         return self._batch.data

@@ -1,6 +1,7 @@
-"""A client of a schema registry that speaks Confluent's API: it gives each schema its id.
+"""A client of a schema registry with Confluent's API. It returns the id of each schema.
 
-An id is found once and then kept: in a registry it never changes. What fails for now is tried again for a few seconds.
+It asks for an id once and keeps it, because a registry never changes one. It retries a transient failure for a few
+seconds.
 
 Source: Confluent Schema Registry, "API Reference".
 """
@@ -32,7 +33,7 @@ _MOST_WORDS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """Which id a schema of a topic's has under a subject."""
+    """The question for the id of a schema of a topic under a subject."""
 
     topic: str
     subject: str
@@ -40,7 +41,7 @@ class _Question:
 
 
 class SchemaRegistry:
-    """The registry of the settings. Raises KafkaUnavailable and KafkaRefused, which a topic's refusal is."""
+    """The registry of the settings. Raises KafkaUnavailable and KafkaRefused, or TopicRefusal for one topic."""
 
     def __init__(self, settings: KafkaSinkSettings) -> None:
         assert settings.schema_registry_url is not None
@@ -49,14 +50,14 @@ class SchemaRegistry:
         self._ids: dict[_Question, int] = {}
 
     async def id_of(self, topic: str, part: str, schema: Schema) -> int:
-        """The id of the Avro schema of a topic's `key`s or `value`s, registered if the settings say so."""
+        """Returns the id of the Avro schema of a topic's `key`s or `value`s. Registers it if the settings say so."""
         asked = _Question(topic, f"{topic}-{part}", avro_text(schema))
         if asked not in self._ids:
             self._ids[asked] = await self._asked(asked)
         return self._ids[asked]
 
     async def look(self) -> None:
-        """Find out whether the registry answers and lets us in."""
+        """Raises if the registry doesn't answer or doesn't let us in."""
         await self._request("GET", "/subjects", None)
 
     async def _asked(self, asked: "_Question") -> int:
@@ -119,7 +120,7 @@ class SchemaRegistry:
 
 
 def _words(text: str) -> str:
-    """What the registry says of its refusal."""
+    """Returns the registry's words about its refusal."""
     try:
         said = json.loads(text)
     except ValueError:

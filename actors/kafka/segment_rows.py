@@ -1,6 +1,6 @@
 """The rows of a segment in the order in which they become messages: table by table, each in the order of the stream.
 
-A chunk of a first snapshot has no place in its file. The segment's entry says its SCN, and so its place among the
+A chunk of a first snapshot has no SCN in its file. The segment's entry has it, and so the chunk's place among the
 table's changes.
 """
 
@@ -33,18 +33,18 @@ _NARROW: Final = 1 << 20
 
 
 class Narrowing(Protocol):
-    """Which rows become messages, and by which of the table's own columns that is known."""
+    """Which rows become messages, and which of the table's own columns that depends on."""
 
     def needed(self, schema: TableSchema) -> tuple[str, ...]:
-        """The columns."""
+        """Returns the columns."""
 
     def narrowed(self, schema: TableSchema, changes: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows."""
+        """Returns the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """Rows of one table, as a changes file has them. A row that belongs to the one before it is in the same batch."""
+    """Rows of one table, in the form of a changes file. Two rows that belong together are in the same batch."""
 
     schema: TableSchema
     rows: pa.RecordBatch
@@ -62,7 +62,7 @@ class SegmentRows:
         self._pass: _Pass | None = None
 
     def plan(self, entry: Entry, after_scn: int, capacity: Capacity, *, split: bool) -> tuple[Run, ...]:
-        """The runs of a segment's rows and statements after an SCN; see `pipeline.kafka.runs.divided`."""
+        """Returns the runs of a segment's rows and statements after an SCN; see `pipeline.kafka.runs.divided`."""
         whole = runs.whole(entry, entry.files)
         if not whole.rows:
             return ()
@@ -74,9 +74,9 @@ class SegmentRows:
         return runs.weighed(divided, whole)
 
     def rows(self, entry: Entry, run: Run, skip: int = 0) -> Iterator[TableRows]:
-        """The rows of a run after the first `skip` ones.
+        """Returns the rows of a run after the first `skip` ones.
 
-        Runs that are asked for in their order, each to its end, read the segment's files once.
+        If the runs are read in their order, each to its end, the segment's files are read once.
         """
         before, self._pass = self._pass, None
         reading = before if before is not None and before.comes_to(entry, run) else _Pass(entry)
@@ -90,7 +90,7 @@ class SegmentRows:
         self._pass = reading
 
     def changed(self, entry: Entry, run: Run, narrowing: Narrowing) -> ChangedRows:
-        """What the transactions of a run have changed: the rows that become messages, without their values."""
+        """Returns what the transactions of a run changed: the rows that become messages, without their values."""
         found: list[tuple[TableId, pa.RecordBatch]] = []
         for file in entry.files:
             if file.kind is not FileKind.CHANGES:
@@ -114,7 +114,7 @@ class SegmentRows:
             return np.asarray(parquet.read(columns=["__scn"]).column("__scn"), np.int64)
 
     def _of_table(self, entry: Entry, table: TableId) -> Iterator[TableRows]:
-        """The changes of a table, with its chunks between them."""
+        """Returns the changes of a table, with its chunks between them."""
         chunks = deque((_scn(entry, chunk), chunk) for chunk in self._first_chunks(entry, table))
         read = _Chunks(self._rows_batches(entry, table))
         for part in self._changes(entry, table):
@@ -154,7 +154,7 @@ class SegmentRows:
                         yield TableRows(entry.schemas[file.version], batch)
 
     def _first_chunks(self, entry: Entry, table: TableId) -> list[SealedChunk]:
-        """The chunks of a table that are in its rows files, in their order."""
+        """Returns the chunks of a table that are in its rows files, in their order."""
         kinds = {file.kind for file in entry.files if file.table == table}
         if FileKind.ROWS not in kinds:
             return []
@@ -183,7 +183,7 @@ class SegmentRows:
 
 
 class _Pass:
-    """One pass over a segment's tables, run by run; `through`: the last SCN that was taken of each table."""
+    """One pass over a segment's tables, run by run; `through`: the last SCN that it has read of each table."""
 
     def __init__(self, entry: Entry) -> None:
         self.through = 0
@@ -192,11 +192,11 @@ class _Pass:
         self._rest: dict[TableId, TableRows] = {}
 
     def comes_to(self, entry: Entry, run: Run) -> bool:
-        """Whether the run is still to come in this pass."""
+        """Returns whether this pass still reaches the run."""
         return self._entry is entry and self.through < run.first_scn
 
     def rows(self, table: TableId, run: Run, read: TablePass) -> Iterator[TableRows]:
-        """The rows of a table in the run; `read` reads all of the table's rows in the segment."""
+        """Returns the rows of a table in the run; `read` reads all of the table's rows in the segment."""
         if table not in self._parts:
             self._parts[table] = read(self._entry, table)
         while (part := self._rest.pop(table, None) or next(self._parts[table], None)) is not None:
@@ -210,14 +210,14 @@ class _Pass:
 
 
 class _Chunks:
-    """Takes chunks one after the other out of the batches of their files."""
+    """Takes one chunk after the other from the batches of their files."""
 
     def __init__(self, batches: Iterator[TableRows]) -> None:
         self._batches = batches
         self._rest: TableRows | None = None
 
     def rows(self, chunk: SealedChunk, scn: int) -> Iterator[TableRows]:
-        """The rows of the chunk that comes next."""
+        """Returns the rows of the next chunk."""
         count = chunk.rows
         while count:
             part = self._rest or next(self._batches)
@@ -229,7 +229,7 @@ class _Chunks:
 
 
 def _within(changes: pa.RecordBatch, run: Run) -> tuple[int, int]:
-    """Where the run's rows begin and end."""
+    """Returns where the run's rows begin and end."""
     scns = np.asarray(changes.column("__scn"))
     return int(np.searchsorted(scns, run.first_scn, "left")), int(
         np.searchsorted(scns, run.last_scn, "right")
@@ -237,12 +237,12 @@ def _within(changes: pa.RecordBatch, run: Run) -> tuple[int, int]:
 
 
 def _scn(entry: Entry, chunk: SealedChunk) -> int:
-    """The place of a chunk; at the segment's beginning where an earlier version of the journal doesn't say it."""
+    """Returns the SCN of a chunk; the segment's first one if an earlier version of the journal doesn't have it."""
     return entry.first_scn if chunk.scn is None else chunk.scn
 
 
 def _together(parquet: pq.ParquetFile) -> int:
-    """How many rows to read at once."""
+    """Returns how many rows to read at once."""
     metadata = parquet.metadata
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     return int(max(1, min(TOGETHER, TOGETHER_BYTES * max(1, metadata.num_rows) // max(1, size))))

@@ -1,4 +1,4 @@
-"""The topics that messages go to: their partitions, and their making where they aren't there."""
+"""The topics for messages: their partitions, and the creation of missing topics."""
 
 import asyncio
 from typing import Final
@@ -17,7 +17,7 @@ POSITION_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": "1677721
 
 
 class KafkaTopics:
-    """Knows the number of partitions of each topic that was asked for. Raises KafkaUnavailable and KafkaRefused."""
+    """Knows how many partitions each topic has that was asked about. Raises KafkaUnavailable and KafkaRefused."""
 
     def __init__(self, settings: KafkaSinkSettings, pipeline: str) -> None:
         self._settings = settings
@@ -25,14 +25,14 @@ class KafkaTopics:
         self._known: dict[str, int] = {}
 
     async def partitions(self, topic: str) -> int:
-        """How many partitions a topic of messages has; it's created where it isn't there."""
+        """Returns how many partitions a topic of messages has. Creates a missing topic."""
         if topic not in self._known:
             settings = self._settings
             self._known[topic] = await self._found(topic, settings.partitions, settings.topic_config)
         return self._known[topic]
 
     async def position_topic(self) -> str:
-        """The topic of our position; creates it if it isn't there."""
+        """Returns the topic of our position. Creates it if it is missing."""
         topic = position_topic_of(self._settings, self._pipeline)
         if await self._found(topic, 1, POSITION_CONFIG) != 1:
             raise KafkaRefused(f"{topic} has several partitions; name one with a single partition")
@@ -60,7 +60,7 @@ class KafkaTopics:
 
 
 def position_topic_of(settings: KafkaSinkSettings, pipeline: str) -> str:
-    """The name of the topic of a pipeline's position."""
+    """Returns the name of the topic of a pipeline's position."""
     return settings.position_topic or f"tidemark-position-{pipeline}"
 
 
@@ -73,7 +73,7 @@ async def create_topic(
     *,
     dry: bool = False,
 ) -> None:
-    """Create a topic, unless it's there; `dry`: find out only whether the brokers would. Raises KafkaError."""
+    """Creates a topic, unless it exists; `dry`: only asks whether the brokers would. Raises KafkaError."""
     new = NewTopic(topic, partitions, 1, topic_configs=config)
     new.replication_factor = settings.replication or -1  # which the constructor doesn't take
     answer = await admin.create_topics([new], validate_only=dry)
@@ -84,7 +84,7 @@ async def create_topic(
 
 
 async def partitions_of(admin: AIOKafkaAdminClient, topic: str) -> int | None:
-    """How many partitions the topic has, None where it isn't there."""
+    """Returns how many partitions the topic has, None if it doesn't exist."""
     (told,) = await admin.describe_topics([topic])
     error = for_code(told["error_code"])
     if error is UnknownTopicOrPartitionError:

@@ -1,7 +1,7 @@
-"""Of what kind an error of Kafka's is, by its name, and what to do about it.
+"""Which kind of error each of Kafka's errors is, by its name, and its remedy.
 
-An error that a new connection can mend is transient. One that needs somebody's hand is definite: the KafkaSink stays
-where it is, tries again now and then, and loses nothing meanwhile.
+An error that a new connection may fix is transient. An error that only a person can fix is definite: the KafkaSink
+keeps its position, retries now and then, and loses nothing meanwhile.
 
 Source: Apache Kafka, "Protocol: Error Codes".
 """
@@ -13,15 +13,15 @@ from pipeline.errors import Definite, Transient
 
 
 class KafkaUnavailable(Transient):
-    """Kafka failed us for now."""
+    """Kafka fails for now."""
 
 
 class KafkaRefused(Definite):
-    """Kafka doesn't take what it was sent, and what to do; the sink stays where it is until then."""
+    """Kafka refuses what the sink sends. The text has the remedy. The sink keeps its position until then."""
 
 
 class TopicRefusal(KafkaRefused):
-    """One topic doesn't take what it was sent, and what to do; the others do."""
+    """One topic refuses what the sink sends. The text has the remedy. The other topics continue."""
 
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(f"{topic}: {reason}")
@@ -124,7 +124,7 @@ _TRANSIENT: Final[Mapping[str, str]] = {
 
 
 def classed(name: str, told: str, topic: str | None = None) -> KafkaUnavailable | KafkaRefused:
-    """The error of ours for one of Kafka's: its class' name and words, and the topic that it's about."""
+    """Returns our error for one of Kafka's, from its class' name, its words and the topic that it concerns."""
     about = "" if topic is None else f"{topic}: "
     if (known := _DEFINITE.get(name)) is not None:
         wrong, remedy = known

@@ -1,6 +1,6 @@
-"""The partition of a message, as the Java client's default partitioner chooses it by the key's bytes.
+"""The partition of a message, which the Java client's default partitioner chooses by the key's bytes.
 
-So a topic that Debezium has filled keeps each key in its partition.
+So each key stays in its partition of a topic that Debezium has filled.
 
 Source: Apache Kafka, `BuiltInPartitioner.partitionForKey` and `Utils.murmur2`; MurmurHash2 by Austin Appleby.
 """
@@ -22,7 +22,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def partitions(keys: pa.Array, count: int) -> NDArray[np.int32]:
-    """The partition, of `count`, of each of these keys: an array of texts or binaries without nulls."""
+    """Returns the partition, of `count`, of each of these keys: an array of texts or binaries without nulls."""
     data, ends = bytes_of(keys)
     out = np.empty(len(keys), np.int32)
     _partitions(data, ends, count, out)

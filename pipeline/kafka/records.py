@@ -1,6 +1,6 @@
-"""Kafka's record batches (format 2), laid down from columns of keys, values and headers by a compiled loop.
+"""Kafka's record batches (format 2), which a compiled loop writes from columns of keys, values and headers.
 
-A batch is its head (`put_head`) and its records. All records of a batch have the moment of the batch.
+A batch is its head (`put_head`) and its records. All records of a batch have the batch's timestamp.
 
 Source: Apache Kafka, "Message Format", RecordBatch and Record.
 """
@@ -35,7 +35,7 @@ _NO_HEADERS: Final = b"\0"
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Who sends a batch, as the broker told it, and the number of its first record among all for its partition."""
+    """Who sends a batch, as the broker numbered it, and the sequence number of its first record in its partition."""
 
     id: int
     epoch: int
@@ -44,14 +44,14 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """So many records of one partition, end to end; before the first one there's room for the head of a batch."""
+    """This many records of one partition, end to end, after room for the head of a batch."""
 
     data: Bytes
     count: int
 
 
 def encoded_headers(headers: Sequence[tuple[str, bytes]]) -> bytes:
-    """The headers of a record, as they stand in it."""
+    """Returns the headers of a record, in its encoding."""
     pieces = [_varint(len(headers))]
     for name, value in headers:
         pieces += [_varint(len(name.encode())), name.encode(), _varint(len(value)), value]
@@ -61,10 +61,11 @@ def encoded_headers(headers: Sequence[tuple[str, bytes]]) -> bytes:
 def record_runs(
     keys: pa.Array, values: pa.Array, headers: pa.Array | None, rows: Longs, most_bytes: int
 ) -> Iterator[RecordRun]:
-    """The records of these rows, in their order, as few runs as may be, each of `most_bytes` at most or one record.
+    """Returns the records of these rows, in their order, in as few runs as possible. A run has at most `most_bytes`, or
+    one record.
 
-    Keys and values are texts or binaries; where one is null, the record has none. `headers`: of each row what
-    `encoded_headers` gives, null where there are none.
+    Keys and values are texts or binaries; a record has none where it is null. `headers`: what `encoded_headers` returns
+    for each row, null where there are none.
     """
     kept = pa.repeat(_NO_HEADERS, len(keys)) if headers is None else pc.fill_null(headers, _NO_HEADERS)
     columns = (*_column(keys), *_column(values), *bytes_of(kept))
@@ -81,9 +82,9 @@ def record_runs(
 
 
 def put_head(batch: memoryview, records: int, compression: int, at_ms: int, producer: Producer) -> None:
-    """Put the head of a batch of so many records before them, without its checksum; `compression` is Kafka's number.
+    """Writes the head of a batch before its records, without the checksum; `compression` is Kafka's number.
 
-    The checksum is CRC-32C of everything from CHECKED_FROM on; `put_checksum` puts it in.
+    The checksum is CRC-32C of everything from CHECKED_FROM on. `put_checksum` writes it.
     """
     following = len(batch) - 12
     attributes = compression | _TRANSACTIONAL
@@ -94,7 +95,7 @@ def put_head(batch: memoryview, records: int, compression: int, at_ms: int, prod
 
 
 def put_checksum(batch: memoryview, checksum: int) -> None:
-    """Put the checksum into a batch's head."""
+    """Writes the checksum into a batch's head."""
     struct.pack_into(">I", batch, _CHECKSUM, checksum)
 
 
@@ -103,7 +104,7 @@ def _column(values: pa.Array) -> tuple[Bytes, Ends, Flags]:
 
 
 def _varint(value: int) -> bytes:
-    """A number from 0 on as a signed one of variable length."""
+    """Returns a number from 0 on as a signed one of variable length."""
     left, out = value << 1, bytearray()
     while left > 0x7F:
         out.append(left & 0x7F | 0x80)
@@ -114,7 +115,7 @@ def _varint(value: int) -> bytes:
 
 @compiled(types.void(READ_LONGS, READ_ENDS, READ_ENDS, READ_ENDS, types.int64[::1]))
 def _sizes(rows: Longs, keys: Ends, values: Ends, headers: Ends, sizes: Longs) -> None:
-    """How many bytes each record takes, at most."""
+    """Writes how many bytes each record takes at most."""
     for i in range(len(rows)):
         row = rows[i]
         size = np.int64(keys[row + 1]) - keys[row] + values[row + 1] - values[row]
@@ -132,7 +133,7 @@ def _varint_size(value: Int) -> Int:
 
 @inlined
 def _put_value(out: Bytes, to: Int, data: Bytes, at: Int, size: Int) -> Int:
-    """Write a length, -1 for none, and so many bytes; return the place after them."""
+    """Writes a length, -1 for none, and the bytes. Returns the place after them."""
     to = put_zigzag(out, to, size)
     if size > 0:
         copy_bytes(out, to, data, at, size)
@@ -150,7 +151,7 @@ def _lay_records(
     rows: Longs, keys: Bytes, key_ends: Ends, has_key: Flags, values: Bytes, value_ends: Ends, has_value: Flags,
     headers: Bytes, header_ends: Ends, out: Bytes, to: Int,
 ) -> Int:  # fmt: skip
-    """Write the records of these rows from a place on, and return the place after them."""
+    """Writes the records of these rows from a place on. Returns the place after them."""
     for i in range(len(rows)):
         row = rows[i]
         key = np.int64(key_ends[row + 1]) - key_ends[row] if has_key[row] else np.int64(-1)

@@ -1,9 +1,10 @@
 """What the refusals of a schema registry mean.
 
-An answer that a later attempt can change is transient. One that only somebody's hand can change is definite: it is
-about one topic's schema, or about all of them.
+An error that may vanish by itself is transient. An error that only a person can fix is definite: it concerns one
+topic's schema, or all of them.
 
-Source: Confluent Schema Registry, "API Reference", Subjects and Errors; Apicurio Registry answers alike (ccompat v7).
+Source: Confluent Schema Registry, "API Reference", Subjects and Errors; Apicurio Registry gives the same answers
+(ccompat v7).
 """
 
 from typing import Final
@@ -21,9 +22,9 @@ _FAILS: Final = 500
 def schema_failure(
     status: int, told: str, topic: str, subject: str, *, registering: bool
 ) -> KafkaUnavailable | KafkaRefused:
-    """The error of ours for a status that isn't a success; `told` are the registry's words.
+    """Returns our error for a status that isn't a success; `told` has the registry's words.
 
-    `subject`: whose schema was asked for, of a topic. `registering`: whether it was to be registered, or looked for.
+    `subject`: of which schema of a topic. `registering`: whether the sink wanted to register it, or to look it up.
     """
     if status == _CONFLICT:
         return TopicRefusal(
@@ -47,7 +48,7 @@ def schema_failure(
 
 
 def registry_failure(status: int, told: str) -> KafkaUnavailable | KafkaRefused:
-    """The error of ours for a status that isn't a success, and isn't about a schema."""
+    """Returns our error for a status that isn't a success and doesn't concern a schema."""
     if status in _LOGIN:
         return KafkaRefused(
             f"the schema registry doesn't let us in ({status}); see to kafka.schema_registry_username and "

@@ -1,9 +1,9 @@
 """Runs: how a segment's rows are divided into Kafka transactions.
 
-A *run* is a run of whole source transactions and chunks of a segment, of all its tables: everything with an SCN from
-`first_scn` through `last_scn`. A segment is one run, unless it has more rows than a Kafka transaction may hold. Then it
-is divided between SCNs. A run with a single SCN can have more rows than that: one source transaction that's too large.
-It alone is split within. A statement that the journal keeps counts as a row, before all rows of its SCN.
+A *run* is everything of a segment with an SCN from `first_scn` through `last_scn`: whole source transactions and
+chunks, of all its tables. A segment is one run, unless it has more rows than a Kafka transaction may hold. Then it is
+divided between SCNs. A run with a single SCN can still have more rows: one source transaction that is too large. Only
+such a run is split within. A statement that the journal keeps counts as a row, before all rows of its SCN.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ MOST_BYTES = 256 << 20
 class Run:
     """The rows of a segment with these SCNs, both included.
 
-    `rows` counts them. `bytes` is about what they take in the journal's files.
+    `rows` counts them. `bytes` is about how many bytes they take in the journal's files.
     """
 
     first_scn: int
@@ -34,28 +34,28 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How many rows, and how many bytes of the journal's files."""
+    """A number of rows, and a number of bytes of the journal's files."""
 
     rows: int
     bytes: int = MOST_BYTES
 
     def fits(self, run: Run) -> bool:
-        """Whether there's room for the run."""
+        """Returns whether there is room for the run."""
         return run.rows <= self.rows and run.bytes <= self.bytes
 
     def rows_of(self, of: Run) -> int:
-        """For how many rows there's capacity, if all are as large as those of this run."""
+        """Returns for how many rows there is room, if all are as large as those of this run."""
         if of.bytes <= self.bytes:
             return self.rows
         return max(1, min(self.rows, of.rows * self.bytes // of.bytes))
 
     def without(self, rows: int, size: int) -> "Capacity":
-        """What's left of it."""
+        """Returns what is left of it after the run."""
         return Capacity(self.rows - rows, self.bytes - size)
 
 
 def whole(entry: Entry, files: Iterable[File]) -> Run:
-    """All rows of these files of a segment, and its statements."""
+    """Returns the run of all rows of these files of a segment, and of its statements."""
     rows, size = len(entry.statements), sum(len(each.statement.text) for each in entry.statements)
     for file in files:
         rows, size = rows + file.rows, size + file.bytes
@@ -63,17 +63,17 @@ def whole(entry: Entry, files: Iterable[File]) -> Run:
 
 
 def statements_of(entry: Entry, run: Run) -> tuple[StatementPart, ...]:
-    """The statements of a segment that are in the run."""
+    """Returns the statements of a segment that are in the run."""
     return tuple(each for each in entry.statements if run.first_scn <= each.scn <= run.last_scn)
 
 
 def weighed(runs: Iterable[Run], of: Run) -> tuple[Run, ...]:
-    """With their bytes: their rows' share of those of a whole segment."""
+    """Returns the runs with their bytes: their rows' share of the segment's bytes."""
     return tuple(replace(run, bytes=run.rows * of.bytes // of.rows) for run in runs)
 
 
 def merged_runs(runs: tuple[Run, ...], capacity: Capacity) -> tuple[Run, ...]:
-    """With the first ones as one, as many as there's room for; the first one whatever there is."""
+    """Returns the runs with the first ones merged into one, as many as there is room for, and at least one."""
     first, taken = runs[0], 1
     for run in runs[1:]:
         both = Run(first.first_scn, run.last_scn, first.rows + run.rows, first.bytes + run.bytes)
@@ -84,9 +84,10 @@ def merged_runs(runs: tuple[Run, ...], capacity: Capacity) -> tuple[Run, ...]:
 
 
 def divided(scns: NDArray[np.int64], most: int, *, split: bool = False) -> tuple[Run, ...]:
-    """The runs of rows with these SCNs, in any order: as few as may be, each of at most `most` rows or a single SCN.
+    """Returns the runs of rows with these SCNs, which may be in any order. They are as few as possible, each with at
+    most `most` rows or a single SCN.
 
-    `split`: the first SCN has a run of its own, since some of its rows were sent before.
+    `split`: the first SCN is a run of its own, because some of its rows were sent before.
     """
     values, counts = np.unique(scns, return_counts=True)
     ends = np.cumsum(counts)

@@ -1,4 +1,4 @@
-"""What the KafkaSink knows of its topics, and what it's doing (`pipeline.kafka.step`)."""
+"""What the KafkaSink knows of its topics, and what it does (`pipeline.kafka.step`)."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never
 from pipeline.errors import Definite
 from pipeline.kafka.runs import MOST_BYTES, Capacity, Run
 
-# How many rows the first Kafka transaction of a start takes. Each one that's committed doubles it.
+# How many rows the first Kafka transaction of a start takes. Each committed one doubles it.
 FIRST_ROWS: Final = 1_000
 
 
@@ -16,8 +16,8 @@ FIRST_ROWS: Final = 1_000
 class KafkaPosition:
     """The topics have everything through `segment`.
 
-    Of the segment that follows they have everything through `scn`, and `rows` rows of the run that follows that: the
-    first rows of one source transaction that's too large for one Kafka transaction.
+    Of the next segment they have everything through `scn`, and `rows` rows of the run that follows. These are the first
+    rows of one source transaction that is too large for one Kafka transaction.
     """
 
     segment: int
@@ -27,7 +27,7 @@ class KafkaPosition:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A topic that has everything through `position` and lacks what follows, and why it doesn't take that."""
+    """A topic that has everything through `position` and lacks what follows, and why it refuses that."""
 
     position: KafkaPosition
     reason: str
@@ -35,14 +35,14 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class SinkPosition:
-    """All topics have everything through `position`, but for those that are set aside, by their names."""
+    """All topics have everything through `position`, except those that are set aside, by their names."""
 
     position: KafkaPosition
     set_aside: Mapping[str, SetAside] = field(default_factory=dict)
 
 
 def position_to_json(at: SinkPosition) -> bytes:
-    """The value of a position's message."""
+    """Returns the value of a position's message."""
     value = _position_json(at.position)
     if at.set_aside:
         value["set_aside"] = {
@@ -53,7 +53,7 @@ def position_to_json(at: SinkPosition) -> bytes:
 
 
 def position_from_json(text: bytes) -> SinkPosition:
-    """The position that `position_to_json` wrote. Raises Definite for anything else."""
+    """Parses what `position_to_json` returns. Raises Definite for anything else."""
     try:
         value: dict[str, Any] = json.loads(text)
         aside = {
@@ -63,7 +63,7 @@ def position_from_json(text: bytes) -> SinkPosition:
         return SinkPosition(_position_of(value), aside)
     except (AttributeError, ValueError, KeyError, TypeError) as error:
         raise Definite(
-            "the position topic has a message that is no position; name another one with kafka.position_topic"
+            "the position topic has a message that is no position; name another topic with kafka.position_topic"
         ) from error
 
 
@@ -77,10 +77,10 @@ def _position_of(value: Mapping[str, Any]) -> KafkaPosition:
 
 @dataclass(frozen=True, slots=True)
 class JournalBounds:
-    """The journal: whole from the segment `first` on, `last` is its last one.
+    """The journal has every segment from `first` through `last`.
 
-    `joined`: what retention knows of us, the segment through which we need nothing. `confirmed`: whether that was told
-    after a Kafka transaction.
+    `joined`: the segment through which we need nothing, as retention knows it. `confirmed`: whether the sink reported
+    that after a Kafka transaction.
     """
 
     journal: str
@@ -108,7 +108,7 @@ Topics = AllTopicsBut | OneTopic
 
 
 def includes(topics: Topics, topic: str) -> bool:
-    """Whether a topic is one of these."""
+    """Returns whether a topic is one of these."""
     match topics:
         case AllTopicsBut(set_aside):
             return topic not in set_aside
@@ -120,7 +120,7 @@ def includes(topics: Topics, topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A Kafka transaction is open: it has room for so much more, and brings these topics to `reached`."""
+    """A Kafka transaction is open, with room for this much more. It brings these topics to `reached`."""
 
     topics: Topics
     capacity: Capacity
@@ -130,19 +130,19 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class FindingPosition:
-    """Nothing is known yet, but that these topics have refused what they were sent, and why."""
+    """The sink doesn't know its position yet. These topics have refused, for these reasons."""
 
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class AllSent:
-    """The topics have all that's known to be sealed, but for those that are set aside."""
+    """The topics have everything that is known to be sealed, except those that are set aside."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningSegment:
-    """The next segment is divided into runs; segments are sealed through `sealed`."""
+    """The sink divides the next segment into runs. Segments are sealed through `sealed`."""
 
     sealed: int
     open: OpenTransaction
@@ -150,7 +150,7 @@ class PlanningSegment:
 
 @dataclass(frozen=True, slots=True)
 class SendingRun:
-    """The first of these runs of a segment is sent."""
+    """The sink sends the first of these runs of a segment."""
 
     sealed: int
     open: OpenTransaction
@@ -159,7 +159,7 @@ class SendingRun:
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """The Kafka transaction is committed, with this position; these runs of its last segment come in the next one."""
+    """The sink commits the Kafka transaction with this position. These runs of its last segment come next."""
 
     sealed: int
     topics: Topics
@@ -172,9 +172,9 @@ SinkDoing = FindingPosition | AllSent | PlanningSegment | SendingRun | Committin
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What's known, and what's being done; a Kafka transaction holds at most `most_rows`.
+    """What the sink knows, and what it does. A Kafka transaction holds at most `most_rows`.
 
-    `at`: what the topics have, by a Kafka transaction that's committed, and which of them are set aside. `next_rows`:
+    `at`: what the topics have, by the last committed Kafka transaction, and which of them are set aside. `next_rows`:
     how many rows the next Kafka transaction takes; a start begins with few.
     """
 
@@ -185,6 +185,6 @@ class State:
 
     @property
     def capacity(self) -> Capacity:
-        """For what the next Kafka transaction has capacity."""
+        """Returns the capacity of the next Kafka transaction."""
         rows = min(self.next_rows, self.most_rows)
         return Capacity(rows, max(1, MOST_BYTES * rows // self.most_rows))

@@ -1,28 +1,28 @@
 """How the journal gets into topics, exactly once: the KafkaSink's decisions, without Kafka.
 
 A Kafka transaction holds messages and, in the position topic, the position in the journal that they bring the topics
-to. Both become visible by one commit or not at all. So the position that a reader of committed messages finds says
-which messages there are: no more and no fewer.
+to. One commit makes both visible, or neither. So a reader of committed messages that finds a position has exactly the
+messages up to it.
 
-**A start** finds the position there and nowhere else. By then our transactional id has a new epoch: the broker has
-ended what a predecessor had under way, and takes nothing from it any more. So nothing can be added after the position
-was read.
+**A start** finds the position in that topic and nowhere else. By then our transactional id has a new epoch: the broker
+has ended a predecessor's open transaction, and accepts nothing from it any more. So nothing can be added after the sink
+has read the position.
 
 **A Kafka transaction** takes all that waits, up to a bound (`State.most_rows`, `runs.MOST_BYTES`). It ends between two
 source transactions. Only a source transaction that alone exceeds the bound is split.
 
-**The first Kafka transaction** of a start takes little, and each further one twice as much. So a life that is short,
-or a broker that is slow, still brings the topics forward: the next life begins where this one's last commit was.
+**The first Kafka transaction** of a start takes few rows, and each further one twice as many. So a short life, or a
+slow broker, still brings the topics forward: the next life begins after the last commit of this one.
 
-**What fails** ends the Kafka transaction: it is aborted, and the next start continues from the last one that was
-committed. That isn't a fact here, since a start knows nothing but the position.
+**A failure** aborts the Kafka transaction, and the next start continues from the last committed one. A failure isn't a
+fact here, because a start knows only the position.
 
-**A topic that refuses** what the sink sends holds up no other topic. The sink aborts the Kafka transaction, begins
-again and sets the topic aside: the position says what this topic has. The others continue. Now and then the sink sends
-the topic what it lacks, in Kafka transactions of its own, up to where the others are. Then it is one of them again. So
-each topic has a prefix of its messages at any moment, each once. The journal keeps what the last of them lacks.
+**A topic that refuses** doesn't delay any other topic. The sink aborts the Kafka transaction, begins again and sets the
+topic aside: the position records what this topic has. The others continue. Now and then the sink sends the topic what
+it lacks, in separate Kafka transactions, until it is where the others are. So each topic has a prefix of its messages
+at any moment, each once. The journal keeps what the last of them lacks.
 
-**Facts** say what has happened, and `step` gives the orders that follow from one, in their order. Each order but
+**Facts** say what has happened. `step` returns the orders that follow from a fact, in their order. Each order except
 ConfirmSegment, BeginTransaction, SendHeartbeat and SendNotifications brings a fact. A refusal ends the orders that
 follow from the same fact.
 """
@@ -54,7 +54,7 @@ from pipeline.messages.journal import SegmentSealed
 
 @dataclass(frozen=True, slots=True)
 class PlacesFound:
-    """The position topic says `at`, None where it's empty, of the journal `of`; and this is the journal."""
+    """The position topic has `at`, None if it is empty, for the journal `of`. `journal`: the present journal."""
 
     at: SinkPosition | None
     of: str | None
@@ -63,14 +63,14 @@ class PlacesFound:
 
 @dataclass(frozen=True, slots=True)
 class SegmentPlanned:
-    """The next segment has these runs, after the SCN that was asked for; none where it has no row for us."""
+    """The next segment has these runs after the SCN of the order; none if it has no row for us."""
 
     runs: tuple[Run, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunSent:
-    """So many rows of the run were sent; `ended`: there are no more."""
+    """The sink sent this many rows of the run; `ended`: there are no more."""
 
     rows: int
     ended: bool
@@ -83,7 +83,7 @@ class TransactionCommitted:
 
 @dataclass(frozen=True, slots=True)
 class TopicRefused:
-    """A topic doesn't take what it was sent, for this reason, and nothing is changed by a new attempt at once."""
+    """A topic refuses what the sink sends, for this reason. Another attempt at once would fail again."""
 
     topic: str
     reason: str
@@ -91,7 +91,7 @@ class TopicRefused:
 
 @dataclass(frozen=True, slots=True)
 class TopicDue:
-    """A topic that was set aside is to be tried again. The journal is whole from the segment `first` on."""
+    """It is time to try a topic that was set aside. The journal has every segment from `first` on."""
 
     topic: str
     first: int
@@ -99,7 +99,7 @@ class TopicDue:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatDue:
-    """The time for a heartbeat has come, and nothing is under way."""
+    """It is time for a heartbeat, and nothing is under way."""
 
 
 Fact = (
@@ -198,70 +198,70 @@ _D = TypeVar("_D", bound=SinkDoing)
 
 
 class PositionLost(Definite):
-    """The topics' position isn't what it has to be; the text says what to do."""
+    """The position in the topics doesn't fit the journal. The text has the remedy."""
 
 
 def step(state: State, fact: Fact) -> Next:
-    """The state after a fact, and what is to be done then.
+    """Returns the state after a fact, and the orders that follow.
 
-    Raises PositionLost where the topics don't fit the journal, and InvariantBroken for a fact that answers no order.
+    Raises PositionLost if the topics don't fit the journal, and InvariantBroken for a fact that answers no order.
     """
     match fact:
         case PlacesFound():
-            return _found(state, fact, _doing(FindingPosition, state, fact))
+            return _continue_from(state, fact, _expect(FindingPosition, state, fact))
         case SegmentSealed(segment):
-            _doing(AllSent, state, fact)
+            _expect(AllSent, state, fact)
             if segment <= state.at.position.segment:
                 return state, ()
-            return _begun(state, segment, _others(state), ())
+            return _begin_transaction(state, segment, _other_topics(state), ())
         case SegmentPlanned(runs):
-            planning = _doing(PlanningSegment, state, fact)
+            planning = _expect(PlanningSegment, state, fact)
             if not runs:
                 return _segment_ended(state, planning.sealed, planning.open)
-            return _going_on(state, planning.sealed, planning.open, runs)
+            return _send_next(state, planning.sealed, planning.open, runs)
         case RunSent():
-            return _sent(state, fact, _doing(SendingRun, state, fact))
+            return _run_sent(state, fact, _expect(SendingRun, state, fact))
         case HeartbeatDue():
-            _doing(AllSent, state, fact)
-            doing = Committing(state.at.position.segment, _others(state), state.at, ())
+            _expect(AllSent, state, fact)
+            doing = Committing(state.at.position.segment, _other_topics(state), state.at, ())
             orders = (BeginTransaction(), SendHeartbeat(), CommitTransaction(state.at))
             return replace(state, doing=doing), orders
         case TransactionCommitted():
-            return _committed(state, _doing(Committing, state, fact))
+            return _committed(state, _expect(Committing, state, fact))
         case TopicRefused(topic, reason):
             known = {name: each.reason for name, each in state.at.set_aside.items()}
             return replace(state, doing=FindingPosition({**known, topic: reason})), (BeginAgain(),)
         case TopicDue():
-            return _retried(state, fact)
+            return _retry_topic(state, fact)
         case _:
             assert_never(fact)
 
 
-def _doing(kind: type[_D], state: State, fact: Fact) -> _D:
-    """What's under way, of the kind that the fact is an answer to."""
+def _expect(kind: type[_D], state: State, fact: Fact) -> _D:
+    """Returns what is under way, of the kind that the fact answers."""
     if isinstance(state.doing, kind):
         return state.doing
     raise InvariantBroken(f"{type(fact).__name__} came while {state.doing}")
 
 
-def _found(state: State, found: PlacesFound, finding: FindingPosition) -> Next:
-    """Continue from the position that was found."""
-    position = _beginning(found)
+def _continue_from(state: State, found: PlacesFound, finding: FindingPosition) -> Next:
+    """Continues from the position that the sink found."""
+    position = _checked_position(found)
     there = {} if found.at is None else found.at.set_aside
     refused = {
         topic: SetAside(there[topic].position if topic in there else position, reason)
         for topic, reason in finding.refused.items()
     }
     state = replace(state, at=SinkPosition(position, {**there, **refused}), doing=AllSent())
-    confirm = () if found.at is None else (ConfirmSegment(_needless(state.at)),)
+    confirm = () if found.at is None else (ConfirmSegment(_unneeded_through(state.at)),)
     if found.journal.last <= position.segment:
         return state, confirm
-    state, orders = _begun(state, found.journal.last, _others(state), ())
+    state, orders = _begin_transaction(state, found.journal.last, _other_topics(state), ())
     return state, (*confirm, *orders)
 
 
-def _beginning(found: PlacesFound) -> KafkaPosition:
-    """The position to continue from."""
+def _checked_position(found: PlacesFound) -> KafkaPosition:
+    """Returns the position to continue from. Raises PositionLost."""
     journal, position = found.journal, None if found.at is None else found.at.position
     if position is None and journal.confirmed:
         raise PositionLost(
@@ -288,27 +288,27 @@ def _beginning(found: PlacesFound) -> KafkaPosition:
     return position
 
 
-def _others(state: State) -> Topics:
-    """The topics that aren't set aside."""
+def _other_topics(state: State) -> Topics:
+    """Returns the topics that aren't set aside."""
     return AllTopicsBut(frozenset(state.at.set_aside))
 
 
-def _needless(at: SinkPosition) -> int:
-    """The segment through which no topic needs anything."""
+def _unneeded_through(at: SinkPosition) -> int:
+    """Returns the segment through which no topic needs anything."""
     positions = [at.position, *(each.position for each in at.set_aside.values())]
     return min(position.segment for position in positions)
 
 
-def _begun(state: State, sealed: int, topics: Topics, runs: tuple[Run, ...]) -> Next:
-    """With a Kafka transaction begun, where these topics are."""
+def _begin_transaction(state: State, sealed: int, topics: Topics, runs: tuple[Run, ...]) -> Next:
+    """Begins a Kafka transaction at the position of these topics."""
     at = state.at
     reached = at.set_aside[topics.topic].position if isinstance(topics, OneTopic) else at.position
-    state, orders = _going_on(state, sealed, OpenTransaction(topics, state.capacity, reached), runs)
+    state, orders = _send_next(state, sealed, OpenTransaction(topics, state.capacity, reached), runs)
     return state, (BeginTransaction(), *orders)
 
 
-def _going_on(state: State, sealed: int, opened: OpenTransaction, runs: tuple[Run, ...]) -> Next:
-    """Send the next run, plan the next segment, or commit."""
+def _send_next(state: State, sealed: int, opened: OpenTransaction, runs: tuple[Run, ...]) -> Next:
+    """Sends the next run, plans the next segment, or commits."""
     reached, capacity = opened.reached, opened.capacity
     if runs and (opened.empty or capacity.fits(runs[0])):
         runs = runs if reached.rows else merged_runs(runs, capacity)
@@ -318,11 +318,11 @@ def _going_on(state: State, sealed: int, opened: OpenTransaction, runs: tuple[Ru
     if not runs and capacity.rows > 0 and capacity.bytes > 0 and reached.segment < sealed:
         plan = PlanSegment(reached.segment + 1, reached.scn, reached.rows > 0, state.capacity)
         return replace(state, doing=PlanningSegment(sealed, opened)), (plan,)
-    return _ending(state, sealed, opened, runs)
+    return _commit(state, sealed, opened, runs)
 
 
-def _ending(state: State, sealed: int, opened: OpenTransaction, runs: tuple[Run, ...]) -> Next:
-    """Commit what is open, with the position that it brings its topics to."""
+def _commit(state: State, sealed: int, opened: OpenTransaction, runs: tuple[Run, ...]) -> Next:
+    """Commits the open Kafka transaction, with the position to which it brings its topics."""
     at = state.at
     match opened.topics:
         case AllTopicsBut():
@@ -337,44 +337,46 @@ def _ending(state: State, sealed: int, opened: OpenTransaction, runs: tuple[Run,
     return replace(state, doing=Committing(sealed, opened.topics, after, runs)), (CommitTransaction(after),)
 
 
-def _sent(state: State, fact: RunSent, sending: SendingRun) -> Next:
+def _run_sent(state: State, fact: RunSent, sending: SendingRun) -> Next:
     run, rest = sending.runs[0], sending.runs[1:]
     reached = sending.open.reached
     opened = replace(sending.open, capacity=sending.open.capacity.without(fact.rows, run.bytes), empty=False)
     if not fact.ended:
         if run.first_scn != run.last_scn:
             raise InvariantBroken(f"a run of several source transactions was split: {run}")
-        # A start plans what's left of the segment again, from here on.
+        # A start plans the rest of the segment again, from here on.
         split = replace(reached, rows=reached.rows + fact.rows)
-        return _ending(state, sending.sealed, replace(opened, reached=split), sending.runs)
+        return _commit(state, sending.sealed, replace(opened, reached=split), sending.runs)
     if not rest:
         return _segment_ended(state, sending.sealed, opened)
     reached = KafkaPosition(reached.segment, run.last_scn)
-    return _going_on(state, sending.sealed, replace(opened, reached=reached), rest)
+    return _send_next(state, sending.sealed, replace(opened, reached=reached), rest)
 
 
 def _segment_ended(state: State, sealed: int, opened: OpenTransaction) -> Next:
-    """Send what the segment reports, and whatever comes next."""
+    """Sends what the segment reports, and whatever comes next."""
     segment = opened.reached.segment + 1
     reached = replace(opened, reached=KafkaPosition(segment))
-    state, orders = _going_on(state, sealed, reached, ())
+    state, orders = _send_next(state, sealed, reached, ())
     return state, (SendNotifications(opened.topics, segment), *orders)
 
 
 def _committed(state: State, done: Committing) -> Next:
-    """Begin the next Kafka transaction, unless these topics have all; one that catches up waits for its turn."""
+    """Begins the next Kafka transaction, unless these topics have everything. A topic that catches up waits for its
+    turn.
+    """
     more = 1 if state.next_rows >= state.most_rows else 2
     state = replace(state, at=done.at, doing=AllSent(), next_rows=more * state.next_rows)
-    confirm = (ConfirmSegment(_needless(done.at)),)
+    confirm = (ConfirmSegment(_unneeded_through(done.at)),)
     if isinstance(done.topics, OneTopic) or done.at.position.segment >= done.sealed:
         return state, confirm
-    state, orders = _begun(state, done.sealed, done.topics, done.runs)
+    state, orders = _begin_transaction(state, done.sealed, done.topics, done.runs)
     return state, (*confirm, *orders)
 
 
-def _retried(state: State, due: TopicDue) -> Next:
-    """Send a topic that was set aside what it lacks, up to a Kafka transaction's bound."""
-    _doing(AllSent, state, due)
+def _retry_topic(state: State, due: TopicDue) -> Next:
+    """Sends a topic that was set aside what it lacks, up to a Kafka transaction's bound."""
+    _expect(AllSent, state, due)
     aside = state.at.set_aside.get(due.topic)
     if aside is None:
         return state, ()
@@ -386,4 +388,4 @@ def _retried(state: State, due: TopicDue) -> Next:
             "kafka.position_topic and order snapshots",
         )
         return replace(state, at=replace(state.at, set_aside={**state.at.set_aside, due.topic: gone})), ()
-    return _begun(state, state.at.position.segment, OneTopic(due.topic), ())
+    return _begin_transaction(state, state.at.position.segment, OneTopic(due.topic), ())

@@ -1,6 +1,6 @@
-"""The names of topics, as Debezium's default strategy makes them, and what ByLogicalTableRouter makes of these.
+"""The names of topics, as Debezium's default strategy and ByLogicalTableRouter make them.
 
-A character that no topic's name may have becomes `_`. Two tables whose names differ in such characters alone share a
+A character that no topic's name may have becomes `_`. Two tables whose names differ only in such characters share a
 topic, as with Debezium.
 
 Source: Debezium 3.6, `AbstractTopicNamingStrategy.sanitizedTopicName` and `ByLogicalTableRouter`; Apache Kafka,
@@ -19,10 +19,10 @@ _UNFIT = re.compile(r"[^a-zA-Z0-9._-]")
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a table's messages go. `schemas`: what the names of their schemas begin with.
+    """Where a table's messages go. `schemas`: the beginning of the names of their schemas.
 
-    `routed`: whether that's by a route. `key_field`: a field that each key has beside its own, by its name, and its
-    value.
+    `routed`: whether a route applies. `key_field`: a field that each key has in addition to its own, by its name, and
+    its value.
     """
 
     topic: str
@@ -32,19 +32,19 @@ class Destination:
 
 
 def topic_of(table: TableId, prefix: str, delimiter: str) -> str:
-    """The topic of a table's messages."""
+    """Returns the topic of a table's messages."""
     return fit_topic(delimiter.join((prefix, table.database, table.name)))
 
 
 def fit_topic(name: str) -> str:
-    """The name without what no topic's name may have."""
+    """Returns the name without characters that no topic's name may have."""
     return _UNFIT.sub("_", name)
 
 
 def destination_of(
     table: TableId, prefix: str, delimiter: str, routes: Iterable[TopicRoute] = ()
 ) -> Destination:
-    """Where a table's messages go by the first route that matches its topic, if one does."""
+    """Returns where a table's messages go, by the first route that matches its topic, if any."""
     topic = topic_of(table, prefix, delimiter)
     for route in routes:
         routed = rewritten(topic, route.topic_regex, route.topic_replacement)

@@ -356,7 +356,7 @@ def messages_are_visible_before_their_position(patch: Patch) -> None:
 
 
 def a_source_transaction_is_divided(patch: Patch) -> None:
-    original = kafka_sink._going_on
+    original = kafka_sink._send_next
 
     def going_on(state: Sending, sealed: int, opened: OpenTransaction, runs: tuple[Run, ...]) -> object:
         after, orders = original(state, sealed, opened, runs)
@@ -364,11 +364,11 @@ def a_source_transaction_is_divided(patch: Patch) -> None:
             replace(each, most=1) if isinstance(each, kafka_sink.SendRun) else each for each in orders
         )
 
-    patch.setattr(kafka_sink, "_going_on", going_on)
+    patch.setattr(kafka_sink, "_send_next", going_on)
 
 
 def what_was_sent_of_a_large_transaction_is_sent_again(patch: Patch) -> None:
-    original = kafka_sink._going_on
+    original = kafka_sink._send_next
 
     def going_on(state: Sending, sealed: int, opened: OpenTransaction, runs: tuple[Run, ...]) -> object:
         after, orders = original(state, sealed, opened, runs)
@@ -376,7 +376,7 @@ def what_was_sent_of_a_large_transaction_is_sent_again(patch: Patch) -> None:
             replace(each, skip=0) if isinstance(each, kafka_sink.SendRun) else each for each in orders
         )
 
-    patch.setattr(kafka_sink, "_going_on", going_on)
+    patch.setattr(kafka_sink, "_send_next", going_on)
 
 
 def notifications_are_sent_after_their_position(patch: Patch) -> None:
@@ -390,20 +390,20 @@ def notifications_are_sent_after_their_position(patch: Patch) -> None:
 
 
 def the_rest_of_a_large_transaction_is_left_out(patch: Patch) -> None:
-    original = kafka_sink._sent
+    original = kafka_sink._run_sent
 
     def sent(state: Sending, fact: kafka_sink.RunSent, sending: SendingRun) -> object:
         return original(state, replace(fact, ended=True), sending)
 
-    patch.setattr(kafka_sink, "_sent", sent)
+    patch.setattr(kafka_sink, "_run_sent", sent)
 
 
 def the_topics_begin_where_the_journal_was_told(patch: Patch) -> None:
-    patch.setattr(kafka_sink, "_beginning", lambda found: KafkaPosition(found.journal.joined))
+    patch.setattr(kafka_sink, "_checked_position", lambda found: KafkaPosition(found.journal.joined))
 
 
 def a_topic_that_is_set_aside_is_sent_to(patch: Patch) -> None:
-    patch.setattr(kafka_sink, "_others", lambda _: AllTopicsBut(frozenset()))
+    patch.setattr(kafka_sink, "_other_topics", lambda _: AllTopicsBut(frozenset()))
 
 
 def what_is_set_aside_is_forgotten_by_a_kill(patch: Patch) -> None:
@@ -416,11 +416,11 @@ def what_a_set_aside_topic_lacks_is_left_out(patch: Patch) -> None:
         left = {name: each for name, each in state.at.set_aside.items() if name != due.topic}
         return replace(state, at=replace(state.at, set_aside=left)), ()
 
-    patch.setattr(kafka_sink, "_retried", retried)
+    patch.setattr(kafka_sink, "_retry_topic", retried)
 
 
 def the_journal_forgets_what_a_set_aside_topic_lacks(patch: Patch) -> None:
-    patch.setattr(kafka_sink, "_needless", lambda at: at.position.segment)
+    patch.setattr(kafka_sink, "_unneeded_through", lambda at: at.position.segment)
 
 
 def a_table_that_is_gone_is_forgotten(patch: Patch) -> None:

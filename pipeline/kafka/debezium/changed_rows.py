@@ -1,6 +1,6 @@
-"""What the rows of a changes file say of themselves, and which of them become messages (`skipped.operations`).
+"""What a changes file records about its rows, and which rows become messages (`skipped.operations`).
 
-An update is skipped with the row that it found, also where it changed the key.
+If an update is skipped, so is its before-image, even if the update changed the key.
 """
 
 from collections.abc import Collection
@@ -19,19 +19,19 @@ CREATE, UPDATE, DELETE, READ, TRUNCATE, BEFORE, NONE = range(7)
 
 
 def committed_us(changes: pa.RecordBatch) -> pa.Array:
-    """When each row was committed first, in µs since the epoch; null for a snapshot's."""
+    """Returns when each row was first committed, in µs since the epoch; null for a snapshot's row."""
     return pc.coalesce(source_fields(changes)["time"], changes.column("__commit_time").view(pa.int64()))
 
 
 def source_fields(changes: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The fields of SOURCE that were read; nulls in files of earlier versions, which don't have them."""
+    """Returns the fields of SOURCE; nulls for files of earlier versions, which lack them."""
     at = changes.schema.get_field_index(SOURCE.name)
     source = changes.column(at) if at >= 0 else pa.nulls(changes.num_rows, SOURCE.type)
     return dict(zip((field.name for field in source.type), source.flatten(), strict=True))
 
 
 def operations(changes: pa.RecordBatch) -> NDArray[np.int32]:
-    """The number of each row's letter. An update of a row without a key is `d` and `c`, and here `b` and `u`."""
+    """Returns the number of each row's letter. An update of a row without a key has `b` and `u`, not `d` and `c`."""
     ops = np.asarray(pc.index_in(changes.column("__op"), LETTERS))
     update = source_fields(changes)["update"]
     if update.null_count == len(update):
@@ -41,7 +41,7 @@ def operations(changes: pa.RecordBatch) -> NDArray[np.int32]:
 
 
 def without(changes: pa.RecordBatch, skipped: Collection[str]) -> pa.RecordBatch:
-    """The rows whose operations aren't skipped; a row that belongs to the one before it is in the same batch."""
+    """Returns the rows whose operations aren't skipped. Two rows that belong together are in the same batch."""
     wanted = [letter for letter in LETTERS.to_pylist() if letter in skipped]
     if not wanted:
         return changes
@@ -51,14 +51,14 @@ def without(changes: pa.RecordBatch, skipped: Collection[str]) -> pa.RecordBatch
 
 
 def _as_debezium_sees(changes: pa.RecordBatch) -> NDArray[np.int32]:
-    """The number of each row's operation, as Debezium sees it."""
+    """Returns the number of each row's operation, as Debezium sees it."""
     ops = operations(changes)
     following = np.append(ops[1:], -1)
     return np.where((ops == BEFORE) | ((ops == DELETE) & (following == UPDATE)), UPDATE, ops)
 
 
 def whole_rows(changes: pa.RecordBatch) -> int:
-    """How many of the rows can go without those that come: the last one may belong to the one that follows."""
+    """Returns how many of the rows need none that comes later: the last row may belong to the next one."""
     if not changes.num_rows:
         return 0
     last = changes.column("__op")[changes.num_rows - 1].as_py()

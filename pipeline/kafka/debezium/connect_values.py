@@ -1,7 +1,7 @@
-"""The values of a column as Connect has them, as Debezium's connector makes them, in columns.
+"""The values of a column in Connect's form, as Debezium's connector makes them, in columns.
 
-Each function takes a column in its canonical Arrow form (`pipeline.types.column_types`). What Connect calls a text is
-one of two things here: texts as they are, or texts that a kernel writes, which are in quotes and need no escapes.
+Each function takes a column in its canonical Arrow form (`pipeline.types.column_types`). A text of Connect's is one of
+two things here: a text as it is, or a text that a kernel writes, which is in quotes and needs no escapes.
 
 Source: Debezium 3.6, "Data type mappings"; each mode was compared with the messages of a real connector.
 """
@@ -36,14 +36,14 @@ _SECONDS: Final = 19
 
 
 def with_epochs(column: Column, values: pa.Array) -> pa.Array:
-    """The values, with the epoch where a moment that's NOT NULL is none that a calendar has, as with Debezium."""
+    """Returns the values, with the epoch for a NOT NULL moment that no calendar has, as with Debezium."""
     if isinstance(column.type, t.Date | t.DateTime | t.Timestamp) and not column.nullable:
         return pc.fill_null(values, pa.scalar(0, values.type))
     return values
 
 
 def quoted_texts(column: Column, values: pa.Array, handling: Handling) -> pa.Array | None:
-    """The texts of the values in quotes, where a value isn't null; None where `connect_values` has the values."""
+    """Returns the texts of the values in quotes, unless a value is null; None if `connect_values` has the values."""
     match column.type:
         case t.Decimal(precision, scale) if handling.decimal is DecimalHandling.STRING:
             return _plain_decimals(values, precision, scale)
@@ -62,10 +62,10 @@ def quoted_texts(column: Column, values: pa.Array, handling: Handling) -> pa.Arr
 
 
 def connect_values(column: Column, values: pa.Array, handling: Handling) -> pa.Array:
-    """The values, null where one is null or has none that Connect knows.
+    """Returns the values, null if a value is null or has no form in Connect.
 
     Whole numbers, floats, booleans, texts or bytes; lists of floats of a vector; `wkb` and `srid` of a geometry. Raises
-    ArrowInvalid where a moment has no number of nanoseconds.
+    ArrowInvalid if a moment has no number of nanoseconds.
     """
     match column.type:
         case t.Integer(8, unsigned=True):
@@ -91,7 +91,7 @@ def connect_values(column: Column, values: pa.Array, handling: Handling) -> pa.A
 
 
 def _words(values: pa.Array) -> NDArray[np.int64]:
-    """The two words of each decimal128, the low one first."""
+    """Returns the two words of each decimal128, the low one first."""
     return np.frombuffer(values.buffers()[1], np.int64)[2 * values.offset : 2 * (values.offset + len(values))]
 
 
@@ -104,7 +104,7 @@ def _nulls(values: pa.Array) -> NDArray[np.bool_] | None:
 
 
 def _unscaled(values: pa.Array) -> pa.Array:
-    """The integers of decimals, in two's complement with the fewest bytes, the highest first."""
+    """Returns the integers of decimals, in two's complement with the fewest bytes, the highest first."""
     exists = values.is_valid().to_numpy(zero_copy_only=False)
     out, ends = np.empty(16 * len(values), np.uint8), np.zeros(len(values) + 1, np.int32)
     kernels.unscaled(_words(values).view(np.uint8), exists, 16, out, ends[1:])
@@ -141,7 +141,7 @@ def _plain_decimals(values: pa.Array, precision: int, scale: int) -> pa.Array:
 
 
 def base64_texts(data: Bytes, ends: Ends, alphabet: Bytes = kernels.BASE64) -> pa.Array:
-    """Bytes in base64, in quotes."""
+    """Returns bytes in base64, in quotes."""
     lengths = np.diff(ends.astype(np.int64))
     out = np.empty(int(((lengths + 2) // 3 * 4 + 2).sum()), np.uint8)
     out_ends = np.empty(len(lengths), np.int32)
@@ -189,7 +189,7 @@ def _times(values: pa.Array, precision: TimePrecision) -> pa.Array:
 
 
 def _of_a_day(values: pa.Array) -> pa.Array:
-    """The times that a clock shows; null for any other."""
+    """Returns the times from 00:00 to 24:00; null for any other."""
     shown = pc.and_(pc.greater_equal(values, 0), pc.less(values, _DAY_US))
     return pc.if_else(shown, values, pa.scalar(None, pa.int64()))
 
@@ -208,12 +208,12 @@ def _moments(values: pa.Array, digits: int, precision: TimePrecision) -> pa.Arra
 
 
 def _floored(values: pa.Array, by: int) -> pa.Array:
-    """Integers divided and rounded down, also below zero."""
+    """Returns integers divided and rounded down, also below zero."""
     return pa.array(np.asarray(pc.fill_null(values, 0)) // by, mask=_nulls(values))
 
 
 def _iso(values: pa.Array, between: str) -> pa.Array:
-    """Times or moments in ISO 8601, with no zeros at the fraction's end, and as if of UTC."""
+    """Returns times or moments in ISO 8601, with no zeros at the fraction's end, and as if of UTC."""
     shown = pc.utf8_rtrim(pc.utf8_rtrim(pc.cast(values, pa.string()), "0"), ".")
     if between:
         shown = pc.replace_substring(shown, " ", between)
@@ -221,7 +221,7 @@ def _iso(values: pa.Array, between: str) -> pa.Array:
 
 
 def _instants(values: pa.Array, digits: int) -> pa.Array:
-    """Instants in ISO 8601 with as many digits of a second as the column has."""
+    """Returns instants in ISO 8601 with as many digits of a second as the column has."""
     moments = np.asarray(pc.fill_null(values, pa.scalar(0, values.type)).view(pa.int64()))
     size = _SECONDS + (1 + digits if digits else 0) + 3
     out = np.empty(size * len(moments), np.uint8)

@@ -1,21 +1,21 @@
 """Debezium's messages of a table's changes: keys and values, as Arrow arrays.
 
 The rows are those of a changes file (`pipeline.journal.change_rows`) with before-images: each update of a row with a
-key is `b` and directly after it `u`. A `d` that is directly followed by a `u` of the same transaction is an update that
+key is `b`, directly followed by `u`. A `d` that is directly followed by a `u` of the same transaction is an update that
 changed the key. Debezium makes two messages of it, a delete of the old key and a create of the new one.
 
 | rows | messages |
 |---|---|
 | `c`, `r` | one, whose `before` is null |
 | `b`, `u` | one, whose `before` is the row of `b` |
-| `d` | one, whose `after` is null, and a tombstone where these are wanted |
+| `d` | one, whose `after` is null, and a tombstone if the settings want one |
 | `d`, `u` with another key | a delete (with its tombstone), then a create |
 | `t` | one with neither, and no key |
 
-A table without a key has no keys and no tombstones. An update of it is `d` and `c`, of which `__source` tells that they
-belong together; in journals of earlier versions they are two messages.
+A table without a key has no keys and no tombstones. An update of it is `d` and `c`, and `__source` marks the two as one
+update. In journals of earlier versions they are two messages.
 
-With `unwrap` a message's value is the row alone, as ExtractNewRecordState makes it.
+With `unwrap` a message's value is only the row, as ExtractNewRecordState makes it.
 
 Source: Debezium 3.6, "Data change events", envelope of schema version 2; "New Record State Extraction".
 """
@@ -69,9 +69,9 @@ BesideRows = Mapping[str, Told]
 class Messages:
     """The messages of one table's changes, in their order.
 
-    `keys` are null where there's no key, `values` where it's a tombstone. `rows`: of which row of the changes each one
-    is. `headers`: their values by their names, null where a message hasn't got one. `topics`: where each one goes, None
-    where all go to their table's topic.
+    `keys` are null if there is no key, `values` if it is a tombstone. `rows`: the number of the row that each message
+    is from. `headers`: their values by name, null if a message lacks one. `topics`: where each message goes, None if
+    all go to their table's topic.
     """
 
     keys: pa.Array
@@ -81,7 +81,7 @@ class Messages:
     topics: pa.Array | None = None
 
     def taken(self, index: Numbers, emptied: NDArray[np.bool_]) -> "Messages":
-        """These messages, some of them `emptied`: without a value."""
+        """Returns these messages. Some of them are `emptied`: they have no value."""
         rows = pa.array(index)
         headers = tuple((name, texts.take(rows)) for name, texts in self.headers)
         values = self.values.take(pa.array(index, mask=emptied))
@@ -93,9 +93,9 @@ class Messages:
 class Envelope:
     """How a table's messages are made.
 
-    `prefix` is the topics'; `version` that of the software, for `source`. `format` writes keys and values, and
-    `headers` writes headers. `tombstones`: whether one follows each delete. `unwrap`: how messages are flat, if they
-    are.
+    `prefix`: the topics' prefix. `version`: the software's, for `source`. `format` writes keys and values, and
+    `headers` writes headers. `tombstones`: whether a tombstone follows each delete. `unwrap`: how messages are flat,
+    None if they aren't.
     """
 
     shape: Shape
@@ -115,13 +115,13 @@ class Envelope:
         processed_us: int,
         transactions: TransactionBlocks | None = None,
     ) -> Messages:
-        """The messages of these rows, of which `processed_us` says when they were made (µs since the epoch).
+        """Returns the messages of these rows, with `processed_us` (µs since the epoch) as their time.
 
-        `transactions` are the rows' blocks, where these are wanted. The updates are by the messages' key
+        `transactions`: the rows' blocks, if the settings want them. The updates are by the messages' key
         (`Shape.with_keys`).
 
-        A row that belongs to the one before it is in the same batch. Raises InvariantBroken for an update without its
-        row before, and KafkaRefused for one that lacks what messages need.
+        Two rows that belong together are in the same batch. Raises InvariantBroken for an update without its row
+        before, and KafkaRefused for one that lacks what messages need.
         """
         unmasked, changes = changes, self.shape.shaped(changes)
         ops = operations(changes)
@@ -145,7 +145,7 @@ class Envelope:
     def _other_keys(
         self, unmasked: pa.RecordBatch, taken: pa.Array, keys: pa.Array, created: NDArray[np.bool_]
     ) -> tuple[tuple[str, pa.Array], ...]:
-        """The headers of messages that an update of the key made: the key of the other one."""
+        """Returns the headers of the messages of an update that changed the key: the key of the other message."""
         if not created.any():
             return ()
         named, deleted = keys, np.append(created[1:], False)
@@ -172,7 +172,7 @@ class Envelope:
         processed_us: int,
         blocks: TransactionBlocks | None,
     ) -> BesideRows:
-        """What the messages say beside their rows, by the names of TOLD_SCHEMAS."""
+        """Returns what the messages have in addition to their rows, by the names of TOLD_SCHEMAS."""
         source = source if len(of) == len(source.times) else source.taken(pa.array(of))
         fields = source.fields(self.prefix, self.version, self.shape.schema.table)
         told: dict[str, Told] = {f"source.{name}": each for name, each in fields.items()}
@@ -211,7 +211,7 @@ class Envelope:
     def _flat(
         self, unwrap: Unwrap, changes: pa.RecordBatch, of: Numbers, op: Numbers, told: BesideRows
     ) -> pa.Array:
-        """The rows, deleted ones as they were, with what is added to them."""
+        """Returns the rows with the added fields. A deleted row has its last values."""
         rows, write = changes.take(pa.array(of)), self.format
         fields = self._columns(self.shape.values, rows, write)
         added: dict[str, Told] = {each.name: told[each.told] for each in unwrap.fields}
@@ -223,7 +223,7 @@ class Envelope:
         return write.message(write.record(fields, len(of)), self.flat_schema(unwrap))
 
     def _topics(self, unwrap: Unwrap, changes: pa.RecordBatch, of: Numbers, op: Numbers) -> pa.Array | None:
-        """Where each message goes by a column of its row. Raises KafkaRefused where that says nothing."""
+        """Returns where each message goes, by a column of its row. Raises KafkaRefused if a row has no value there."""
         if (name := unwrap.route_by_field) is None:
             return None
         column = next((column for column in self.shape.values if column.name == name), None)
@@ -242,7 +242,7 @@ class Envelope:
         return topics.take(distinct.indices)
 
     def _unwrapped(self, unwrap: Unwrap, messages: Messages, op: Numbers, told: BesideRows) -> Messages:
-        """The messages with their headers, and with the deletes as `unwrap` wants them."""
+        """Returns the messages with their headers, and with deletes in the form that `unwrap` defines."""
         count, deletes = len(op), op == DELETE
         headers = (*messages.headers, *self._headers(unwrap.headers, told, count))
         messages = replace(messages, headers=headers)
@@ -258,7 +258,7 @@ class Envelope:
         return messages.taken(index, emptied)
 
     def _with_deletes(self, messages: Messages, again: NDArray[np.bool_], unwrap: Unwrap) -> Messages:
-        """The messages; of what is added, tombstones tell the operation alone."""
+        """Returns the messages. Of the added fields, tombstones have only the operation."""
         deleted = self.headers.message(pa.array(['"d"']), TEXT)[0]
         told = {each.name: deleted if each.told == "op" else _NO_TEXT for each in unwrap.headers}
         headers = tuple(
@@ -276,18 +276,18 @@ class Envelope:
             yield each.name, self.headers.message(texts, schema)
 
     def key_schema(self, to: Destination) -> Schema:
-        """The schema of the keys of messages that go there."""
+        """Returns the schema of the keys of messages with this destination."""
         added = [] if to.key_field is None else [field(TEXT, to.key_field[0])]
         return rows_schema(self.shape.key, self.handling, f"{to.schemas}.Key", {}, added, optional=False)
 
     @property
     def message_schema(self) -> Schema:
-        """The schema of the values as messages have them."""
+        """Returns the schema of the messages' values."""
         return self.value_schema if self.unwrap is None else self.flat_schema(self.unwrap)
 
     @property
     def value_schema(self) -> Schema:
-        """The schema of the values."""
+        """Returns the schema of the values in an envelope."""
         name = f"{self.destination.schemas}.Value"
         row = rows_schema(self.shape.values, self.handling, name, self.shape.parameters, optional=True)
         fields = {"before": row, "after": row, **{name: TOLD_SCHEMAS[name] for name in _BESIDE}}
@@ -295,7 +295,7 @@ class Envelope:
         return struct(named, name=f"{self.destination.schemas}.Envelope", version=2)
 
     def flat_schema(self, unwrap: Unwrap) -> Schema:
-        """The schema of values that are rows alone."""
+        """Returns the schema of values that are only rows."""
         name = f"{self.destination.schemas}.Value"
         fields = (field(schema, added) for added, schema in self._added_schemas(unwrap).items())
         return rows_schema(
@@ -304,7 +304,7 @@ class Envelope:
 
     @staticmethod
     def _added_schemas(unwrap: Unwrap) -> dict[str, Schema]:
-        """The schemas of what is added to flat rows, by the names there."""
+        """Returns the schemas of the fields that flat rows have in addition, by their names."""
         added = {_DELETED: TEXT} if unwrap.delete_tombstone_handling_mode.rewrites else {}
         added |= {each.name: TOLD_SCHEMAS[each.told] for each in unwrap.fields}
         return {name: {**schema, "optional": True} for name, schema in added.items()}
@@ -316,7 +316,7 @@ _WHETHER: Final = pa.array(["false", "true"])
 
 
 def _repeated(twice: NDArray[np.bool_]) -> tuple[Numbers, NDArray[np.bool_]]:
-    """The numbers of all messages, some of them twice, and which ones are there again."""
+    """Returns the numbers of all messages, some of them twice, and which ones are repetitions."""
     index = np.repeat(np.arange(len(twice)), np.where(twice, 2, 1))
     again = np.zeros(len(index), np.bool_)
     again[1:] = index[1:] == index[:-1]

@@ -1,4 +1,4 @@
-"""Debezium's heartbeat: the message that says that the stream is alive where nothing else does.
+"""Debezium's heartbeat: the message that shows that the stream is alive when no other message does.
 
 Source: Debezium 3.6, `heartbeat.interval.ms`.
 """
@@ -21,6 +21,6 @@ _VALUE_SCHEMA: Final = struct(
 
 
 def heartbeat(prefix: str, sent_us: int, of: MessageFormat) -> MessagePairs:
-    """A heartbeat that is sent at `sent_us` (µs since the epoch)."""
+    """Returns a heartbeat of the time `sent_us` (µs since the epoch)."""
     key, value = Block({"serverName": prefix}), Block({"ts_ms": sent_us // 1000})
     return told_pairs(of, key, value, (_KEY_SCHEMA, _VALUE_SCHEMA), 1)

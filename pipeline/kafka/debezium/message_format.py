@@ -1,7 +1,7 @@
-"""What every format of messages can do: write columns of rows, and what messages say beside the rows.
+"""What every format of messages can write: the columns of rows, and the values that messages have in addition.
 
-A format writes pieces of rows (`text_rows`), and puts them together to records. It takes a value that is told in one of
-the forms of `Told`, and the Connect schema of that value.
+A format writes pieces of rows (`text_rows`), and joins them to records. It takes an additional value in one of the
+forms of `Told`, with the Connect schema of that value.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from pipeline.types.buffers import Ends, Flags, Longs
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A struct in each row, of these fields. `exists`: in which rows it's there, None where it's in all."""
+    """A struct of these fields in each row. `exists`: the rows that have it, None if all do."""
 
     fields: Mapping[str, "Told"]
     exists: Flags | None = None
@@ -27,9 +27,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class BlockList:
-    """A list of structs in each row. `items` lie end to end, those of row i from ends[i] to ends[i + 1].
+    """A list of structs in each row. `items` lie end to end; those of row i are from ends[i] to ends[i + 1].
 
-    `exists`: in which rows there's a list. Where the schema is a map's, an item is an entry: `key` and `value`.
+    `exists`: the rows that have a list. If the schema is a map's, an item is an entry: `key` and `value`.
     """
 
     items: Block
@@ -38,7 +38,7 @@ class BlockList:
 
 
 def item_schema(schema: Schema) -> Schema:
-    """The Connect schema of the items of a list, or of the entries of a map."""
+    """Returns the Connect schema of the items of a list, or of the entries of a map."""
     if schema["type"] == "map":
         entry = {"key": schema["keys"], "value": schema["values"]}
         return struct(field(each, name) for name, each in entry.items())
@@ -54,22 +54,22 @@ class MessageFormat(Protocol):
     """Writes keys and values."""
 
     def column(self, column: Column, values: pa.Array, handling: Handling) -> Piece:
-        """The values of a column, which are in its canonical Arrow form, in each row."""
+        """Returns the values of a column, from its canonical Arrow form, in each row."""
 
     def single(self, column: Column, values: pa.Array, handling: Handling) -> pa.Array:
-        """Whole keys or values that are a column's values alone."""
+        """Returns complete keys or values that are only a column's values."""
 
     def told(self, told: Told, schema: Schema, count: int) -> Piece:
-        """A value of this Connect schema in each of `count` rows."""
+        """Returns a value of this Connect schema in each of `count` rows."""
 
     def record(self, fields: Mapping[str, Piece], count: int) -> pa.Array:
-        """Records of these fields, which are in the order of their schema."""
+        """Returns records of these fields, which are in the order of their schema."""
 
     def optional(self, records: pa.Array, rows: Longs) -> Piece:
-        """The record that each row has by its number, null where that's negative; the schema is of optional ones."""
+        """Returns the record that each row has by its number, null for a negative number. The schema is optional."""
 
     def message(self, payloads: pa.Array, schema: Schema) -> pa.Array:
-        """Whole keys or values of these payloads, of which each is of this Connect schema."""
+        """Returns complete keys or values of these payloads, each of this Connect schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class MessagePairs:
 def told_pairs(
     of: MessageFormat, key: Block, value: Block, schemas: tuple[Schema, Schema], count: int
 ) -> MessagePairs:
-    """`count` messages that say these fields, of structs' Connect schemas: the key's and the value's."""
+    """Returns `count` messages with these fields, for the Connect schemas of the key and of the value."""
     keys, values = (_told_records(of, *each, count) for each in zip((key, value), schemas, strict=True))
     return MessagePairs(keys, values, *schemas)
 

@@ -33,7 +33,7 @@ _VALUE_SCHEMA: Final = struct(
 def notification_messages(
     notices: Sequence[Notice], prefix: str, at_ms: int, of: MessageFormat
 ) -> MessagePairs:
-    """The messages of these notices at this moment (ms since the epoch); `prefix` is the topics'."""
+    """Returns the messages of these notices at this time (ms since the epoch), for this topics' `prefix`."""
     told = [{"connector_name": prefix, **notice.data} for notice in notices]
     names = pa.array([name for data in told for name in data], pa.string())
     texts = pa.array([text for data in told for text in data.values()], pa.string())

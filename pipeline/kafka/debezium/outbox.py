@@ -1,9 +1,9 @@
 """The messages of an outbox: each row that is inserted into it is an event, as Debezium's EventRouter makes it.
 
-Deletes go nowhere, and neither do updates and rows of snapshots. A snapshot's row may be one whose insert the log tells
-too, so that its event would come twice.
+Deletes, updates and rows of snapshots go nowhere. The log may also have the insert of a snapshot's row. Then its event
+would come twice.
 
-A payload is expanded once for each text that differs, and not in columns: its fields are known only then.
+A payload is expanded once for each distinct text, and not in columns: its fields are known only then.
 
 Source: Debezium 3.6, "Outbox Event Router".
 """
@@ -40,10 +40,10 @@ _DOUBLE: Final = Column("", Double(), nullable=False)
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """The events of a batch, in their order: of each its topic, key and value (null: a tombstone).
+    """The events of a batch, in their order: the topic, key and value of each (null: a tombstone).
 
-    `headers`: values by names. `times`: ms since the epoch, and `partitions`; null, or None, where nothing is said.
-    `key_schema`: the Connect schema of all keys. `value_schemas`: those of the values, of which each has that with its
+    `headers`: values by names. `times`: ms since the epoch, and `partitions`: null, or None, if the row has none.
+    `key_schema`: the Connect schema of all keys. `value_schemas`: those of the values. Each value has the one with its
     number in `value_schema_of`.
     """
 
@@ -62,8 +62,8 @@ class Events:
 class OutboxEvents:
     """How a table's rows become events.
 
-    `name`: what the names of the table's schemas begin with; `format` writes keys and values, and `headers`
-    writes headers.
+    `name`: the beginning of the names of the table's schemas. `format` writes keys and values, and `headers` writes
+    headers.
     """
 
     shape: Shape
@@ -74,7 +74,7 @@ class OutboxEvents:
     headers: MessageFormat = JSON
 
     def updates(self, changes: pa.RecordBatch) -> int:
-        """How many of these rows are updates, which no outbox should have. Raises KafkaRefused if they are fatal."""
+        """Returns how many rows are updates, which no outbox should have. Raises KafkaRefused if they are fatal."""
         found = int(np.count_nonzero(operations(changes) == UPDATE))
         if found and self.outbox.table_op_invalid_behavior is InvalidOperation.FATAL:
             raise KafkaRefused(
@@ -84,7 +84,7 @@ class OutboxEvents:
         return found
 
     def events(self, changes: pa.RecordBatch) -> Events:
-        """The events among these rows. Raises KafkaRefused where the table isn't as the outbox says."""
+        """Returns the events among these rows. Raises KafkaRefused if the table isn't as the outbox's settings say."""
         rows = self.shape.shaped(changes.take(pa.array(np.flatnonzero(operations(changes) == CREATE))))
         key = self._column(self.outbox.table_field_event_key, "table_field_event_key")
         id_ = self._column(self.outbox.table_field_event_id, "table_field_event_id")
@@ -128,7 +128,7 @@ class OutboxEvents:
         return next((column for column in self.shape.values if column.name == name), None)
 
     def _texts(self, column: Column, rows: pa.RecordBatch) -> pa.Array:
-        """The column's values as headers."""
+        """Returns the column's values as headers."""
         return self.headers.single(column, rows.column(column.name), self.handling)
 
     def _topics(self, rows: pa.RecordBatch) -> pa.Array:
@@ -171,7 +171,7 @@ class OutboxEvents:
         return values, schemas, which
 
     def _fields(self, payload: Column) -> dict[str, tuple[Column, Schema]]:
-        """What an event says: the payload, and the columns that are placed beside it."""
+        """Returns the fields of an event: the payload, and the columns that are placed beside it."""
         columns = {_PAYLOAD: payload}
         for placed in self.outbox.placed:
             added = self._additional(placed.column)
@@ -182,7 +182,7 @@ class OutboxEvents:
     def _by_route(
         self, records: pa.Array, schemas: Mapping[str, Schema], rows: pa.RecordBatch
     ) -> tuple[pa.Array, tuple[Schema, ...], Longs]:
-        """The values, their schemas, whose names say where an event goes, and which one each value has."""
+        """Returns the values, their schemas, named by where an event goes, and the number of each value's schema."""
         routed = rows.column(self.outbox.route_by_field).cast(pa.string()).dictionary_encode()
         which = np.asarray(routed.indices).astype(np.int64)
         by_route = tuple(
@@ -201,7 +201,7 @@ class OutboxEvents:
         return self.outbox.table_expand_json_payload and isinstance(payload.type, Text | Json)
 
     def _expanded(self, column: Column, payloads: pa.Array) -> pa.Array:
-        """The payloads as JSON, the documents among them as such."""
+        """Returns the payloads as JSON, with documents among them expanded."""
         distinct = payloads.dictionary_encode()
         nulls = self.outbox.table_json_payload_null_behavior is NullsInPayload.OPTIONAL_BYTES
         found = [_expanded(text, nulls=nulls) for text in distinct.dictionary.to_pylist()]
@@ -234,7 +234,7 @@ def _empty(payloads: pa.Array) -> pa.Array:
 
 
 def _expanded(text: str | None, *, nulls: bool) -> str | None:
-    """The JSON document as JsonConverter writes it, None where it isn't one or Debezium leaves it as it is."""
+    """Returns the JSON document as JsonConverter writes it, None if it isn't one or Debezium leaves it as it is."""
     if text is None or not text.startswith(("{", "[")):
         return None
     try:
@@ -261,5 +261,5 @@ def _written(value: Any, *, nulls: bool) -> str:
 
 
 def _shown(fields: Mapping[str, Any], *, nulls: bool) -> Mapping[str, Any]:
-    """The fields without empty lists, of whose items Connect has no schema, and maybe without nulls."""
+    """Returns the fields without empty lists, whose items have no schema in Connect, and perhaps without nulls."""
     return {name: value for name, value in fields.items() if value != [] and (nulls or value is not None)}

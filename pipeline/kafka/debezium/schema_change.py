@@ -94,7 +94,7 @@ _VALUE_SCHEMA: Final = struct(
 def schema_change_messages(
     parts: Sequence[StatementPart], prefix: str, version: str, processed_us: int, of: MessageFormat
 ) -> MessagePairs:
-    """The messages of these statements, made at `processed_us` (µs since the epoch); `prefix` is the topics'."""
+    """Returns the messages of these statements, made at `processed_us` (µs since the epoch), with this `prefix`."""
     databases = _texts(part.statement.database for part in parts)
     value: dict[str, Told] = {
         "source": Block(_source(parts, prefix, version)),
@@ -129,7 +129,7 @@ def _source(parts: Sequence[StatementPart], prefix: str, version: str) -> dict[s
 
 
 def _named(part: StatementPart) -> str | None:
-    """What Debezium's `source.table` says: the tables that it finds changed, null where it looks for none."""
+    """Returns Debezium's `source.table`: the tables that it finds changed, null for a statement without tables."""
     match part.statement.what:
         case SchemaObject.DATABASE:
             return None
@@ -150,7 +150,7 @@ def _table_changes(parts: Sequence[StatementPart]) -> BlockList:
 
 
 def _quoted(table: TableId) -> str:
-    """A table as Debezium's `tableChanges` name it."""
+    """Returns a table's name in the form of Debezium's `tableChanges`."""
     return ".".join(f'"{name}"' for name in (table.database, table.name))
 
 

@@ -1,9 +1,9 @@
 """The form in which a table's rows become messages: which columns, with which values, under which key.
 
-Everything here is done once for a batch, in columns. A hash is made once for each value that differs.
+All of it happens once for a batch, in columns. Each distinct value is hashed once.
 
 A value that the log left out is never null: text, bytes, JSON, ENUM and SET have the placeholder instead. A number or a
-time has no such value. Then the row is refused.
+time has no such value. Then the sink refuses the row.
 
 Source: Debezium 3.6, `io.debezium.relational.mapping` and `unavailable.value.placeholder`.
 """
@@ -42,22 +42,22 @@ class Shape:
 
     @cached_property
     def values(self) -> tuple[Column, ...]:
-        """The columns of the rows."""
+        """Returns the columns of the rows."""
         return self.columns.values_of(self.schema)
 
     @cached_property
     def key(self) -> tuple[Column, ...]:
-        """The columns of the keys."""
+        """Returns the columns of the keys."""
         return self.columns.key_of(self.schema)
 
     @cached_property
     def rules(self) -> Mapping[str, ColumnRule]:
-        """The rules that change columns' values, by the columns' names."""
+        """Returns the rules that change columns' values, by the columns' names."""
         return self.columns.rules_of(self.schema)
 
     @cached_property
     def parameters(self) -> Mapping[str, Mapping[str, str]]:
-        """What the schemas say of that, by the columns' names."""
+        """Returns what the schemas say about these rules, by the columns' names."""
         return {
             name: {"masked": "true"}
             if rule.truncate_to_length is None
@@ -67,16 +67,16 @@ class Shape:
 
     @property
     def rekeyed(self) -> bool:
-        """Whether the key isn't the primary key."""
+        """Returns whether the key isn't the primary key."""
         return self.key != tuple(self.schema.columns[i] for i in self.schema.key)
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The columns without which `with_keys` can't say what a row is."""
+        """Returns the columns that `with_keys` needs."""
         return tuple(column.name for column in self.key) if self.rekeyed else ()
 
     def with_keys(self, changes: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with their updates by the messages' key: `b` where it kept the key, `d` where it changed it."""
+        """Returns the rows with their updates by the messages' key: `b` if it kept the key, `d` if it changed it."""
         if not self.rekeyed:
             return changes
         ops = operations(changes).copy()
@@ -88,9 +88,9 @@ class Shape:
         return _with_operations(changes, LETTERS.take(pa.array(ops)))
 
     def shaped(self, changes: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with the values that messages have; keys keep the source's, as with Debezium.
+        """Returns the rows with the values that messages have. Keys keep the source's, as with Debezium.
 
-        Raises KafkaRefused where the log left out a value that has no placeholder.
+        Raises KafkaRefused if the log left out a value that has no placeholder.
         """
         for column in self.key:
             if _lacking(changes, column.name) is not None:
@@ -122,12 +122,12 @@ class Shape:
 
 @lru_cache(maxsize=4096)
 def shape_of(schema: TableSchema, columns: MessageColumns, placeholder: str) -> Shape:
-    """The form of a table's messages."""
+    """Returns the form of a table's messages."""
     return Shape(schema, columns, placeholder)
 
 
 def _with_operations(changes: pa.RecordBatch, ops: pa.Array) -> pa.RecordBatch:
-    """The rows with these letters, which say by themselves which rows are an update."""
+    """Returns the rows with these letters, which alone say which rows are an update."""
     changes = changes.set_column(changes.schema.get_field_index("__op"), "__op", ops)
     at = changes.schema.get_field_index(SOURCE.name)
     if at < 0:
@@ -140,7 +140,7 @@ def _with_operations(changes: pa.RecordBatch, ops: pa.Array) -> pa.RecordBatch:
 
 
 def _lacking(changes: pa.RecordBatch, name: str) -> pa.Array | None:
-    """Which rows lack the column's value, None where all have it."""
+    """Returns which rows lack the column's value, None if all have it."""
     absent = changes.column("__absent")
     if absent.null_count == len(absent):
         return None
@@ -153,7 +153,7 @@ def _lacking(changes: pa.RecordBatch, name: str) -> pa.Array | None:
 
 
 def _ruled(column: Column, values: pa.Array, rule: ColumnRule) -> pa.Array:
-    """The values as a rule wants them. A mask and a hash leave bytes as they are, as with Debezium."""
+    """Returns the values after a rule. A mask and a hash leave bytes as they are, as with Debezium."""
     if rule.truncate_to_length is not None:
         if isinstance(column.type, Binary | FixedBinary):
             return pc.binary_slice(values, 0, rule.truncate_to_length)

@@ -1,4 +1,4 @@
-"""What a message says beside the rows: the `source` block, the operation and the times, each by its name.
+"""What a message has in addition to the rows: the `source` block, the operation and the times, each by its name.
 
 Source: Debezium 3.6, "Data change events".
 """
@@ -30,7 +30,7 @@ _OF_ROWS: Final = ("times", "server_id", "gtid", "file", "pos", "row", "thread",
 
 @dataclass(frozen=True, slots=True)
 class SourceBlock:
-    """What the `source` blocks say of each row.
+    """The content of each row's `source` block.
 
     `snapshot`: "false", "incremental" and the like, for all rows or for each. `times`: when the transactions committed
     (int64, µs since the epoch). `gtid`, `thread` and `query` may be null. Texts may be in a dictionary.
@@ -48,9 +48,9 @@ class SourceBlock:
 
     @staticmethod
     def of(changes: pa.RecordBatch, read_us: int) -> "SourceBlock":
-        """What the rows of a changes file say of themselves; a snapshot's have this moment (µs since the epoch).
+        """Returns the blocks of the rows of a changes file; a snapshot's rows have this time (µs since the epoch).
 
-        A file of an earlier version says nothing of the log's files. Then their name is empty, and all numbers are 0.
+        A file of an earlier version has nothing about the log's files. Then their name is empty, and all numbers are 0.
         """
         ops = changes.column("__op")
         said = source_fields(changes)
@@ -73,12 +73,12 @@ class SourceBlock:
         )
 
     def taken(self, rows: pa.Array) -> "SourceBlock":
-        """The same of these rows alone."""
+        """Returns the blocks of these rows."""
         snapshot = self.snapshot if isinstance(self.snapshot, str) else self.snapshot.take(rows)
         return SourceBlock(snapshot, *(getattr(self, name).take(rows) for name in _OF_ROWS))
 
     def fields(self, name: str, version: str, table: TableId) -> dict[str, Told]:
-        """The fields of the blocks in their order, by their names; `name` is the topics' prefix."""
+        """Returns the fields of the blocks in their order, by their names; `name` is the topics' prefix."""
         return {
             "version": version,
             "connector": "mysql",

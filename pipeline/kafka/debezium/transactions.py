@@ -1,11 +1,11 @@
-"""Debezium's `transaction` blocks, and the messages in which a transaction begins and ends, in columns.
+"""Debezium's `transaction` blocks, and the messages for the begin and end of a transaction, in columns.
 
-A change's block says which one it is among the messages of its transaction, and among those of its table there, both
-from 1. A tombstone isn't counted, and an update that changed the key is two messages. Rows of snapshots and truncated
-tables have no block.
+A change's block has its number among the messages of its transaction, and among those of its table there, both from 1.
+A tombstone isn't counted, and an update that changed the key is two messages. Rows of snapshots and truncated tables
+have no block.
 
-Of each transaction with a change of a captured table there is a BEGIN and an END. END counts the messages by table, in
-the order of Java's HashMap, which is Debezium's.
+Each transaction with a change of a captured table has a BEGIN and an END. END counts the messages by table, in the
+order of Java's HashMap, which is Debezium's.
 
 **Difference from Debezium**: a transaction without a change of a captured table has no messages. The journal doesn't
 keep it.
@@ -46,10 +46,10 @@ COLUMNS: Final = ("__op", "__scn", "__ordinal", "__gtid", "__commit_time", "__so
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """Rows of all tables of whole transactions, table by table; all columns are equally long.
+    """Rows of all tables of complete transactions, table by table. All columns have the same length.
 
-    `table` is an index of `tables`, `scn` and `ordinal` are the journal's, `ids` and `times` (µs since the epoch) those
-    of the transactions; `counted`: which rows are messages in a transaction.
+    `table` is an index of `tables`. `scn` and `ordinal` are the journal's. `ids` and `times` (µs since the epoch) are
+    the transactions'. `counted`: which rows are messages of a transaction.
     """
 
     tables: tuple[TableId, ...]
@@ -62,13 +62,13 @@ class ChangedRows:
 
     @cached_property
     def in_order(self) -> Longs:
-        """The numbers of the rows that are counted, in the order of the stream."""
+        """Returns the numbers of the counted rows, in the order of the stream."""
         counted = np.flatnonzero(self.counted)
         return counted[np.lexsort((self.ordinal[counted], self.scn[counted]))]
 
     @staticmethod
     def of(parts: Sequence[tuple[TableId, pa.RecordBatch]]) -> "ChangedRows":
-        """These rows of changes files, of which at least COLUMNS are there."""
+        """Returns these rows of changes files, which have at least COLUMNS."""
         batches = [rows for _, rows in parts]
         tables = tuple(dict.fromkeys(table for table, _ in parts))
         ops = [operations(rows) for rows in batches]
@@ -88,7 +88,7 @@ class ChangedRows:
 
 @dataclass(frozen=True, slots=True)
 class TransactionBlocks:
-    """What the `transaction` blocks of rows say; `id` is null where there's no block."""
+    """The content of rows' `transaction` blocks; `id` is null for a row without one."""
 
     id: pa.Array
     total_order: pa.Array
@@ -96,7 +96,7 @@ class TransactionBlocks:
 
     @staticmethod
     def joined(parts: Sequence["TransactionBlocks"]) -> "TransactionBlocks":
-        """The blocks of all these rows, one after the other."""
+        """Returns the blocks of all these rows, in their order."""
         return TransactionBlocks(
             *(
                 pa.concat_arrays([getattr(part, name) for part in parts])
@@ -105,13 +105,13 @@ class TransactionBlocks:
         )
 
     def taken(self, rows: pa.Array) -> "TransactionBlocks":
-        """The same of these rows alone."""
+        """Returns the blocks of these rows."""
         return TransactionBlocks(
             *(each.take(rows) for each in (self.id, self.total_order, self.collection_order))
         )
 
     def block(self) -> Block:
-        """The blocks' fields, by their names, and which rows have a block."""
+        """Returns the blocks' fields, by their names, and which rows have a block."""
         there = self.id.is_valid()
         orders = {"total_order": self.total_order, "data_collection_order": self.collection_order}
         none = pa.scalar(None, pa.int64())
@@ -120,7 +120,7 @@ class TransactionBlocks:
 
 
 class MessageOrders:
-    """Which of its transaction's messages each row is."""
+    """The number of each row among the messages of its transaction."""
 
     def __init__(self, rows: ChangedRows) -> None:
         self._first_scn = int(rows.scn.min()) if len(rows.scn) else 0
@@ -133,7 +133,7 @@ class MessageOrders:
             self._of[table] = (places[own], total[own], of_table[own])
 
     def blocks(self, table: TableId, changes: pa.RecordBatch) -> TransactionBlocks:
-        """The blocks of rows of a table's changes file; rows that aren't messages in a transaction have none."""
+        """Returns the blocks of rows of a table's changes file. Rows that aren't messages of one have none."""
         places, total, of_table = self._of.get(table, (_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS))
         wanted = self._places(
             *(np.asarray(changes.column(name), np.int64) for name in ("__scn", "__ordinal"))
@@ -148,12 +148,12 @@ class MessageOrders:
         )
 
     def _places(self, scn: Longs, ordinal: Longs) -> Longs:
-        """A number for each place in the stream, in the stream's order; a run has less than 2 ** 31 SCNs."""
+        """Returns a number for each place in the stream, in its order. A run has less than 2 ** 31 SCNs."""
         return (scn - self._first_scn) * 2**32 + ordinal
 
 
 def _orders(rows: ChangedRows) -> tuple[Longs, Longs]:
-    """Of each row its number in its transaction and among its table's rows there, from 1; 0 where it isn't counted."""
+    """Returns each row's number in its transaction and among its table's rows there, from 1; 0 if not counted."""
     total, of_table = np.zeros(len(rows.scn), np.int64), np.zeros(len(rows.scn), np.int64)
     by_place = rows.in_order
     total[by_place] = _numbered(rows.scn[by_place])
@@ -164,7 +164,7 @@ def _orders(rows: ChangedRows) -> tuple[Longs, Longs]:
 
 
 def transaction_messages(rows: ChangedRows, of: MessageFormat) -> MessagePairs:
-    """BEGIN and END of each transaction of these rows, in this order, by SCN."""
+    """Returns BEGIN and END of each transaction of these rows, in this order, by SCN."""
     by_place = rows.in_order
     scns, first, which, events = np.unique(
         rows.scn[by_place], return_index=True, return_inverse=True, return_counts=True
@@ -183,7 +183,7 @@ def transaction_messages(rows: ChangedRows, of: MessageFormat) -> MessagePairs:
 
 
 def _collections(rows: ChangedRows, by_place: Longs, which: Longs, ends: Flags) -> BlockList:
-    """Of each transaction the number of each table's messages: a list at its END, of which `ends` says where it is."""
+    """Returns each transaction's numbers of messages by table: a list at its END, of which `ends` has the place."""
     pairs, first, events = np.unique(
         which * len(rows.tables) + rows.table[by_place], return_index=True, return_counts=True
     )
@@ -204,14 +204,14 @@ def _joined(batches: Sequence[pa.RecordBatch], name: str) -> NDArray[np.int64]:
 
 
 def _numbered(groups: Longs) -> Longs:
-    """Of each row its number in its run of equal values, from 1."""
+    """Returns each row's number in its run of equal values, from 1."""
     index = np.arange(len(groups))
     begins = np.concatenate([[True], groups[1:] != groups[:-1]])[: len(groups)]
     return index - np.maximum.accumulate(np.where(begins, index, 0)) + 1
 
 
 def _hash(text: str) -> int:
-    """What a HashMap makes of a String's hash code."""
+    """Returns HashMap's hash of a String's hash code."""
     code = 0
     units = text.encode("utf-16-le")
     for at in range(0, len(units), 2):
@@ -220,7 +220,7 @@ def _hash(text: str) -> int:
 
 
 def _buckets(entries: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many buckets a HashMap has with so many entries."""
+    """Returns how many buckets a HashMap with this many entries has."""
     buckets = np.full(len(entries), _BUCKETS, np.int64)
     while (full := entries > buckets * _LOAD).any():
         buckets[full] *= 2
