@@ -90,6 +90,7 @@ from pipeline.schema.compatibility import incompatibility
 from pipeline.schema.ddl import effects as ddl
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.ddl.schema_statements import SchemaStatement, schema_statements
+from pipeline.schema.ddl.statement_kinds import LoggedStatement, parse_logged
 from pipeline.schema.ddl.unlogged_changes import WITHOUT_ROWS, Effect
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
@@ -353,7 +354,8 @@ def _handle(state: State, message: HeldMessage) -> tuple[State, tuple[FromVerifi
         case DdlRead():
             return _read_statement(state, message)
         case CreateTableSelectRead():
-            created, told = _altered_tables(state, message), _kept_statements(state, message)
+            statement = parse_logged(message.database, message.statement)
+            created, told = ddl.may_alter(_scope(state), statement), _kept_statements(state, statement)
             state = replace(
                 state, creation=ToldStatements(told, message.begins, message.server) if told else None
             )
@@ -381,7 +383,7 @@ def _with_tables(state: State, changed: Mapping[TableId, TableState]) -> State:
 
 def _altered_tables(state: State, message: DdlRead | CreateTableSelectRead) -> frozenset[TableId]:
     """Returns the captured tables whose columns a statement may change."""
-    return ddl.may_alter(_scope(state), message.database, message.statement)
+    return ddl.may_alter(_scope(state), parse_logged(message.database, message.statement))
 
 
 def _scope(state: State) -> ddl.StatementScope:
@@ -390,23 +392,20 @@ def _scope(state: State) -> ddl.StatementScope:
 
 
 def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVerifier, ...]]:
-    gtid, database, statement = message.gtid, message.database, message.statement
-    names = _scope(state)
-    changed = _altered_tables(state, message)
+    gtid, statement, names = message.gtid, parse_logged(message.database, message.statement), _scope(state)
+    changed = ddl.may_alter(names, statement)
     # If the schema after the first of two statements isn't known, what they converted isn't known either.
     exact = (
         {t: s for t, s in state.survey.holding.items() if t not in state.doubtful} if message.strict else {}
     )
     # A table that was never reported has no mirror: a statement's effect on its rows changes nothing here.
     told = replace(names, known=state.told.keys())
-    unlogged = ddl.changed_unlogged(
-        told, database, statement, exact, state.unknown_engines, failed=message.failed
-    )
+    unlogged = ddl.changed_unlogged(told, statement, exact, state.unknown_engines, failed=message.failed)
     others = {t for t, u in unlogged.items() if u.effect is not Effect.EXTENDED}
     unknown = frozenset(t for t in changed if t in others or t not in state.told)
     unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.CREATED or t not in state.emptied}
     emptied = {t: each.what for t, each in unlogged.items() if each.effect in WITHOUT_ROWS}
-    alterations = () if message.failed else _alterations(state, message, emptied)
+    alterations = () if message.failed else _alterations(state, statement, emptied)
     extended = {each.schema.table for each in alterations if each.changes.added}
     unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.EXTENDED or t not in extended}
     restarts = restarts_after_statement(unlogged, gtid, _stopped_tables(state))
@@ -428,7 +427,7 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     passed = SchemaChanged(
         gtid,
         changed,
-        statement,
+        message.statement,
         message.end,
         restarts,
         message.covered,
@@ -437,17 +436,17 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
         message.original_time,
         message.begins,
         message.server,
-        _kept_statements(state, message),
+        _kept_statements(state, statement),
     )
     return state, (*unfit, *engines, passed, *arrived)
 
 
-def _kept_statements(state: State, message: DdlRead | CreateTableSelectRead) -> tuple[SchemaStatement, ...]:
+def _kept_statements(state: State, statement: LoggedStatement) -> tuple[SchemaStatement, ...]:
     """Returns what the journal keeps of a statement."""
     if state.keeps is None:
         return ()
     names = replace(_scope(state), captured=state.keeps)
-    return schema_statements(names, message.database, message.statement)
+    return schema_statements(names, statement)
 
 
 def _stop_orphans(state: State) -> tuple[State, tuple[TableStopped, ...]]:
@@ -460,10 +459,12 @@ def _stopped_tables(state: State) -> frozenset[TableId]:
     return frozenset(table for table, known in state.tables.items() if isinstance(known, Stopped))
 
 
-def _alterations(state: State, message: DdlRead, emptied: Mapping[TableId, str]) -> tuple[Alteration, ...]:
+def _alterations(
+    state: State, statement: LoggedStatement, emptied: Mapping[TableId, str]
+) -> tuple[Alteration, ...]:
     """Returns the certain effects of a statement on tables that haven't stopped; `emptied` are known to be empty."""
     told = {t: s for t, s in state.told.items() if not isinstance(state.tables.get(t), Stopped)}
-    return ddl.alterations(told, message.database, message.statement, emptied)
+    return ddl.alterations(told, statement, emptied)
 
 
 # Schemas that are proven

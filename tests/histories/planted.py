@@ -31,6 +31,7 @@ from pipeline.schema.ddl.sql_lexer import Lexeme, lowercase_word
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
     ChangesNoTable,
+    LoggedStatement,
     ParsedStatement,
     UnparsedStatement,
 )
@@ -115,7 +116,7 @@ def _by_case(patch: Patch) -> None:
     names = schema_verifier._scope
 
     def meant(
-        names: ddl.StatementScope, database: str, statement: str, change: unlogged_changes.UnloggedChange
+        names: ddl.StatementScope, statement: LoggedStatement, change: unlogged_changes.UnloggedChange
     ) -> Iterator[tuple[TableId, Effect]]:
         match change:
             case OfTables(_, found, effect):
@@ -123,7 +124,7 @@ def _by_case(patch: Patch) -> None:
             case OfDatabase(_, name):
                 yield from ((each, Effect.EMPTIED) for each in names.of_database(name))
             case _:
-                yield from original(names, database, statement, change)
+                yield from original(names, statement, change)
 
     original = ddl._meant
     patch.setattr(ddl, "_meant", meant)
@@ -179,8 +180,7 @@ def _memory(patch: Patch) -> None:
             else statement
         )
 
-    patch.setattr(unlogged_changes, "read_statement", read)
-    patch.setattr(ddl, "read_statement", read)
+    patch.setattr(statement_kinds, "read_statement", read)
 
 
 def _letters(patch: Patch) -> None:
@@ -263,10 +263,10 @@ def _needless(patch: Patch) -> None:
     original = ddl.changed_unlogged
 
     def changed(
-        names: ddl.StatementScope, database: str, text: str, *more: Any
+        names: ddl.StatementScope, statement: LoggedStatement, *more: Any, **named: Any
     ) -> dict[TableId, ddl.Unlogged]:
-        found = original(names, database, text, *more)
-        for table in ddl.may_alter(names, database, text) & set(names.known):
+        found = original(names, statement, *more, **named)
+        for table in ddl.may_alter(names, statement) & set(names.known):
             found.setdefault(table, ddl.Unlogged("it", Effect.CHANGED))
         return found
 

@@ -26,10 +26,9 @@ from pipeline.schema.ddl.sql_lexer import (
     NotRead,
     Reader,
     lowercase_word,
-    readings,
     split_at_commas,
 )
-from pipeline.schema.ddl.statement_kinds import AltersTable, read_statement
+from pipeline.schema.ddl.statement_kinds import AltersTable, LoggedStatement, ParsedStatement
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # What ADD and DROP are followed by where they aren't about a column; all are reserved words.
@@ -85,14 +84,13 @@ class Altered:
     alteration: Alteration
 
 
-def column_changes(database: str, statement: str) -> tuple[TableId, ColumnChanges] | None:
-    """What the statement, run with this default database, does to the columns of a table; None if that isn't sure."""
-    ways = {_read(reading, database) for reading in readings(statement)}
+def column_changes(statement: LoggedStatement) -> tuple[TableId, ColumnChanges] | None:
+    """Returns what the statement does to the columns of a table; None if that isn't certain."""
+    ways = {_column_changes(way) for way in statement.ways}
     return ways.pop() if len(ways) == 1 else None
 
 
-def _read(reading: list[Lexeme], database: str) -> tuple[TableId, ColumnChanges] | None:
-    statement = read_statement(reading, database)
+def _column_changes(statement: ParsedStatement) -> tuple[TableId, ColumnChanges] | None:
     if not isinstance(statement, AltersTable):
         return None
     try:

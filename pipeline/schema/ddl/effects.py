@@ -12,16 +12,15 @@ from typing import assert_never
 
 from pipeline.schema.ddl.alter_table import Alteration, alteration_of, column_changes
 from pipeline.schema.ddl.sql_identifiers import identifiers
-from pipeline.schema.ddl.sql_lexer import readings
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
     CreatesTable,
     DefinesIndex,
     DropsDatabase,
     DropsTables,
+    LoggedStatement,
     RenamesTables,
     UnparsedStatement,
-    read_statement,
 )
 from pipeline.schema.ddl.unlogged_changes import (
     NONE_EXACT,
@@ -67,16 +66,16 @@ class StatementScope:
         return known == name or (self.folds and _fold(known) == _fold(name))
 
 
-def touched_tables(names: StatementScope, database: str, statement: str) -> frozenset[TableId]:
+def touched_tables(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:
     """The captured tables that a statement may be about: those that it names, and those of a database that it's about.
 
     This errs on the safe side. Where the patterns match any name in the default database, words that name no table
     are among the result. Text that couldn't be read may name any table.
     """
-    named = set(identifiers(statement))
+    named = set(identifiers(statement.text))
     words = {identifier.name for identifier in named}
     whole = bool({each.casefold() for each in words} & _OF_DATABASES)
-    unreadable = "\N{REPLACEMENT CHARACTER}" in statement
+    unreadable = "\N{REPLACEMENT CHARACTER}" in statement.text
     if names.folds:
         words = {_fold(each) for each in words}
 
@@ -88,18 +87,18 @@ def touched_tables(names: StatementScope, database: str, statement: str) -> froz
         for table in names.known
         if unreadable or is_named(table.name) or (whole and is_named(table.database))
     }
-    unknown = {TableId(identifier.qualifier or database, identifier.name) for identifier in named}
+    unknown = {TableId(identifier.qualifier or statement.database, identifier.name) for identifier in named}
     return frozenset(among_known | {table for table in unknown if names.captured.match(table)})
 
 
-def may_alter(names: StatementScope, database: str, statement: str) -> frozenset[TableId]:
+def may_alter(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:
     """The captured tables whose columns or key a statement may change, or that it creates.
 
     A table that's only referred to (LIKE, REFERENCES, a view or a trigger) isn't one of them.
     """
     found: set[TableId] = set()
-    for reading in readings(statement):
-        match meaning := read_statement(reading, database):
+    for way in statement.ways:
+        match way:
             case CreatesTable(table) | DefinesIndex(table):
                 named = {table}
             case DropsTables(tables):
@@ -107,16 +106,16 @@ def may_alter(names: StatementScope, database: str, statement: str) -> frozenset
             case RenamesTables(pairs):
                 named = {table for pair in pairs for table in pair}
             case AltersTable(table):
-                changes = changes_of(meaning)
+                changes = changes_of(way)
                 if any(isinstance(change, Unclear) for change in changes):
-                    found |= touched_tables(names, database, statement)
+                    found |= touched_tables(names, statement)
                 others = (change.tables for change in changes if isinstance(change, OfTables))
                 named = {table}.union(*others)
             case DropsDatabase(name):
                 found |= names.of_database(name)
                 continue
             case UnparsedStatement():
-                found |= touched_tables(names, database, statement)
+                found |= touched_tables(names, statement)
                 continue
             case _:
                 continue
@@ -135,8 +134,7 @@ class Unlogged:
 
 def changed_unlogged(
     names: StatementScope,
-    database: str,
-    statement: str,
+    statement: LoggedStatement,
     exact: Mapping[TableId, Traits] = NONE_EXACT,
     unknown_engines: Collection[TableId] = (),
     *,
@@ -149,9 +147,9 @@ def changed_unlogged(
     say is certain. Otherwise the rows count as changed. They also do if the statement `failed`, since it may have ended
     before it reached the table. A creation that isn't certain changes nothing: if the table was there, it's as it was.
     """
-    read = unlogged_changes(database, statement, exact)
+    read = unlogged_changes(statement, exact)
     names = replace(names, unknown_engines=unknown_engines)
-    ways = [_effects(names, database, statement, way) for way in read]
+    ways = [_effects(names, statement, way) for way in read]
     found: dict[TableId, Unlogged] = {}
     for table, unlogged in (item for way in ways for item in way.items()):
         effects = {way[table].effect if table in way else None for way in ways}
@@ -162,19 +160,19 @@ def changed_unlogged(
 
 
 def _effects(
-    names: StatementScope, database: str, statement: str, changes: frozenset[UnloggedChange]
+    names: StatementScope, statement: LoggedStatement, changes: frozenset[UnloggedChange]
 ) -> dict[TableId, Unlogged]:
     """By table; where several things happen to one, its rows are others."""
     found: dict[TableId, Unlogged] = {}
     for change in changes:
-        for table, effect in _meant(names, database, statement, change):
+        for table, effect in _meant(names, statement, change):
             effects = {effect, found[table].effect if table in found else effect}
             found[table] = Unlogged(change.what, effect if len(effects) == 1 else Effect.CHANGED)
     return found
 
 
 def _meant(
-    names: StatementScope, database: str, statement: str, change: UnloggedChange
+    names: StatementScope, statement: LoggedStatement, change: UnloggedChange
 ) -> Iterator[tuple[TableId, Effect]]:
     match change:
         case OfTables(_, tables, Effect.STORED_ANEW):
@@ -190,14 +188,14 @@ def _meant(
             for each in names.of_database(name):
                 yield each, Effect.EMPTIED if each.database == name else Effect.CHANGED
         case Unclear():
-            named = touched_tables(names, database, statement) & frozenset(names.known)
+            named = touched_tables(names, statement) & frozenset(names.known)
             yield from ((each, Effect.CHANGED) for each in named)
         case _:
             assert_never(change)
 
 
 def alterations(
-    known: Mapping[TableId, TableSchema], database: str, statement: str, emptied: Mapping[TableId, str]
+    known: Mapping[TableId, TableSchema], statement: LoggedStatement, emptied: Mapping[TableId, str]
 ) -> tuple[Alteration, ...]:
     """What a statement does to tables of these schemas: to their columns, and to those that it's known to empty.
 
@@ -208,7 +206,7 @@ def alterations(
         for table, what in emptied.items()
         if table in known
     }
-    for table, changes in (told,) if (told := column_changes(database, statement)) else ():
+    for table, changes in (told,) if (told := column_changes(statement)) else ():
         if table in known and (alteration := alteration_of(known[table], changes, "ALTER TABLE")):
             found[table] = replace(alteration, emptied=table in found)
     return tuple(found[table] for table in sorted(found))

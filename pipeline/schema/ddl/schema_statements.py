@@ -13,11 +13,9 @@ from typing import Final
 
 from pipeline.schema.ddl.effects import StatementScope, touched_tables
 from pipeline.schema.ddl.sql_lexer import (
-    Lexeme,
     NotRead,
     Reader,
     lowercase_word,
-    readings,
     text_without_ends,
     texts_at_commas,
 )
@@ -28,9 +26,10 @@ from pipeline.schema.ddl.statement_kinds import (
     DefinesIndex,
     DropsDatabase,
     DropsTables,
+    LoggedStatement,
+    ParsedStatement,
     RenamesTables,
     UnparsedStatement,
-    read_statement,
 )
 from pipeline.schema.table_schema import TableId
 
@@ -64,36 +63,34 @@ class SchemaStatement:
 _OF_TABLES: Final = frozenset({"CREATE TABLE", "ALTER TABLE", "DROP TABLE", "RENAME TABLE"})
 
 
-def schema_statements(names: StatementScope, database: str, statement: str) -> tuple[SchemaStatement, ...]:
-    """Returns what is told of a statement with this default database, in its order; nothing if it isn't about us.
+def schema_statements(names: StatementScope, statement: LoggedStatement) -> tuple[SchemaStatement, ...]:
+    """Returns the messages that a statement becomes, in its order; none if it doesn't concern us.
 
-    If it can be read in several ways that differ, or in none, it's told as a whole.
+    If its readings differ, or none is certain, it becomes one message.
     """
-    first, *others = dict.fromkeys(
-        _told(names, database, statement, reading) for reading in readings(statement)
-    )
+    text = text_without_ends(statement.text)
+    first, *others = dict.fromkeys(_parts(names, statement.text, text, way) for way in statement.ways)
     if first is not None and not others:
         return first
-    touched = touched_tables(names, database, statement)
+    touched = touched_tables(names, statement)
     known = touched & frozenset(names.known)
     if not touched:
         return ()
-    tables, text = tuple(sorted(known or touched)), text_without_ends(statement)
+    tables = tuple(sorted(known or touched))
     return (SchemaStatement(SchemaObject.TABLE, tables[0].database, tables, _names(sorted(known)), text),)
 
 
-def _told(
-    names: StatementScope, database: str, statement: str, reading: Sequence[Lexeme]
+def _parts(
+    names: StatementScope, whole: str, text: str, way: ParsedStatement
 ) -> tuple[SchemaStatement, ...] | None:
-    """None if it's a statement on tables that can't be read."""
-    text = text_without_ends(statement)
-    match meaning := read_statement(reading, database):
+    """Returns None for a statement on tables that can't be read. `whole`: its text with the comments around it."""
+    match way:
         case CreatesTable(table) | DefinesIndex(table):
-            what = SchemaObject.INDEX if isinstance(meaning, DefinesIndex) else SchemaObject.TABLE
+            what = SchemaObject.INDEX if isinstance(way, DefinesIndex) else SchemaObject.TABLE
             return _of_table(names, what, (table,), text)
         case AltersTable(table):
             try:
-                new = _new_name(meaning)
+                new = _new_name(way)
             except NotRead:
                 return None
             return _of_table(names, SchemaObject.TABLE, (table,) if new == table else (table, new), text)
@@ -102,7 +99,7 @@ def _told(
                 _dropped([each for each in tables if _is_captured(names, each)], if_exists=if_exists)
             )
         case RenamesTables(pairs):
-            return tuple(_renamed(names, pairs, statement))
+            return tuple(_renamed(names, pairs, whole))
         case DropsDatabase(name):
             return _of_database(names, SchemaObject.DATABASE, name, text)
         case DefinesDatabase(name, created):

@@ -9,7 +9,7 @@ a restart (`DELETE FROM` before MySQL 8.0, `TRUNCATE TABLE` since).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.schema.ddl.sql_lexer import (
     Lexeme,
@@ -118,6 +118,16 @@ ParsedStatement = (
     | UnparsedStatement
 )
 
+
+@dataclass(frozen=True, slots=True)
+class LoggedStatement:
+    """A statement of the log, run with this default database, in each `way` in which a server may have read it."""
+
+    database: str
+    text: str = field(repr=False)  # it may hold a password
+    ways: tuple[ParsedStatement, ...]
+
+
 # Statements that change no table, by their first word. OPTIMIZE makes a table's file again, with the same rows.
 _ADMINISTRATIVE = frozenset(
     {
@@ -144,6 +154,12 @@ _NO_TABLES = frozenset(
 )  # fmt: skip
 # What follows ALTER DATABASE where that names no database.
 _DATABASE_OPTIONS = frozenset({"character", "charset", "collate", "default", "encryption", "read"})
+
+
+def parse_logged(database: str, text: str) -> LoggedStatement:
+    """Parses a statement of the log that was run with this default database."""
+    ways = dict.fromkeys(read_statement(reading, database) for reading in readings(text))
+    return LoggedStatement(database, text, tuple(ways))
 
 
 def read_statement(reading: Sequence[Lexeme], database: str) -> ParsedStatement:

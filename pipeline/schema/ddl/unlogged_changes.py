@@ -27,7 +27,7 @@ from typing import assert_never
 
 from pipeline.schema.ddl.alter_table import added_by, dropped_by, renamed_by
 from pipeline.schema.ddl.column_definitions import adds_nulls, constant_column, converts_exactly
-from pipeline.schema.ddl.sql_lexer import NAMES, Lexeme, LexemeKind, NotRead, Reader, lowercase_word, readings
+from pipeline.schema.ddl.sql_lexer import NAMES, Lexeme, LexemeKind, NotRead, Reader, lowercase_word
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
     ChangesNoTable,
@@ -37,11 +37,11 @@ from pipeline.schema.ddl.statement_kinds import (
     DropsDatabase,
     DropsTables,
     EmptiesTable,
+    LoggedStatement,
     ParsedStatement,
     RenamesTables,
     RepairsTables,
     UnparsedStatement,
-    read_statement,
 )
 from pipeline.schema.table_schema import TableId
 from pipeline.schema.table_traits import Traits
@@ -121,15 +121,13 @@ UnloggedChange = OfTables | OfDatabase | Unclear
 
 
 def unlogged_changes(
-    database: str, statement: str, exact: Mapping[TableId, Traits] = NONE_EXACT
+    statement: LoggedStatement, exact: Mapping[TableId, Traits] = NONE_EXACT
 ) -> tuple[frozenset[UnloggedChange], ...]:
-    """Returns the statement's unlogged effects on rows, run with this default database, for each way to read it.
+    """Returns the statement's unlogged effects on rows, for each way to read it.
 
     `exact`: the tables, as they were before the statement, for which strict mode accepts no value that doesn't fit.
     """
-    return tuple(
-        frozenset(changes_of(read_statement(reading, database), exact)) for reading in readings(statement)
-    )
+    return tuple(frozenset(changes_of(way, exact)) for way in statement.ways)
 
 
 def changes_of(

@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.schema.ddl.alter_table import Alteration, ColumnChanges, alteration_of, column_changes
 from pipeline.schema.ddl.column_definitions import ConstantColumn
+from pipeline.schema.ddl.statement_kinds import parse_logged
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer, Text
 
@@ -34,7 +35,7 @@ SCHEMA = TableSchema(T, (A, B, C), (2, 0))
     ],
 )
 def test_what_is_renamed_and_what_goes(text: str, renamed: list[tuple[str, str]], dropped: list[str]) -> None:
-    assert column_changes("d", text) == (T, ColumnChanges(tuple(renamed), tuple(dropped)))
+    assert column_changes(parse_logged("d", text)) == (T, ColumnChanges(tuple(renamed), tuple(dropped)))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_what_is_renamed_and_what_goes(text: str, renamed: list[tuple[str, str]]
     ],
 )
 def test_nothing_is_told_that_is_not_sure(text: str) -> None:
-    assert column_changes("d", text) is None
+    assert column_changes(parse_logged("d", text)) is None
 
 
 def test_columns_that_come_with_constants() -> None:
@@ -64,7 +65,7 @@ def test_columns_that_come_with_constants() -> None:
         ConstantColumn(Column("x", INT, False), "7"),
         ConstantColumn(Column("z", TEXT, False), ""),
     )
-    assert column_changes("d", text) == (T, ColumnChanges(added=added))
+    assert column_changes(parse_logged("d", text)) == (T, ColumnChanges(added=added))
     altered = alteration_of(SCHEMA, ColumnChanges((("c", "z"),), (), added[:1]), "ALTER TABLE")
     assert altered is not None
     assert [column.name for column in altered.schema.columns] == ["a", "B", "z", "x"]
@@ -77,7 +78,12 @@ def test_columns_that_come_with_constants() -> None:
         told = alteration_of(SCHEMA, of, "ALTER TABLE")
         assert told is None or told.changes.added == ()
     # What a server after 8.0 gives to them, an older one doesn't.
-    assert column_changes("d", "ALTER TABLE t ADD x INT DEFAULT /*!80000 7, ADD y INT DEFAULT */ 8") is None
+    assert (
+        column_changes(
+            parse_logged("d", "ALTER TABLE t ADD x INT DEFAULT /*!80000 7, ADD y INT DEFAULT */ 8")
+        )
+        is None
+    )
 
 
 def test_only_names_change_and_indices_of_the_key() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from pipeline.schema.ddl.effects import StatementScope, changed_unlogged, may_alter, touched_tables
+from pipeline.schema.ddl.statement_kinds import parse_logged
 from pipeline.schema.ddl.unlogged_changes import Effect
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
@@ -15,7 +16,9 @@ ORDERS, ITEMS = TableId("shop", "orders"), TableId("shop", "items")
 
 
 def names(text: str, database: str = "") -> set[str]:
-    return {table.dotted for table in touched_tables(StatementScope(SHOP, {MET}), database, text)}
+    return {
+        table.dotted for table in touched_tables(StatementScope(SHOP, {MET}), parse_logged(database, text))
+    }
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,9 @@ def test_a_statement_on_other_databases_touches_nothing() -> None:
 )
 def test_which_tables_it_may_alter(text: str, wanted: set[str]) -> None:
     shop = TableFilter((r"shop\.(orders|items|new)",))
-    assert {t.dotted for t in may_alter(StatementScope(shop, {ORDERS, ITEMS}), "shop", text)} == wanted
+    assert {
+        t.dotted for t in may_alter(StatementScope(shop, {ORDERS, ITEMS}), parse_logged("shop", text))
+    } == wanted
 
 
 # -- of which does it change rows?
@@ -117,24 +122,24 @@ def test_which_tables_it_may_alter(text: str, wanted: set[str]) -> None:
     ],
 )
 def test_of_which_tables_it_changes_rows(text: str, database: str, changed: set[str]) -> None:
-    got = changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS, MET}), database, text)
+    got = changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS, MET}), parse_logged(database, text))
     assert {table.dotted for table in got} == changed
 
 
 def test_tables_that_differ_by_case_alone_are_two_where_both_are_known() -> None:
     upper = TableId("shop", "ORDERS")
-    assert set(changed_unlogged(StatementScope(SHOP, {ORDERS, upper}), "shop", "DROP TABLE ORDERS")) == {
-        upper
-    }
+    assert set(
+        changed_unlogged(StatementScope(SHOP, {ORDERS, upper}), parse_logged("shop", "DROP TABLE ORDERS"))
+    ) == {upper}
 
 
 @pytest.mark.parametrize("text", ["DROP TABLE Orders", "TRUNCATE SHOP.orders", "DROP DATABASE SHOP"])
 def test_a_match_by_folding_alone_may_change_rows_and_never_takes_them(text: str) -> None:
-    folding = changed_unlogged(StatementScope(SHOP, {ORDERS}), "shop", text)
+    folding = changed_unlogged(StatementScope(SHOP, {ORDERS}), parse_logged("shop", text))
     assert {table: each.effect for table, each in folding.items()} == {ORDERS: Effect.CHANGED}
     # A server that compares names exactly means another one.
-    assert changed_unlogged(StatementScope(SHOP, {ORDERS}, folds=False), "shop", text) == {}
-    assert ORDERS not in may_alter(StatementScope(SHOP, {ORDERS}, folds=False), "shop", text)
+    assert changed_unlogged(StatementScope(SHOP, {ORDERS}, folds=False), parse_logged("shop", text)) == {}
+    assert ORDERS not in may_alter(StatementScope(SHOP, {ORDERS}, folds=False), parse_logged("shop", text))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +178,10 @@ def test_a_match_by_folding_alone_may_change_rows_and_never_takes_them(text: str
     ],
 )
 def test_what_becomes_of_the_rows(text: str, effect: Effect) -> None:
-    assert changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS}), "shop", text)[ORDERS].effect is effect
+    assert (
+        changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS}), parse_logged("shop", text))[ORDERS].effect
+        is effect
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,18 +196,22 @@ def test_what_becomes_of_the_rows(text: str, effect: Effect) -> None:
 )
 def test_an_engine_may_bring_other_rows_only_behind_one_that_is_not_known(text: str) -> None:
     scope = StatementScope(SHOP, {ORDERS, ITEMS})
-    found = changed_unlogged(scope, "shop", text, unknown_engines={ORDERS})
+    found = changed_unlogged(scope, parse_logged("shop", text), unknown_engines={ORDERS})
     assert {table: each.effect for table, each in found.items()} == {ORDERS: Effect.CHANGED}
-    assert Effect.CHANGED not in {each.effect for each in changed_unlogged(scope, "shop", text).values()}
+    assert Effect.CHANGED not in {
+        each.effect for each in changed_unlogged(scope, parse_logged("shop", text)).values()
+    }
 
 
 def test_a_creation_that_failed_changes_nothing() -> None:
     text = "CREATE TABLE orders (id INT)"
-    assert changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS}), "shop", text, failed=True) == {}
+    assert (
+        changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS}), parse_logged("shop", text), failed=True) == {}
+    )
 
 
 @pytest.mark.parametrize("text", ["DROP TABLE orders, items", "ALTER TABLE orders ADD x INT NOT NULL"])
 def test_the_effects_of_a_statement_that_failed_are_not_certain(text: str) -> None:
-    found = changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS}), "shop", text, failed=True)
+    found = changed_unlogged(StatementScope(SHOP, {ORDERS, ITEMS}), parse_logged("shop", text), failed=True)
     assert ORDERS in found
     assert {each.effect for each in found.values()} == {Effect.CHANGED}

@@ -4,6 +4,7 @@ import pytest
 
 from pipeline.schema.ddl.effects import StatementScope
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement, schema_statements
+from pipeline.schema.ddl.statement_kinds import parse_logged
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
@@ -12,7 +13,7 @@ A, B = TableId("shop", "a"), TableId("shop", "b")
 
 
 def told(text: str, database: str = "shop", folds: bool = True) -> tuple[SchemaStatement, ...]:
-    return schema_statements(StatementScope(SHOP, {A, B}, folds), database, text)
+    return schema_statements(StatementScope(SHOP, {A, B}, folds), parse_logged(database, text))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.schema.ddl.statement_kinds import parse_logged
 from pipeline.schema.ddl.unlogged_changes import (
     Effect,
     OfDatabase,
@@ -22,7 +23,7 @@ def read(text: str, database: str = "d") -> dict[str, set[str]]:
     An engine that keeps what the log has isn't among them.
     """
     found: dict[str, set[str]] = {}
-    for change in frozenset[UnloggedChange]().union(*unlogged_changes(database, text)):
+    for change in frozenset[UnloggedChange]().union(*unlogged_changes(parse_logged(database, text))):
         names = found.setdefault(change.what, set())
         match change:
             case OfTables(_, _, Effect.STORED_ANEW):
@@ -169,12 +170,12 @@ def test_a_column_that_gives_the_rows_nothing(definition: str) -> None:
 def kept(options: str, before: str = "") -> bool:
     """Returns whether a conversion is left to the types before and after it, in a strict sql_mode."""
     text = f"ALTER {before} TABLE t {options}"
-    assert any(unlogged_changes("d", text))
+    assert any(unlogged_changes(parse_logged("d", text)))
     room = TextColumn(3, 12, "utf8mb4")
     traits = Traits(
         "innodb", False, "utf8mb4", {"v": None, "w": None, "x": None, "timestamp": None, "char": room}
     )
-    return not any(unlogged_changes("d", text, {TableId("d", "t"): traits}))
+    return not any(unlogged_changes(parse_logged("d", text), {TableId("d", "t"): traits}))
 
 
 @pytest.mark.parametrize(
@@ -319,7 +320,7 @@ PIECES = "DROP TRUNCATE RENAME ALTER TABLE DATABASE IF EXISTS TO ADD COLUMN a `b
 
 @given(st.lists(st.sampled_from(PIECES.split()), max_size=12).map(" ".join))
 def test_any_text_is_read_or_unclear(text: str) -> None:
-    for change in frozenset[UnloggedChange]().union(*unlogged_changes("d", text)):
+    for change in frozenset[UnloggedChange]().union(*unlogged_changes(parse_logged("d", text))):
         assert change.what in text.replace("SCHEMA", "DATABASE") or change.what.split()[0] in text
 
 
@@ -335,4 +336,4 @@ def test_quoted_names_are_read_exactly(names: list[tuple[str, str]]) -> None:
 
     text = "DROP TABLE " + ", ".join(f"{quoted(d)}.{quoted(t)}" for d, t in names)
     wanted = OfTables("DROP TABLE", frozenset(TableId(d, t) for d, t in names), Effect.EMPTIED)
-    assert any(wanted in reading for reading in unlogged_changes("other", text))
+    assert any(wanted in reading for reading in unlogged_changes(parse_logged("other", text)))
