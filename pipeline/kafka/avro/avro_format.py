@@ -1,7 +1,7 @@
 """Messages in Avro, as AvroConverter writes them, without the wire format's head (`wire_format`).
 
 Only records, and values of a single column, are messages. A single value that is null is no message: AvroConverter
-sends nothing there.
+sends nothing for it.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class AvroFormat:
     """Writes Avro's binary encoding."""
 
     def column(self, column: Column, values: pa.Array, handling: Handling) -> pa.Array:
-        """The values of a column in each row. Raises KafkaRefused where one is null and may not be."""
+        """Returns the values of a column in each row. Raises KafkaRefused for a null that the schema excludes."""
         values = with_epochs(column, values)
         branches = NULL_FIRST if column.nullable else REQUIRED
         texts = quoted_texts(column, values, handling)
@@ -54,11 +54,11 @@ class AvroFormat:
         return unquoted(texts, pc.and_(values.is_valid(), texts.is_valid()), branches)
 
     def single(self, column: Column, values: pa.Array, handling: Handling) -> pa.Array:
-        """Messages that are a column's values alone, and none where a value is null."""
+        """Returns messages that are only a column's values, and none for a null."""
         return pc.if_else(values.is_valid(), self.column(column, values, handling), pa.scalar(None, BYTES))
 
     def told(self, told: Told, schema: Schema, count: int) -> Piece:
-        """A value of this Connect schema in each of `count` rows."""
+        """Returns a value of this Connect schema in each of `count` rows."""
         branches = _branches(schema)
         match told:
             case None:
@@ -85,15 +85,15 @@ class AvroFormat:
                 assert_never(told)
 
     def record(self, fields: Mapping[str, Piece], count: int) -> pa.Array:
-        """Records of these fields."""
+        """Returns records of these fields."""
         return joined(*fields.values(), count=count, kind=BYTES)
 
     def optional(self, records: pa.Array, rows: Longs) -> Piece:
-        """The record that each row has by its number, null where that's negative."""
+        """Returns the record that each row has by its number, null for a negative number."""
         return chosen(records, rows, NULL_FIRST)
 
     def message(self, payloads: pa.Array, schema: Schema) -> pa.Array:  # noqa: ARG002 - the registry has the schema
-        """The payloads: the schema is in the registry."""
+        """Returns the payloads: the registry has the schema."""
         return payloads
 
     def _record(self, fields: Mapping[str, Told], schema: Schema, count: int) -> pa.Array:

@@ -1,8 +1,8 @@
 """The compiled loops that write values in Avro's binary encoding.
 
-Each value of an optional schema has the byte of its union's branch before it: `some`, or `none` alone where it doesn't
-exist. Where both are NO_BRANCH, the schema isn't optional. The values are laid end to end in `out`, value i before
-out_ends[i]. The caller gives `out` the room that the constants say.
+Each value of an optional schema has the byte of its union's branch before it: `some`, or only `none` for a null. If
+both are NO_BRANCH, the schema isn't optional. The values lie end to end in `out`, value i before out_ends[i]. The
+caller gives `out` the room that the constants define.
 
 Source: Apache Avro 1.11, "Specification", Binary Encoding.
 """
@@ -28,7 +28,7 @@ _OUT_ENDS: Final = types.int32[::1]
 
 @inlined
 def _put_branch(out: Bytes, to: Int, branch: Int) -> Int:
-    """Write a union's branch, if there is one, and return the place after it."""
+    """Writes a union's branch, if there is one. Returns the place after it."""
     if branch < 0:
         return to
     out[to] = branch
@@ -37,7 +37,7 @@ def _put_branch(out: Bytes, to: Int, branch: Int) -> Int:
 
 @compiled(types.void(READ_LONGS, READ_FLAGS, types.int64, types.int64, _OUT, _OUT_ENDS))
 def put_longs(values: Longs, exists: Flags, none: Int, some: Int, out: Bytes, out_ends: Ends) -> None:
-    """Write each whole number; `out` has LONGEST_LONG bytes for each."""
+    """Writes each whole number; `out` has LONGEST_LONG bytes for each."""
     to: Int = np.int64(0)
     for i in range(len(values)):
         if exists[i]:
@@ -52,7 +52,7 @@ def put_longs(values: Longs, exists: Flags, none: Int, some: Int, out: Bytes, ou
 def put_texts(
     data: Bytes, ends: Ends, exists: Flags, none: Int, some: Int, out: Bytes, out_ends: Ends
 ) -> None:
-    """Write each text or bytes; `out` has LONGEST_LENGTH bytes for each, and those of the texts."""
+    """Writes each text or bytes; `out` has LONGEST_LENGTH bytes for each, and those of the texts."""
     to: Int = np.int64(0)
     for i in range(len(exists)):
         if exists[i]:
@@ -70,7 +70,7 @@ def put_texts(
 def put_fixed(
     data: Bytes, width: Int, exists: Flags, none: Int, some: Int, out: Bytes, out_ends: Ends
 ) -> None:
-    """Write each value of `width` bytes as it is; `out` has one more for each."""
+    """Writes each value of `width` bytes as it is; `out` has one more for each."""
     to: Int = np.int64(0)
     for i in range(len(exists)):
         if exists[i]:

@@ -1,11 +1,11 @@
 """Avro schemas of Connect schemas, in the text that AvroConverter registers.
 
-An optional value is a union with null: null comes first, unless the value has a default. What Avro doesn't know of a
-Connect schema is in the properties `connect.*`. A struct is written out where it comes first, and named where it comes
-again.
+An optional value is a union with null. Null comes first, unless the value has a default. The properties `connect.*`
+have what Avro can't express of a Connect schema. A struct is written out at its first use, and named at each further
+one.
 
-Names are as Debezium makes them with `schema.name.adjustment.mode` and `field.name.adjustment.mode` = `avro`: what no
-name may have becomes `_`.
+Names are as Debezium makes them with `schema.name.adjustment.mode` and `field.name.adjustment.mode` = `avro`: a
+character that no name may have becomes `_`.
 
 Source: Confluent, `AvroData.fromConnectSchema`; Apache Avro 1.11, "Specification" and `Schema.toString`; Debezium 3.6,
 `SchemaNameAdjuster`.
@@ -45,28 +45,28 @@ _UNFIT_IN_FIELD: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
 def avro_text(schema: Schema) -> str:
-    """The Avro schema of a Connect schema, as AvroConverter registers it."""
+    """Returns the Avro schema of a Connect schema, as AvroConverter registers it."""
     return json.dumps(_avro(schema, "", set()), ensure_ascii=False, separators=(",", ":"))
 
 
 def fit_full_name(name: str) -> str:
-    """The name of a schema without what no name of Avro's may have; dots part its namespace."""
+    """Returns the name of a schema without characters that no name in Avro may have; dots divide its namespace."""
     return _UNFIT_IN_FULL_NAME.sub("_", name)
 
 
 def fit_field_name(name: str) -> str:
-    """The name of a field without what no name of Avro's may have."""
+    """Returns the name of a field without characters that no name in Avro may have."""
     fit = _UNFIT_IN_FIELD.sub("_", name)
     return f"_{fit}" if fit[:1].isdigit() else fit
 
 
 def null_first(schema: Schema) -> bool:
-    """Whether null is the first one of an optional schema's union."""
+    """Returns whether null is the first branch of an optional schema's union."""
     return "default" not in schema
 
 
 def _avro(schema: Schema, namespace: str, known: set[str]) -> AvroSchema:
-    """The Avro schema within a namespace, where the structs `known` are written out already."""
+    """Returns the Avro schema within a namespace. The structs `known` are written out already."""
     required = _required(schema, namespace, known)
     if not schema["optional"]:
         return required
@@ -114,7 +114,7 @@ def _record(schema: Schema, namespace: str, known: set[str]) -> AvroSchema:
 
 
 def _decimal_form(schema: Schema) -> dict[str, Any]:
-    """What a decimal says of itself."""
+    """Returns the properties of a decimal."""
     if schema.get("name") != _DECIMAL:
         return {}
     parameters = schema["parameters"]
@@ -122,7 +122,7 @@ def _decimal_form(schema: Schema) -> dict[str, Any]:
 
 
 def _properties(schema: Schema) -> dict[str, Any]:
-    """What Avro doesn't know of the schema."""
+    """Returns what Avro can't express of the schema."""
     found: dict[str, Any] = {}
     for ours, theirs in (
         ("doc", "doc"),

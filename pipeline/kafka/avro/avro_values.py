@@ -22,24 +22,24 @@ _END: Final = b"\0"
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """The bytes of a union's branches, of null and of the value; `kernels.NO_BRANCH` where there's no union."""
+    """The bytes of a union's branches, of null and of the value; `kernels.NO_BRANCH` without a union."""
 
     none: int
     some: int
 
     @property
     def optional(self) -> bool:
-        """Whether there's a union."""
+        """Returns whether there is a union."""
         return self.none != kernels.NO_BRANCH
 
     @property
     def before_none(self) -> bytes:
-        """What stands for null."""
+        """Returns the bytes for null."""
         return bytes([self.none]) if self.optional else b""
 
     @property
     def before_some(self) -> bytes:
-        """What stands before a value."""
+        """Returns the bytes before a value."""
         return bytes([self.some]) if self.optional else b""
 
 
@@ -49,7 +49,7 @@ NULL_LAST: Final = Branches(2, 0)
 
 
 def avro_values(values: pa.Array, branches: Branches) -> pa.Array:
-    """Values of Connect's (`connect_values`), nulls where there's a union only."""
+    """Returns values in Connect's form (`connect_values`) in Avro. Nulls need a union."""
     kind, exists = values.type, _exists(values)
     if pa.types.is_integer(kind):
         return _longs(values, exists, branches)
@@ -73,13 +73,13 @@ def avro_values(values: pa.Array, branches: Branches) -> pa.Array:
 
 
 def unquoted(values: pa.Array, exists: pa.Array, branches: Branches) -> pa.Array:
-    """Texts that are in quotes, without these; `exists` says where there's one."""
+    """Returns quoted texts without their quotes; `exists`: which of them exist."""
     inner = pc.binary_slice(values.view(BYTES), 1, -1)
     return _texts(*bytes_of(inner), np.asarray(exists), branches)
 
 
 def avro_lists(items: pa.Array, ends: Ends) -> pa.Array:
-    """Lists of these items, those of list i from ends[i] to ends[i + 1]: each one block, and the end."""
+    """Returns lists of these items; list i has those from ends[i] to ends[i + 1]. Each is one block, and the end."""
     counts = np.diff(ends)
     blocks = avro_values(pa.array(counts, pa.int64()), REQUIRED)
     data, places = bytes_of(items)
@@ -93,7 +93,7 @@ def _exists(values: pa.Array) -> Flags:
 
 
 def _where(exists: Flags, records: pa.Array, branches: Branches) -> pa.Array:
-    """The records with their branches, where there's one."""
+    """Returns the records with their branches, and null where none exists."""
     if not branches.optional:
         return records
     return joined(
@@ -102,7 +102,7 @@ def _where(exists: Flags, records: pa.Array, branches: Branches) -> pa.Array:
 
 
 def chosen(records: pa.Array, rows: np.ndarray[tuple[int], np.dtype[np.int64]], branches: Branches) -> Chosen:
-    """The record that each row has by its number, null where that's negative."""
+    """Returns the record that each row has by its number, null for a negative number."""
     found: Piece = joined(branches.before_some, records, count=len(records), kind=BYTES)
     return Chosen(found, rows, branches.before_none)
 

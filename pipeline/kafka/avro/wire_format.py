@@ -1,7 +1,4 @@
-"""Confluent's wire format: before a message in Avro stand a zero and the id of its schema in the registry.
-
-Source: Confluent Platform, "Formats, Serializers, and Deserializers", Wire format.
-"""
+"""Confluent's wire format: a message in Avro begins with a zero and the id of its schema in the registry."""
 
 import struct
 from collections.abc import Sequence
@@ -18,6 +15,6 @@ _MAGIC: Final = 0
 
 
 def framed(messages: pa.Array, ids: Sequence[int], which: Longs) -> pa.Array:
-    """The messages with their heads; `which` says of each the number of its schema's id in `ids`. Nulls stay."""
+    """Returns the messages with their heads; `which` has the number of each one's schema id in `ids`. Nulls stay."""
     heads = pa.array([_HEAD.pack(_MAGIC, each) for each in ids], BYTES)
     return joined(Chosen(heads, which), messages, count=len(messages), kind=BYTES)

@@ -1,1 +1,1 @@
-"""Debezium's messages, made of a changes file's rows in columns: envelopes, events, blocks and their schemas."""
+"""Debezium's messages, made in columns from a changes file's rows: envelopes, events, blocks and their schemas."""

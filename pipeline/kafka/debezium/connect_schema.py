@@ -1,13 +1,13 @@
 """The Connect schemas of a table's messages, as Debezium makes them and JsonConverter writes them.
 
-A schema is a JSON object of Connect's: `type`, `optional`, and where there are any `name`, `version`, `parameters`,
-`doc`, `default` and `field`, in JsonConverter's order.
+A schema is a JSON object of Connect's, in JsonConverter's order: `type`, `optional`, and if it has them `name`,
+`version`, `parameters`, `doc`, `default` and `field`.
 
 **Differences from Debezium**, each with its reason:
 
-- A column's default isn't in its schema. Neither the log nor a result set tells it, and a schema's version here says
-  nothing that these don't.
-- A POINT is a Geometry. The log calls all spatial types by one name.
+- A column's default isn't in its schema. Neither the log nor a result set has it, and a schema's version here contains
+  only what these have.
+- A POINT is a Geometry. The log has one name for all spatial types.
 
 Source: Debezium 3.6, "Data type mappings" and "Data change events"; Apache Kafka, `JsonConverter.asJsonSchema`.
 """
@@ -69,14 +69,14 @@ _DATES = {
 def struct(
     fields: Iterable[Schema], *, optional: bool = False, name: str = "", version: int | None = None
 ) -> Schema:
-    """The schema of a struct with these fields."""
+    """Returns the schema of a struct with these fields."""
     named: Schema = {"name": name} if name else {}
     numbered: Schema = {"version": version} if version is not None else {}
     return {"type": "struct", "fields": list(fields), "optional": optional, **named, **numbered}
 
 
 def field(schema: Schema, name: str) -> Schema:
-    """The schema as that of a struct's field."""
+    """Returns the schema as that of a struct's field."""
     return {**schema, "field": name}
 
 
@@ -89,9 +89,9 @@ def rows_schema(
     *,
     optional: bool,
 ) -> Schema:
-    """The schema of rows of these columns, and of the fields that are added to them.
+    """Returns the schema of rows of these columns, and of the added fields.
 
-    `parameters`: those that columns' schemas have beside their own, by the columns' names.
+    `parameters`: those that columns' schemas have in addition to their own, by the columns' names.
     """
     fields = (field(_with(column_schema(c, handling), parameters.get(c.name, {})), c.name) for c in columns)
     return struct((*fields, *added), optional=optional, name=name)
@@ -104,7 +104,7 @@ def _with(schema: Schema, parameters: Mapping[str, str]) -> Schema:
 
 
 def column_schema(column: Column, handling: Handling) -> Schema:
-    """The schema of a column's values, as `json_values` writes them."""
+    """Returns the schema of a column's values, as `json_values` writes them."""
     kind, semantics = _semantics(column, handling)
     if kind == "array":
         kind_of: Schema = {"type": kind, "items": {"type": "float", "optional": False}}
@@ -126,7 +126,7 @@ def _decimal(precision: int, scale: int) -> tuple[str, Schema]:
 
 
 def _semantics(column: Column, handling: Handling) -> tuple[str, Schema]:
-    """A column's Connect type, and what else its schema says."""
+    """Returns a column's Connect type, and the rest of its schema."""
     match column.type:
         case t.Integer(8, unsigned=True) if handling.unsigned_bigint is UnsignedBigintHandling.PRECISE:
             return _decimal(20, 0)

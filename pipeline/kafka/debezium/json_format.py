@@ -26,20 +26,20 @@ from pipeline.types.buffers import Longs
 
 @dataclass(frozen=True, slots=True)
 class JsonFormat:
-    """`schemas`: whether each key and each value has its schema in it."""
+    """`schemas`: whether each key and each value contains its schema."""
 
     schemas: bool = False
 
     def column(self, column: Column, values: pa.Array, handling: Handling) -> Piece:
-        """The values of a column in each row."""
+        """Returns the values of a column in each row."""
         return json_piece(column, values, handling)
 
     def single(self, column: Column, values: pa.Array, handling: Handling) -> pa.Array:
-        """Messages that are a column's values alone."""
+        """Returns messages that are only a column's values."""
         return self.message(json_values(column, values, handling), column_schema(column, handling))
 
     def told(self, told: Told, schema: Schema, count: int) -> Piece:
-        """A value in each row; nothing depends on its schema."""
+        """Returns a value in each row. Its schema makes no difference."""
         match told:
             case None:
                 return "null"
@@ -67,15 +67,15 @@ class JsonFormat:
                 assert_never(told)
 
     def record(self, fields: Mapping[str, Piece], count: int) -> pa.Array:
-        """Objects of these fields."""
+        """Returns objects of these fields."""
         return object_of(fields, count)
 
     def optional(self, records: pa.Array, rows: Longs) -> Piece:
-        """The object that each row has by its number, and `null` where that's negative."""
+        """Returns the object that each row has by its number, and `null` for a negative number."""
         return Chosen(records, rows)
 
     def message(self, payloads: pa.Array, schema: Schema) -> pa.Array:
-        """The payloads, with their schema where that's wanted."""
+        """Returns the payloads, with their schema if the settings want it."""
         return with_schema(payloads, schema) if self.schemas else payloads
 
     def _pieces(self, fields: Mapping[str, Told], schema: Schema, count: int) -> dict[str, Piece]:

@@ -28,7 +28,7 @@ _ZERO: Final = ord("0")
 _NINE: Final = ord("9")
 _SPACE: Final = ord(" ")
 
-# The letter behind the backslash of a control character; 0 where it's written as \u00XX.
+# The letter after the backslash of a control character; 0 if it is written as \u00XX.
 SHORT_ESCAPES: Final = np.zeros(32, np.uint8)
 for _control, _letter in {8: "b", 9: "t", 10: "n", 12: "f", 13: "r"}.items():
     SHORT_ESCAPES[_control] = ord(_letter)
@@ -41,7 +41,7 @@ _FOUR_BYTES: Final = 0xF0
 
 @inlined
 def _width(byte: Int, short: Bytes) -> Int:
-    """How many bytes the text has for this byte of UTF-8."""
+    """Returns how many bytes the text has for this byte of UTF-8."""
     if byte >= _FOUR_BYTES:
         return 9  # twelve for the two escapes, less the three bytes that follow and count as one each
     if byte in (_QUOTE, _BACKSLASH):
@@ -51,13 +51,13 @@ def _width(byte: Int, short: Bytes) -> Int:
     return 1
 
 
-# So many bytes are looked at before the first one that needs an escape is known.
+# How many bytes the loop reads before it looks whether one of them needs an escape.
 _LOOK: Final = 1 << 12
 
 
 @compiled(types.boolean(READ_BYTES))
 def is_plain(data: Bytes) -> bool:
-    """Whether no byte of UTF-8 needs an escape."""
+    """Returns whether no byte of UTF-8 needs an escape."""
     for begin in range(0, len(data), _LOOK):
         found = False
         for i in range(np.uint64(begin), np.uint64(min(begin + _LOOK, len(data)))):
@@ -70,7 +70,7 @@ def is_plain(data: Bytes) -> bool:
 
 @compiled(types.int64(READ_BYTES, READ_BYTES))
 def size_of_escaped(data: Bytes, short: Bytes) -> Int:
-    """How many bytes the texts take with escapes, without quotes; `short` is SHORT_ESCAPES."""
+    """Returns how many bytes the texts take with escapes, without quotes; `short` is SHORT_ESCAPES."""
     size = np.int64(0)
     for i in range(len(data)):
         size += _width(data[i], short)
@@ -79,7 +79,7 @@ def size_of_escaped(data: Bytes, short: Bytes) -> Int:
 
 @inlined
 def _put_unit(out: Bytes, to: Int, unit: Int, digits: Bytes) -> Int:
-    """Write a unit of UTF-16 as an escape, and return the place after it."""
+    """Writes a unit of UTF-16 as an escape. Returns the place after it."""
     out[to] = _BACKSLASH
     out[to + 1] = ord("u")
     out[to + 2] = digits[unit >> 12 & 15]
@@ -91,7 +91,7 @@ def _put_unit(out: Bytes, to: Int, unit: Int, digits: Bytes) -> Int:
 
 @inlined
 def _put_byte(out: Bytes, to: Int, byte: Int, short: Bytes, digits: Bytes) -> Int:
-    """Write a byte of a character up to U+FFFF, and return the place after it."""
+    """Writes a byte of a character up to U+FFFF. Returns the place after it."""
     if byte in (_QUOTE, _BACKSLASH):
         out[to] = _BACKSLASH
         out[to + 1] = byte
@@ -247,7 +247,7 @@ _MOST_PLAIN: Final = 7
 
 @inlined
 def _put_digits(digits: Bytes, count: Int, first: Int, end: Int, out: Bytes, to: Int) -> Int:
-    """Write the digits from `first` to `end`, with zeros where there are none, and return the place after them."""
+    """Writes the digits from `first` to `end`, and zeros beyond `count`. Returns the place after them."""
     for k in range(first, end):
         out[to] = digits[k] if 0 <= k < count else _ZERO
         to += 1
@@ -274,7 +274,7 @@ def _put_exponent(exponent: Int, out: Bytes, to: Int) -> Int:
 
 @inlined
 def _put_double(shown: Bytes, at: Int, end: Int, digits: Bytes, out: Bytes, to: Int) -> Int:
-    """Write the number that lies in decimal at shown[at:end] as Java does, and return the place after it."""
+    """Writes the decimal number in shown[at:end] as Java does. Returns the place after it."""
     if shown[at] == _MINUS:
         out[to] = _MINUS
         at += 1

@@ -5,7 +5,7 @@ texts without escapes stay as they are until their row is written. A batch has l
 
 **Differences from Debezium**, each with its reason:
 
-- A comma in an ENUM's label has no backslash before it. Debezium puts one, as it keeps labels in a list of text.
+- A comma in an ENUM's label has no backslash before it. Debezium adds one, because it keeps labels in a list of text.
 - JSON keeps the server's own text. Debezium writes the document again, without spaces and with other doubles.
 - A value that no calendar has (a zero date) in a column that is NOT NULL is the epoch, as with Debezium.
 
@@ -34,18 +34,18 @@ _SUPPLEMENTARY: Final = re.compile("[\U00010000-\U0010ffff]")
 
 
 def json_objects(columns: Sequence[Column], rows: pa.RecordBatch, handling: Handling) -> pa.Array:
-    """Each row as a JSON object of these columns, which the batch has by their names."""
+    """Returns each row as a JSON object of these columns, which the batch has by their names."""
     fields = {each.name: json_piece(each, rows.column(each.name), handling) for each in columns}
     return object_of(fields, rows.num_rows)
 
 
 def object_of(fields: Mapping[str, Piece], count: int) -> pa.Array:
-    """JSON objects of these fields."""
+    """Returns JSON objects of these fields."""
     return joined(object_piece(fields), count=count)
 
 
 def object_piece(fields: Mapping[str, Piece]) -> Piece:
-    """The same as a piece of rows."""
+    """Returns JSON objects of these fields as a piece of rows."""
     pieces: list[Piece] = []
     for name, texts in fields.items():
         pieces += [f"{',' if pieces else '{'}{json_text(name)}:", texts]
@@ -53,12 +53,12 @@ def object_piece(fields: Mapping[str, Piece]) -> Piece:
 
 
 def with_schema(payloads: pa.Array, schema: Schema) -> pa.Array:
-    """The JSON of each payload with its Connect schema before it."""
+    """Returns the JSON of each payload with its Connect schema before it."""
     return joined(before_payload(schema), payloads, "}", count=len(payloads))
 
 
 def before_payload(schema: Schema) -> str:
-    """What stands before a payload that has this Connect schema."""
+    """Returns the text before a payload with this Connect schema."""
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     # Jackson writes a character beyond U+FFFF as its two units of UTF-16.
     text = _SUPPLEMENTARY.sub(lambda found: json.dumps(found[0]).strip('"').upper().replace("U", "u"), text)
@@ -66,19 +66,19 @@ def before_payload(schema: Schema) -> str:
 
 
 def json_text(text: str) -> str:
-    """A text as JSON, as Jackson writes it."""
+    """Returns a text as JSON, as Jackson writes it."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return str(_escaped(pa.array([text]))[0])
 
 
 def json_values(column: Column, values: pa.Array, handling: Handling) -> pa.Array:
-    """The JSON text of each value of a column. Raises ArrowInvalid where a moment has no number of nanoseconds."""
+    """Returns the JSON text of each value of a column. Raises ArrowInvalid if a moment has no number of nanoseconds."""
     return joined(json_piece(column, values, handling), count=len(values))
 
 
 def json_piece(column: Column, values: pa.Array, handling: Handling) -> Chosen:
-    """The values of a column as a piece of rows of JSON. Raises ArrowInvalid as `json_values` does."""
+    """Returns the values of a column as a piece of rows of JSON. Raises ArrowInvalid as `json_values` does."""
     values = with_epochs(column, values)
     texts = quoted_texts(column, values, handling)
     told = json_told(connect_values(column, values, handling)) if texts is None else _where(texts)
@@ -86,7 +86,7 @@ def json_piece(column: Column, values: pa.Array, handling: Handling) -> Chosen:
 
 
 def json_told(values: pa.Array) -> Chosen:
-    """Connect's values as a piece of rows of JSON; texts may be in a dictionary."""
+    """Returns Connect's values as a piece of rows of JSON; texts may be in a dictionary."""
     if isinstance(values, pa.DictionaryArray):
         return json_told(values.dictionary).taken(_int64(pc.fill_null(values.indices, -1)))
     if pa.types.is_integer(values.type):
@@ -105,12 +105,12 @@ def _where(texts: pa.Array) -> Chosen:
 
 
 def _int64(values: pa.Array) -> Longs:
-    """The integers; where one is null, anything."""
+    """Returns the integers; a null may be any."""
     return np.asarray(pc.fill_null(values, 0)).astype(np.int64, copy=False)
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """The texts of Connect's values that aren't null; where one is, anything."""
+    """Returns the texts of Connect's values; a null may be any."""
     kind = values.type
     if pa.types.is_floating(kind):
         return _numbers(values)

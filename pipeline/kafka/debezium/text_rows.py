@@ -1,7 +1,7 @@
-"""Rows of text out of columns: the pieces of each row one after the other, laid down by a compiled loop.
+"""Rows of text from columns: a compiled loop writes the pieces of each row one after the other.
 
-One loop writes a whole row, constants and values, before it comes to the next one. So nothing is written twice, an
-integer never becomes a text of its own, and what a row is read from is in the processor's cache together.
+One loop writes a complete row, constants and values, before the next one. So nothing is written twice, an integer never
+becomes a separate text, and the processor's cache has all that a row is read from.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ _AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A value for each row: that of `values` whose number the row has, and `none` where the number is negative.
+    """A value for each row: the one of `values` whose number the row has, and `none` for a negative number.
 
-    Without `rows` each row has its own. Values are texts or integers; `quoted`: texts stand in quotes, as they are.
+    Without `rows` each row has its own. Values are texts or integers; `quoted`: texts get quotes, and no escapes.
     """
 
     values: pa.Array | Longs
@@ -37,11 +37,11 @@ class Chosen:
     quoted: bool = False
 
     def taken(self, rows: Longs) -> "Chosen":
-        """The values of these rows."""
+        """Returns the values of these rows."""
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
     def where(self, exists: Flags) -> "Chosen":
-        """The same, and `none` where nothing exists."""
+        """Returns the same, with `none` for a row that doesn't exist."""
         if exists.all():
             return self
         return replace(
@@ -56,9 +56,9 @@ _Flat: TypeAlias = pa.Array | pa.Scalar | str | bytes | Chosen
 
 
 def text_array(data: Bytes, ends: Ends, exists: Flags | None = None, kind: pa.DataType = _TEXT) -> pa.Array:
-    """The texts that a kernel has written, text i before ends[i]; null where it doesn't exist.
+    """Returns the texts that a kernel has written, text i before ends[i]; null where none exists.
 
-    `kind`: pa.string(), or pa.binary() where they are bytes.
+    `kind`: pa.string(), or pa.binary() for bytes.
     """
     offsets = np.zeros(len(ends) + 1, np.int32)
     offsets[1:] = ends
@@ -68,7 +68,7 @@ def text_array(data: Bytes, ends: Ends, exists: Flags | None = None, kind: pa.Da
 
 
 def joined(*pieces: Piece, count: int, kind: pa.DataType = _TEXT) -> pa.Array:
-    """The texts of these pieces one after the other, in each of `count` rows; null where a piece is null."""
+    """Returns the texts of these pieces one after the other, in each of `count` rows; null where a piece is null."""
     flat = tuple(_flat(pieces))
     columns, after = _columns(flat)
     plan = np.zeros((len(columns) + 1, _FIELDS), np.int64)
@@ -105,7 +105,7 @@ _NOTHING, _PLAIN, _QUOTED, _INTEGER = range(4)
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """What stands before each value, the values (texts by their ends, or integers), and what stands for none."""
+    """The text before each value, the values (texts with their ends, or integers), and the text for none."""
 
     before: bytes
     kind: int
@@ -115,12 +115,12 @@ class _Column:
     none: bytes
 
     def fields(self, constant: int) -> tuple[int, ...]:
-        """The loop's fields, with the place of the constant."""
+        """Returns the loop's fields, with the place of the constant."""
         arrays = (self.data, self.ends, self.rows)
         return constant, len(self.before), self.kind, *(_address(each) for each in arrays), len(self.none)
 
     def most_bytes(self, count: int) -> int:
-        """How many bytes the column takes in `count` rows, at most."""
+        """Returns how many bytes the column takes in `count` rows at most."""
         each = len(self.before) + max(len(self.none), 2)  # or two quotes
         if self.ends is None:
             return count * (each + _LONGEST_INTEGER)
@@ -133,7 +133,7 @@ def _address(array: Bytes | Longs | Ends | None) -> int:
 
 
 def _columns(pieces: tuple[_Flat, ...]) -> tuple[list[_Column], bytes]:
-    """The columns among the pieces, each with the constants before it, and the constants at the end."""
+    """Returns the columns among the pieces, each with the constants before it, and the constants at the end."""
     constant, columns = b"", []
     for piece in pieces:
         if not isinstance(piece, pa.Array | Chosen):
@@ -160,7 +160,7 @@ _QUOTE: Final = ord('"')
 
 @compiled(types.int64(READ_ENDS, READ_LONGS))
 def _size_of(ends: Ends, rows: Longs) -> Int:
-    """How many bytes the texts of these rows take."""
+    """Returns how many bytes the texts of these rows take."""
     size = np.int64(0)
     for i in range(len(rows)):
         if rows[i] >= 0:
@@ -170,7 +170,7 @@ def _size_of(ends: Ends, rows: Longs) -> Int:
 
 @inlined
 def _digits_of(left: np.uint64) -> Int:
-    """How many digits a number has."""
+    """Returns how many digits a number has."""
     count = np.int64(1)
     while left >= np.uint64(10_000):
         left //= np.uint64(10_000)
@@ -184,7 +184,7 @@ def _digits_of(left: np.uint64) -> Int:
 
 @inlined
 def _put_integer(out: Bytes, to: Int, value: Int, pairs: Bytes) -> Int:
-    """Write an integer, and return the place after it; `pairs` begins with _DIGITS."""
+    """Writes an integer. Returns the place after it; `pairs` begins with _DIGITS."""
     left = np.uint64(value)
     if value < 0:
         out[to] = _MINUS
@@ -209,7 +209,7 @@ def _put_integer(out: Bytes, to: Int, value: Int, pairs: Bytes) -> Int:
 
 @inlined
 def _put_constant(out: Bytes, to: Int, constants: Bytes, at: Int, size: Int) -> Int:
-    """Write so many bytes of the constants, and what follows them, and return the place after them."""
+    """Writes this many bytes of the constants, and what follows them. Returns the place after them."""
     for done in range(0, size, _AT_ONCE):
         copy_bytes(out, to + done, constants, at + done, _AT_ONCE)
     return to + size
@@ -217,7 +217,7 @@ def _put_constant(out: Bytes, to: Int, constants: Bytes, at: Int, size: Int) -> 
 
 @inlined
 def _put_text(out: Bytes, to: Int, data: Int, ends: Int, row: Int) -> Int:
-    """Write a text out of those at these addresses, and return the place after it."""
+    """Writes one of the texts at these addresses. Returns the place after it."""
     begin = load_int32(ends, row)
     size: Int = load_int32(ends, row + 1) - begin
     copy_from(out, to, data + begin, size)
@@ -226,7 +226,7 @@ def _put_text(out: Bytes, to: Int, data: Int, ends: Int, row: Int) -> Int:
 
 @compiled(types.int64(types.int64, types.int64[:, ::1], READ_BYTES, uint8[::1], types.int32[::1]))
 def _lay_rows(count: Int, plan: Longs, constants: Bytes, out: Bytes, ends: Ends) -> Int:
-    """Write so many rows and where each ends, and return the place after them."""
+    """Writes this many rows, and where each of them ends. Returns the place after them."""
     to: Int = np.int64(0)
     for i in range(count):
         for k in range(len(plan)):
