@@ -1,4 +1,4 @@
-"""Which way to a lake table there is from a Spark session: Delta's classes in a JVM of ours, or SQL over Connect."""
+"""How a Spark session reaches a lake table: through Delta's classes in a JVM of ours, or with SQL over Connect."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""What mustn't happen to a table at the same time, in several threads."""
+"""Locks for what mustn't happen to a table at the same time, in several threads."""
 
 from threading import Lock, RLock
 
@@ -6,13 +6,13 @@ from pipeline.schema.table_schema import TableId
 
 
 class TableLocks:
-    """A lock for each table; who has it may take it again."""
+    """A lock for each table. The thread that holds it may take it again."""
 
     def __init__(self) -> None:
         self._making = Lock()
         self._locks: dict[TableId, RLock] = {}
 
     def __call__(self, table: TableId) -> RLock:
-        """The table's own."""
+        """Returns the table's lock."""
         with self._making:
             return self._locks.setdefault(table, RLock())

@@ -25,7 +25,7 @@ _GIVE_WAY: Final = ("dispatcher-even", "Executor task")
 
 
 def lower_task_priority(pid: int) -> None:
-    """Let the tasks of the Spark in this JVM have what time is left; nothing where there's no Linux."""
+    """Lets the tasks of the Spark in this JVM use only the time that is left. Does nothing without Linux."""
     threads = Path(f"/proc/{pid}/task")
     for thread in threads.iterdir() if threads.is_dir() else ():
         with suppress(FileNotFoundError, ProcessLookupError):  # it has ended

@@ -1,4 +1,4 @@
-"""A run of segments on its way to the lake: what it has of each table, and what a lake table has already."""
+"""A run of segments on its way to the lake: its content for each table, and what a lake table has already."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class LakeTableState:
 
 
 def reported_segment(tables: Iterable[LakeTableState]) -> int:
-    """The segment through which a lake's own tables say that all had everything; -1 where there are no tables."""
+    """Returns the segment through which a lake's own tables report that all have everything; -1 without tables."""
     return max((table.after for table in tables if table.schema is not None), default=-1)
 
 
@@ -104,26 +104,26 @@ class Batch:
     newest: int | None
 
     def newly_begun(self, table: TableId, delivered: LakeTableState) -> bool:
-        """Whether the table's mirror is to be created, or begins again."""
+        """Returns whether the table's mirror must be created, or begins again."""
         last = self.generations.get(table, ())[-1:]
         return bool(last) and is_newer(last[0], delivered.generation)
 
     def resumed(self, table: TableId, delivered: LakeTableState) -> "Generation | None":
-        """The generation with which a stopped table begins again: the last one, if it begins after the stop."""
+        """Returns the generation with which a stopped table resumes: the last one, if it begins after the stop."""
         last = self.generations.get(table, ())[-1:]
         if delivered.stopped is None or not last or last[0].since < delivered.stopped.scn:
             return None
         return last[0]
 
     def tells_all_of(self, table: TableId, generation: int) -> bool:
-        """Whether a generation that begins in the batch is complete with it: no snapshot has to fill it."""
+        """Returns whether a generation that begins in the batch is complete with it: no snapshot has to fill it."""
         begins = next(each.segment for each in self.generations[table] if each.since == generation)
         rows = self.tables.get(table, Pieces()).rows
         mirror = self.checkpoint.mirrors.get(table)
         return mirror == Ready(generation) and all(piece.segment < begins for piece in rows)
 
 
-# A batch is one commit in each table: the more is in it, the less it costs, and the longer it takes.
+# A batch is one commit in each table: a larger one costs less for each row, and takes longer.
 MOST_BYTES = 256 << 20
 
 
@@ -131,10 +131,10 @@ MOST_SEGMENTS = 500
 
 
 def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BYTES) -> Batch:
-    """The batch of the first of these entries, and of those after it until it has `most_bytes` of Parquet.
+    """Returns the batch of the first of these entries, and of those after it until it has `most_bytes` of Parquet.
 
-    It ends before columns are altered, and before a mirror begins another generation. There must be one entry at least,
-    and no more are taken from `entries` than belong to it, and one that shows that it ends.
+    It ends before columns are altered, and before a mirror begins another generation. `entries` has at least one. The
+    batch takes no more of them than belong to it, and one that shows where it ends.
     """
     taken: list[Entry] = []
     size = 0
@@ -163,7 +163,7 @@ def _alters(entry: Entry) -> bool:
 
 
 def _begins_anew(before: Entry, entry: Entry) -> bool:
-    """Whether a mirror that there was begins another generation in a segment."""
+    """Returns whether an existing mirror begins another generation in a segment."""
     had, has = before.checkpoint.mirrors, entry.checkpoint.mirrors
     return had != has and any(
         had[table].since < mirror.since for table, mirror in has.items() if table in had
@@ -207,14 +207,14 @@ def _generations(entries: list[Entry]) -> dict[TableId, tuple[Generation, ...]]:
 
 
 def is_newer(generation: Generation, present: int | None) -> bool:
-    """Whether the generation is later than the one that is present."""
+    """Returns whether the generation is later than the present one."""
     return present is None or present < generation.since
 
 
 def missing_pieces(delivered: LakeTableState, table: TableId, batch: Batch) -> Pieces:
-    """Those of a table's files that the lake is to have and doesn't have yet.
+    """Returns those of a table's files that the lake should have and doesn't have yet.
 
-    One that had stopped gets nothing from before the generation with which it comes back.
+    A stopped table gets nothing from before the generation with which it resumes.
     """
     pieces, back = batch.tables.get(table, Pieces()), batch.resumed(table, delivered)
     before = 0 if back is None else back.segment - 1

@@ -35,7 +35,7 @@ class Dialect(StrEnum):
         return literal(value) if self is Dialect.SPARK else "'" + value.replace("'", "''") + "'"
 
     def table(self, lake: str, table: TableId, tier: Tier, version: int | None = None) -> str:
-        """A lake table at its newest version, or at this one of Delta's log."""
+        """Returns a lake table at its newest version, or at this version of Delta's log."""
         path = location(lake, table, tier)
         match self:
             case Dialect.SPARK:
@@ -47,16 +47,16 @@ class Dialect(StrEnum):
                 return known + ("" if version is None else f" FOR VERSION AS OF {version}")
 
     def has(self, names: str, name: str) -> str:
-        """Whether the array of texts `names` has this one."""
+        """Returns the condition that the array of texts `names` contains this one."""
         has = "contains" if self is Dialect.TRINO else "array_contains"
         return f"{has}({names}, {self.text(name)})"
 
     def array(self, value: str) -> str:
-        """An array of this one value."""
+        """Returns an array of this one value."""
         return f"array({value})" if self is Dialect.SPARK else f"ARRAY[{value}]"
 
     def only(self, array: str) -> str:
-        """The value in an array of one."""
+        """Returns the value in an array of one."""
         return f"{array}[{0 if self is Dialect.SPARK else 1}]"
 
 
@@ -72,7 +72,7 @@ def registration(lake: str, table: TableId) -> tuple[str, ...]:
 
 
 def _in_trino(table: TableId, tier: Tier) -> tuple[str, str]:
-    """A lake table's schema and its name there."""
+    """Returns a lake table's schema and its name in Trino."""
     return _small(table.database), f"{_small(table.name)}_{tier}"
 
 
