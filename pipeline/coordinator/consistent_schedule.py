@@ -53,14 +53,14 @@ def current_snapshot(state: State) -> Snapshot | None:
 
 def advance_consistent_snapshot(state: State) -> tuple[State, tuple[Order, ...]]:
     """Returns the next possible state, and its orders. Once it is `AtPosition`, chunks can be ordered."""
-    after, orders = _stood(state)
+    after, orders = _advance_once(state)
     if after.consistent_position == state.consistent_position:
         return after, orders
     further, more = advance_consistent_snapshot(after)
     return further, (*orders, *more)
 
 
-def _stood(state: State) -> tuple[State, tuple[Order, ...]]:
+def _advance_once(state: State) -> tuple[State, tuple[Order, ...]]:
     goes_on = current_snapshot(state) is not None
     match state.consistent_position, state.gate:
         case NoPosition(number), ReaderRunning() if goes_on:
@@ -73,16 +73,16 @@ def _stood(state: State) -> tuple[State, tuple[Order, ...]]:
         case ApproachingPosition(order, found) as there, Paused() if goes_on and there.holds(state.passed):
             return replace(state, consistent_position=AtPosition(order, found.at)), ()
         case ApproachingPosition(order), Paused() if goes_on:
-            return _again(state, order)
+            return _reopen(state, order)
         case AtPosition(order) as there, _ if goes_on and not there.holds(state.passed):
-            return _again(state, order)
+            return _reopen(state, order)
         case ((ApproachingPosition(order) | AtPosition(order)), Paused()) if not goes_on:
             return _leave_position(state, order)
         case _:
             return state, ()
 
 
-def _again(state: State, order: OpenTransactions) -> tuple[State, tuple[Order, ...]]:
+def _reopen(state: State, order: OpenTransactions) -> tuple[State, tuple[Order, ...]]:
     """Tries once more, because the stream isn't where the transactions were opened."""
     left, orders = _leave_position(state, order)
     again = OpenTransactions(order.number + 1, order.failed + 1)

@@ -81,7 +81,7 @@ def changes_verified(state: State, message: ChangesVerified) -> tuple[State, tup
     run, checkpoint = message.transactions, state.checkpoint
     if isinstance(state.place, InTransaction) and run.gtid(0) != state.place.gtid:
         raise InvariantBroken(f"{run.gtid(0)} passed within {state.place.gtid}, which hadn't ended")
-    tables = _captured(state, message.tables)
+    tables = _without_stopped(state, message.tables)
     after = touch_windows(replace(state, stream=message.end, place=BetweenTransactions()), tables, run)
     passed = with_checkpoint(
         after,
@@ -90,7 +90,9 @@ def changes_verified(state: State, message: ChangesVerified) -> tuple[State, tup
         witnesses=add_transactions(checkpoint.witnesses, run),
         prepared=message.prepared,
     )
-    return _restarted(passed, message.restarted), _change_parts(state, _captured(after, tables), run)
+    return _invalidate_mirrors(passed, message.restarted), _change_parts(
+        state, _without_stopped(after, tables), run
+    )
 
 
 def transaction_part_verified(
@@ -100,13 +102,13 @@ def transaction_part_verified(
     place = state.place if isinstance(state.place, InTransaction) else InTransaction(message.gtid)
     if place.gtid != message.gtid:
         raise InvariantBroken(f"rows of {message.gtid} came within {place.gtid}, which hadn't ended")
-    transaction = _one(message)
-    tables = _captured(state, message.tables)
+    transaction = _single_transaction(message)
+    tables = _without_stopped(state, message.tables)
     passed = touch_windows(replace(state, place=place), tables, transaction)
-    return passed, _change_parts(state, _captured(passed, tables), transaction)
+    return passed, _change_parts(state, _without_stopped(passed, tables), transaction)
 
 
-def _captured(state: State, tables: tuple[TableChanges, ...]) -> tuple[TableChanges, ...]:
+def _without_stopped(state: State, tables: tuple[TableChanges, ...]) -> tuple[TableChanges, ...]:
     """Returns the changes without those of tables that stopped here. The verifier doesn't know that they stopped."""
     stopped = state.checkpoint.stopped
     return tuple(each for each in tables if each.schema.table not in stopped) if stopped else tables
@@ -144,9 +146,9 @@ def touch_windows(state: State, tables: tuple[TableChanges, ...], run: Transacti
             continue
         keys = with_tokens(state, changes)
         if opened:
-            state = _touched(state, table, passed_keys(keys, run))
+            state = _touch_table(state, table, passed_keys(keys, run))
         if mirrored and keys.divided is not None:
-            state = _unknown_wanted(state, keys, keys.divided, len(run))
+            state = _request_unknown_rows(state, keys, keys.divided, len(run))
     return state
 
 
@@ -172,14 +174,14 @@ def passed_keys(keyed: KeyedChanges, run: Transactions) -> PassedKeys:
     return PassedKeys(run, transaction[of.decisive], keys.filter(pa.array(of.decisive)), rows)
 
 
-def _unknown_wanted(state: State, keyed: KeyedChanges, of: ImageMasks, transactions: int) -> State:
+def _request_unknown_rows(state: State, keyed: KeyedChanges, of: ImageMasks, transactions: int) -> State:
     """Returns the state with the rows that these changes leave unknown, which are to be read again."""
     schema, mask = keyed.changes.schema, pa.array(of.unknown)
     rows = keyed.changes.rows.select(list(schema.key)).filter(mask)
     return reselect.request_reselect(state, schema.table, key_rows(schema, rows.columns), transactions)
 
 
-def _touched(state: State, table: TableId, keys: PassedKeys) -> State:
+def _touch_table(state: State, table: TableId, keys: PassedKeys) -> State:
     still_open: list[Window] = []
     for window in state.windows:
         after = windows.pass_keys(window, keys) if window_table(window) == table else window
@@ -243,11 +245,11 @@ def schema_changed(state: State, message: SchemaChanged) -> State:
         unproven=checkpoint.unproven | (message.tables & checkpoint.schemas.keys()),
         schemas=checkpoint.schemas | {each.schema.table: each.schema for each in message.alterations},
     )
-    state = _restarted(drop_windows(passed, message.tables), message.restarted)
-    return _restarted(state, tuple(_unextended(state, message.alterations)))
+    state = _invalidate_mirrors(drop_windows(passed, message.tables), message.restarted)
+    return _invalidate_mirrors(state, tuple(_invalidate_unextended(state, message.alterations)))
 
 
-def _unextended(state: State, alterations: tuple[Alteration, ...]) -> Iterator[MirrorInvalidated]:
+def _invalidate_unextended(state: State, alterations: tuple[Alteration, ...]) -> Iterator[MirrorInvalidated]:
     """Returns the tables that get columns with constants in the rows that there were while chunks fill their mirrors.
 
     Nothing tells the chunks that were read before the statement from later ones, which have the columns.
@@ -263,8 +265,8 @@ def emptying_changes(state: State, message: SchemaChanged) -> tuple[ChangePart, 
 
     Its SCN is that of the mirror's new generation. Nothing up to that SCN counts for it.
     """
-    run = _one(message)
-    images = _emptied(message)
+    run = _single_transaction(message)
+    images = _emptied_image(message)
     schemas = (alteration.schema for alteration in message.alterations if alteration.emptied)
     changes = (
         TableChanges(schema, images, pa.RecordBatch.from_pylist([{}], schema.arrow)) for schema in schemas
@@ -279,7 +281,7 @@ def statement_parts(scn: int, message: object) -> tuple[StatementPart, ...]:
     """
     match message:
         case SchemaChanged(begins=begins, server=server, told=told) if told:
-            run = _one(message)
+            run = _single_transaction(message)
         case ChangesVerified(transactions=run, creation=ToldStatements(told, begins, server)):
             pass
         case _:
@@ -289,7 +291,7 @@ def statement_parts(scn: int, message: object) -> tuple[StatementPart, ...]:
     return tuple(StatementPart(scn, gtid, committed, begins, server, each) for each in told)
 
 
-def _emptied(message: SchemaChanged) -> pa.RecordBatch:
+def _emptied_image(message: SchemaChanged) -> pa.RecordBatch:
     """Returns the image that stands for all rows of an emptied table."""
     at = message.begins
     source = at and {"file": at.file, "pos": at.offset, "row": 0, "server_id": message.server}
@@ -297,7 +299,7 @@ def _emptied(message: SchemaChanged) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([image], CHANGE_FIELDS)
 
 
-def _one(message: TransactionPartVerified | SchemaChanged) -> Transactions:
+def _single_transaction(message: TransactionPartVerified | SchemaChanged) -> Transactions:
     run = Transactions.of([(message.gtid, message.commit_time)])
     return replace(run, original_time=np.array([message.original_time], np.int64))
 
@@ -313,7 +315,7 @@ def log_advanced(state: State, message: LogAdvanced) -> State:
     return with_checkpoint(state, position=position | message.covered, prepared=prepared)
 
 
-def _restarted(state: State, tables: tuple[MirrorInvalidated, ...]) -> State:
+def _invalidate_mirrors(state: State, tables: tuple[MirrorInvalidated, ...]) -> State:
     for each in tables:
         state = mirror_invalidated(state, each)
     return state
@@ -324,7 +326,7 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
 
     The checkpoint always gets both: the schema and the generation that the mirror begins for it.
     """
-    schema, state = message.schema, _restarted(state, message.restarted)
+    schema, state = message.schema, _invalidate_mirrors(state, message.restarted)
     schemas = state.checkpoint.schemas
     if schemas.get(schema.table) != schema or isinstance(state.runs.get(schema.table), SchemaDiffers):
         state = drop_windows(state, {schema.table})
@@ -337,7 +339,7 @@ def mirror_invalidated(state: State, message: MirrorInvalidated) -> State:
     """Begins a new generation of the table's mirror here, because the mirror's rows are no longer right."""
     table, scn = message.table, state.checkpoint.scn
     mirror = state.checkpoint.mirrors.get(table)
-    if message.gap and mirror is None and not _begins(state, table):
+    if message.gap and mirror is None and not _gets_mirror(state, table):
         return stop_table(state, table, message.reason)
     state = forget_unknown_rows(drop_windows(state, {table}), table)
     while message.emptied and (snapshot := snapshot_of(state.checkpoint, table)):
@@ -354,7 +356,7 @@ def mirror_invalidated(state: State, message: MirrorInvalidated) -> State:
     return with_snapshot(state, Snapshot(f"restart-{scn}-{table}", {table: SnapshotWaiting()}))
 
 
-def _begins(state: State, table: TableId) -> bool:
+def _gets_mirror(state: State, table: TableId) -> bool:
     """Returns whether a table without a mirror gets one, and is read, once its schema is verified."""
     schema = state.checkpoint.schemas.get(table)
     return state.snapshot_mode is not SnapshotMode.NO_DATA and (schema is None or bool(schema.key))
@@ -368,4 +370,4 @@ def mirror_data_expired(state: State, message: MirrorDataExpired) -> State:
         for table, since in sorted(message.generations.items())
         if table in mirrors and mirrors[table].since == since and table not in stopped
     ]
-    return _restarted(state, tuple(MirrorInvalidated(table, False, _GONE) for table in meant))
+    return _invalidate_mirrors(state, tuple(MirrorInvalidated(table, False, _GONE) for table in meant))

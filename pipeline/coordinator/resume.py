@@ -87,11 +87,13 @@ def resume_checkpoint(
     Tables to recapture begin again there. Raises LogPurged if the log lacks what is needed, and the mode doesn't say to
     begin again.
     """
-    checkpoint = _going_on(checkpoint, known, purged, mode)
+    checkpoint = _continue_checkpoint(checkpoint, known, purged, mode)
     return recapture_tables(checkpoint, known.schemas) if checkpoint.recapturing else checkpoint
 
 
-def _going_on(checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: SnapshotMode) -> Checkpoint:
+def _continue_checkpoint(
+    checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: SnapshotMode
+) -> Checkpoint:
     if checkpoint.moving is not None:
         checkpoint = _move(checkpoint, checkpoint.moving, known)
     checkpoint = _without_waiting(checkpoint, purged)
@@ -102,7 +104,7 @@ def _going_on(checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode
         raise LogPurged(PURGED.format(missing=missing))
     at_present = replace(checkpoint, schemas={**checkpoint.schemas, **known.schemas})
     gap = _BEHIND.format(position=checkpoint.position)
-    return _anew(at_present, known.at, known, gap, _unused_name(checkpoint, f"anew-{checkpoint.scn}"))
+    return _begin_at(at_present, known.at, known, gap, _unused_name(checkpoint, f"anew-{checkpoint.scn}"))
 
 
 def _without_waiting(checkpoint: Checkpoint, purged: GtidSet) -> Checkpoint:
@@ -174,10 +176,12 @@ def _move(checkpoint: Checkpoint, moving: Moving, known: KnownSchemas) -> Checkp
     if at == checkpoint.position:
         return checkpoint
     gap = _SKIPPED.format(id=moving.id, position=checkpoint.position)
-    return _anew(checkpoint, at, known, gap, moving.id)
+    return _begin_at(checkpoint, at, known, gap, moving.id)
 
 
-def _anew(checkpoint: Checkpoint, at: GtidSet, known: KnownSchemas, gap: str, snapshot: str) -> Checkpoint:
+def _begin_at(
+    checkpoint: Checkpoint, at: GtidSet, known: KnownSchemas, gap: str, snapshot: str
+) -> Checkpoint:
     """Returns the checkpoint at another position, with a snapshot of every table."""
     stopped = {t: _GONE.format(gap=gap) for t in checkpoint.schemas if t not in known.schemas}
     keyless = [t for t, schema in checkpoint.schemas.items() if not schema.key]

@@ -92,88 +92,88 @@ class _Chunk:
 def order_reads(state: State) -> tuple[State, tuple[Order, ...]]:
     """Orders as many plans and chunks as the mode allows now."""
     if isinstance(state.room, Full):
-        return _waiting_for_room(state)
+        return _pause_for_room(state)
     if isinstance(state.place, InTransaction):
-        return _within(state)
+        return _resume_within_transaction(state)
     state, orders = consistent_schedule.advance_consistent_snapshot(state)
     match state.consistent_position:
         case NoPosition():
-            state, others = _of_others(state)
+            state, others = _order_regular_reads(state)
         case AtPosition():
-            state, others = _overlapping(state, MOST_WINDOWS)
+            state, others = _order_overlapping(state, MOST_WINDOWS)
         case OpeningTransactions() | ApproachingPosition():
-            state, others = _resume(state)
+            state, others = _end_pause(state)
         case _:
             assert_never(state.consistent_position)
     return state, (*orders, *others)
 
 
-def _of_others(state: State) -> tuple[State, tuple[Order, ...]]:
+def _order_regular_reads(state: State) -> tuple[State, tuple[Order, ...]]:
     """Orders what belongs to no consistent snapshot."""
     state, again = reselect.order_reselect(state)
     match state.mode:
         case Pausing():
-            state, orders = _pausing(state, next(_turns(state), None))
+            state, orders = _order_in_pause(state, next(_turns(state), None))
             return state, (*again, *orders)
         case Overlapping(most):
             turn = next(_turns(state), None)
             if turn is not None and turn.snapshot.blocking:
-                state, orders = _pausing(state, turn)
+                state, orders = _order_in_pause(state, turn)
                 return state, (*again, *orders)
-            state, resumed = _resume(state)
+            state, resumed = _end_pause(state)
             state, orders = (
-                _overlapping(state, most) if isinstance(state.gate, ReaderRunning) else (state, ())
+                _order_overlapping(state, most) if isinstance(state.gate, ReaderRunning) else (state, ())
             )
             return state, (*again, *resumed, *orders)
         case _:
             assert_never(state.mode)
 
 
-def _within(state: State) -> tuple[State, tuple[Order, ...]]:
+def _resume_within_transaction(state: State) -> tuple[State, tuple[Order, ...]]:
     """Orders nothing within a transaction, and resumes reading so that its end comes, unless a chunk needs the
     pause."""
-    if isinstance(state.gate, Paused) and not _stands(state):
+    if isinstance(state.gate, Paused) and not _needs_pause(state):
         return replace(state, gate=ReaderRunning()), (ResumeReading(),)
     return state, ()
 
 
-def _waiting_for_room(state: State) -> tuple[State, tuple[Order, ...]]:
+def _pause_for_room(state: State) -> tuple[State, tuple[Order, ...]]:
     if isinstance(state.gate, ReaderRunning):
         return replace(state, gate=PauseOrdered()), (PauseReading(),)
     return state, ()
 
 
-def _resume(state: State) -> tuple[State, tuple[Order, ...]]:
+def _end_pause(state: State) -> tuple[State, tuple[Order, ...]]:
     """Returns the state without an unneeded pause, of a blocking snapshot or for lack of room."""
-    return (state, ()) if isinstance(state.gate, ReaderRunning) else _pausing(state, None)
+    return (state, ()) if isinstance(state.gate, ReaderRunning) else _order_in_pause(state, None)
 
 
-def _overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:
+def _order_overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:
     orders: list[Order] = []
     while (
-        len(snapshot_windows(state)) + _planning(state) < most
+        len(snapshot_windows(state)) + _plans_under_way(state) < most
         and (turn := next(_turns(state), None)) is not None
     ):
-        state, order = _plan(state, turn)
+        state, order = _place_order(state, turn)
         orders.append(order)
     return state, tuple(orders)
 
 
-def _pausing(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Order, ...]]:
+def _order_in_pause(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Order, ...]]:
     """Reads one window at a time in a pause of the stream, which lasts only while chunks are read."""
     plans: tuple[Order, ...] = ()
-    if snapshot_windows(state) or _planning(state):
+    if snapshot_windows(state) or _plans_under_way(state):
         turn = None
     if isinstance(turn, _Plan):
-        state, plan = _plan(state, turn)
+        state, plan = _place_order(state, turn)
         plans = (plan,)
     match state.gate:
         case ReaderRunning() if isinstance(turn, _Chunk):
             return replace(state, gate=PauseOrdered()), (PauseReading(),)
         case Paused() if isinstance(turn, _Chunk):
-            state, order = _plan(state, turn)
+            state, order = _place_order(state, turn)
             return state, (order,)
-        case Paused() if not _stands(state):
+        case Paused() if not _needs_pause(state):
             return replace(state, gate=ReaderRunning()), (*plans, ResumeReading())
         case ReaderRunning() | PauseOrdered() | Paused():
             return state, plans
@@ -181,7 +181,7 @@ def _pausing(state: State, turn: _Plan | _Chunk | None) -> tuple[State, tuple[Or
             assert_never(state.gate)
 
 
-def _stands(state: State) -> bool:
+def _needs_pause(state: State) -> bool:
     """Returns whether a chunk is being read that needs the stream paused."""
     reading = {
         window.order.chunk.snapshot for window in snapshot_windows(state) if isinstance(window, Reading)
@@ -191,7 +191,7 @@ def _stands(state: State) -> bool:
     return any(each.blocking or each.consistent for each in state.checkpoint.snapshots if each.id in reading)
 
 
-def _planning(state: State) -> int:
+def _plans_under_way(state: State) -> int:
     return sum(isinstance(run, Planning | PlanningOutdated) for run in state.runs.values())
 
 
@@ -209,17 +209,17 @@ def _turns(state: State) -> Iterator[_Plan | _Chunk]:
         return
     consistent = isinstance(state.consistent_position, AtPosition)
     under_way = {t: each for t, each in table_turns(checkpoint).items() if each.consistent is consistent}
-    wanted = _unblocked(under_way)
+    wanted = _unsuspended_tables(under_way)
     open_on = _windows_of_tables(state)
     priorities = {snapshot.priority for snapshot in wanted.values()}
-    begins = {each: _under_way(state, wanted, each) < limits.connections for each in priorities}
+    begins = {each: _tables_under_way(state, wanted, each) < limits.connections for each in priorities}
     for table in sorted(wanted, key=lambda table: (-wanted[table].priority, open_on[table])):
         snapshot = wanted[table]
         match state.runs.get(table):
             case None if begins[snapshot.priority]:
                 yield _Plan(snapshot, table)
             case Planned() as run:
-                yield from _chunks(state, snapshot, run)
+                yield from _chunk_turns(state, snapshot, run)
             case None | Planning() | PlanningOutdated() | SchemaDiffers() | FoundEmpty():
                 pass
 
@@ -228,7 +228,7 @@ def _windows_of_tables(state: State) -> Counter[TableId]:
     return Counter(map(window_table, snapshot_windows(state)))
 
 
-def _unblocked(wanted: dict[TableId, Snapshot]) -> dict[TableId, Snapshot]:
+def _unsuspended_tables(wanted: dict[TableId, Snapshot]) -> dict[TableId, Snapshot]:
     """Returns only the tables of the first snapshot if it is blocking, otherwise those of all that aren't blocking."""
     first = next(iter(wanted.values()), None)
     if first is not None and first.blocking:
@@ -236,7 +236,7 @@ def _unblocked(wanted: dict[TableId, Snapshot]) -> dict[TableId, Snapshot]:
     return {table: snapshot for table, snapshot in wanted.items() if not snapshot.blocking}
 
 
-def _under_way(state: State, wanted: dict[TableId, Snapshot], priority: int) -> int:
+def _tables_under_way(state: State, wanted: dict[TableId, Snapshot], priority: int) -> int:
     """Returns how many tables of this priority or a higher one have begun and have something left to order.
 
     Those that a blocking snapshot suspends don't count: it would wait for them, and they wait for it.
@@ -248,9 +248,9 @@ def _under_way(state: State, wanted: dict[TableId, Snapshot], priority: int) -> 
     )
 
 
-def _chunks(state: State, snapshot: Snapshot, run: Planned) -> Iterator[_Chunk]:
+def _chunk_turns(state: State, snapshot: Snapshot, run: Planned) -> Iterator[_Chunk]:
     table = run.schema.table
-    rows, expected = _rows(state, snapshot, table)
+    rows, expected = _chunk_rows(state, snapshot, table)
     if state.ordered or snapshot_windows(state):
         room = state.limits.memory - _bytes_waiting(state)
         if expected > room:
@@ -264,7 +264,7 @@ def _chunks(state: State, snapshot: Snapshot, run: Planned) -> Iterator[_Chunk]:
 # How much
 
 
-def _rows(state: State, snapshot: Snapshot, table: TableId) -> tuple[int, int]:
+def _chunk_rows(state: State, snapshot: Snapshot, table: TableId) -> tuple[int, int]:
     """Returns how many rows the table's next chunk may have, and the bytes that these may take."""
     size = state.chunk_sizes.get(table) or ChunkSize(
         snapshot.request(table).chunk_rows or state.limits.chunk_rows
@@ -282,7 +282,7 @@ def _bytes_waiting(state: State) -> int:
     return waiting + sum(state.ordered.values())
 
 
-def _plan(state: State, turn: _Plan | _Chunk) -> tuple[State, PlanTable | ReadChunk]:
+def _place_order(state: State, turn: _Plan | _Chunk) -> tuple[State, PlanTable | ReadChunk]:
     snapshot, table, position = turn.snapshot, turn.table, state.checkpoint.position
     request = snapshot.request(table)
     if isinstance(turn, _Plan):

@@ -148,16 +148,18 @@ def start(settings: JournalSettings, rules: tuple[LakeRule, ...], last: Entry | 
 
 def step(state: State, fact: Fact, now: float) -> _Next:
     """Returns the state after a fact, and the orders, in this sequence; `now` in s."""
-    state, orders = _with(state, fact, now)
+    state, orders = _take(state, fact, now)
     if any(isinstance(order, GiveUp) for order in orders):
         return state, orders
-    state, work = _going_on(state, now)
+    state, work = _begin_next_work(state, now)
     return state, (*orders, *work)
 
 
 def takes_messages(state: State) -> bool:
     """Whether another message may come."""
-    return isinstance(state.taking, InboxOpen) and (isinstance(state.thread, ThreadIdle) or not _full(state))
+    return isinstance(state.taking, InboxOpen) and (
+        isinstance(state.thread, ThreadIdle) or not _is_full(state)
+    )
 
 
 def next_at(state: State) -> float | None:
@@ -177,14 +179,14 @@ def next_at(state: State) -> float | None:
 
 def has_ended(state: State) -> bool:
     """Whether all is sealed that ever came."""
-    return isinstance(state.taking, InboxClosed) and _at_rest(state)
+    return isinstance(state.taking, InboxClosed) and _is_idle(state)
 
 
-def _with(state: State, fact: Fact, now: float) -> _Next:
+def _take(state: State, fact: Fact, now: float) -> _Next:
     match fact:
         case AppendRows():
             return replace(state, unfinished=journal.add_rows(state.unfinished, fact)), ()
-        case Append() if fact.alterations and not _at_rest(state):
+        case Append() if fact.alterations and not _is_idle(state):
             return replace(state, taking=InboxHeld(fact)), ()
         case Append():
             return _append(state, fact, now), ()
@@ -246,9 +248,9 @@ def _apply_retention(state: State, kept: RetentionApplied, now: float) -> _Next:
     if kept.reserved:
         of = state.settings
         reason = quota_reached(of.quota_mib, of.keep_mib, kept.bytes, kept.behind, state.room)
-        return _having(state, HasSpace() if reason is None else Full(reason))
+        return _with_room(state, HasSpace() if reason is None else Full(reason))
     if isinstance(state.room, HasSpace):
-        return _having(state, Full(f"the filesystem of {kept.where} is full"))
+        return _with_room(state, Full(f"the filesystem of {kept.where} is full"))
     return state, ()
 
 
@@ -265,16 +267,16 @@ def _wait_for_space(state: State, reason: str, left: Work, now: float) -> _Next:
             state = replace(state, thread=AwaitingSpace(left, again_at), keep_at=now)
         case other, _:
             raise InvariantBroken(f"there was no room while {other}")
-    return _having(state, Full(reason))
+    return _with_room(state, Full(reason))
 
 
-def _having(state: State, room: Room) -> _Next:
+def _with_room(state: State, room: Room) -> _Next:
     """Returns the state with this room, and a report if it has changed."""
     tell = (ReportSpace(room),) if type(room) is not type(state.room) else ()
     return replace(state, room=room), tell
 
 
-def _going_on(state: State, now: float) -> _Next:
+def _begin_next_work(state: State, now: float) -> _Next:
     """Gives the thread its next work, unless it's at work or nothing is due."""
     match state.thread:
         case Busy() | FreeingSpace():
@@ -282,49 +284,49 @@ def _going_on(state: State, now: float) -> _Next:
         case AwaitingSpace(left, again_at):
             if now >= state.keep_at:
                 return replace(state, thread=FreeingSpace(left, again_at)), (ApplyRetention(reserve=False),)
-            return _doing(state, left) if now >= again_at else (state, ())
+            return _begin_work(state, left) if now >= again_at else (state, ())
         case ThreadIdle():
             match state.taking:
                 case InboxHeld(append) if state.waiting is None:
-                    return _going_on(_append(replace(state, taking=InboxOpen()), append, now), now)
+                    return _begin_next_work(_append(replace(state, taking=InboxOpen()), append, now), now)
                 case _:
-                    return _idle(state, now)
+                    return _work_when_idle(state, now)
         case _:
             assert_never(state.thread)
 
 
-def _idle(state: State, now: float) -> _Next:
+def _work_when_idle(state: State, now: float) -> _Next:
     waiting, at_once = state.waiting, not isinstance(state.taking, InboxOpen)
     if waiting is None:
-        if _full(state) and not isinstance(state.taking, InboxClosed):
+        if _is_full(state) and not isinstance(state.taking, InboxClosed):
             after = replace(state, unfinished=journal.drop_written_rows(state.unfinished))
-            return _writing_ahead(after, state.unfinished.parts, None)
-    elif at_once or _full(state) or now >= journal.seal_at(waiting, state.settings):
+            return _flush_early(after, state.unfinished.parts, None)
+    elif at_once or _is_full(state) or now >= journal.seal_at(waiting, state.settings):
         seal = Seal(state.begun + 1, waiting, state.ahead, state.checkpoint)
         checkpoint = waiting.appends[-1].checkpoint
         after = replace(state, begun=seal.segment, checkpoint=checkpoint, waiting=None, ahead=())
-        return _doing(after, seal)
+        return _begin_work(after, seal)
     else:
         left, large = journal.split_early_parts(waiting)
         if large:
-            return _writing_ahead(replace(state, waiting=left), large, waiting.appends[-1].checkpoint.scn)
+            return _flush_early(replace(state, waiting=left), large, waiting.appends[-1].checkpoint.scn)
     if now >= state.keep_at and not at_once:
-        return _doing(state, ApplyRetention(reserve=True))
+        return _begin_work(state, ApplyRetention(reserve=True))
     return state, ()
 
 
-def _writing_ahead(state: State, parts: Sequence[ChangePart | ChunkPart], scn: int | None) -> _Next:
-    return _doing(state, FlushEarly(state.begun + 1, parts, len(state.ahead), scn))
+def _flush_early(state: State, parts: Sequence[ChangePart | ChunkPart], scn: int | None) -> _Next:
+    return _begin_work(state, FlushEarly(state.begun + 1, parts, len(state.ahead), scn))
 
 
-def _doing(state: State, work: Work) -> _Next:
+def _begin_work(state: State, work: Work) -> _Next:
     return replace(state, thread=Busy(work)), (work,)
 
 
-def _full(state: State) -> bool:
+def _is_full(state: State) -> bool:
     return journal.is_full(state.waiting, state.unfinished, state.settings)
 
 
-def _at_rest(state: State) -> bool:
+def _is_idle(state: State) -> bool:
     """Whether nothing waits, and nothing is under way."""
     return state.waiting is None and isinstance(state.thread, ThreadIdle)

@@ -241,7 +241,7 @@ def files_delivered(
 
 def work_done(background: Background, size: TableSize, now: float) -> Background:
     """Records that the work under way has succeeded, and that its lake table has this size."""
-    under_way, background = _ended(background)
+    under_way, background = _end_work(background)
     work = under_way.work
     background = replace(
         background,
@@ -253,25 +253,25 @@ def work_done(background: Background, size: TableSize, now: float) -> Background
             # A batch that came meanwhile may have begun the next one.
             if background.rebuilding.get(table) == since:
                 background = background.rebuilt(table, None)
-            return _merged(background, work, under_way.began, size, now)
+            return _record_merge(background, work, under_way.began, size, now)
         case MergeMirror():
-            return _merged(background, work, under_way.began, size, now)
+            return _record_merge(background, work, under_way.began, size, now)
         case MaintainTable(chore, before):
-            return _maintained(background, chore, before, now, size)
+            return _record_chore(background, chore, before, now, size)
         case _:
             assert_never(work)
 
 
 def work_given_up(background: Background, now: float) -> Background:
     """Records that Delta gave up the work under way, because another writer committed first: it pauses."""
-    under_way, background = _ended(background)
+    under_way, background = _end_work(background)
     until = now + maintenance.REST_S
     return replace(background, resting={**background.resting, under_way.work.due: until})
 
 
 def work_failed(background: Background, now: float) -> Background:
     """Records that the work under way has failed: it pauses longer each time."""
-    under_way, background = _ended(background)
+    under_way, background = _end_work(background)
     due = under_way.work.due
     times = background.failed.get(due, 0) + 1
     pause = min(_LONGEST_REST_S, maintenance.REST_S * 2 ** (times - 1))
@@ -381,12 +381,12 @@ def _trim(lake: LakeTables, kept: TableUpkeep) -> Trim | None:
     return maintenance.trim_of(kept, rule, keyed, lake.settings.keep_changelog_hours)
 
 
-def _ended(background: Background) -> tuple[UnderWay, Background]:
+def _end_work(background: Background) -> tuple[UnderWay, Background]:
     assert background.under_way is not None, "nothing was under way"
     return background.under_way, replace(background, under_way=None)
 
 
-def _merged(
+def _record_merge(
     background: Background, work: CompleteMirror | MergeMirror, began: float, size: TableSize, now: float
 ) -> Background:
     mirrored = background.mirrored[work.table]
@@ -398,7 +398,7 @@ def _merged(
     return background.keeping(replace(kept, size=size))
 
 
-def _maintained(
+def _record_chore(
     background: Background, chore: Chore, before: TableUpkeep, now: float, size: TableSize
 ) -> Background:
     kept = background.kept.get((before.table, before.tier))

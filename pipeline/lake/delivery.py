@@ -80,8 +80,8 @@ def accept_batch(
             known = segment <= delivered.since
             after = replace(taken, partial=taken.partial or segment in partial)
             for step in altered:
-                after = _altered(after, step, rule, known) if step.segment == segment else after
-            taken = _taken(after, segment, versions.get(segment, []), begun.get(segment), rule, known)
+                after = _apply_alteration(after, step, rule, known) if step.segment == segment else after
+            taken = _take_segment(after, segment, versions.get(segment, []), begun.get(segment), rule, known)
         except Incompatible as error:
             before = Pieces(
                 tuple(piece for piece in pieces.changes if piece.segment < segment),
@@ -110,7 +110,7 @@ def _of_generation(taken: AcceptedBatch, batch: Batch, table: TableId) -> tuple[
     return tuple(piece for piece in taken.pieces.rows if piece.segment >= first)
 
 
-def _altered(taken: AcceptedBatch, step: Step, rule: SchemaChanges, known: bool) -> AcceptedBatch:
+def _apply_alteration(taken: AcceptedBatch, step: Step, rule: SchemaChanges, known: bool) -> AcceptedBatch:
     """Applies the effect of a statement on columns, before a segment's rows. Raises Incompatible."""
     if taken.schema is None or not isinstance(step.change, Alteration):
         return taken
@@ -127,10 +127,10 @@ def _altered(taken: AcceptedBatch, step: Step, rule: SchemaChanges, known: bool)
         )
     # Columns that came before it without a row come with the next schema. The statement's schema may have them already.
     after = alteration_of(taken.schema, changes, step.change.statement)
-    return _stepped(taken, step, taken.schema if after is None else after.schema, known=known)
+    return _add_step(taken, step, taken.schema if after is None else after.schema, known=known)
 
 
-def _taken(
+def _take_segment(
     taken: AcceptedBatch,
     segment: int,
     versions: list[TableSchema],
@@ -148,14 +148,14 @@ def _taken(
             if taken.schema is not None and taken.schema.version == version.version:
                 continue
             if begun is None and taken.generation is not None and taken.schema is not None:
-                _stays(taken.schema, version)
-            _ruled(taken, version, rule)
+                _check_compatible(taken.schema, version)
+            _check_rule(taken, version, rule)
         anew = begun is not None and version == begun.schema
-        taken = _stepped(taken, Step(segment, version, anew), version, known=known)
+        taken = _add_step(taken, Step(segment, version, anew), version, known=known)
     return taken
 
 
-def _stepped(taken: AcceptedBatch, step: Step, schema: TableSchema, *, known: bool) -> AcceptedBatch:
+def _add_step(taken: AcceptedBatch, step: Step, schema: TableSchema, *, known: bool) -> AcceptedBatch:
     """Adds a step. If it is `known`, the changelog has made it already, and the mirror perhaps not."""
     steps = (*taken.steps, step)
     if known:
@@ -164,12 +164,12 @@ def _stepped(taken: AcceptedBatch, step: Step, schema: TableSchema, *, known: bo
     return replace(taken, steps=steps, plan=plan, schema=schema, since=step.segment)
 
 
-def _stays(present: TableSchema, new: TableSchema) -> None:
+def _check_compatible(present: TableSchema, new: TableSchema) -> None:
     if why := incompatibility(present, new):
         raise Incompatible(f"{why}: {REMEDY.format(table=new.table)}")
 
 
-def _ruled(taken: AcceptedBatch, new: TableSchema, rule: SchemaChanges) -> None:
+def _check_rule(taken: AcceptedBatch, new: TableSchema, rule: SchemaChanges) -> None:
     """Raises Incompatible if the table's rule excludes this schema from its lake tables."""
     if taken.schema is None or rule is SchemaChanges.APPLY:
         return

@@ -99,13 +99,13 @@ def two_beginnings_are_one_generation(patch: Patch) -> None:
 
 
 def a_plan_is_older_than_the_stream(patch: Patch) -> None:
-    original = schedule._plan
+    original = schedule._place_order
 
     def asked(state: State, turn: object) -> object:
         after, order = original(state, turn)  # type: ignore[arg-type]
         return after, replace(order, asked_at=type(order.asked_at)()) if hasattr(order, "ranges") else order
 
-    patch.setattr(schedule, "_plan", asked)
+    patch.setattr(schedule, "_place_order", asked)
 
 
 def high_of_a_replica_is_not_whole(patch: Patch) -> None:
@@ -154,20 +154,26 @@ def strain_is_not_heeded(patch: Patch) -> None:
 
 
 def want_of_room_is_not_heeded(patch: Patch) -> None:
-    patch.setattr(schedule, "_waiting_for_room", schedule._of_others)
+    patch.setattr(schedule, "_pause_for_room", schedule._order_regular_reads)
 
 
 def a_pause_for_want_of_room_ends_within(patch: Patch) -> None:
-    original = schedule._waiting_for_room
+    original = schedule._pause_for_room
 
     def waiting_for_room(state: State) -> tuple[State, tuple[Order, ...]]:
-        return schedule._within(state) if isinstance(state.place, InTransaction) else original(state)
+        return (
+            schedule._resume_within_transaction(state)
+            if isinstance(state.place, InTransaction)
+            else original(state)
+        )
 
-    patch.setattr(schedule, "_waiting_for_room", waiting_for_room)
+    patch.setattr(schedule, "_pause_for_room", waiting_for_room)
 
 
 def any_chunk_keeps_the_stream_standing(patch: Patch) -> None:
-    patch.setattr(schedule, "_stands", lambda state: any(isinstance(each, Reading) for each in state.windows))
+    patch.setattr(
+        schedule, "_needs_pause", lambda state: any(isinstance(each, Reading) for each in state.windows)
+    )
 
 
 def the_next_chunk_begins_a_row_later(patch: Patch) -> None:
@@ -469,7 +475,7 @@ def what_cannot_be_named_cascades_nowhere(patch: Patch) -> None:
 
 def chunks_lack_a_constant(patch: Patch) -> None:
     """A column comes with a constant, and the chunks that were read before it stay."""
-    patch.setattr(passed, "_unextended", lambda *_: ())
+    patch.setattr(passed, "_invalidate_unextended", lambda *_: ())
 
 
 def changes_of_what_begins_again_are_left_out(patch: Patch) -> None:

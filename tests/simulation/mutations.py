@@ -60,14 +60,14 @@ def _judge_low(patch: Patch, judged: Callable[[GtidSet, GtidSet], bool]) -> None
 
 
 def low_is_compared_with_nothing(patch: Patch) -> None:
-    original = schedule._plan
+    original = schedule._place_order
 
     def asked(state: State, turn: object) -> object:
         nowhere = replace(state.checkpoint, position=GtidSet())
         asked, order = original(replace(state, checkpoint=nowhere), turn)  # type: ignore[arg-type]
         return replace(asked, checkpoint=state.checkpoint), order
 
-    patch.setattr(schedule, "_plan", asked)
+    patch.setattr(schedule, "_place_order", asked)
 
 
 def offsets_alone_are_compared(patch: Patch) -> None:
@@ -292,12 +292,12 @@ def every_snapshot_is_a_first_one(patch: Patch) -> None:
 
 
 def every_chunk_begins_at_the_start(patch: Patch) -> None:
-    original = schedule._chunks
+    original = schedule._chunk_turns
 
     def chunks(state: State, snapshot: Snapshot, run: Planned) -> object:
         return original(state, snapshot, replace(run, ranges=_from_the_start(run.ranges)))
 
-    patch.setattr(schedule, "_chunks", chunks)
+    patch.setattr(schedule, "_chunk_turns", chunks)
 
 
 def a_pause_is_not_heeded(patch: Patch) -> None:
@@ -314,23 +314,23 @@ def the_reader_is_never_resumed(patch: Patch) -> None:
 
 
 def the_reader_is_resumed_before_the_chunk_is_read(patch: Patch) -> None:
-    original = schedule._pausing
+    original = schedule._order_in_pause
 
     def pausing(state: State, turn: Turn) -> tuple[State, tuple[Order, ...]]:
         after, orders = original(state, turn)
         return after, (*orders, ResumeReading()) if any(isinstance(o, ReadChunk) for o in orders) else orders
 
-    patch.setattr(schedule, "_pausing", pausing)
+    patch.setattr(schedule, "_order_in_pause", pausing)
 
 
 def _without(patch: Patch, kind: type) -> None:
-    original = schedule._pausing
+    original = schedule._order_in_pause
 
     def pausing(state: State, turn: Turn) -> tuple[State, tuple[Order, ...]]:
         after, orders = original(state, turn)
         return after, tuple(order for order in orders if not isinstance(order, kind))
 
-    patch.setattr(schedule, "_pausing", pausing)
+    patch.setattr(schedule, "_order_in_pause", pausing)
 
 
 # Signals
@@ -379,7 +379,7 @@ def windows_close_within(patch: Patch) -> None:
 
 
 def chunks_are_asked_for_within(patch: Patch) -> None:
-    patch.setattr(schedule, "_within", lambda state: schedule._overlapping(state, 4))
+    patch.setattr(schedule, "_resume_within_transaction", lambda state: schedule._order_overlapping(state, 4))
 
 
 def nothing_is_withdrawn(patch: Patch) -> None:
@@ -399,4 +399,4 @@ def tables_that_stand_still_are_under_way(patch: Patch) -> None:
     def under_way(state: State, wanted: dict[TableId, Snapshot], priority: int) -> int:
         return sum(t not in wanted or wanted[t].priority >= priority for t in state.runs)
 
-    patch.setattr(schedule, "_under_way", under_way)
+    patch.setattr(schedule, "_tables_under_way", under_way)
