@@ -52,10 +52,10 @@ from pipeline.gtid.witness import Witness, add_transactions, with_witnesses
 from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.changes import (
     ChangesVerified,
+    CreationStatements,
     MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
-    ToldStatements,
     TransactionPartVerified,
 )
 from pipeline.messages.chunks import ReadChunk
@@ -280,15 +280,15 @@ def statement_parts(scn: int, message: object) -> tuple[StatementPart, ...]:
     It has the first SCN that the message takes.
     """
     match message:
-        case SchemaChanged(begins=begins, server=server, told=told) if told:
+        case SchemaChanged(begins=begins, server=server, kept=kept) if kept:
             run = _single_transaction(message)
-        case ChangesVerified(transactions=run, creation=ToldStatements(told, begins, server)):
+        case ChangesVerified(transactions=run, creation=CreationStatements(kept, begins, server)):
             pass
         case _:
             return ()
     gtid = run.gtid_texts()[0].as_py()
     committed = int(run.original_time[0]) or int(run.commit_time[0])
-    return tuple(StatementPart(scn, gtid, committed, begins, server, each) for each in told)
+    return tuple(StatementPart(scn, gtid, committed, begins, server, each) for each in kept)
 
 
 def _emptied_image(message: SchemaChanged) -> pa.RecordBatch:

@@ -14,8 +14,10 @@ from pipeline.snapshot.prepared_xa import XaPrepared
 
 
 @dataclass(frozen=True, slots=True)
-class ToldStatements:
-    """What is told of a statement that passes, in its order. `begins` and `server`: as of `SchemaChanged`."""
+class CreationStatements:
+    """What the journal keeps of a statement that creates a table and fills it. `begins` and `server`: as of
+    `SchemaChanged`.
+    """
 
     statements: tuple[SchemaStatement, ...]
     begins: Coordinates | None
@@ -26,7 +28,7 @@ class ToldStatements:
 class ChangesVerified:
     """A slice whose columns have proven names and types, rows of the signal table, and tables changed below the log.
 
-    `creation`: the statement with which its first transaction has created the table that it fills, if that is told.
+    `creation`: the statement with which its first transaction created the table that it fills, if the journal keeps it.
     """
 
     transactions: Transactions
@@ -36,7 +38,7 @@ class ChangesVerified:
     restarted: tuple["MirrorInvalidated", ...] = ()
     covered: GtidSet = NO_GTIDS
     prepared: tuple[XaPrepared, ...] = ()
-    creation: ToldStatements | None = None
+    creation: CreationStatements | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class SchemaChanged:
 
     The rows of some tables may be others, so that these are `restarted`. Some are surely altered: `alterations`.
 
-    `begins`: where its event begins, and `server` the id of the server that wrote it. `told`: what the journal keeps of
+    `begins`: where its event begins, and `server` the id of the server that wrote it. `kept`: what the journal keeps of
     it, if it keeps statements.
     """
 
@@ -78,7 +80,7 @@ class SchemaChanged:
     original_time: int = 0
     begins: Coordinates | None = None
     server: int = 0
-    told: tuple[SchemaStatement, ...] = ()
+    kept: tuple[SchemaStatement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

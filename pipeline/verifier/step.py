@@ -75,12 +75,12 @@ from pipeline.messages.binlog import (
 )
 from pipeline.messages.changes import (
     ChangesVerified,
+    CreationStatements,
     EnginesSurveyed,
     MirrorInvalidated,
     SchemaChanged,
     SchemaVerified,
     TableStopped,
-    ToldStatements,
     TransactionPartVerified,
 )
 from pipeline.messages.inboxes import ToSchemaVerifier
@@ -155,7 +155,7 @@ def start(
 ) -> tuple[State, tuple[Order, ...]]:
     """The state at a checkpoint with this position, these schemas and tables, and what follows from it.
 
-    `keeps`: the tables on whose schema statements are told, none if they aren't kept.
+    `keeps`: the tables on whose schema the journal keeps statements, None if it keeps none.
     """
     to_come = known.at - position
     tables: dict[TableId, TableState] = {
@@ -355,9 +355,9 @@ def _handle(state: State, message: HeldMessage) -> tuple[State, tuple[FromVerifi
             return _read_statement(state, message)
         case CreateTableSelectRead():
             statement = parse_logged(message.database, message.statement)
-            created, told = ddl.may_alter(_scope(state), statement), _kept_statements(state, statement)
+            created, kept = ddl.may_alter(_scope(state), statement), _kept_statements(state, statement)
             state = replace(
-                state, creation=ToldStatements(told, message.begins, message.server) if told else None
+                state, creation=CreationStatements(kept, message.begins, message.server) if kept else None
             )
             return replace(_with_tables(state, dict.fromkeys(created, Unproven())), creating=created), ()
         case LogAdvanced(_, covered):
@@ -388,7 +388,7 @@ def _altered_tables(state: State, message: DdlRead | CreateTableSelectRead) -> f
 
 def _scope(state: State) -> ddl.StatementScope:
     """Returns what names in a statement may mean; a table that's gone is known too."""
-    return ddl.StatementScope(state.captured, state.tables.keys() | state.told.keys(), state.known.folds)
+    return ddl.StatementScope(state.captured, state.tables.keys() | state.reported.keys(), state.known.folds)
 
 
 def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVerifier, ...]]:
@@ -399,10 +399,10 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
         {t: s for t, s in state.survey.holding.items() if t not in state.doubtful} if message.strict else {}
     )
     # A table that was never reported has no mirror: a statement's effect on its rows changes nothing here.
-    told = replace(names, known=state.told.keys())
-    unlogged = ddl.changed_unlogged(told, statement, exact, state.unknown_engines, failed=message.failed)
+    reported = replace(names, known=state.reported.keys())
+    unlogged = ddl.changed_unlogged(reported, statement, exact, state.unknown_engines, failed=message.failed)
     others = {t for t, u in unlogged.items() if u.effect is not Effect.EXTENDED}
-    unknown = frozenset(t for t in changed if t in others or t not in state.told)
+    unknown = frozenset(t for t in changed if t in others or t not in state.reported)
     unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.CREATED or t not in state.emptied}
     emptied = {t: each.what for t, each in unlogged.items() if each.effect in WITHOUT_ROWS}
     alterations = () if message.failed else _alterations(state, statement, emptied)
@@ -415,7 +415,9 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     state = _with_tables(state, {stop.table: Stopped() for stop in unfit})
     gone = {stop.table for stop in unfit}
     alterations = tuple(each for each in alterations if each.schema.table not in gone)
-    state = replace(state, told={**state.told, **{each.schema.table: each.schema for each in alterations}})
+    state = replace(
+        state, reported={**state.reported, **{each.schema.table: each.schema for each in alterations}}
+    )
     if state.outdated_keys is not None:
         state = replace(state, outdated_keys=state.outdated_keys.mark_altered(changed, gtid))
     state, engines = _survey_again(state, changed, unknown, gtid)
@@ -463,8 +465,8 @@ def _alterations(
     state: State, statement: LoggedStatement, emptied: Mapping[TableId, str]
 ) -> tuple[Alteration, ...]:
     """Returns the certain effects of a statement on tables that haven't stopped; `emptied` are known to be empty."""
-    told = {t: s for t, s in state.told.items() if not isinstance(state.tables.get(t), Stopped)}
-    return ddl.alterations(told, statement, emptied)
+    known = {t: s for t, s in state.reported.items() if not isinstance(state.tables.get(t), Stopped)}
+    return ddl.alterations(known, statement, emptied)
 
 
 # Schemas that are proven
@@ -542,17 +544,17 @@ def _report_schemas(state: State, schemas: Iterable[TableSchema]) -> tuple[State
     stops = _stops(_stopped_tables(state), _uncapturable(schemas))
     state = _with_tables(state, {stop.table: Stopped() for stop in stops})
     news: list[News] = [*stops]
-    told = dict(state.told)
+    reported = dict(state.reported)
     for schema in schemas:
         table = schema.table
         if isinstance(state.tables.get(table), Stopped):
             continue
-        before = told.get(table)
+        before = reported.get(table)
         why = None if before is None else incompatibility(before, schema)
         restarted = () if why is None else (MirrorInvalidated(table, table in state.emptied, why),)
         news.append(SchemaVerified(schema, restarted))
-        told[table] = schema
-    return replace(state, told=told), tuple(news)
+        reported[table] = schema
+    return replace(state, reported=reported), tuple(news)
 
 
 # Slices, and parts of a transaction
@@ -592,7 +594,7 @@ def _effects_of_unread(
 ) -> tuple[tuple[TableStopped, ...], tuple[MirrorInvalidated, ...]]:
     """Returns the effects on tables whose rows changed without the log saying which."""
     there = frozenset(state.tables) - _stopped_tables(state)
-    return effects_of_unread_rows(unread, state.foreign_keys, state.told, there)
+    return effects_of_unread_rows(unread, state.foreign_keys, state.reported, there)
 
 
 def _read_tables(

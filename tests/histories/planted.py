@@ -106,8 +106,8 @@ def _forgotten(patch: Patch) -> None:
         state: State,
     ) -> tuple[State, tuple[schema_verifier.News, ...]]:
         state, news = original(state)
-        there = {table: schema for table, schema in state.told.items() if table in state.tables}
-        return replace(state, told=there), news
+        there = {table: schema for table, schema in state.reported.items() if table in state.tables}
+        return replace(state, reported=there), news
 
     patch.setattr(schema_verifier, "_apply_answers", arrived)
 

@@ -433,8 +433,8 @@ def a_table_that_is_gone_is_forgotten(patch: Patch) -> None:
     original = schema_verifier._read_statement
 
     def statement_read(state: Verifier, message: DdlRead) -> tuple[Verifier, tuple[FromVerifier, ...]]:
-        there = {table: schema for table, schema in state.told.items() if table in state.tables}
-        return original(replace(state, told=there), message)
+        there = {table: schema for table, schema in state.reported.items() if table in state.tables}
+        return original(replace(state, reported=there), message)
 
     patch.setattr(schema_verifier, "_read_statement", statement_read)
 

@@ -1,7 +1,7 @@
-"""The statements that define captured tables and their databases, as Debezium tells them on its schema-change topic.
+"""The statements that define captured tables and their databases, as messages of Debezium's schema-change topic.
 
-Debezium tells a statement that drops or renames several tables as one statement for each of them. A statement that
-defines anything else (users, rights, views, routines, triggers) isn't among the result, nor is TRUNCATE TABLE.
+Debezium sends one message for each table of a statement that drops or renames several. A statement that defines
+anything else (users, rights, views, routines, triggers) has no message, and neither has TRUNCATE TABLE.
 
 Source: Debezium 3.6, "Schema change topic", and its messages (`tests/integration/kafka/test_schema_changes.py`).
 """
@@ -35,7 +35,7 @@ from pipeline.schema.table_schema import TableId
 
 
 class SchemaObject(StrEnum):
-    """What a statement defines: a table, or takes one away, an index, a database, or the options of a database."""
+    """What a statement defines or drops: a table, an index, a database, or the options of a database."""
 
     TABLE = "table"
     DROPPED_TABLE = "dropped_table"
@@ -46,9 +46,9 @@ class SchemaObject(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchemaStatement:
-    """A statement, or the part of one that is about one table, as one message tells it.
+    """A statement, or the part of one that concerns one table: the content of one message.
 
-    `tables`: those that it's about, of a renamed one the old name and the new one; none if it's about a database.
+    `tables`: those that it concerns, of a renamed one the old name and the new one; none if it concerns a database.
     `named`: the names of all captured tables of the whole statement.
     """
 
@@ -59,7 +59,7 @@ class SchemaStatement:
     text: str = field(repr=False)
 
 
-# The statements that are told although they can't be read, by their first words.
+# The statements that become messages although they can't be read, by their first words.
 _OF_TABLES: Final = frozenset({"CREATE TABLE", "ALTER TABLE", "DROP TABLE", "RENAME TABLE"})
 
 

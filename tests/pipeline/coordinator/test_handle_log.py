@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.messages.changes import MirrorInvalidated, ToldStatements
+from pipeline.messages.changes import CreationStatements, MirrorInvalidated
 from pipeline.messages.journal import ChangePart, StatementPart
 from pipeline.messages.row_images import ImageKind
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
@@ -87,7 +87,7 @@ def test_a_statement_goes_out_at_its_place() -> None:
     capture = ready()
     passing = statement("a:6", 20, ORDERS)
     capture.give(
-        replace(passing, told=(dropped, dropped), begins=begins, server=5, commit_time=20, original_time=10)
+        replace(passing, kept=(dropped, dropped), begins=begins, server=5, commit_time=20, original_time=10)
     )
     [append] = capture.appends[-1:]
     assert append.statements == (StatementPart(3, f"{gtid('a:6')}", 10, begins, 5, dropped),) * 2
@@ -102,7 +102,7 @@ def test_the_statement_that_created_a_filled_table_has_the_scn_of_its_rows() -> 
     )
     capture = ready()
     filled = replace(
-        passed(20, (gtid("a:6"), []), (gtid("a:7"), [])), creation=ToldStatements((created,), None, 5)
+        passed(20, (gtid("a:6"), []), (gtid("a:7"), [])), creation=CreationStatements((created,), None, 5)
     )
     capture.give(filled)
     [append] = capture.appends[-1:]

@@ -37,7 +37,7 @@ PARTS = {
     journal_messages.ChangePart,
     journal_messages.ChunkPart,
     journal_messages.StatementPart,
-    changes.ToldStatements,
+    changes.CreationStatements,
     journal_messages.HasSpace,
     journal_messages.Full,
     TableRanges,

@@ -475,7 +475,7 @@ def test_statements_on_captured_tables_are_told_if_they_are_kept() -> None:
     log = [statement(number, text, "shop") for number, text in enumerate(texts, 1)]
     for keeps, wanted in ((SHOP, [texts[:1], (), ()]), (None, [(), (), ()])):
         said = run(replace(fresh(), keeps=keeps), *log)
-        told = [message.told for message in said if isinstance(message, SchemaChanged)]
+        told = [message.kept for message in said if isinstance(message, SchemaChanged)]
         assert [tuple(each.text for each in one) for one in told] == wanted
 
 
