@@ -241,7 +241,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return await retry(once, BACKOFF, TRIES, failed)
 
     async def _once(self, work: Callable[[Source], Awaitable[Answer]], reads: ConsistentReads) -> Answer:
-        """The result of the work in a transaction of a consistent snapshot, which can't be had again."""
+        """Returns the result of the work in a transaction of a consistent snapshot. A lost transaction can't be opened
+        again.
+        """
         try:
             async with reads.connection() as source:
                 return await work(source)

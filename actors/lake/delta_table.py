@@ -118,7 +118,7 @@ class LakeTable(Protocol):
 class DeltaTable:
     """The Delta table in the driver's JVM, which is this process's own."""
 
-    # Never: whoever writes the commit at which a checkpoint is due waits for seconds.
+    # Never: the writer of the commit at which a checkpoint is due would wait for seconds.
     checkpoints: ClassVar[Mapping[str, str]] = {"delta.checkpointInterval": str(2**31 - 1)}
 
     def __init__(self, session: SparkSession, path: str) -> None:

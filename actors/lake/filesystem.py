@@ -1,7 +1,7 @@
-"""Where a lake's path leads to, for whoever reads or writes its files without Spark.
+"""The filesystem of a lake's path, for code that reads or writes its files without Spark.
 
-Both Spark and we have to reach it, and it's either a disk or a store that shows an object when it's complete. So HDFS,
-whose files are seen while they're written, isn't among them, nor what only one of the two has a filesystem for.
+Both Spark and pyarrow must reach it. It is either a disk or a store that shows an object when it is complete. So HDFS,
+which shows files while they are written, isn't supported, nor a store that only one of the two reaches.
 """
 
 from pathlib import Path

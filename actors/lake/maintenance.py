@@ -35,8 +35,9 @@ _VACUUM: Final = {
 
 
 class Upkeep:
-    """Maintains the lake tables under `root`. Whoever else changes mirrors holds `changing`, and whoever appends holds
-    `trimming`."""
+    """Maintains the lake tables under `root`. Other code that changes mirrors holds `changing`, and an append holds
+    `trimming`.
+    """
 
     def __init__(
         self,

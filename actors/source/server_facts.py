@@ -73,10 +73,10 @@ async def _try(source: Source, right: Privilege, sql: str, denied: _Denied) -> l
 
 
 async def _refused_tables(source: Source, tables: Sequence[TableId]) -> _Denied:
-    """Those of these tables that the user may not SELECT all columns of.
+    """Returns the tables of which the user may not SELECT all columns.
 
-    One that can't be read for another reason has its own trouble: its snapshot fails by name. So has one that somebody
-    has locked: what's locked for writing can't even be asked for.
+    If a table can't be read for another reason, only its own snapshot fails. An example is a table that a session has
+    locked for writing.
     """
     selects = {table: f"SELECT * FROM {quoted_table(table)} LIMIT 0" for table in tables}  # noqa: S608 - quoted names
     together = " UNION ALL ".join(f"SELECT 0 FROM ({select}) t" for select in selects.values())  # noqa: S608 - as above

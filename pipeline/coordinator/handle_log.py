@@ -252,7 +252,7 @@ def schema_changed(state: State, message: SchemaChanged) -> State:
 def _invalidate_unextended(state: State, alterations: tuple[Alteration, ...]) -> Iterator[MirrorInvalidated]:
     """Returns the tables that get columns with constants in the rows that there were while chunks fill their mirrors.
 
-    Nothing tells the chunks that were read before the statement from later ones, which have the columns.
+    Nothing distinguishes the chunks that were read before the statement from later ones, which have the columns.
     """
     for alteration in alterations:
         mirror = state.checkpoint.mirrors.get(alteration.schema.table)

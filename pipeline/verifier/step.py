@@ -44,7 +44,7 @@ restarts the table. The checkpoint knows these tables (`unknown_engines`). An an
 one stops the table.
 
 **Statements that leave a table as it is** (ANALYZE, GRANT, a trigger, a table made LIKE it) aren't reported as changes
-of it, so its open windows and its plan go on. A chunk depends on three things: the table's columns and key, the index
+of it, so its open windows and its plan stay. A chunk depends on three things: the table's columns and key, the index
 that it is read along, and the table's rows. A statement that may change one of the first two is among what `may_alter`
 returns: it lists what certainly leaves them alone, and takes all else for a change. A statement that changes rows
 either logs them, and then their keys touch the windows, or it restarts the table, which drops these.

@@ -33,7 +33,7 @@ from pipeline.types.buffers import Bytes, Int, Longs
 from pipeline.types.byte_kernels import copy, integer
 from pipeline.types.jit import compiled, inlined
 
-# Small enough that a run which comes to nothing costs little; as large as makes the cost of one little for each.
+# Few enough that a run that fails costs little, and enough that a run costs little for each payload.
 _PAYLOADS: Final = 256
 _ROOM: Final = 1 << 20  # bytes, unpacked
 SMALL: Final = 1 << 16  # bytes, unpacked: what a payload in a run has at the most

@@ -1,9 +1,9 @@
-"""A Debezium MySQL connector's configuration, taken over as one of ours.
+"""Converts the configuration of a Debezium MySQL connector to one of ours.
 
-What means the same here is taken over, under the name that it has here. Everything else is told, property by
-property: what's pointless here, what can't be had, and what's left to do. A connector that keeps data from its readers
-isn't taken over at all (`pipeline.config.debezium.properties`), unless `[kafka]` keeps the same data back: then there
-is no `[lake]`, in which all of it would be. A property's value may be a secret, so the report has none.
+A property with the same meaning here is converted to our name for it. A report lists the others, one by one: those
+without a purpose here, those that Tidemark doesn't support, and those that are left to do. A connector that hides data
+from its readers isn't converted (`pipeline.config.debezium.properties`), unless `[kafka]` hides the same data. Then the
+result has no `[lake]`, which would show all of it. A property's value may be a secret, so the report has none.
 
 Source: Debezium 3.6's documentation, "MySQL connector configuration properties".
 """

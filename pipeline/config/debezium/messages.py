@@ -1,7 +1,7 @@
-"""The section `[kafka]` for a connector: its options of topics and messages, under the names that they have here.
+"""The section `[kafka]` for a connector: its options of topics and messages, under our names.
 
-A consumer then sees the same messages. The report names each property that can't be had. Columns that the connector
-keeps from the readers of its topics are kept from them here as well.
+A consumer then sees the same messages. The report names each property that Tidemark doesn't support. If the connector
+hides columns from the readers of its topics, Tidemark hides them too.
 
 Source: Debezium 3.6's documentation, "MySQL connector configuration properties"; Kafka 4.3's documentation, "Kafka
 Connect", "Producer Configs".

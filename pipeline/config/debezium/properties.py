@@ -1,13 +1,13 @@
 """The properties of Debezium's MySQL connector, and of Kafka Connect around it, that have no key of ours.
 
-Each is of one of three kinds. Most are about what isn't here: Kafka Connect, locks, Java. Some ask for something to be
-otherwise than it is here, if they don't say what's so anyway. And some keep data from those who read the topics in a
-way that isn't known here, such as rows that are filtered. A connector with one of them isn't taken over at all, until
-somebody has removed it and thereby said that all may be seen.
+Each is of one of three kinds. Most concern something that doesn't exist here: Kafka Connect, locks, Java. Some ask for
+another behaviour than Tidemark's, unless their value asks for Tidemark's. Others hide data from the readers of the
+topics in a way that Tidemark doesn't know, such as a filter of rows. A connector with one of these isn't converted. The
+user has to remove it first, and so agrees that readers see all data.
 
-The properties with a key of ours are in `connector`, `messages` and `transformations` beside it.
+The properties with a key of ours are in `connector`, `messages` and `transformations`.
 
-Source: `MySqlConnector.config()` of Debezium 3.6.3, whose names a test holds these against; Debezium's documentation,
+Source: `MySqlConnector.config()` of Debezium 3.6.3, whose names a test compares with these; Debezium's documentation,
 "MySQL connector configuration properties", "Transformations"; Kafka 4.3's documentation, "Kafka Connect".
 """
 
@@ -17,14 +17,14 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Pointless:
-    """There's nothing here that it would be about."""
+    """What it configures doesn't exist here."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Otherwise:
-    """It can't be had; with one of the values `so`, in lower case, it's as it is here."""
+    """Tidemark doesn't support it. With one of the values `so`, in lower case, it is as here."""
 
     why: str
     so: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Otherwise:
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """It keeps data back, which would be seen here; not so with one of the values `so`, in lower case."""
+    """It hides data, which readers would see here; not with one of the values `so`, in lower case."""
 
     why: str
     so: tuple[str, ...] = ()
@@ -277,7 +277,7 @@ CONVERTERS: Final[dict[str, Verdict]] = {
     ),
 }
 
-# A class of somebody's own may mask what it likes.
+# A class of the user's may mask any data.
 UNKNOWN_CLASS: Final = Withheld("Tidemark can't know what this class does to the data")
 UNKNOWN: Final = Otherwise("no property of Debezium's MySQL connector has this name")
 

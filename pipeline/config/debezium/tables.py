@@ -1,9 +1,9 @@
-"""The tables that Debezium's lists of regular expressions mean, as a list of ours.
+"""Converts Debezium's lists of regular expressions for tables to a list of ours.
 
-Debezium's are Java's, separated by commas (one behind a backslash is part of an expression), and match whole names in
-any case; ours are RE2's, which have no look-around, back references and possessive repetitions. A list of databases and
-one of tables mean the tables of both. That's taken over as far as the databases of an expression can be told from
-it.
+Debezium's are Java's, separated by commas (a comma after a backslash belongs to an expression), and match complete
+names in any case. Ours are RE2's, which have no look-around, back references or possessive repetitions. A list of
+databases and a list of tables mean the tables that both match. The conversion is possible if an expression shows which
+databases it means.
 
 Source: Debezium 3.6, `RelationalTableFilters`, `Strings.listOf`, `Predicates.includes`.
 """
@@ -48,7 +48,7 @@ def listed_expressions(given: str | None) -> list[str]:
 
 
 def _of_both(databases: list[str], tables: list[str]) -> list[str]:
-    """Those of the tables that are of these databases, if there are any."""
+    """Returns the tables that are in these databases, if the list has any."""
     if not databases:
         return tables
     if not all(map(_PLAIN.fullmatch, databases)):
@@ -65,11 +65,11 @@ def _of_both(databases: list[str], tables: list[str]) -> list[str]:
 
 
 def _divided(table: str, databases: set[str]) -> tuple[str, str]:
-    """The name of the database that an expression begins with, and an expression of the tables in it. Raises NotOurs.
+    """Returns the database with which an expression begins, and the expression for its tables. Raises NotOurs.
 
-    Its dot may as well stand for a character of another database's name. So unless what's behind it is plain, that
-    mustn't have a dot for certain, and there mustn't be a database in the list whose name goes on there. Then it means
-    the same in these databases with the dot for what it is.
+    The expression's dot may also match a character of another database's name. So the rest must be plain. Otherwise it
+    must have no certain dot, and no database of the list may continue the name. Then the expression means the same in
+    these databases with a literal dot.
     """
     begin = _OF_ONE_DATABASE.fullmatch(table)
     if begin is not None and "|" not in table:

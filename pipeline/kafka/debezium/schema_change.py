@@ -114,7 +114,7 @@ def _source(parts: Sequence[StatementPart], prefix: str, version: str) -> dict[s
         "false",
         _numbers(
             part.committed // 1000 * 1000 for part in parts
-        ),  # of a statement Debezium tells the millisecond
+        ),  # Debezium has the millisecond of a statement
         _numbers(part.server for part in parts),
         _texts(part.gtid for part in parts),
         _texts(part.at.file if part.at else "" for part in parts),

@@ -55,7 +55,7 @@ class SourceBlock:
         ops = changes.column("__op")
         said = source_fields(changes)
         times = pc.fill_null(committed_us(changes), read_us)
-        # Of a statement Debezium tells the millisecond only.
+        # Debezium has only the millisecond of a statement.
         if pc.any(truncated := pc.equal(ops, "t")).as_py():
             whole = pc.multiply(pc.divide(times, _MILLISECOND), _MILLISECOND)
             times = pc.if_else(truncated, whole, times)
