@@ -50,7 +50,9 @@ def quoted_texts(column: Column, values: pa.Array, handling: Handling) -> pa.Arr
         case t.Date() if handling.time is TimePrecision.ISOSTRING:
             return joined('"', pc.cast(values, pa.string()), 'Z"', count=len(values))
         case t.Time() if handling.time is TimePrecision.ISOSTRING:
-            return _iso(pc.cast(_of_a_day(values), pa.time64("us")), "")
+            times = _of_a_day(values)
+            midnight = pc.if_else(pc.equal(times, _DAY_US), 0, times)  # of the next day, as Debezium has it
+            return _iso(pc.cast(midnight, pa.time64("us")), "")
         case t.DateTime() if handling.time is TimePrecision.ISOSTRING:
             return _iso(values, "T")
         case t.Timestamp(digits):
@@ -189,8 +191,8 @@ def _times(values: pa.Array, precision: TimePrecision) -> pa.Array:
 
 
 def _of_a_day(values: pa.Array) -> pa.Array:
-    """Returns the times from 00:00 to 24:00; null for any other."""
-    shown = pc.and_(pc.greater_equal(values, 0), pc.less(values, _DAY_US))
+    """Returns the times from 00:00 through 24:00; null for any other."""
+    shown = pc.and_(pc.greater_equal(values, 0), pc.less_equal(values, _DAY_US))
     return pc.if_else(shown, values, pa.scalar(None, pa.int64()))
 
 

@@ -166,3 +166,11 @@ def test_objects_have_their_columns_in_order() -> None:
     assert json_objects(columns, rows, PLAIN).to_pylist() == ['{"b":1,"a\\"":"x"}', '{"b":null,"a\\"":null}']
     assert json_objects([], rows, PLAIN).to_pylist() == ["{}", "{}"]
     assert math.isclose(json.loads(json_objects(columns, rows, PLAIN)[0].as_py())["b"], 1)
+
+
+def test_a_time_at_the_end_of_a_day_is_the_next_ones_midnight_in_iso() -> None:
+    day_us = 86_400_000_000
+    times: list[object] = [0, day_us - 1, day_us, day_us + 1, -1]
+    assert texts(t.Time(6), times, Handling(time=TimePrecision.ISOSTRING)) == [
+        '"00:00:00Z"', '"23:59:59.999999Z"', '"00:00:00Z"', "null", "null",
+    ]  # fmt: skip
