@@ -29,7 +29,7 @@ async def read_log(
     dump = await BinlogDump.open(settings(server, account), position)
     stream = LogStream(captured.match, captured.may_match_in, keeps_statements=keeps_statements)
     state, news = start(captured, known, position, {}, (), frozenset(), keeps=keeps)
-    said = list(told(news))
+    said, ordinal = list(told(news)), 0
     try:
         while not executed <= position:
             await dump.receive()
@@ -37,7 +37,8 @@ async def read_log(
             while (frames := dump.frames()) is not None:
                 came += stream.walk(frames)
             for given in [*came, *stream.take()]:
-                message = given.read()[0] if isinstance(given, Slice) else given
+                first = ordinal if isinstance(given, Slice) and given.continues else 0
+                message, ordinal = given.read(first) if isinstance(given, Slice) else (given, 0)
                 state, verified = step(state, message)
                 said += told(verified)
                 for each in verified:

@@ -28,15 +28,19 @@ from pipeline.config.outbox import Missing, NullsInPayload, Outbox
 from pipeline.config.secret import Secret
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.config.unwrapping import DeleteHandling, Unwrap
+from pipeline.coordinator import step as coordinator
+from pipeline.coordinator.chunk_size import ChunkLimits
+from pipeline.coordinator.state import Overlapping
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import change_table
 from pipeline.kafka.debezium.heartbeat import heartbeat
 from pipeline.kafka.debezium.json_format import JsonFormat
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
-from pipeline.messages.changes import ChangesVerified
-from pipeline.messages.journal import ChangePart
+from pipeline.messages.inboxes import ToWatermarkCoordinator
+from pipeline.messages.journal import Append, AppendRows, ChangePart
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
+from pipeline.snapshot.checkpoint import Checkpoint
 from tests.servers.debezium_messages import (
     PREFIX,
     LogStart,
@@ -89,6 +93,7 @@ def server(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
         **FULL_METADATA,
         "default_time_zone": "+00:00",
         "sql_mode": "NO_ENGINE_SUBSTITUTION",
+        "cte_max_recursion_depth": "100000",
     }
     with MysqlServer(parts.mysql, tmp_path_factory.mktemp("kafka"), options) as server:
         server.sql("CREATE DATABASE marker", "CREATE TABLE marker.end (id INT PRIMARY KEY)")
@@ -113,11 +118,7 @@ def ours(
     settings = KafkaSinkSettings(("kafka:1",), PREFIX, **form)
     making = MessageBatches(settings)
     found: dict[str, list[Message]] = {}
-    scn = 1
-    for each in told:
-        if not isinstance(each, ChangesVerified):
-            continue
-        parts = [ChangePart(changes, each.transactions, scn) for changes in each.tables]
+    for parts in appended(told, position):
         tables = [
             TableRows(
                 part.changes.schema,
@@ -134,8 +135,21 @@ def ours(
         for of in tables:
             for records in making.records(making.rows(of, orders), 0):
                 put(found, records)
-        scn += len(each.transactions)
     return found
+
+
+def appended(told: Sequence[ToWatermarkCoordinator], position: GtidSet) -> Iterator[list[ChangePart]]:
+    """The changes that the journal is to take in of what the verifier says, those of a transaction together."""
+    state, _ = coordinator.start(Checkpoint(position), ChunkLimits(1), Overlapping(1))
+    parts: list[Any] = []
+    for message in told:
+        state, orders = coordinator.step(state, message)
+        for order in orders:
+            if isinstance(order, Append | AppendRows):
+                parts += order.parts
+            if isinstance(order, Append):
+                yield parts
+                parts = []
 
 
 def put(found: dict[str, list[Message]], records: Records) -> None:
