@@ -65,7 +65,7 @@ log = structlog.get_logger()
 # The sink's name among the journal's consumers.
 CONSUMER: Final = "kafka"
 
-# Who waits for the broker for longer (s) isn't waited for by a clean stop.
+# Who waits for a broker or a schema registry for longer (s) isn't waited for by a clean stop.
 PATIENCE_S: Final = 20.0
 
 # After so long (s) a topic that was set aside is tried again.
@@ -81,6 +81,14 @@ class _Connected:
 
     producer: KafkaProducer
     position_topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """For whom the sink waits, and since when."""
+
+    whom: str
+    since: float
 
 
 @dataclass(slots=True)
@@ -129,7 +137,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._entry: Entry | None = None
         self._sent = _Sent(0.0)
         self._freshness: float | None = None
-        self._waits_since: float | None = None
+        self._wait: _Wait | None = None
         self._heartbeat_at: float | None = None
         self._due_at: dict[str, float] = {}
         # An outbox is set aside as a whole, by the topic of its table.
@@ -168,16 +176,17 @@ class KafkaSink(Actor[ToKafkaSink]):
         await asyncio.to_thread(self._threads.shutdown)
 
     def waits(self) -> str | None:
-        """Returns what it waits for, None if nothing: a broker that hasn't answered for a while."""
-        if self._waits_since is None or time.monotonic() - self._waits_since < PATIENCE_S:
+        """Returns what it waits for, None if nothing: a broker or a schema registry without an answer for a while."""
+        if self._wait is None or time.monotonic() - self._wait.since < PATIENCE_S:
             return None
-        return "Kafka doesn't answer"
+        return f"{self._wait.whom} doesn't answer"
 
     def status(self) -> dict[str, Any]:
         """Returns how far the topics are, by the last Kafka transaction, and how fresh that was."""
         position = self._state.at.position
         return {
             "connected": self._connected is not None,
+            "waits": self.waits(),
             "topics": self._settings.topic_prefix,
             "segment": position.segment,
             "within": {"scn": position.scn, "rows": position.rows} if position.scn or position.rows else None,
@@ -383,7 +392,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         if not len(records.keys):
             return
         if self._registry is not None and (nameless := records.nameless):
-            ids = [await self._at_broker(self._registry.id_of(records.topic, *each)) for each in nameless]
+            asked = (self._registry.id_of(records.topic, *each) for each in nameless)
+            ids = [await self._answered(each, "the schema registry") for each in asked]
             records = await self._in_thread(records.identified, ids)
         partitions = await self._at_broker(self._topics.partitions(records.topic))
         making = self._making.batches_of(records, partitions, now_us // 1000)
@@ -439,13 +449,17 @@ class KafkaSink(Actor[ToKafkaSink]):
             self.metrics.observe(catalogue.KAFKA_FRESHNESS, self._freshness)
 
     async def _at_broker(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Waits for the broker. That isn't hanging: each such wait has its own time limit."""
+        """Waits for the broker."""
+        return await self._answered(work, "Kafka")
+
+    async def _answered(self, work: Coroutine[Any, Any, Result], whom: str) -> Result:
+        """Waits for another process. That isn't hanging: each such wait has its own time limit."""
         self.rest()
-        self._waits_since = time.monotonic()
+        self._wait = _Wait(whom, time.monotonic())
         try:
             return await work
         finally:
-            self._waits_since = None
+            self._wait = None
             self.beat()
 
     async def _in_thread(

@@ -153,12 +153,15 @@ class MessageBatches:
         """Returns the messages for the begin and end of transactions."""
         return self._plain(self.transaction_topic, transaction_messages(changed, self._format))
 
+    @property
+    def heartbeat_topic(self) -> str:
+        """Returns the topic of heartbeats."""
+        return f"{self._settings.topic_heartbeat_prefix}.{self._settings.topic_prefix}"
+
     def heartbeat(self, now_us: int) -> Records:
         """Returns a heartbeat of this moment."""
-        settings = self._settings
-        topic = f"{settings.topic_heartbeat_prefix}.{settings.topic_prefix}"
-        made = heartbeat(settings.topic_prefix, now_us, self._format)
-        return replace(self._plain(topic, made), partitions=pa.array([0], pa.int32()))
+        made = heartbeat(self._settings.topic_prefix, now_us, self._format)
+        return replace(self._plain(self.heartbeat_topic, made), partitions=pa.array([0], pa.int32()))
 
     def notifications(self, notices: Sequence[Notice], at_us: int) -> Records:
         """Returns the notifications of these notices at this time (µs since the epoch)."""
@@ -178,6 +181,18 @@ class MessageBatches:
         made = schema_change_messages(parts, prefix, self._version, now_us, self._format)
         first = pa.array(np.zeros(len(parts), np.int32))
         return replace(self._plain(self.schema_change_topic, made), partitions=first)
+
+    @property
+    def named_topics(self) -> list[str]:
+        """Returns the topics that the settings request, without those of tables."""
+        settings = self._settings
+        named = {
+            self.transaction_topic: settings.provide_transaction_metadata,
+            self.heartbeat_topic: settings.heartbeat_interval_ms > 0,
+            self.schema_change_topic: settings.include_schema_changes,
+            settings.notification_sink_topic_name: True,
+        }
+        return [topic for topic, wanted in named.items() if wanted and topic is not None]
 
     def wants(self, statement: SchemaStatement) -> bool:
         """Returns whether a statement concerns a table that has a topic, or the database of one."""

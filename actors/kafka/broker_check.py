@@ -12,6 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
+from actors.kafka.batches import MessageBatches
 from actors.kafka.client import administrating
 from actors.kafka.producer import failure, transactional_id
 from actors.kafka.schema_registry import SchemaRegistry
@@ -32,6 +33,7 @@ async def check_topics(settings: KafkaSinkSettings, pipeline: str) -> list[Findi
             looks = (
                 _position_topic(admin, settings, pipeline),
                 _topics_of_tables(admin, settings),
+                *(_named_topic(admin, settings, each) for each in MessageBatches(settings).named_topics),
                 _transactional_id(admin, pipeline),
             )
             for look in looks:
@@ -95,6 +97,15 @@ async def _topics_of_tables(admin: AIOKafkaAdminClient, settings: KafkaSinkSetti
     return await _creatable(
         admin, settings, f"{prefix}tidemark.check", settings.partitions, settings.topic_config
     )
+
+
+async def _named_topic(admin: AIOKafkaAdminClient, settings: KafkaSinkSettings, topic: str) -> list[Finding]:
+    """Returns the findings of a topic that the settings request and that is not a table's."""
+    if await _there(admin, topic) is not None:
+        return []
+    if not settings.create_topics:
+        return [Finding(Severity.ERROR, f"{topic}: there's no such topic", "create it")]
+    return await _creatable(admin, settings, topic, settings.partitions, settings.topic_config)
 
 
 async def _transactional_id(admin: AIOKafkaAdminClient, pipeline: str) -> list[Finding]:

@@ -1,5 +1,6 @@
 """A real schema registry, and a door before it that asks for a password over TLS and may be shut for a while."""
 
+import asyncio
 import json
 import ssl
 from base64 import b64encode
@@ -36,9 +37,13 @@ async def asked(url: str, method: str = "GET", body: dict[str, Any] | None = Non
 
 @dataclass
 class Door:
-    """Where the registry is found by https. `statuses`: what the next requests get instead of its answers."""
+    """Where the registry is found by https. `statuses`: what the next requests get instead of its answers.
+
+    No request gets an answer while `answers` is clear.
+    """
 
     url: str = ""
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
     statuses: list[int] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
@@ -52,6 +57,7 @@ async def door(
 
     async def passed(request: web.Request) -> web.Response:
         opened.requests.append(f"{request.method} {request.path}")
+        await opened.answers.wait()
         if request.headers.get("Authorization") != login:
             return web.Response(status=401)
         if opened.statuses:
@@ -66,6 +72,7 @@ async def door(
                 status=answer.status, body=await answer.read(), content_type="application/json"
             )
 
+    opened.answers.set()
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", passed)
     runner = web.AppRunner(application)

@@ -63,6 +63,26 @@ async def test_a_topic_that_the_broker_would_not_create(kafka: KafkaBroker) -> N
     assert "there's no such topic; create it, compacted" in missing
 
 
+async def test_the_topics_that_settings_name(kafka: KafkaBroker) -> None:
+    told = f"told-{uuid.uuid4().hex[:8]}"
+    named = {
+        "include_schema_changes": True,
+        "notification_sink_topic_name": told,
+        "provide_transaction_metadata": True,
+        "heartbeat_interval_ms": 1000,
+    }
+    assert await wrongs(settings(kafka, **named)) == []
+    found = await wrongs(settings(kafka, replication=7, **named))
+    assert len(found) == 6 and all("kafka.replication" in each for each in found)
+    of = settings(kafka, create_topics=False, **named)
+    await created(kafka, f"tidemark-position-{of.topic_prefix}", 1, **{"cleanup.policy": "compact"})
+    await created(kafka, f"__debezium-heartbeat.{of.topic_prefix}", 1)
+    assert [each.wrong for each in await check_topics(of, of.topic_prefix)] == [
+        f"{topic}: there's no such topic"
+        for topic in (f"{of.topic_prefix}.transaction", of.topic_prefix, told)
+    ]
+
+
 async def test_a_broker_that_is_not_there() -> None:
     [gone] = await check_topics(KafkaSinkSettings(("127.0.0.1:1",), "p"), "p")
     assert gone.severity is Severity.ERROR and "the broker at 127.0.0.1:1" in gone.wrong

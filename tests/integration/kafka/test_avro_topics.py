@@ -14,11 +14,12 @@ from actors.service.assembly import Assembly
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.schema_registry import SchemaRegistryServer
-from pipeline.config.settings import ConverterKind
+from pipeline.config.settings import ConverterKind, Secret
 from pipeline.messages.topology import ActorName as Name
 from tests.integration.kafka.test_kafka_sink import sent, to_topics
+from tests.servers.certificates import certificate
 from tests.servers.kafka_messages import committed_messages, topics
-from tests.servers.schema_registry import asked
+from tests.servers.schema_registry import asked, door
 from tests.servers.service import running
 from tests.servers.shop import writing
 
@@ -146,3 +147,36 @@ async def test_a_topic_whose_schema_the_registry_refuses_is_set_aside_until_it_t
     values = [await reader.read(each.value) for each in await committed_messages(kafka, topic)]
     assert [each["after"]["v"] for each in values if each["op"] == "c"] == [7, "x"]
     assert await committed_messages(kafka, f"{settings.kafka.topic_prefix}.shop.customers")
+
+
+async def test_the_status_names_a_registry_that_is_silent(
+    open_shop: MysqlServer,
+    kafka: KafkaBroker,
+    schema_registry: SchemaRegistryServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_sink, "PATIENCE_S", 0.1)
+    certificate(tmp_path, "127.0.0.1")
+    async with door(schema_registry, tmp_path / "server.pem", "tidemark", "sesame") as opened:
+        settings = to_topics(
+            kafka,
+            open_shop,
+            tmp_path,
+            converter=ConverterKind.AVRO,
+            schema_registry_url=opened.url,
+            schema_registry_ca=tmp_path / "ca.pem",
+            schema_registry_username="tidemark",
+            schema_registry_password=Secret("sesame"),
+        )
+        opened.answers.clear()
+        async with running(settings, Assembly) as service:
+            await service.begun()
+            open_shop.sql("UPDATE shop.customers SET email = 'x'")
+            told = await service.until(lambda: service.status(Name.KAFKA_SINK).get("waits"), "the sink waits")
+            assert told == "the schema registry doesn't answer"
+            opened.answers.set()
+            await service.caught_up(open_shop)
+            await sent(service)
+            assert service.status(Name.KAFKA_SINK)["waits"] is None
+            await service.stop()
