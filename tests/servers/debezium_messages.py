@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from actors.kafka.batches import Records
-from deploy.toolchain import debezium
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.kafka.avro.avro_schema import avro_text
+from tests.servers.debezium_java import java
 
-_PROGRAM = Path(__file__).with_name("debezium") / "Messages.java"
-_READER = Path(__file__).with_name("debezium") / "Read.java"
 _LONGEST_S = 120
 PREFIX = "dbserver1"
 
@@ -87,7 +85,7 @@ def debezium_variants(
         **{f"{name}.{key}": value for name, said in variants.items() for key, value in said.items()},
     }
     found: dict[str, list[Message]] = {name: [] for name in variants}
-    for variant, message in _printed(parts, _PROGRAM, written_properties(folder, settings)):
+    for variant, message in _printed(parts, "Messages", written_properties(folder, settings)):
         found[variant].append(message)
     return found
 
@@ -102,7 +100,7 @@ def read_again(
     lines = folder / "messages"
     lines.write_text("".join(f"{_line(message)}\n" for message in messages))
     properties = written_properties(folder, transformation)
-    return [message for _, message in _printed(parts, _READER, properties, lines)]
+    return [message for _, message in _printed(parts, "Read", properties, lines)]
 
 
 def written_properties(folder: Path, settings: Mapping[str, str]) -> Path:
@@ -113,16 +111,10 @@ def written_properties(folder: Path, settings: Mapping[str, str]) -> Path:
     return path
 
 
-def java(parts: Parts) -> list[str]:
-    """Java with Debezium's classes. A program runs for moments, in which a second compiler gains nothing."""
-    frugal = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-    return [str(parts.java_home / "bin" / "java"), *frugal, "-cp", f"{debezium.setup(parts.python)}/*"]
-
-
-def _printed(parts: Parts, program: Path, *arguments: Path) -> Iterator[tuple[str, Message]]:
+def _printed(parts: Parts, program: str, *arguments: Path) -> Iterator[tuple[str, Message]]:
     """The messages that a program prints, each with its variant."""
     ran = subprocess.run(
-        [*java(parts), str(program), *map(str, arguments)],
+        [*java(parts, program), *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=_LONGEST_S,

@@ -10,9 +10,9 @@ from typing import Final
 
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.parts import Parts
-from tests.servers.debezium_messages import java, written_properties
+from tests.servers.debezium_java import java
+from tests.servers.debezium_messages import written_properties
 
-_PROGRAM: Final = Path(__file__).with_name("debezium") / "ToTopics.java"
 _SENT: Final = re.compile(r"SENT (\d+)\n")
 _LONGEST_S: Final = 120
 
@@ -85,7 +85,7 @@ def running_debezium(
     properties, errors = written_properties(folder, settings), folder / "debezium.log"
     with errors.open("w") as told:
         process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *java(parts), str(_PROGRAM), str(properties)],
+            ["setpriv", "--pdeathsig", "KILL", *java(parts, "ToTopics"), str(properties)],
             text=True,
             stdout=subprocess.PIPE,
             stderr=told,

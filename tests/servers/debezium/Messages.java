@@ -28,7 +28,7 @@ import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.transforms.Transformation;
 
 /**
- * Debezium's embedded engine prints the messages that it would send to Kafka: `java Messages.java PROPERTIES`.
+ * Debezium's embedded engine prints the messages that it would send to Kafka: `java Messages PROPERTIES`.
  *
  * <p>A line is a message: variant, topic, partition (or -), time (or -), key, value, and then the headers' names and values, with tabs
  * between. All but variant, topic, partition and time are base64, and `-` stands for null. The program ends after the message

@@ -13,7 +13,7 @@ import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.transforms.Transformation;
 
 /**
- * Kafka Connect reads messages, transforms them and writes them again: `java Read.java PROPERTIES MESSAGES`.
+ * Kafka Connect reads messages, transforms them and writes them again: `java Read PROPERTIES MESSAGES`.
  *
  * <p>A line of MESSAGES is a message as Messages.java prints one: variant, topic, partition, time, key, value, and the headers. Lines
  * of the same form are printed. JsonConverter reads and writes, with schemas. The transformation is that of the properties

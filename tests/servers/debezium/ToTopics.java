@@ -21,7 +21,7 @@ import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /**
- * Debezium's embedded engine sends its messages to Kafka, as Kafka Connect does: `java ToTopics.java PROPERTIES`.
+ * Debezium's embedded engine sends its messages to Kafka, as Kafka Connect does: `java ToTopics PROPERTIES`.
  *
  * <p>`topics.brokers` are the brokers. Keys, values and headers are JSON without schemas. A batch's offsets are stored after
  * the brokers have all of its messages. A line of standard output says how many have been sent. SIGTERM ends it cleanly.
