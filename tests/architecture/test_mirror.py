@@ -33,6 +33,7 @@ TESTED_BY = {
     "pipeline/kafka/debezium/message_format.py": "pipeline/kafka/debezium/test_heartbeat.py",
     "pipeline/kafka/debezium/source_block.py": "pipeline/kafka/debezium/test_envelope.py",
     "pipeline/coordinator/consistent_state.py": "pipeline/coordinator/test_consistent_schedule.py",
+    "pipeline/journal/applied/progress.py": "pipeline/journal/applied/test_waiters.py",
     "pipeline/journal/change_rows.py": "pipeline/journal/test_segment.py",
     "pipeline/lake/batch.py": "pipeline/lake/test_delivery.py",
     "pipeline/source/result_columns.py": "pipeline/source/test_result_set.py",

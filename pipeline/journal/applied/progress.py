@@ -1,0 +1,98 @@
+"""How far the journal and its consumers are, as those who wait for transactions have to know it.
+
+A progress is a value of one moment. The next moment has another one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint
+
+
+class Through(StrEnum):
+    """How far a transaction has to come."""
+
+    JOURNAL = "journal"
+    LAKE = "lake"
+    KAFKA = "kafka"
+
+
+# What a reader of a table names in order to read what has come: of the lake, the versions of its Delta tables.
+ReadAt = Mapping[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The end of a segment, and the position and the SCN there."""
+
+    segment: int = 0
+    position: GtidSet = field(default_factory=GtidSet)
+    scn: int = 0
+
+    @staticmethod
+    def at(segment: int, checkpoint: Checkpoint) -> "Reached":
+        """The end of the segment that has this checkpoint."""
+        return Reached(segment, checkpoint.position, checkpoint.scn)
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """The place through which a table has everything.
+
+    `stopped`: why it gets nothing more. `lacks`: why its readers don't see all of that yet. `unread`: the SCN through
+    which they see all; None if that is no less than `reached`. `read_at`: what a reader names, None for nothing.
+    """
+
+    reached: Reached
+    stopped: str | None = None
+    lacks: str | None = None
+    unread: int | None = None
+    read_at: ReadAt | None = field(default=None, compare=False)
+
+
+class ConsumerProgress(Protocol):
+    """How far a consumer is."""
+
+    @property
+    def whole(self) -> Reached:
+        """Every table that it delivers to has everything through here."""
+
+    @property
+    def furthest(self) -> Reached:
+        """Some tables have everything through here, and none has more."""
+
+    def takes(self, table: TableId) -> bool:
+        """Whether it delivers to this table, which is captured."""
+
+    def of(self, table: TableId) -> TableProgress:
+        """How far it is with a table that it delivers to."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalProgress:
+    """The journal is sealed through a segment, which has this checkpoint."""
+
+    segment: int
+    checkpoint: Checkpoint
+
+    @property
+    def whole(self) -> Reached:
+        """The end of the last sealed segment."""
+        return Reached.at(self.segment, self.checkpoint)
+
+    @property
+    def furthest(self) -> Reached:
+        """The same: a segment has all tables."""
+        return self.whole
+
+    def takes(self, _: TableId) -> bool:
+        """The journal has all that is captured."""
+        return True
+
+    def of(self, table: TableId) -> TableProgress:
+        """How far the journal is with a table."""
+        return TableProgress(self.whole, self.checkpoint.stopped.get(table))

@@ -1,0 +1,121 @@
+"""What somebody waits for, as a request says it, and what is answered."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipeline.errors import Definite
+from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
+from pipeline.journal.applied.progress import Reached, ReadAt, Through
+from pipeline.schema.table_schema import TableId
+
+# How long (s) a request waits where it doesn't say so, and at most.
+WAIT_S: Final = 30.0
+LONGEST_WAIT_S: Final = 600.0
+
+_PARAMETERS: Final = ("gtid_set", "through", "tables", "timeout_s")
+_PART: Final = r"`(?:[^`]|``)+`|[^`.,]+"
+_TABLE: Final = re.compile(rf"\s*({_PART})\.({_PART})\s*")
+_COMMA: Final = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)")
+
+
+class MalformedQuestion(Definite):
+    """A request doesn't say what it waits for; the text names the parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedQuestion:
+    """Whether all of these transactions have come so far, for these tables; None for every captured one."""
+
+    gtid_set: GtidSet
+    through: Through
+    tables: frozenset[TableId] | None
+    timeout_s: float = WAIT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """All of it has come: the tables have everything through `reached`, and are read so."""
+
+    reached: Reached
+    read_at: Mapping[TableId, ReadAt | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NeverApplied:
+    """It can't come, for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotYetApplied:
+    """It hasn't come so far: `missing` has still to come, or the `reason` holds it up."""
+
+    reached: Reached
+    missing: GtidSet
+    reason: str
+
+
+Answer = Applied | NeverApplied
+
+
+def parse_question(parameters: Mapping[str, str], there: frozenset[Through]) -> AppliedQuestion:
+    """What a request's parameters ask; `there`: the consumers that the service has. Raises MalformedQuestion."""
+    if unknown := sorted(parameters.keys() - set(_PARAMETERS)):
+        raise MalformedQuestion(
+            f"{unknown[0]}: there is no such parameter; there are {', '.join(_PARAMETERS)}"
+        )
+    return AppliedQuestion(
+        _gtid_set(parameters.get("gtid_set", "")),
+        _through(parameters.get("through", Through.LAKE), there),
+        _tables(parameters["tables"]) if "tables" in parameters else None,
+        _timeout(parameters.get("timeout_s", str(WAIT_S))),
+    )
+
+
+def _gtid_set(text: str) -> GtidSet:
+    try:
+        parsed = GtidSet.parse(text)
+    except MalformedGtid as error:
+        raise MalformedQuestion(f"gtid_set: {error}") from error
+    if not parsed:
+        raise MalformedQuestion("gtid_set: it has no transaction; give what session_track_gtids reports")
+    return parsed
+
+
+def _through(text: str, there: frozenset[Through]) -> Through:
+    if text not in set(Through):
+        raise MalformedQuestion(f"through: {text!r} is none of {', '.join(Through)}")
+    through = Through(text)
+    if through not in there:
+        raise MalformedQuestion(f"through: the configuration has no [{through}]")
+    return through
+
+
+def _tables(text: str) -> frozenset[TableId]:
+    return frozenset(map(_table, _COMMA.split(text)))
+
+
+def _table(text: str) -> TableId:
+    match = _TABLE.fullmatch(text)
+    if match is None:
+        raise MalformedQuestion(
+            f"tables: {text!r} isn't database.table; quote names with dots or commas, as `a.b`.`c`"
+        )
+    return TableId(*map(_unquoted, match.groups()))
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
+
+def _timeout(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_WAIT_S:
+        raise MalformedQuestion(f"timeout_s: {text!r} isn't a number of seconds from 0 to {LONGEST_WAIT_S:g}")
+    return seconds

@@ -1,0 +1,286 @@
+"""Answers whether transactions have been applied, as soon as that can be said.
+
+A transaction is applied through a consumer if (1) it is in the position of a sealed segment, and (2) the consumer has
+everything through such a segment for the tables in question, and (3) their readers see all of it. Each of the three is
+known from the progress that the journal and the consumers report.
+
+Each waiter lacks something: a transaction in the journal's position, one in the consumer's position, or something of a
+table. It waits for one such thing alone. A progress finds the waiters for what has come, and looks at these alone: each
+of them is answered, or waits for the next thing that it lacks. So a waiter costs nothing until what it waits for has
+come, however many there are.
+
+**What can't come.** A table that isn't captured, that the source doesn't have, or that was stopped, never gets the
+change. A transaction that the source hasn't executed may have been made up. If the source is a replica, it may still
+receive the transaction, so the waiter waits. A server without GTIDs has no names for transactions.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from pipeline.gtid import file_positions
+from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.journal.applied.gtid_index import GtidIndex, first_lacked
+from pipeline.journal.applied.progress import (
+    ConsumerProgress,
+    JournalProgress,
+    Reached,
+    TableProgress,
+    Through,
+)
+from pipeline.journal.applied.question import Answer, Applied, AppliedQuestion, NeverApplied, NotYetApplied
+from pipeline.schema.table_filter import TableFilter
+from pipeline.schema.table_schema import TableId
+
+_NO_GTIDS: Final = (
+    "the source has no GTIDs, so that transactions have no names to wait for; set gtid_mode = ON on it"
+)
+_UNKNOWN: Final = "nothing is known of the journal yet: capture is starting"
+
+
+@dataclass(frozen=True, slots=True)
+class LackedGtid:
+    """A transaction isn't in the position of the journal, or of another consumer."""
+
+    through: Through
+    gtid: Gtid
+
+
+@dataclass(frozen=True, slots=True)
+class LackedOfTable:
+    """A consumer's table lacks something, for this reason."""
+
+    through: Through
+    table: TableId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LackedBeginning:
+    """Nothing is known yet of how far the journal is."""
+
+
+Lacked = LackedGtid | LackedOfTable | LackedBeginning
+
+
+@dataclass(slots=True)
+class _Waiter:
+    """`scn`: one by which the stream has all that is waited for, once that is known."""
+
+    question: AppliedQuestion
+    lacks: Lacked
+    scn: int | None = None
+
+
+class Waiters:
+    """Those who wait, by numbers that the caller gives them. Each answer is returned once, by the call that finds it.
+
+    `captured`: the tables that the configuration names.
+    """
+
+    def __init__(self, captured: TableFilter) -> None:
+        self._captured = lru_cache(maxsize=4096)(captured.match)
+        self._journal: JournalProgress | None = None
+        self._progress: dict[Through, ConsumerProgress] = {}
+        self._executed = GtidSet()
+        self._waiters: dict[int, _Waiter] = {}
+        self._by_gtid = {through: GtidIndex() for through in Through}
+        self._by_table: dict[tuple[Through, TableId], set[int]] = {}
+        self._seen: dict[tuple[Through, TableId], TableProgress] = {}
+        self._unbegun: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def ask(self, waiter: int, question: AppliedQuestion) -> Answer | None:
+        """The answer, if it's known by now; else the waiter waits for it."""
+        waiting = _Waiter(question, LackedBeginning())
+        found = self._look(waiting)
+        if isinstance(found, Applied | NeverApplied):
+            return found
+        self._waiters[waiter] = waiting
+        self._put(waiter, waiting, found)
+        return None
+
+    def withdraw(self, waiter: int) -> NotYetApplied:
+        """Lets a waiter wait no more; how far it has come."""
+        waiting = self._waiters.pop(waiter)
+        self._take_out(waiter, waiting.lacks)
+        return self._not_yet(waiting)
+
+    def unconfirmed(self, gtid_set: GtidSet) -> bool:
+        """Whether the source has to be asked if it has executed these."""
+        known = self._executed if self._journal is None else self._executed | self._journal.whole.position
+        return not gtid_set <= known
+
+    def journal_reached(self, progress: JournalProgress) -> list[tuple[int, Answer]]:
+        """The answers that follow from a newly sealed segment, or from where capture begins."""
+        self._journal = progress
+        unbegun, self._unbegun = self._unbegun, set()
+        return self._looked([*unbegun, *self._woken(Through.JOURNAL, progress)])
+
+    def consumer_reached(self, through: Through, progress: ConsumerProgress) -> list[tuple[int, Answer]]:
+        """The answers that follow from what a consumer has delivered."""
+        self._progress[through] = progress
+        return self._looked(self._woken(through, progress))
+
+    def executed_found(
+        self, executed: GtidSet, waiters: Iterable[int], *, replica: bool
+    ) -> list[tuple[int, Answer]]:
+        """The answers to those of these waiters that wait for what the source hasn't executed.
+
+        The source was asked after they had begun to wait. `replica`: whether it's one, which may still receive more.
+        """
+        self._executed = self._executed | executed
+        answers: list[tuple[int, Answer]] = []
+        for waiter in waiters if not replica else ():
+            if (waiting := self._waiters.get(waiter)) is None:
+                continue
+            if missing := waiting.question.gtid_set - executed:
+                self._take_out(waiter, self._waiters.pop(waiter).lacks)
+                answers.append((waiter, NeverApplied(f"the source hasn't executed {_line(missing)}")))
+        return answers
+
+    def _woken(self, through: Through, progress: ConsumerProgress) -> list[int]:
+        """The waiters for what has come with this progress, which wait for nothing now."""
+        woken = self._by_gtid[through].advance(progress.furthest.position)
+        for key in [key for key in self._by_table if key[0] is through]:
+            if self._seen[key] != progress.of(key[1]):
+                woken += self._by_table.pop(key)
+                del self._seen[key]
+        return woken
+
+    def _looked(self, woken: Iterable[int]) -> list[tuple[int, Answer]]:
+        """The answers to the woken waiters; those without one wait for the next thing that they lack."""
+        answers: list[tuple[int, Answer]] = []
+        for waiter in woken:
+            waiting = self._waiters[waiter]
+            found = self._look(waiting)
+            if isinstance(found, Applied | NeverApplied):
+                del self._waiters[waiter]
+                answers.append((waiter, found))
+            else:
+                self._put(waiter, waiting, found)
+        return answers
+
+    def _put(self, waiter: int, waiting: _Waiter, lacks: Lacked) -> None:
+        waiting.lacks = lacks
+        match lacks:
+            case LackedGtid(through, gtid):
+                self._by_gtid[through].add(gtid, waiter)
+            case LackedOfTable(through, table):
+                key = through, table
+                self._by_table.setdefault(key, set()).add(waiter)
+                self._seen[key] = self._progress[through].of(table)
+            case LackedBeginning():
+                self._unbegun.add(waiter)
+
+    def _take_out(self, waiter: int, lacks: Lacked) -> None:
+        match lacks:
+            case LackedGtid(through, gtid):
+                self._by_gtid[through].remove(gtid, waiter)
+            case LackedOfTable(through, table):
+                key = through, table
+                self._by_table[key].discard(waiter)
+                if not self._by_table[key]:
+                    del self._by_table[key], self._seen[key]
+            case LackedBeginning():
+                self._unbegun.discard(waiter)
+
+    def _look(self, waiting: _Waiter) -> Answer | Lacked:
+        """The answer, or the first thing that is lacked."""
+        question, journal = waiting.question, self._journal
+        if journal is None:
+            return LackedBeginning()
+        if reason := self._refusal(question, journal):
+            return NeverApplied(reason)
+        if not question.gtid_set <= journal.whole.position:
+            return LackedGtid(Through.JOURNAL, first_lacked(question.gtid_set - journal.whole.position))
+        if waiting.scn is None:
+            waiting.scn = journal.whole.scn
+        tables = question.tables
+        if tables is None:
+            tables = frozenset(journal.checkpoint.schemas)
+        elif absent := sorted(tables - journal.checkpoint.schemas.keys()):
+            return NeverApplied(f"the source has no table {absent[0]}, as of the last sealed segment")
+        if question.through is Through.JOURNAL:
+            return Applied(journal.whole)
+        return self._look_at_consumer(question, tables, waiting)
+
+    def _refusal(self, question: AppliedQuestion, journal: JournalProgress) -> str | None:
+        """Why it can't come by what the journal and the configuration say."""
+        if file_positions.server_of(journal.whole.position) is not None:
+            return _NO_GTIDS
+        for table in sorted(question.tables or ()):
+            if not self._captured(table):
+                return f"{table} isn't captured: `tables` in the configuration leaves it out"
+        stopped = journal.checkpoint.stopped
+        for table in sorted(stopped if question.tables is None else question.tables):
+            if table in stopped:
+                return _stopped(question, table, stopped[table])
+        return None
+
+    def _look_at_consumer(
+        self, question: AppliedQuestion, tables: frozenset[TableId], waiting: _Waiter
+    ) -> Answer | Lacked:
+        through, wanted = question.through, question.gtid_set
+        progress = self._progress.get(through)
+        furthest = GtidSet() if progress is None else progress.furthest.position
+        if not wanted <= furthest:
+            return LackedGtid(through, first_lacked(wanted - furthest))
+        assert progress is not None
+        assert waiting.scn is not None
+        taken = {table for table in tables if progress.takes(table)}
+        if question.tables is not None and (left := sorted(tables - taken)):
+            return NeverApplied(f"{left[0]} isn't delivered: `{through}.tables` leaves it out")
+        told = {table: progress.of(table) for table in sorted(taken)}
+        for table, each in told.items():
+            if each.stopped is not None:
+                return NeverApplied(_stopped(question, table, each.stopped))
+            if reason := _lacking(each, wanted, waiting.scn):
+                return LackedOfTable(through, table, reason)
+        reached = min((each.reached for each in told.values()), key=_segment, default=progress.whole)
+        return Applied(reached, {table: each.read_at for table, each in told.items()})
+
+    def _not_yet(self, waiting: _Waiter) -> NotYetApplied:
+        question, lacks = waiting.question, waiting.lacks
+        progress: Mapping[Through, ConsumerProgress] = self._progress
+        if self._journal is not None:
+            progress = {**progress, Through.JOURNAL: self._journal}
+        if question.through not in progress:
+            reason = _UNKNOWN if self._journal is None else f"nothing is known of the {question.through} yet"
+            return NotYetApplied(Reached(), question.gtid_set, reason)
+        reached = progress[question.through].whole
+        missing = question.gtid_set - reached.position
+        match lacks:
+            case LackedOfTable(reason=reason):
+                return NotYetApplied(reached, missing, reason)
+            case LackedGtid(through, gtid):
+                return NotYetApplied(reached, missing, f"the {through} hasn't reached {gtid}")
+            case LackedBeginning():
+                return NotYetApplied(reached, missing, _UNKNOWN)
+
+
+def _lacking(told: TableProgress, wanted: GtidSet, scn: int) -> str | None:
+    """What a table lacks of these transactions."""
+    if not wanted <= told.reached.position:
+        return "its part of the batch is being delivered"
+    if told.lacks is not None:
+        return told.lacks
+    if told.unread is not None and told.unread < scn:
+        return "rows that the log had in part are being read again"
+    return None
+
+
+def _stopped(question: AppliedQuestion, table: TableId, reason: str) -> str:
+    others = "" if question.tables is not None else "; name the tables that you mean with `tables`"
+    return f"{table} was stopped: {reason}{others}"
+
+
+def _segment(reached: Reached) -> int:
+    return reached.segment
+
+
+def _line(gtids: GtidSet) -> str:
+    return str(gtids).replace("\n", "")

@@ -1,0 +1,277 @@
+"""Who waits is answered as soon as that can be said, and not before, whatever the order of what is reported."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.gtid.coordinates import Coordinates
+from pipeline.gtid.file_positions import all_before
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.applied.progress import JournalProgress, Reached, TableProgress, Through
+from pipeline.journal.applied.question import Answer, Applied, AppliedQuestion, NeverApplied, NotYetApplied
+from pipeline.journal.applied.waiters import Waiters
+from pipeline.schema.table_filter import TableFilter
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint
+from tests.pipeline.builders import ITEMS, ORDERS, gtids
+
+TABLES = {schema.table: schema for schema in (ORDERS, ITEMS)}
+LAKE, JOURNAL = Through.LAKE, Through.JOURNAL
+
+
+def sealed(segment: int, position: str | GtidSet, **more: object) -> JournalProgress:
+    """The journal with these transactions through a segment, whose SCN is ten times its number."""
+    reached = gtids(position) if isinstance(position, str) else position
+    checkpoint = Checkpoint(reached, 10 * segment, schemas=dict(TABLES))
+    return JournalProgress(segment, replace(checkpoint, **more))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A consumer through a segment with these transactions; some tables are elsewhere."""
+
+    whole: Reached
+    furthest: Reached
+    tables: dict[TableId, TableProgress] = field(default_factory=dict)
+    left_out: TableId | None = None
+
+    def takes(self, table: TableId) -> bool:
+        return table != self.left_out
+
+    def of(self, table: TableId) -> TableProgress:
+        return self.tables.get(table, TableProgress(self.whole, read_at={"changelog": self.whole.segment}))
+
+
+def at(segment: int, position: str) -> Reached:
+    return Reached(segment, gtids(position), 10 * segment)
+
+
+def delivered(segment: int, position: str, **tables: TableProgress) -> Delivered:
+    reached = at(segment, position)
+    named = {table: tables[table.name] for table in TABLES if table.name in tables}
+    furthest = max([reached, *(each.reached for each in named.values())], key=lambda each: each.segment)
+    return Delivered(reached, furthest, named)
+
+
+def question(position: str, through: Through = LAKE, *tables: TableId) -> AppliedQuestion:
+    return AppliedQuestion(gtids(position), through, frozenset(tables) or None)
+
+
+def waiters(*reported: JournalProgress | Delivered) -> Waiters:
+    made = Waiters(TableFilter((r"shop\..*",)))
+    for each in reported:
+        if isinstance(each, JournalProgress):
+            made.journal_reached(each)
+        else:
+            made.consumer_reached(LAKE, each)
+    return made
+
+
+def test_what_is_sealed_and_delivered_is_answered_at_once_with_where_to_read() -> None:
+    made = waiters(sealed(5, "a:1-9"), delivered(4, "a:1-7"))
+    assert made.ask(1, question("a:6", LAKE, ORDERS.table)) == Applied(
+        at(4, "a:1-7"), {ORDERS.table: {"changelog": 4}}
+    )
+    assert made.ask(2, question("a:9", JOURNAL)) == Applied(at(5, "a:1-9"))
+    assert made.ask(3, question("a:9")) is None
+    assert len(made) == 1
+
+
+def test_it_waits_for_the_journal_then_for_the_consumer_then_for_the_table() -> None:
+    made = waiters(sealed(1, "a:1-4:6,b:1"), delivered(1, "a:1-4:6,b:1"))
+    assert made.ask(7, question("a:5-6:9,b:2", LAKE, ORDERS.table)) is None
+    assert made.journal_reached(sealed(2, "a:1-6:9,b:1")) == []
+    assert made.consumer_reached(LAKE, delivered(2, "a:1-6:9,b:1")) == []
+    assert made.journal_reached(sealed(3, "a:1-9,b:1-2")) == []
+    pending = TableProgress(at(2, "a:1-6:9,b:1"))
+    landed = TableProgress(at(3, "a:1-9,b:1-2"), read_at={"changelog": 8})
+    assert made.consumer_reached(LAKE, delivered(2, "a:1-6:9,b:1", orders=pending, items=landed)) == []
+    [(waiter, answer)] = made.consumer_reached(LAKE, delivered(2, "a:1-6:9,b:1", orders=landed))
+    assert (waiter, answer) == (7, Applied(landed.reached, {ORDERS.table: {"changelog": 8}}))
+    assert len(made) == 0
+
+
+def test_of_several_tables_the_place_is_that_of_the_one_that_is_least_far() -> None:
+    further = TableProgress(at(5, "a:1-9"))
+    made = waiters(sealed(5, "a:1-9"), delivered(4, "a:1-7", orders=further))
+    told = made.ask(1, question("a:7"))
+    assert isinstance(told, Applied)
+    assert told.reached == at(4, "a:1-7")
+    assert made.ask(1, question("a:7", LAKE, ORDERS.table)) == Applied(further.reached, {ORDERS.table: None})
+
+
+@pytest.mark.parametrize(
+    ("held", "reason"),
+    [
+        (TableProgress(at(5, "a:1-9"), lacks="its mirror is being filled"), "its mirror is being filled"),
+        (TableProgress(at(5, "a:1-9"), unread=49), "rows that the log had in part are being read again"),
+    ],
+)
+def test_a_table_whose_readers_do_not_see_it_yet_is_waited_for(held: TableProgress, reason: str) -> None:
+    made = waiters(sealed(5, "a:1-9"), delivered(5, "a:1-9", orders=held))
+    assert made.ask(1, question("a:7", LAKE, ORDERS.table)) is None
+    assert isinstance(made.ask(2, question("a:7", LAKE, ITEMS.table)), Applied)
+    assert made.withdraw(1) == NotYetApplied(at(5, "a:1-9"), GtidSet(), reason)
+    assert made.ask(3, question("a:7")) is None
+    whole = delivered(5, "a:1-9", orders=TableProgress(at(5, "a:1-9"), unread=50))
+    [(waiter, answer)] = made.consumer_reached(LAKE, whole)
+    assert (waiter, type(answer)) == (3, Applied)
+
+
+NO_GTIDS = all_before("aaaaaaaa-0000-0000-0000-000000000000", Coordinates("binlog.000001", 400))
+
+
+@pytest.mark.parametrize(
+    ("journal", "asked", "said"),
+    [
+        (sealed(5, "a:1-9"), question("a:1", LAKE, TableId("other", "t")), "other.t isn't captured"),
+        (sealed(5, "a:1-9"), question("a:1", LAKE, TableId("shop", "t")), "the source has no table shop.t"),
+        (
+            sealed(5, "a:1-9", stopped={ORDERS.table: "a column has no type"}),
+            question("a:1", LAKE, ORDERS.table),
+            "shop.orders was stopped: a column has no type",
+        ),
+        (
+            sealed(5, "a:1-9", stopped={ORDERS.table: "it"}),
+            question("a:1"),
+            "shop.orders was stopped: it; name the tables that you mean",
+        ),
+        (sealed(5, NO_GTIDS), question("a:1", JOURNAL), "the source has no GTIDs"),
+    ],
+)
+def test_what_can_never_come_is_refused_at_once_and_while_it_waits(
+    journal: JournalProgress, asked: AppliedQuestion, said: str
+) -> None:
+    refused = waiters(journal, delivered(5, "a:1-9")).ask(1, asked)
+    assert isinstance(refused, NeverApplied)
+    assert refused.reason.startswith(said)
+    made = waiters()
+    assert made.ask(1, asked) is None
+    assert made.journal_reached(journal) == [(1, refused)]
+
+
+def test_what_a_consumer_leaves_out_is_refused_if_it_is_named_and_else_left_out() -> None:
+    made = waiters(sealed(5, "a:1-9"), replace(delivered(5, "a:1-9"), left_out=ORDERS.table))
+    assert made.ask(1, question("a:1", LAKE, ORDERS.table)) == NeverApplied(
+        "shop.orders isn't delivered: `lake.tables` leaves it out"
+    )
+    told = made.ask(2, question("a:1"))
+    assert isinstance(told, Applied)
+    assert set(told.read_at) == {ITEMS.table}
+
+
+def test_a_table_that_stops_in_the_lake_meanwhile_refuses_those_who_wait_for_it() -> None:
+    made = waiters(sealed(5, "a:1-9"), delivered(4, "a:1-7"))
+    assert made.ask(1, question("a:9", LAKE, ORDERS.table)) is None
+    gone = TableProgress(at(5, "a:1-9"), stopped="INT to VARCHAR")
+    [(_, answer)] = made.consumer_reached(LAKE, delivered(5, "a:1-9", orders=gone))
+    assert answer == NeverApplied("shop.orders was stopped: INT to VARCHAR")
+
+
+def test_only_what_the_source_has_not_executed_is_refused_and_nothing_at_a_replica() -> None:
+    made = waiters(sealed(5, "a:1-9"), delivered(4, "a:1-7"))
+    assert not made.unconfirmed(gtids("a:9"))
+    assert made.unconfirmed(gtids("a:12"))
+    for waiter, asked in enumerate(["a:12", "a:10", "a:14"]):
+        assert made.ask(waiter, question(asked)) is None
+    assert made.executed_found(gtids("a:1-11"), [0, 1], replica=True) == []
+    assert made.executed_found(gtids("a:1-11"), [0, 1, 99], replica=False) == [
+        (0, NeverApplied(f"the source hasn't executed {gtids('a:12')}"))
+    ]
+    assert not made.unconfirmed(gtids("a:11"))
+    assert made.withdraw(1) == NotYetApplied(
+        at(4, "a:1-7"), gtids("a:10"), f"the journal hasn't reached {gtids('a:10')}"
+    )
+    made.withdraw(2)
+    assert len(made) == 0
+
+
+def test_before_anything_is_known_it_waits() -> None:
+    made = waiters()
+    for waiter in (1, 2):
+        assert made.ask(waiter, question("a:1")) is None
+    assert made.withdraw(1).reason.startswith("nothing is known of the journal yet")
+    assert made.journal_reached(sealed(1, "a:1")) == []
+    assert made.withdraw(2).reason == "nothing is known of the lake yet"
+
+
+POSITIONS = ["a:1", "a:1-2", "a:1:3", "a:1-3", "a:1-3,b:1", "a:1-5,b:1", "a:1-5,b:1-2,a:t:1"]
+WANTED = ["a:1", "a:3", "a:2,b:1", "a:t:1", "a:4-5"]
+steps = st.one_of(
+    st.tuples(st.just("ask"), st.sampled_from(WANTED), st.sampled_from([(), (ORDERS.table,), tuple(TABLES)])),
+    st.tuples(st.just("journal"), st.integers(0, 6), st.none()),
+    st.tuples(st.just("lake"), st.integers(0, 6), st.sampled_from([None, "orders", "lacks", "unread"])),
+    st.tuples(st.just("leave"), st.integers(0, 9), st.none()),
+)
+
+
+@given(st.lists(steps, max_size=25))
+def test_each_is_answered_when_it_holds_and_not_before(script: list[tuple[str, object, object]]) -> None:
+    """The lake may be reported again with less, as after a restart of the sink."""
+    made, asked = waiters(sealed(1, "a:1")), dict[int, AppliedQuestion]()
+    journal, lake, reached = 0, -1, dict[TableId, TableProgress]()
+
+    def holds(wanted: AppliedQuestion) -> bool:
+        tables = wanted.tables if wanted.tables is not None else frozenset(TABLES)
+        if lake < 0 or not wanted.gtid_set <= gtids(POSITIONS[journal]):
+            return False
+        told = [reached.get(t, TableProgress(at(lake + 1, POSITIONS[lake]))) for t in tables]
+        return all(wanted.gtid_set <= each.reached.position and each.lacks is None for each in told)
+
+    for kind, what, more in script:
+        answers: list[tuple[int, Answer]] = []
+        match kind, what, more:
+            case "ask", str(wanted), tuple(tables):
+                number = max(asked, default=0) + 1
+                new = question(wanted, LAKE, *tables)
+                answer = made.ask(number, new)
+                assert (answer is not None) == holds(new)
+                if answer is None:
+                    asked[number] = new
+            case "journal", int(to), _:
+                journal = max(journal, to)
+                answers = made.journal_reached(sealed(journal + 1, POSITIONS[journal]))
+            case "lake", int(to), how:
+                lake = min(to, journal)
+                less = at(max(0, lake - 1) + 1, POSITIONS[max(0, lake - 1)])
+                own = at(lake + 1, POSITIONS[lake])
+                reached = {
+                    "orders": {ORDERS.table: TableProgress(less)},
+                    "lacks": {ITEMS.table: TableProgress(own, lacks="it fills")},
+                    "unread": {ITEMS.table: TableProgress(own, unread=1000)},
+                }.get(str(how), {})
+                answers = made.consumer_reached(LAKE, Delivered(own, own, reached))
+            case "leave", int(which), _:
+                if which in asked:
+                    made.withdraw(which)
+                    del asked[which]
+        for number, answer in answers:
+            assert isinstance(answer, Applied)
+            assert holds(asked.pop(number))
+        assert not any(map(holds, asked.values()))
+        assert len(made) == len(asked)
+
+
+def test_a_waiter_costs_nothing_until_what_it_waits_for_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = 0
+    inner: Callable[..., object] = Waiters._look
+
+    def look(made: Waiters, waiting: object) -> object:
+        nonlocal looked
+        looked += 1
+        return inner(made, waiting)
+
+    monkeypatch.setattr(Waiters, "_look", look)
+    made = waiters(sealed(1, "a:1"), delivered(1, "a:1"))
+    for waiter in range(10_000):
+        made.ask(waiter, question(f"a:{waiter + 100}"))
+    looked = 0
+    for segment in range(2, 99):
+        made.journal_reached(sealed(segment, f"a:1-{segment}"))
+        made.consumer_reached(LAKE, delivered(segment, f"a:1-{segment}"))
+    assert looked == 0
+    made.journal_reached(sealed(100, "a:1-102"))
+    assert looked == 3
