@@ -402,6 +402,7 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     reported = replace(names, known=state.reported.keys())
     unlogged = ddl.changed_unlogged(reported, statement, exact, state.unknown_engines, failed=message.failed)
     others = {t for t, u in unlogged.items() if u.effect is not Effect.EXTENDED}
+    others |= ddl.may_create(names, statement)
     unknown = frozenset(t for t in changed if t in others or t not in state.reported)
     unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.CREATED or t not in state.emptied}
     emptied = {t: each.what for t, each in unlogged.items() if each.effect in WITHOUT_ROWS}

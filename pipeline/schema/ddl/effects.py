@@ -124,6 +124,12 @@ def may_alter(names: StatementScope, statement: LoggedStatement) -> frozenset[Ta
     return frozenset(found)
 
 
+def may_create(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:
+    """The known tables that a statement may create, with any engine; with IF NOT EXISTS they may have been there."""
+    created = (way.table for way in statement.ways if isinstance(way, CreatesTable))
+    return frozenset(known for table in created for known in names.meant(table))
+
+
 @dataclass(frozen=True, slots=True)
 class Unlogged:
     """The effect of a statement on a table's rows that the log doesn't have, and its description for people."""

@@ -1061,6 +1061,14 @@ def test_another_engine_before_the_first_was_told_may_bring_other_rows() -> None
     assert (again.table, again.emptied) == (ORDERS, False)
 
 
+def test_a_table_that_may_have_been_created_again_may_have_another_engine() -> None:
+    """Also if the server's answer has said before that the table was gone."""
+    state, _ = ran(fresh(NOTHING_KNOWN, same=SCHEMA), statement(1, "DROP TABLE orders"), answer(1, None))
+    created = statement(2, "CREATE TABLE IF NOT EXISTS orders (id INT) ENGINE=BLACKHOLE")
+    _, said = ran(state, created, slice_(3), statement(4, STORED))
+    assert [each.emptied for each in restarted_by(said)] == [False]
+
+
 def test_another_engine_behind_one_that_was_told_brings_the_same_rows() -> None:
     state, _ = ran(fresh(), CREATED, slice_(3), innodb(answer(3, SCHEMA)))
     assert restarted_by(ran(state, statement(4, STORED))[1]) == []
