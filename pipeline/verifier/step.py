@@ -363,6 +363,7 @@ def _handle(state: State, message: HeldMessage) -> tuple[State, tuple[FromVerifi
         case LogAdvanced(_, covered):
             stops, restarts = _effects_of_unread(state, message.unread)
             state = _with_tables(state, {stop.table: Stopped() for stop in stops})
+            state = replace(state, emptied=state.emptied - {restart.table for restart in restarts})
             state, arrived = _advance(state, covered)
             return state, (replace(message, unread=()), *stops, *restarts, *arrived)
         case _:

@@ -15,6 +15,7 @@ from pipeline.messages.binlog import (
     DdlRead,
     LogAdvanced,
     ReadingPaused,
+    RowsUnread,
     TransactionPartRead,
     TransactionsRead,
 )
@@ -620,6 +621,13 @@ def test_a_table_is_empty_until_it_has_an_image() -> None:
     assert [each.emptied for each in restarts(said)] == [True, False]
     filled = statement(3, "RENAME TABLE other.x TO orders")
     said = run(fresh(), slice_(1), emptied, filled, slice_(5, maps=(renamed,)))
+    assert [each.emptied for each in restarts(said)] == [True, False, False]
+
+
+def test_a_table_that_the_server_lost_changes_of_is_empty_no_more() -> None:
+    lost = LogAdvanced(end(3), unread=(RowsUnread("so", databases=None, lost=True),))
+    renamed = replace(FULL, metadata=FullMetadata(("id", "state", "labels"), (0,)))
+    said = run(fresh(), slice_(1), statement(2, "TRUNCATE orders"), lost, slice_(5, maps=(renamed,)))
     assert [each.emptied for each in restarts(said)] == [True, False, False]
 
 
