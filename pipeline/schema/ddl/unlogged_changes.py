@@ -155,10 +155,11 @@ def _changes(statement: ParsedStatement, exact: Mapping[TableId, Traits]) -> Ite
         case DropsDatabase(database):
             yield OfDatabase("DROP DATABASE", database)
         case RenamesTables(pairs):
-            # A table that has lost its name has no rows; one that has got it has other rows than before.
-            old, new = (frozenset(names) for names in zip(*pairs, strict=True))
-            yield OfTables("RENAME TABLE", old - new, Effect.EMPTIED)
-            yield OfTables("RENAME TABLE", new)
+            # In their order: a name that was given away has no table, unless it's given again. Then it has other rows.
+            there = {name: given for pair in pairs for name, given in zip(pair, (False, True), strict=True)}
+            gone = frozenset(name for name, given in there.items() if not given)
+            yield OfTables("RENAME TABLE", gone, Effect.EMPTIED)
+            yield OfTables("RENAME TABLE", frozenset(there) - gone)
         case AltersTable():
             yield from _altered(statement, exact.get(statement.table))
         case UnparsedStatement(what):

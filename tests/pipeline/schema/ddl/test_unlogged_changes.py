@@ -65,8 +65,9 @@ def read(text: str, database: str = "d") -> dict[str, set[str]]:
         (
             "RENAME TABLE a TO tmp, shop.b TO a, tmp TO shop.b",
             "RENAME TABLE",
-            {"+d.a", "+d.tmp", "+shop.b"},
+            {"+d.a", "d.tmp", "+shop.b"},
         ),
+        ("RENAME TABLE b TO c, a TO b", "RENAME TABLE", {"d.a", "+d.b", "+d.c"}),
         ("RENAME TABLES `a` TO other.b", "RENAME TABLE", {"d.a", "+other.b"}),
         ("ALTER TABLE a RENAME b", "ALTER TABLE … RENAME", {"d.a", "+d.b"}),
         ("ALTER TABLE a RENAME TO `to`", "ALTER TABLE … RENAME", {"d.a", "+d.to"}),
