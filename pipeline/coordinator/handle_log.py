@@ -37,6 +37,7 @@ from pipeline.coordinator.state import (
     forget_unknown_rows,
     size_of,
     snapshot_of,
+    stays_incomplete,
     stop_table,
     window_table,
     with_checkpoint,
@@ -66,11 +67,12 @@ from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.row_keys import ambiguous_keys, tokens
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import SourceSignal
-from pipeline.snapshot.checkpoint import Filling, Ready
-from pipeline.snapshot.snapshot import Completed, Snapshot, SnapshotWaiting, progress
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
+from pipeline.snapshot.snapshot import Completed, Snapshot, SnapshotStopped, SnapshotWaiting, progress
 from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER
 
 _EXTENDED = "a column was added with a value for rows that had been read before"
+_ALTERED = "a statement has altered it, or created it again, since a snapshot of it failed"
 _GONE = "a consumer of the journal lacks rows of it that retention has removed"
 
 # Transactions
@@ -324,15 +326,27 @@ def _invalidate_mirrors(state: State, tables: tuple[MirrorInvalidated, ...]) -> 
 def schema_verified(state: State, message: SchemaVerified) -> State:
     """Handles a verified schema, which holds from here on. Chunks that were ordered under another one aren't emitted.
 
-    The checkpoint always gets both: the schema and the generation that the mirror begins for it.
+    The checkpoint always gets both: the schema and the generation that the mirror begins for it. A statement may have
+    removed the cause for which a snapshot failed: the table was gone, for example, and is there again. So a mirror that
+    lacks rows since then begins again.
     """
     schema, state = message.schema, _invalidate_mirrors(state, message.restarted)
     schemas = state.checkpoint.schemas
     if schemas.get(schema.table) != schema or isinstance(state.runs.get(schema.table), SchemaDiffers):
         state = drop_windows(state, {schema.table})
+    altered = schema.table in state.checkpoint.unproven
     unproven = state.checkpoint.unproven - {schema.table}
     state = with_checkpoint(state, schemas={**schemas, schema.table: schema}, unproven=unproven)
+    if altered and schema.key and _lacks_failed_rows(state.checkpoint, schema.table):
+        state = mirror_invalidated(state, MirrorInvalidated(schema.table, False, _ALTERED))
     return replace(state, checkpoint=begin_snapshot(state.checkpoint, state.snapshot_mode))
+
+
+def _lacks_failed_rows(checkpoint: Checkpoint, table: TableId) -> bool:
+    """Returns whether the table's mirror lacks rows because a snapshot failed, and nobody stopped one since."""
+    last = [snapshot.tables[table] for snapshot in checkpoint.snapshots if table in snapshot.tables][-1:]
+    stopped = any(isinstance(state, SnapshotStopped) for state in last)
+    return stays_incomplete(checkpoint, table) and not stopped
 
 
 def mirror_invalidated(state: State, message: MirrorInvalidated) -> State:

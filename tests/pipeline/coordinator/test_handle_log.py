@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.messages.changes import CreationStatements, MirrorInvalidated
+from pipeline.messages.changes import CreationStatements, MirrorInvalidated, SchemaVerified
+from pipeline.messages.chunks import PlanFailed
 from pipeline.messages.journal import ChangePart, StatementPart
 from pipeline.messages.row_images import ImageKind
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
@@ -11,7 +12,7 @@ from pipeline.schema.ddl.column_definitions import ConstantColumn
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
 from pipeline.schema.table_schema import Column
 from pipeline.snapshot.checkpoint import Filling, Ready
-from pipeline.snapshot.snapshot import SnapshotWaiting
+from pipeline.snapshot.snapshot import SnapshotFailed, SnapshotWaiting
 from pipeline.types.column_types import Integer
 from tests.pipeline.builders import (
     ORDERS,
@@ -21,6 +22,7 @@ from tests.pipeline.builders import (
     passed,
     read,
     statement,
+    stop,
 )
 
 # Tables whose rows aren't so any more
@@ -74,6 +76,45 @@ def test_what_a_statement_made_of_a_table_goes_out_with_it() -> None:
     assert append.checkpoint.mirrors == {ORDERS.table: Ready(4)}, (
         "nothing up to there counts, itself included"
     )
+
+
+# Tables that couldn't be read
+
+VERIFIED = SchemaVerified(ORDERS, ())
+NO_TABLE = PlanFailed(ORDERS.table, "it doesn't exist")
+
+
+def unreadable() -> Capture:
+    """A coordinator whose table was to be read again behind a statement, and wasn't there."""
+    capture = ready()
+    again = MirrorInvalidated(ORDERS.table, emptied=False, reason="a statement changed it")
+    capture.give(replace(statement("a:6", 20, ORDERS), restarted=(again,)), NO_TABLE)
+    assert isinstance(capture.table(ORDERS, f"restart-3-{ORDERS.table}"), SnapshotFailed)
+    return capture
+
+
+def test_a_table_that_could_not_be_read_is_read_again_behind_the_next_statement() -> None:
+    capture = unreadable()
+    capture.give(statement("a:7", 30, ORDERS), VERIFIED)
+    [again] = [snapshot for snapshot in capture.checkpoint.snapshots if not snapshot.ended]
+    assert again.tables == {ORDERS.table: SnapshotWaiting()}
+    assert isinstance(capture.checkpoint.mirrors[ORDERS.table], Filling)
+
+
+def test_a_table_that_could_not_be_read_is_not_read_again_without_a_statement() -> None:
+    capture = unreadable()
+    capture.give(VERIFIED, NO_TABLE)  # the statement before, which may have created it in the meantime
+    before = capture.checkpoint
+    capture.give(VERIFIED)
+    assert capture.checkpoint == before
+
+
+def test_what_somebody_stopped_stays_stopped() -> None:
+    capture = ready()
+    again = MirrorInvalidated(ORDERS.table, emptied=False, reason="a statement changed it")
+    capture.give(replace(statement("a:6", 20, ORDERS), restarted=(again,)), stop("s2", ORDERS))
+    capture.give(statement("a:7", 30, ORDERS), VERIFIED)
+    assert [snapshot for snapshot in capture.checkpoint.snapshots if not snapshot.ended] == []
 
 
 # Statements that the journal keeps
