@@ -8,7 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from deploy.demo.topics import PARTITIONS, PREFIX
 from deploy.toolchain.mysql_server import Account, MysqlServer
@@ -26,6 +26,24 @@ partitions = {PARTITIONS}
 """
 
 
+class Process(Protocol):
+    """What is used of `subprocess.Popen`."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Its exit code, None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code when it has ended. Raises TimeoutExpired if it hasn't within that time (s)."""
+
+    def send_signal(self, sig: int) -> None:
+        """Send it a signal, unless it has ended."""
+
+    def kill(self) -> None:
+        """Send it SIGKILL, unless it has ended."""
+
+
 class Service:
     """One `tidemark run`, which may be killed and started again on the same configuration.
 
@@ -39,7 +57,7 @@ class Service:
         self.log = log
         self.program = program
         self._address = journal / "http.json"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     def launch(self) -> None:
         """Start its process, and wait for nothing."""

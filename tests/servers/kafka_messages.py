@@ -1,7 +1,7 @@
 """What a `read_committed` consumer finds in topics, and whether that's each change of the source once and in order."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,10 +42,11 @@ async def committed_messages(broker: KafkaBroker, topic: str) -> list[ConsumerRe
 class Judge:
     """Replays a topic's messages: each has to begin where the one before has ended.
 
-    `rows`: the row of each key, as far as messages have it. `faults`: messages that came twice, too early or not at
-    all.
+    `read_value`: what a value says. `rows`: the row of each key, as far as messages have it. `faults`: messages that
+    came twice, too early or not at all.
     """
 
+    read_value: Callable[[bytes], Any] = json.loads
     rows: dict[bytes, Any] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     changes: int = 0
@@ -63,7 +64,7 @@ class Judge:
                 awaited = None
                 continue
             self._fault(awaited is None, "a delete without its tombstone", message)
-            value = json.loads(message.value)
+            value = self.read_value(message.value)
             self._one(message, value)
             awaited = message.key if value["op"] == "d" else None
         return self
@@ -95,12 +96,13 @@ class Judge:
 class Transactions:
     """The events of each source transaction, by its id, against what the transaction topic says of them."""
 
+    read_value: Callable[[bytes], Any] = json.loads
     orders: dict[str, list[int]] = field(default_factory=dict)
 
     def take(self, messages: Iterable[ConsumerRecord]) -> None:
         """Add a topic's messages."""
         for message in messages:
-            of = json.loads(message.value)["transaction"] if message.value is not None else None
+            of = self.read_value(message.value)["transaction"] if message.value is not None else None
             if of is not None:
                 self.orders.setdefault(of["id"], []).append(of["total_order"])
 
@@ -108,7 +110,7 @@ class Transactions:
         """What isn't once: each event of a transaction, its BEGIN, and its END, which counts the events."""
         found: dict[str, list[tuple[str, int | None]]] = {}
         for mark in marks:
-            value = json.loads(mark.value)
+            value = self.read_value(mark.value)
             found.setdefault(value["id"], []).append((value["status"], value["event_count"]))
         return [
             f"{id_}: {found.get(id_)} and events {orders}"

@@ -1,8 +1,10 @@
-"""A real schema registry, and a door before it that asks for a password over TLS and may be shut for a while."""
+"""A real schema registry, a reader by its schemas, and a door before it, with TLS, that may be shut for a while."""
 
 import asyncio
+import io
 import json
 import ssl
+import urllib.request
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import fastavro
 import pytest
 from aiohttp import web
 
@@ -33,6 +36,31 @@ async def asked(url: str, method: str = "GET", body: dict[str, Any] | None = Non
     async with aiohttp.ClientSession() as session, session.request(method, url, json=body) as answer:
         assert answer.status == 200, await answer.text()
         return await answer.json(content_type=None)
+
+
+class AvroReader:
+    """Reads messages as any consumer does: by the schema that the registry has for the id in the message."""
+
+    def __init__(self, registry: SchemaRegistryServer) -> None:
+        self._registry = registry
+        self._schemas: dict[int, Any] = {}
+
+    def read(self, message: bytes) -> Any:
+        """What a key or a value says."""
+        assert message[0] == 0
+        number = int.from_bytes(message[1:5], "big")
+        if number not in self._schemas:
+            self._schemas[number] = fastavro.parse_schema(json.loads(self._schema(number)))
+        stream = io.BytesIO(message[5:])
+        read = fastavro.schemaless_reader(stream, self._schemas[number], None)
+        assert stream.read() == b""
+        return read
+
+    def _schema(self, number: int) -> str:
+        url = f"{self._registry.url}/schemas/ids/{number}"
+        with urllib.request.urlopen(url) as answer:
+            told: str = json.load(answer)["schema"]
+        return told
 
 
 @dataclass

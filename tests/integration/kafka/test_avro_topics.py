@@ -1,11 +1,8 @@
 """The service with topics in Avro: a real source, broker and schema registry, and a reader that isn't ours."""
 
-import io
-import json
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pytest
 from aiokafka import ConsumerRecord
 
@@ -19,45 +16,26 @@ from pipeline.messages.topology import ActorName as Name
 from tests.integration.kafka.test_kafka_sink import sent, to_topics
 from tests.servers.certificates import certificate
 from tests.servers.kafka_messages import committed_messages, topics
-from tests.servers.schema_registry import asked, door
+from tests.servers.schema_registry import AvroReader, asked, door
 from tests.servers.service import running
 from tests.servers.shop import writing
 
 
-class Reader:
-    """Reads messages as any consumer does: by the schema that the registry has for the id in the message."""
-
-    def __init__(self, registry: SchemaRegistryServer) -> None:
-        self._registry = registry
-        self._schemas: dict[int, Any] = {}
-
-    async def read(self, message: bytes) -> Any:
-        """What a key or a value says."""
-        assert message[0] == 0
-        number = int.from_bytes(message[1:5], "big")
-        if number not in self._schemas:
-            told = await asked(f"{self._registry.url}/schemas/ids/{number}")
-            self._schemas[number] = fastavro.parse_schema(json.loads(told["schema"]))
-        stream = io.BytesIO(message[5:])
-        read = fastavro.schemaless_reader(stream, self._schemas[number], None)
-        assert stream.read() == b""
-        return read
-
-    async def rows(self, records: list[ConsumerRecord]) -> dict[tuple[Any, ...], Any]:
-        """The last row of each key; each message has to begin with what the one before has left."""
-        rows: dict[tuple[Any, ...], Any] = {}
-        for record in records:
-            key = tuple((await self.read(record.key)).values())
-            if record.value is None:
-                assert key not in rows
-                continue
-            value = await self.read(record.value)
-            if value["op"] != "r" and value["before"] is not None:
-                assert value["before"].items() >= rows[key].items() or key not in rows
-            rows[key] = value["after"]
-            if value["after"] is None:
-                del rows[key]
-        return rows
+def rows_of(reader: AvroReader, records: list[ConsumerRecord]) -> dict[tuple[Any, ...], Any]:
+    """The last row of each key; each message has to begin with what the one before has left."""
+    rows: dict[tuple[Any, ...], Any] = {}
+    for record in records:
+        key = tuple(reader.read(record.key).values())
+        if record.value is None:
+            assert key not in rows
+            continue
+        value = reader.read(record.value)
+        if value["op"] != "r" and value["before"] is not None:
+            assert value["before"].items() >= rows[key].items() or key not in rows
+        rows[key] = value["after"]
+        if value["after"] is None:
+            del rows[key]
+    return rows
 
 
 async def test_a_consumer_reads_the_tables_with_the_registrys_schemas(
@@ -90,19 +68,17 @@ async def test_a_consumer_reads_the_tables_with_the_registrys_schemas(
         while beats not in await topics(kafka, beats) or not await committed_messages(kafka, beats):
             pass
         await service.stop()
-    reader = Reader(schema_registry)
-    customers = await reader.rows(await committed_messages(kafka, f"{prefix}.shop.customers"))
+    reader = AvroReader(schema_registry)
+    customers = rows_of(reader, await committed_messages(kafka, f"{prefix}.shop.customers"))
     expected = {row[0]: row[1] for row in open_shop.sql("SELECT name, email FROM shop.customers")}
     assert {key[0]: row["email"] for key, row in customers.items()} == expected
-    grown = await reader.rows(await committed_messages(kafka, f"{prefix}.shop.grown"))
+    grown = rows_of(reader, await committed_messages(kafka, f"{prefix}.shop.grown"))
     assert grown == {(1,): {"id": 1, "v": "ü"}, (2,): {"id": 2, "v": None, "more": 2_000_000_014}}
     assert await asked(f"{schema_registry.url}/subjects/{prefix}.shop.grown-value/versions") == [1, 2]
-    ends = [
-        await reader.read(record.value) for record in await committed_messages(kafka, f"{prefix}.transaction")
-    ]
+    ends = [reader.read(record.value) for record in await committed_messages(kafka, f"{prefix}.transaction")]
     assert {each["status"] for each in ends} == {"BEGIN", "END"}
     [first, *_] = await committed_messages(kafka, beats)
-    assert await reader.read(first.key) == {"serverName": prefix}
+    assert reader.read(first.key) == {"serverName": prefix}
 
 
 async def test_a_topic_whose_schema_the_registry_refuses_is_set_aside_until_it_takes_it(
@@ -143,8 +119,8 @@ async def test_a_topic_whose_schema_the_registry_refuses_is_set_aside_until_it_t
             lambda: not service.status(Name.KAFKA_SINK).get("set_aside"), "the topic has caught up"
         )
         await service.stop()
-    reader = Reader(schema_registry)
-    values = [await reader.read(each.value) for each in await committed_messages(kafka, topic)]
+    reader = AvroReader(schema_registry)
+    values = [reader.read(each.value) for each in await committed_messages(kafka, topic)]
     assert [each["after"]["v"] for each in values if each["op"] == "c"] == [7, "x"]
     assert await committed_messages(kafka, f"{settings.kafka.topic_prefix}.shop.customers")
 
