@@ -263,6 +263,7 @@ def _connect(host: str, port: int, user: str, password: str) -> "pymysql.Connect
         database=DATABASE,
         charset="utf8mb4",
         client_flag=pymysql.constants.CLIENT.FOUND_ROWS,
+        ssl_disabled=True,  # it would read all the certificates of the machine, for each connection
     )
 
 
