@@ -12,6 +12,7 @@ import asyncio
 import math
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -30,6 +31,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.journal import step as journal_writer
+from pipeline.journal.applied.progress import JournalProgress
 from pipeline.journal.entry import Entry
 from pipeline.journal.state import ApplyRetention, Busy, FlushEarly, Publish, Seal, ThreadIdle
 from pipeline.messages import topology
@@ -52,12 +54,16 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class JournalWriterPorts:
-    """The receivers of the news of a sealed segment, and of the journal's room."""
+    """The receivers of the news of a sealed segment, and of the journal's room.
+
+    `applied` tells those who wait for transactions.
+    """
 
     answers: Sender[SignalAnswer]
     checkpoints: Sender[CheckpointSealed]
     sinks: tuple[Sender[SegmentSealed], ...]
     coordinator: Sender[ToWatermarkCoordinator]
+    applied: Callable[[JournalProgress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +216,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         for answer in sealed.answers:
             await self.send(self._outlets.answers, answer)
         checkpoint = sealed.entry.checkpoint
+        self._outlets.applied(JournalProgress(sealed.entry.segment, checkpoint))
         await self.send(self._outlets.checkpoints, CheckpointSealed(checkpoint, sealed.signal_outcomes))
         for sink in self._outlets.sinks:
             await self.send(sink, SegmentSealed(sealed.entry.segment))

@@ -34,6 +34,7 @@ from pipeline.journal.entry import Entry
 from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
 from pipeline.kafka.errors import TopicRefusal
+from pipeline.kafka.reached import KafkaReached
 from pipeline.kafka.runs import statements_of
 from pipeline.kafka.state import Committing, JournalBounds, OneTopic, SinkPosition, State, Topics, includes
 from pipeline.kafka.step import (
@@ -119,11 +120,13 @@ class KafkaSink(Actor[ToKafkaSink]):
         settings: KafkaSinkSettings,
         pipeline: str,
         journal: JournalReader,
+        applied: Callable[[KafkaReached], None],
     ) -> None:
         super().__init__(mailbox, metrics)
         self._settings = settings
         self._pipeline = pipeline
         self._journal = journal
+        self._applied = applied
         self._threads = ThreadPoolExecutor(1, "kafka")
         self._rows = SegmentRows(journal)
         self._making = MessageBatches(settings)
@@ -308,6 +311,7 @@ class KafkaSink(Actor[ToKafkaSink]):
                 await self._leave()
                 return await self._places()
             case ConfirmSegment(segment):
+                await self._tell_reached()
                 needless = segment - 1 if self._settings.notification_sink_topic_name else segment
                 await self._in_thread(self._journal.consumers.tell, CONSUMER, max(0, needless), segment)
                 self.metrics.set(catalogue.KAFKA_SEGMENT, self._state.at.position.segment)
@@ -319,6 +323,16 @@ class KafkaSink(Actor[ToKafkaSink]):
         if self._entry is None or self._entry.segment != segment:
             self._entry = await self._in_thread(self._journal.entry, segment)
         return self._entry
+
+    async def _tell_reached(self) -> None:
+        """Tell those who wait for transactions how far the topics are, if the journal still has that segment."""
+        at, entry = self._state.at, self._entry
+        segment = at.position.segment
+        if entry is None or entry.segment != segment:
+            if segment < max(1, await self._in_thread(self._journal.consumers.first)):
+                return
+            entry = await self._in_thread(self._journal.entry, segment)
+        self._applied(KafkaReached(self._settings, at, entry.checkpoint))
 
     async def _send(self, connected: _Connected, order: SendRun) -> RunSent:
         """Sends the statements and the rows of a run."""

@@ -42,6 +42,7 @@ from pipeline.lake import step as spark_sink
 from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror
 from pipeline.lake.batch import Batch, Pieces
 from pipeline.lake.maintenance import Chore
+from pipeline.lake.reached import LakeReached
 from pipeline.lake.state import Idle, LakeProgress, SinkEnded, State
 from pipeline.lake.tables import Tier
 from pipeline.messages import topology
@@ -82,12 +83,14 @@ class SparkSink(Actor[ToSparkSink]):
         spark: SparkSettings,
         journal: JournalReader,
         coordinator: Sender[MirrorDataExpired],
+        applied: Callable[[LakeReached], None],
     ) -> None:
         super().__init__(mailbox, metrics)
         self._settings = lake
         self._spark_settings = spark
         self._journal = journal
         self._coordinator = coordinator
+        self._applied = applied
         self._threads = ThreadPoolExecutor(TABLES_AT_ONCE + 1, "spark")
         self._pulse = StallDetector()
         self._state = State(lake)
@@ -152,16 +155,17 @@ class SparkSink(Actor[ToSparkSink]):
         so_far, under_way = self._state.so_far, self._state.background.under_way
         work = None if under_way is None else under_way.work
         views = None if self._up is None else self._up.lake.views
+        mirrors = so_far.checkpoint.mirrors
         return {
             "lake": self._settings.path,
             "segment": (so_far.ahead or so_far).segment,
-            "position": (so_far.ahead or so_far).position,
+            "position": str((so_far.ahead or so_far).checkpoint.position),
             "freshness_seconds": self._freshness,
             "late": sorted(map(str, so_far.late.tables)),
             "beside": None if work is None else {"work": work.kind, "table": str(work.table)},
             "tables": {
                 str(table): {
-                    "mirror": so_far.mirrors[table].wire if table in so_far.mirrors else None,
+                    "mirror": mirrors[table].wire if table in mirrors else None,
                     **_mirror_status(self._state, table),
                     "stopped": _stop_reason(table, so_far),
                     "no_view": None if views is None else views.refused.get(table),
@@ -196,6 +200,7 @@ class SparkSink(Actor[ToSparkSink]):
                 self._state, following = spark_sink.step(self._state, fact, time.monotonic())
                 self._measure_fact(fact, None if work is None else work.work)
                 orders += following
+        self._applied(LakeReached(self._state))
         beside: list[list[spark_sink.Order]] = [
             [order] for order in orders if isinstance(order, BackgroundWork)
         ]
@@ -316,7 +321,7 @@ class SparkSink(Actor[ToSparkSink]):
         """Does the work beside the batches. Raises if Spark is gone."""
         began, table = time.monotonic(), str(work.table)
         try:
-            size = await self._call(Pool.BESIDE, do_work, up.lake, work)
+            size, at = await self._call(Pool.BESIDE, do_work, up.lake, work)
         except Conflict as error:
             log.warning(
                 "another writer committed first; retrying", work=work.kind, table=table, reason=str(error)
@@ -332,7 +337,7 @@ class SparkSink(Actor[ToSparkSink]):
             self.metrics.count(catalogue.WORK_FAILED, kind=work.kind)
             return spark_sink.WorkFailed()
         self._measure_work(work, time.monotonic() - began)
-        return spark_sink.WorkDone(size)
+        return spark_sink.WorkDone(size, at)
 
     @contain_errors
     def _measure_work(self, work: BackgroundWork, seconds: float) -> None:

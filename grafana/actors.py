@@ -151,6 +151,32 @@ _FAILS: Final = Row(
             ],
             "short",
         ),
+        series_panel(
+            "Waits for own writes",
+            Words(
+                "Requests at /applied by outcome, and those that wait until their transactions can be read.",
+                "`never`: clients ask for what can't come. `timeout`: delivery takes longer than they wait.",
+                "The answers have the reason. See how fresh the lake is, and which tables were stopped.",
+            ),
+            [
+                Query(CHOSEN.increase(of.WAITED, "outcome"), "{{outcome}}"),
+                Query(CHOSEN.max(of.WAITS), "waiting"),
+            ],
+            "short",
+        ),
+        series_panel(
+            "A wait for own writes",
+            Words(
+                "How long requests at /applied waited until their transactions could be read.",
+                "Far above the lake's freshness.",
+                "Let clients name the tables that they read, so that no other table's trouble holds them up.",
+            ),
+            [
+                Query(f"{CHOSEN.quantile(0.5, of.WAIT)} >= 0", "half"),
+                Query(f"{CHOSEN.quantile(0.99, of.WAIT)} >= 0", "99 %"),
+            ],
+            "s",
+        ),
     ),
 )
 

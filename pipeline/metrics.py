@@ -35,6 +35,7 @@ UNITS = (
     "state",
     "tables",
     "transactions",
+    "waits",
     "windows",
 )
 
@@ -378,6 +379,16 @@ SIGNALS = Counter(
     ("channel", "outcome"),
 )
 SIGNALS_UNANSWERED = Gauge("tidemark_unanswered_signals", "Signals without an answer so far.")
+WAITS = Gauge("tidemark_applied_open_waits", "Requests that wait until transactions have been applied.")
+WAITED = Counter(
+    "tidemark_applied_ended_waits_total",
+    "Such requests that were answered. Consumer is journal, lake or kafka; outcome is applied, never or timeout.",
+    ("consumer", "outcome"),
+)
+WAIT = Histogram(
+    "tidemark_applied_wait_seconds",
+    "Time that such a request waited until its transactions had been applied.",
+)
 
 
 def catalogue() -> tuple[Metric, ...]:

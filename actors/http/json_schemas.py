@@ -6,6 +6,7 @@ which is for people.
 
 from typing import Any, Final
 
+from pipeline.journal.applied.progress import Through
 from pipeline.messages.topology import ActorName
 from pipeline.signals.outcomes import Outcome
 
@@ -91,6 +92,13 @@ _LIFE: Final[dict[str, JsonSchema]] = {
         _or_null(NUMBER), "When it last got on with its work, in seconds since the epoch."
     ),
 }
+# Where the journal or a consumer is.
+_REACHED: Final[dict[str, JsonSchema]] = {
+    "through": {"type": "string", "enum": [through.value for through in Through]},
+    "position": _POSITION,
+    "segment": COUNT,
+    "scn": _described(COUNT, "The number of the last thing in the stream there."),
+}
 _ACTORS = {name.value for name in ActorName}
 _CONSUMERS = _map(_object(segment=COUNT, behind=COUNT))
 _OUTCOME: Final[JsonSchema] = {"type": "string", "enum": [outcome.value for outcome in Outcome]}
@@ -146,6 +154,19 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         sealed_segment=COUNT,
         delivered_position=_or_null(_POSITION),
         delivered_segment=COUNT,
+    ),
+    "Applied": _object(
+        **_REACHED,
+        tables=_described(
+            _map(_or_null(_map(_or_null(COUNT)))),
+            "Through the lake, the versions of each table's `mirror` and `changelog` in Delta's log at which a reader "
+            "sees it; null where the lake has nothing of the table.",
+        ),
+    ),
+    "NotYetApplied": _object(
+        error=_described(TEXT, "What is waited for."),
+        missing=_described(TEXT, "The transactions that have still to come."),
+        **_REACHED,
     ),
     "Point": _object(
         at=_described(NUMBER, "Seconds since the epoch."),

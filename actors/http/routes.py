@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from actors.http.access import Access
 from actors.http.json_schemas import SCHEMAS
+from pipeline.journal.applied.question import LONGEST_WAIT_S, WAIT_S
 
 JSON: Final = "application/json"
 
@@ -27,10 +28,20 @@ class ApiResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryParameter:
+    """A parameter after the path's `?`."""
+
+    meaning: str
+    type: str = "string"
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """A method and a path, what they return, who may use them, and the possible answers, by status.
 
-    `body`: the name of the schema of the request's body. Refusals (401, 403, …) follow from `access`.
+    `body`: the name of the schema of the request's body. `parameters`: those in the path, and `query` those after it.
+    Refusals (401, 403, …) follow from `access`.
     """
 
     name: str
@@ -41,6 +52,7 @@ class Route:
     answers: Mapping[int, ApiResponse]
     body: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, QueryParameter] = field(default_factory=dict)
 
 
 def _get(
@@ -85,6 +97,30 @@ ROUTES: Final[tuple[Route, ...]] = (
         "position",
         "How far it is in the log, the journal and the lake",
         ApiResponse("Where", "Position"),
+    ),
+    Route(
+        "applied",
+        "GET",
+        "/applied",
+        "Wait until transactions have come so far that a reader sees them",
+        Access.READ,
+        {
+            200: ApiResponse("All of them have come.", "Applied"),
+            400: ApiResponse("A parameter is wrong.", "Error"),
+            409: ApiResponse("They can't come.", "Error"),
+            503: ApiResponse("The service is stopping.", "Error"),
+            504: ApiResponse("They haven't come in time.", "NotYetApplied"),
+        },
+        query={
+            "gtid_set": QueryParameter("The transactions, as MySQL writes a GTID set.", required=True),
+            "through": QueryParameter("How far they have to come: journal, lake (the default) or kafka."),
+            "tables": QueryParameter(
+                "The tables that will be read, as database.table, with commas between them; all if none is named."
+            ),
+            "timeout_s": QueryParameter(
+                f"How long to wait, in seconds; {WAIT_S:g} by default, at most {LONGEST_WAIT_S:g}.", "number"
+            ),
+        },
     ),
     _get(
         "/freshness",
@@ -187,6 +223,17 @@ def _operation(route: Route) -> dict[str, Any]:
         operation["parameters"] = [
             {"name": name, "in": "path", "required": True, "description": told, "schema": {"type": "string"}}
             for name, told in route.parameters.items()
+        ]
+    if route.query:
+        operation["parameters"] = [
+            {
+                "name": name,
+                "in": "query",
+                "required": each.required,
+                "description": each.meaning,
+                "schema": {"type": each.type},
+            }
+            for name, each in route.query.items()
         ]
     if route.body is not None:
         operation["requestBody"] = {"required": True, "content": {JSON: {"schema": _reference(route.body)}}}

@@ -5,6 +5,10 @@ waits for its answer:
 
     200 accepted, 409 rejected, 422 not a signal, 429 too many at once,
     503 not answered: send it again with the same id
+
+A request for `/applied` waits until transactions have been applied (`actors.status.applied_watch`):
+
+    200 they have, 400 a parameter is wrong, 409 they can't come, 429 too many wait, 504 not in time
 """
 
 import asyncio
@@ -24,10 +28,12 @@ from actors.http.event_stream import PATIENCE_S, Followers, TooManyFollowers
 from actors.runtime.filesystem import put_file
 from actors.runtime.metrics import Metrics
 from actors.signals.rest import SignalRest, Unanswered
+from actors.status.applied_watch import MOST_WAITERS, AppliedWatch, TooManyWait, WaitEnded
 from actors.status.status_board import StatusBoard
 from pipeline import metrics as catalogue
 from pipeline.config.settings import HttpSettings
 from pipeline.errors import Definite
+from pipeline.journal.applied.question import MalformedQuestion, NeverApplied, NotYetApplied, parse_question
 from pipeline.messages.signals import SignalAccepted
 from pipeline.signals.signal import LONGEST, MalformedSignal, parse_signal
 
@@ -38,6 +44,9 @@ ANSWER_WITHIN_S = 30.0
 
 # How many requests may come at once, and how many more each second, by what they need: capture has the same thread.
 LIMITS: Final = {Access.READ: (200, 50.0), Access.CONTROL: (30, 5.0)}
+
+# As many may wait at once as there's room for, and each takes part of a millisecond of that thread.
+WAITS_PER_S: Final = 500.0
 
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - names of addresses, and how one reaches them
 
@@ -54,6 +63,7 @@ class HttpServer:
         board: StatusBoard,
         metrics: Metrics,
         signals: SignalRest,
+        applied: AppliedWatch,
         answer_within_s: float = ANSWER_WITHIN_S,
     ) -> None:
         self.url = ""
@@ -62,9 +72,12 @@ class HttpServer:
         self._board = board
         self._metrics = metrics
         self._signals = signals
+        self._applied = applied
         self._answer_within_s = answer_within_s
         self._guard = Guard(settings)
         self._buckets = {access: TokenBucket(per_s, burst) for access, (burst, per_s) in LIMITS.items()}
+        self._waits = TokenBucket(WAITS_PER_S, MOST_WAITERS)
+        self._waiting: web.AbstractResource | None = None
         self._live = Followers(board, controlled=self._guard.controlled)
         self._files = static_files.load_files()
         app = web.Application(client_max_size=LONGEST, middlewares=[self._answered_safely])
@@ -118,16 +131,20 @@ class HttpServer:
             "signals": _answer_with(lambda: {"signals": board.signals()}),
             "signal_state": self._signal_state,
             "signal": self._signal,
+            "applied": self._wait_applied,
         }
         for route in api.ROUTES:
             added = app.router.add_route(route.method, route.path, handlers[route.name])
             self._access.setdefault(added.resource, {})[route.method] = route.access
+            if route.name == "applied":
+                self._waiting = added.resource
 
     @web.middleware
     async def _answered_safely(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let in who may come in, and turn errors into answers."""
         # A path without a route is refused like one with a route, so that they look the same without a token.
-        access = self._access.get(request.match_info.route.resource, {}).get(request.method, Access.READ)
+        resource = request.match_info.route.resource
+        access = self._access.get(resource, {}).get(request.method, Access.READ)
         try:
             host = request.url.host
         except ValueError:
@@ -136,7 +153,8 @@ class HttpServer:
         if refusal is not None:
             challenge = {"WWW-Authenticate": 'Bearer realm="tidemark"'} if refusal.status == 401 else {}
             return _error(refusal.status, refusal.reason, challenge)
-        if access in self._buckets and not self._buckets[access].take():
+        bucket = self._waits if resource is self._waiting else self._buckets.get(access)
+        if bucket is not None and not bucket.take():
             return _error(429, "too many requests at once", {"Retry-After": "1"})
         try:
             return await handler(request)
@@ -150,6 +168,7 @@ class HttpServer:
 
     async def _end(self, _: web.Application) -> None:
         self._live.end()
+        await self._applied.close()
 
     async def _page(self, _: web.Request) -> web.Response:
         return self._static(static_files.PAGE)
@@ -195,6 +214,29 @@ class HttpServer:
                 return answer
         except TooManyFollowers as error:
             return _error(429, str(error), {"Retry-After": "5"})
+
+    async def _wait_applied(self, request: web.Request) -> web.Response:
+        try:
+            question = parse_question(request.query, self._applied.there)
+            answer = await self._applied.wait(question)
+        except MalformedQuestion as error:
+            return _error(400, str(error))
+        except TooManyWait as error:
+            return _error(429, str(error), {"Retry-After": "1"})
+        except WaitEnded as error:
+            return _error(503, str(error))
+        if isinstance(answer, NeverApplied):
+            return _error(409, answer.reason)
+        reached = {
+            "through": question.through.value,
+            "position": str(answer.reached.position),
+            "segment": answer.reached.segment,
+            "scn": answer.reached.scn,
+        }
+        if isinstance(answer, NotYetApplied):
+            told = {"error": answer.reason, "missing": str(answer.missing), **reached}
+            return web.json_response(told, status=504)
+        return web.json_response({**reached, "tables": {str(t): at for t, at in answer.read_at.items()}})
 
     async def _signal(self, request: web.Request) -> web.Response:
         if request.content_type != "application/json":

@@ -4,13 +4,21 @@ from typing import assert_never
 
 from actors.lake.lake import Lake
 from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror
+from pipeline.lake.live_view import Versions
 from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.tables import Tier
 
 
-def do_work(lake: Lake, work: BackgroundWork) -> TableSize:
-    """Does the work, and returns the size of the lake table afterwards. Raises Conflict if another writer committed
-    first."""
+def do_work(lake: Lake, work: BackgroundWork) -> tuple[TableSize, Versions | None]:
+    """Does the work. Returns the size of the lake table afterwards, and the versions for readers of the table.
+
+    Raises Conflict if another writer committed first.
+    """
+    size = _done(lake, work)
+    return size, lake.settled_versions(work.table)
+
+
+def _done(lake: Lake, work: BackgroundWork) -> TableSize:
     match work:
         case CompleteMirror(table, generation, through, position):
             lake.complete(table, generation, through, position)

@@ -96,6 +96,12 @@ class ConnectTable:
         """Returns the newest version; None if there is no table."""
         return self._at(None)
 
+    def version(self) -> int | None:
+        """Returns the newest version; None if there is no table."""
+        with _reading(self.path):
+            found = read_version(self.path)
+        return None if found is None else found.version
+
     def finish_alter(self) -> TableVersion | None:
         """Returns the newest version, after it completes an interrupted `alter`."""
         found = self.snapshot()

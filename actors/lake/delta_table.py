@@ -77,6 +77,9 @@ class LakeTable(Protocol):
     def snapshot(self) -> TableVersion | None:
         """Returns the newest version; None if there is no table."""
 
+    def version(self) -> int | None:
+        """Returns the newest version that this process has made or seen; None if there is no table."""
+
     def finish_alter(self) -> TableVersion | None:
         """Returns the newest version, after it completes an interrupted `alter`."""
 
@@ -135,6 +138,11 @@ class DeltaTable:
         log = self._log()
         snapshot = log.update(False, self._none, self._none)
         return self._version(snapshot) if log.tableExists() else None
+
+    def version(self) -> int | None:
+        """Returns the newest version that Delta has made or seen here, without a listing of the log's folder."""
+        version: int = self._log().unsafeVolatileSnapshot().version()
+        return None if version < 0 else version
 
     def finish_alter(self) -> TableVersion | None:
         """Returns the newest version. An `alter` here is one commit, so none is ever interrupted."""

@@ -152,6 +152,7 @@ class Lake:
             partial=Property.PARTIAL in changelog.properties,
             stopped=_stop(changelog),
             rebuilding=None if mirrored is None else _rebuilding(mirrored),
+            at=Versions(None if mirrored is None else mirrored.version, changelog.version),
         )
 
     def deliver(self, table: TableId, present: LakeTableState, batch: Batch) -> LakeTableState:
@@ -202,7 +203,21 @@ class Lake:
             rows=max(present.rows, batch.through),
             after=max(present.after, batch.after),
             stopped=None,
+            at=self._versions(table),
         )
+
+    def settled_versions(self, table: TableId) -> Versions | None:
+        """The versions at which readers see all that the table has; None if it has no changelog.
+
+        No generation begins meanwhile and no column changes, so the two belong together.
+        """
+        with self._changing(table):
+            return self._versions(table)
+
+    def _versions(self, table: TableId) -> Versions | None:
+        # The mirror comes first: the changelog gets everything before the mirror does.
+        mirror, changelog = (self._table(table, tier).version() for tier in (Tier.MIRROR, Tier.CHANGELOG))
+        return None if changelog is None else Versions(mirror, changelog)
 
     def merge(self, table: TableId, reached: MirrorPosition, through: int, position: str) -> None:
         """Merges changes into a table's mirror, from where it is to a segment. Blocks for seconds.

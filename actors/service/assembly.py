@@ -51,6 +51,7 @@ from actors.source import witnesses
 from actors.source.failover import Servers
 from actors.source.preflight import Preflight, query_tables, signal_table
 from actors.spark_sink import SparkSink
+from actors.status.applied_watch import AppliedWatch
 from actors.status.lag_watch import LagWatch
 from actors.status.status_board import StatusBoard
 from actors.watermark_coordinator import WatermarkCoordinator
@@ -61,6 +62,7 @@ from pipeline.coordinator import resume
 from pipeline.coordinator.chunk_size import CHUNK_BYTES, ChunkLimits
 from pipeline.coordinator.state import Overlapping, Pausing
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.applied.progress import JournalProgress, Through
 from pipeline.journal.entry import Entry
 from pipeline.messages.journal import CheckpointSealed
 from pipeline.messages.signals import SignalAccepted
@@ -89,7 +91,12 @@ async def serve(settings: Settings, recent: RecentEvents) -> RunOutcome:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, supervisor.stop)
         async with HttpServer(
-            settings.http, address_file(settings), board, assembly.metrics, assembly.requests
+            settings.http,
+            address_file(settings),
+            board,
+            assembly.metrics,
+            assembly.requests,
+            assembly.applied,
         ):
             watch = LagWatch(settings.source, supervisor.actors, assembly.metrics)
             looking = [
@@ -112,6 +119,7 @@ class Assembly:
         self.metrics = Metrics()
         self.mailboxes: dict[Name, Mailbox[Any]] = {name: Mailbox(inbox(name)) for name in Name}
         self.requests = SignalRest()
+        self.applied = AppliedWatch(settings, self.metrics)
         self._settings = settings
         self._store = store
         self._servers = Servers(settings, self.metrics)
@@ -136,12 +144,15 @@ class Assembly:
     async def _capture(self) -> tuple[Actor[Any], ...]:
         settings = self._settings
         recovered = await asyncio.to_thread(self._store.recover)
-        found = await self._servers.choose(None if recovered.last is None else recovered.last.checkpoint)
-        checkpoint = _beginning(recovered.last, found, settings)
+        last = recovered.last
+        found = await self._servers.choose(None if last is None else last.checkpoint)
+        sealed = None if last is None else JournalProgress(last.segment, last.checkpoint)
+        self.applied.captured_from(found.source, sealed)
+        checkpoint = _beginning(last, found, settings)
         if not checkpoint.witnesses:
-            last = await witnesses.initial_witnesses(found.source, found.server, checkpoint.position)
-            checkpoint = replace(checkpoint, witnesses=last)
-        segment = 0 if recovered.last is None else recovered.last.segment
+            initial = await witnesses.initial_witnesses(found.source, found.server, checkpoint.position)
+            checkpoint = replace(checkpoint, witnesses=initial)
+        segment = 0 if last is None else last.segment
         log.info("capture begins", segment=segment, position=str(checkpoint.position), server=found.server)
         journal = JournalWriter(
             self.mailboxes[Name.JOURNAL_WRITER],
@@ -154,12 +165,11 @@ class Assembly:
                 self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),
                 tuple(self._outlet(Name.JOURNAL_WRITER, sink) for sink in (Name.SPARK_SINK, Name.KAFKA_SINK)),
                 self._outlet(Name.JOURNAL_WRITER, Name.WATERMARK_COORDINATOR),
+                self.applied.journal_reached,
             ),
             _journal_rules(settings, self._store),
         )
-        unread = await asyncio.to_thread(
-            reselect_keys.unread_rows_keys, self._store, recovered.last, checkpoint
-        )
+        unread = await asyncio.to_thread(reselect_keys.unread_rows_keys, self._store, last, checkpoint)
         return (*self._stream(checkpoint, found), *self._snapshots(checkpoint, found, unread), journal)
 
     def _stream(self, checkpoint: Checkpoint, found: Preflight) -> tuple[Actor[Any], ...]:
@@ -249,6 +259,7 @@ class Assembly:
                 settings.spark,
                 self._store,
                 self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR),
+                partial(self.applied.consumer_reached, Through.LAKE),
             ),
         )
 
@@ -257,7 +268,12 @@ class Assembly:
         if settings.kafka is None:
             return ()
         sink = KafkaSink(
-            self.mailboxes[Name.KAFKA_SINK], self.metrics, settings.kafka, settings.name, self._store
+            self.mailboxes[Name.KAFKA_SINK],
+            self.metrics,
+            settings.kafka,
+            settings.name,
+            self._store,
+            partial(self.applied.consumer_reached, Through.KAFKA),
         )
         return (sink,)
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,7 +26,8 @@ from pipeline.schema.table_schema import TableId
 EXIT_CODES = """\b
 Exit codes:
   0  done, or stopped cleanly
-  1  gave up after too many failures, or a failure while stopping; a signal was rejected; a check found errors
+  1  gave up after too many failures, or a failure while stopping; a signal was rejected; a check found errors;
+     what was waited for hasn't come in time
   2  an error that a retry can't fix: a mistake in the configuration, a missing grant, a purged binlog;
      the message says what to do
   3  an invariant of Tidemark was broken: it ended at once; please report the log
@@ -65,6 +67,7 @@ def main() -> None:
     tidemark signal shop.toml execute    snapshot the tables while changes stream
     tidemark status shop.toml --watch    show the progress
     tidemark sql shop.toml shop.orders   print the query that reads a table as of now
+    tidemark wait shop.toml --gtid …     wait until a reader sees a transaction
     tidemark import-debezium connector.json > shop.toml
     """
 
@@ -198,6 +201,29 @@ def status(settings: Settings, as_json: bool, watch: bool, lake: bool) -> None:
         show(iter([client.get(settings, "/status")]))
 
 
+@main.command(epilog=EXIT_CODES)
+@config_argument
+@click.option("--gtid", "gtid_set", required=True, metavar="SET", help="The transactions, as a GTID set.")
+@click.option(
+    "--through",
+    type=click.Choice(["lake", "journal", "kafka"]),
+    default="lake",
+    show_default=True,
+    help="How far they have to come.",
+)
+@click.option(
+    "--tables", "-t", metavar="NAMES", help="The tables that will be read, as database.table, with commas."
+)
+@click.option("--timeout", "timeout_s", type=float, default=30.0, show_default=True, help="In seconds.")
+def wait(settings: Settings, gtid_set: str, through: str, tables: str | None, timeout_s: float) -> None:
+    """Wait until a reader sees these transactions; print where, as JSON.
+
+    It exits with 1 if they haven't come in time, and with 2 if they can't come.
+    """
+    asked = {"gtid_set": gtid_set, "through": through} | ({"tables": tables} if tables else {})
+    click.echo(json.dumps(_applied(settings, asked, timeout_s)))
+
+
 @main.command()
 @config_argument
 @click.argument("table")
@@ -211,19 +237,41 @@ def status(settings: Settings, as_json: bool, watch: bool, lake: bool) -> None:
 @click.option(
     "--stale", is_flag=True, help="Print the query of a stopped table too, which gets no more changes."
 )
-def sql(settings: Settings, table: str, dialect: str, stale: bool) -> None:
+@click.option(
+    "--gtid",
+    "gtid_set",
+    metavar="SET",
+    help="Wait until the table has these transactions, and read the versions that have them.",
+)
+def sql(settings: Settings, table: str, dialect: str, stale: bool, gtid_set: str | None) -> None:
     """Print the query that reads TABLE, as database.table or `database`.`table`, as of the last delivered segment.
 
     Print it again when the table's columns change, or its mirror begins again. docs/lake.md says more.
     """
     from actors.service.live_view_text import live_view_text
+    from pipeline.journal.applied.question import WAIT_S
+    from pipeline.lake.live_view import Versions
     from pipeline.lake.sql_dialects import Dialect
 
-    stopped = _stopped_in_capture(settings)
+    stopped, at = _stopped_in_capture(settings), None
+    if gtid_set is not None:
+        told = _applied(settings, {"gtid_set": gtid_set, "tables": table}, WAIT_S)
+        (versions,) = told["tables"].values()
+        at = None if versions is None else Versions(**versions)
     try:
-        click.echo(live_view_text(_lake(settings), table, Dialect(dialect), stopped, stale=stale))
+        click.echo(live_view_text(_lake(settings), table, Dialect(dialect), stopped, stale=stale, at=at))
     except OSError as error:
         _fail(f"the lake can't be read: {error}", 1)
+
+
+def _applied(settings: Settings, asked: Mapping[str, str], timeout_s: float) -> dict[str, Any]:
+    """Where these transactions can be read, once they can; ends the program where they can't, or not in time."""
+    status, answer = client.wait_applied(settings, asked, timeout_s)
+    if status != HTTPStatus.OK:
+        missing = f" (missing: {answer['missing']})" if answer.get("missing") else ""
+        never = status in (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
+        _fail(f"{answer['error']}{missing}", 2 if never else 1)
+    return answer
 
 
 def _lake(settings: Settings) -> str:

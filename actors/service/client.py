@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
 
@@ -38,12 +40,20 @@ def post(settings: Settings, path: str, body: dict[str, Any]) -> tuple[int, dict
     return asyncio.run(_ask(settings, "POST", path, body))
 
 
+def wait_applied(
+    settings: Settings, parameters: Mapping[str, str], timeout_s: float
+) -> tuple[int, dict[str, Any]]:
+    """Returns the status and JSON of GET /applied, which answers after `timeout_s` at the latest. Raises NotRunning."""
+    path = f"/applied?{urlencode({**parameters, 'timeout_s': timeout_s})}"
+    return asyncio.run(_ask(settings, "GET", path, None, timeout_s + PATIENCE_S))
+
+
 async def _ask(
-    settings: Settings, method: str, path: str, body: dict[str, Any] | None
+    settings: Settings, method: str, path: str, body: dict[str, Any] | None, patience_s: float = PATIENCE_S
 ) -> tuple[int, dict[str, Any]]:
     try:
         url = json.loads(address_file(settings).read_text(encoding="utf-8"))["url"]
-        timeout = aiohttp.ClientTimeout(PATIENCE_S)
+        timeout = aiohttp.ClientTimeout(patience_s)
         token = settings.http.token.value or settings.http.read_token.value
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         async with (

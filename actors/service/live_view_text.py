@@ -9,7 +9,7 @@ from typing import Final
 
 from actors.lake.delta_log import LoggedVersion, last_report, read_version
 from pipeline.errors import Definite
-from pipeline.lake.live_view import MirrorPosition, check_complete, live_view_sql, sum_sql
+from pipeline.lake.live_view import MirrorPosition, Versions, check_complete, live_view_sql, sum_sql
 from pipeline.lake.sql_dialects import Dialect, registration
 from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema.table_schema import TableId
@@ -19,15 +19,22 @@ EMPTY: Final[Mapping[TableId, str]] = MappingProxyType({})
 
 
 def live_view_text(
-    root: str, name: str, dialect: Dialect, captured: Mapping[TableId, str] = EMPTY, *, stale: bool = False
+    root: str,
+    name: str,
+    dialect: Dialect,
+    captured: Mapping[TableId, str] = EMPTY,
+    *,
+    stale: bool = False,
+    at: Versions | None = None,
 ) -> str:
     """Returns the query that reads a table, `database.table`, as of now, from the reports of its lake tables.
 
     If a name has a dot in it the table may have to be quoted: `` `a.b`.`c` ``.
 
     For a table without a primary key it's the sum of its changes. `captured`: the tables that were stopped in capture,
-    and why. Raises Definite if the lake has nothing of the table, or gets nothing more for it, unless `stale`; and
-    OSError if the lake can't be read.
+    and why. `at`: the versions of the two lake tables that the query reads, instead of the newest. Raises Definite if
+    the lake has nothing of the table, or gets nothing more for it, unless `stale`; and OSError if the lake can't be
+    read.
     """
     found = [
         table
@@ -37,8 +44,10 @@ def live_view_text(
     if len(found) > 1:
         raise Definite(f"{name} may be {' or '.join(map(str, found))}: name one of them, with the quotes")
     for table in found:
+        versions = (None, None) if at is None else (at.mirror, at.changelog)
         mirrored, changelog = (
-            read_version(location(root, table, tier)) for tier in (Tier.MIRROR, Tier.CHANGELOG)
+            read_version(location(root, table, tier), version)
+            for tier, version in zip((Tier.MIRROR, Tier.CHANGELOG), versions, strict=True)
         )
         if changelog is None or changelog.schema is None:
             continue
@@ -56,9 +65,8 @@ def live_view_text(
         if mirrored is None or mirrored.schema is None:
             continue
         check_complete(mirrored, table)
-        text = live_view_sql(
-            root, mirrored.schema, MirrorPosition.from_reports(mirrored, changelog), dialect=dialect
-        )
+        reached = MirrorPosition.from_reports(mirrored, changelog)
+        text = live_view_sql(root, mirrored.schema, reached, at, dialect)
         told = registration(root, table) if dialect is Dialect.TRINO else _settings(text, dialect)
         return "\n".join([*(f"-- once: {statement};" for statement in told), text])
     raise Definite(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from pipeline.journal.entry import Entry, FileKind
 from pipeline.lake.column_changes import Step
+from pipeline.lake.live_view import Versions
 from pipeline.lake.tables import LakeColumn
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror, Ready
@@ -29,7 +30,7 @@ class LakeTableState:
     the mirror has reached, and `pending`: the number of changes after it, both as the sink found them. `after`: the
     segment through which all tables had everything when this one was last delivered. `partial`: whether its changes may
     lack columns. `rebuilding`: since when (s since the epoch) the newest generation is being filled, None if the mirror
-    is complete.
+    is complete. `at`: the versions at which readers see all of this, None without a changelog.
     """
 
     schema: TableSchema | None = None
@@ -45,6 +46,7 @@ class LakeTableState:
     partial: bool = False
     stopped: DeliveryStop | None = None
     rebuilding: float | None = None
+    at: Versions | None = None
 
 
 def reported_segment(tables: Iterable[LakeTableState]) -> int:

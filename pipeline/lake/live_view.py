@@ -127,10 +127,17 @@ class MirrorPosition:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The versions (of Delta's log) of the two tables that a query is to read."""
+    """The versions (of Delta's log) of the two tables that a query is to read; without a mirror, of the changelog."""
 
-    mirror: int
+    mirror: int | None
     changelog: int
+
+    def or_later(self, other: "Versions | None") -> "Versions":
+        """Of each table the later version. The mirror's isn't ahead then either, as long as neither pair's is."""
+        if other is None:
+            return self
+        mirrors = [version for version in (self.mirror, other.mirror) if version is not None]
+        return Versions(max(mirrors, default=None), max(self.changelog, other.changelog))
 
 
 def check_complete(mirror: TableReport, table: TableId) -> None:

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import LakeRule
+from pipeline.gtid.gtid_set import NO_GTIDS
 from pipeline.lake.background import Background, LakeTables
 from pipeline.lake.batch import Batch, LakeTableState
 from pipeline.schema.table_schema import TableId
@@ -31,18 +33,21 @@ class Failed:
     again: float
 
 
+# Of a lake that has nothing yet.
+_NOTHING: Final = Checkpoint(NO_GTIDS)
+
+
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """Where the other tables are while those that failed catch up: through `segment`, with its position and mirrors."""
+    """Where the other tables are while those that failed catch up: through `segment`, with its checkpoint."""
 
     segment: int
-    position: str
-    mirrors: Mapping[TableId, Mirror]
+    checkpoint: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class LakeProgress:
-    """How far the lake is: through `segment`, at whose end are `position` and `mirrors`.
+    """How far the lake is: through `segment`, which has this `checkpoint`.
 
     `tables`: what it has of each table that was met. `said`: the segment through which these report that all have
     everything. `late`: tables that wait for a mirror which the journal has all of
@@ -52,8 +57,7 @@ class LakeProgress:
     """
 
     segment: int = 0
-    position: str = ""
-    mirrors: Mapping[TableId, Mirror] = field(default_factory=dict)
+    checkpoint: Checkpoint = _NOTHING
     tables: Mapping[TableId, LakeTableState] = field(default_factory=dict)
     said: int = -1
     late: IncompleteTables = field(default_factory=IncompleteTables)
@@ -78,7 +82,8 @@ class LakeProgress:
         """The mirrors that may be merged: of tables that have everything that the others have."""
         if self.ahead is not None:
             return {}
-        return {table: mirror for table, mirror in self.mirrors.items() if table not in self.failed}
+        mirrors = self.checkpoint.mirrors
+        return {table: mirror for table, mirror in mirrors.items() if table not in self.failed}
 
     def stopped(self, table: TableId) -> str | None:
         """Returns why a table gets nothing."""

@@ -45,6 +45,7 @@ from pipeline.lake.batch import (
     next_batch,
     reported_segment,
 )
+from pipeline.lake.live_view import Versions
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.missing_generations import incomplete_generations
 from pipeline.lake.state import (
@@ -154,9 +155,11 @@ class LakeTimerFired:
 
 @dataclass(frozen=True, slots=True)
 class WorkDone:
-    """The work beside the batches has succeeded; its lake table has this size."""
+    """The work beside the batches has succeeded: its lake table has this size, and readers of the table read it `at`
+    these versions."""
 
     size: TableSize
+    at: Versions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,8 +341,8 @@ def _batches(state: State, fact: Fact, now: float) -> _Next:
             return _going_on(state, _doing(Confirming, state, fact).sealed)
         case LakeTimerFired():
             return _moment(state, now)
-        case WorkDone(size):
-            return replace(state, background=background.work_done(state.background, size, now)), ()
+        case WorkDone(size, at):
+            return _worked(state, size, at, now), ()
         case WorkGivenUp():
             return replace(state, background=background.work_given_up(state.background, now)), ()
         case WorkFailed():
@@ -360,7 +363,7 @@ def _beside(state: State, orders: tuple[Order, ...], now: float) -> _Next:
             return state, orders
         return replace(state, doing=StoppingSpark()), (*orders, StopSpark())
     so_far = state.so_far
-    through, position = so_far.segment, so_far.position
+    through, position = so_far.segment, str(so_far.checkpoint.position)
     after, work = background.next_work(state.background, state.lake_tables, through, position, now)
     return replace(state, background=after), (*orders, work) if work is not None else orders
 
@@ -385,10 +388,22 @@ def _delivered(state: State, fact: TableDelivered, now: float) -> _Next:
     landing, so_far = _doing(Delivering, state, fact), state.so_far
     table, before = fact.table, so_far.tables[fact.table]
     if fact.after.stopped is None:
-        after = background.files_delivered(state.background, table, before, fact.after, fact.pieces, now)
-        state = replace(state, background=after)
+        beside = background.files_delivered(state.background, table, before, fact.after, fact.pieces, now)
+        state = replace(state, background=beside)
     landing = replace(landing, left=landing.left - {table})
-    return _landing(replace(state, so_far=so_far.having(table, fact.after)), landing, now)
+    after = fact.after
+    if after.at is not None:  # and so may work beside the batches
+        after = replace(after, at=after.at.or_later(before.at))
+    return _landing(replace(state, so_far=so_far.having(table, after)), landing, now)
+
+
+def _worked(state: State, size: TableSize, at: Versions | None, now: float) -> State:
+    assert state.background.under_way is not None
+    table, so_far = state.background.under_way.work.table, state.so_far
+    if at is not None:  # a batch may have reported later ones meanwhile
+        known = so_far.of(table)
+        so_far = so_far.having(table, replace(known, at=at.or_later(known.at)))
+    return replace(state, so_far=so_far, background=background.work_done(state.background, size, now))
 
 
 def _doing(kind: type[_D], state: State, fact: Fact) -> _D:
@@ -461,7 +476,7 @@ def _again(state: State, end: Checkpoint, sealed: int, now: float) -> _Next:
     so_far = replace(
         so_far,
         aside=so_far.aside - due,
-        ahead=so_far.ahead or Ahead(so_far.segment, so_far.position, so_far.mirrors),
+        ahead=so_far.ahead or Ahead(so_far.segment, so_far.checkpoint),
     )
     state, orders = _searching(replace(state, so_far=so_far), Searching(end, sealed, due))
     return state, (*map(FindTable, sorted(due)), *orders)
@@ -502,8 +517,7 @@ def _placed(state: State, place: CursorAnswer, joining: Joining) -> _Next:
                 so_far,
                 segment=through,
                 whole=through,
-                position=str(then.position),
-                mirrors=then.mirrors,
+                checkpoint=then,
                 bare=IncompleteTables(bare, then.scn),
             )
             tell = (ReportMissingMirrors(bare),) if bare else ()
@@ -571,8 +585,7 @@ def _landing(state: State, landing: Delivering, now: float) -> _Next:
     so_far = replace(
         state.so_far,
         segment=batch.through,
-        position=str(batch.checkpoint.position),
-        mirrors=batch.checkpoint.mirrors,
+        checkpoint=batch.checkpoint,
         said=max(landing.said, 0 if there else -1),
     )
     tell = ReportProgress(batch, None if so_far.left_out else so_far.said, now - landing.began)
@@ -587,9 +600,7 @@ def _caught_up(so_far: LakeProgress) -> LakeProgress:
         if so_far.catching_up:
             return so_far
         ahead = so_far.ahead
-        so_far = replace(
-            so_far, segment=ahead.segment, position=ahead.position, mirrors=ahead.mirrors, ahead=None
-        )
+        so_far = replace(so_far, segment=ahead.segment, checkpoint=ahead.checkpoint, ahead=None)
     still = {table: each for table, each in so_far.failed.items() if table in so_far.aside}
     return replace(so_far, failed=still, ahead=None)
 

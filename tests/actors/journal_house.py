@@ -9,6 +9,7 @@ from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from pipeline.config.settings import JournalSettings
+from pipeline.journal.applied.progress import JournalProgress
 from pipeline.messages.inboxes import ToJournalWriter
 from pipeline.messages.topology import EDGES, ActorName, inbox
 
@@ -24,6 +25,7 @@ class House:
         self.sink: Mailbox[Any] = Mailbox(inbox(ActorName.SPARK_SINK))
         self.metrics = Metrics()
         self.coordinator: Mailbox[Any] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
+        self.applied: list[JournalProgress] = []
         room, answers, checkpoints, to_sink, _ = (
             edge for edge in EDGES if edge.sender is ActorName.JOURNAL_WRITER
         )
@@ -32,6 +34,7 @@ class House:
             Sender(checkpoints, self.listener),
             (Sender(to_sink, self.sink),),
             Sender(room, self.coordinator),
+            self.applied.append,
         )
         self.writer = JournalWriter(self.mailbox, self.metrics, settings, store, store.recover(), outlets)
         self.store = store

@@ -37,6 +37,7 @@ async def sink(tmp_path: Path) -> AsyncIterator[SparkSink]:
         SparkSettings(),
         history.store,
         Sender(edge, Mailbox(inbox(edge.receiver))),
+        lambda _: None,
     )
     yield made
     await made.release()

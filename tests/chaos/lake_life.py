@@ -145,7 +145,9 @@ class House:
         mailbox: Mailbox[ToSparkSink] = Mailbox(inbox(ActorName.SPARK_SINK))
         coordinator: Mailbox[Any] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
         outlet = Sender(ASKING, coordinator)
-        self.sink = sink = SparkSink(mailbox, Metrics(), self.lake, self.spark, self.journal, outlet)
+        self.sink = sink = SparkSink(
+            mailbox, Metrics(), self.lake, self.spark, self.journal, outlet, lambda _: None
+        )
         last = self.journal.last_segment()
         running = asyncio.create_task(sink.run())
         while not running.done() and not (sink._state.so_far.segment == last and merged(sink)):
@@ -162,7 +164,7 @@ class House:
     def _read(self, sink: SparkSink) -> None:
         """Read the live views as a user of the cluster would."""
         assert sink._up is not None
-        for table in sink._state.so_far.mirrors:
+        for table in sink._state.so_far.checkpoint.mirrors:
             view = live_view(sink._up.spark.session, self.lake.path, table)
             self.views[table.name] = view.toArrow().to_pylist()
         executors = (executor for worker in self.workers for executor in children(worker))
@@ -183,7 +185,7 @@ def merged(sink: SparkSink) -> bool:
     if sink._up is None:
         return False
     state = sink._state
-    lake = replace(state.lake_tables, mirrors=state.so_far.mirrors)
+    lake = replace(state.lake_tables, mirrors=state.so_far.checkpoint.mirrors)
     return not completable_tables(state.background, lake) and not mergeable_tables(state.background, lake)
 
 

@@ -33,7 +33,9 @@ async def web(
     structlog.configure(processors=[structlog.stdlib.add_log_level, _named, recent, *before])
     assembly = service.assembly
     board = StatusBoard("shop", service.supervisor, assembly.mailboxes, assembly.metrics, recent)
-    server = HttpServer(settings, folder / "http.json", board, assembly.metrics, assembly.requests)
+    server = HttpServer(
+        settings, folder / "http.json", board, assembly.metrics, assembly.requests, assembly.applied
+    )
     async with server:
         looks = asyncio.create_task(board.run()) if looking else None
         try:

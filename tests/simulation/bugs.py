@@ -3,7 +3,7 @@
 Those of the coordinator's rules are in `tests.simulation.mutations`; the others are here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +17,11 @@ from pipeline.coordinator.consistent_state import ApproachingPosition, AtPositio
 from pipeline.coordinator.state import InTransaction, Order, SourceHasCapacity, State
 from pipeline.coordinator.window import Reading
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import GtidSet
+from pipeline.gtid.gtid_set import GtidSet, Tsid
 from pipeline.gtid.witness import Witness
+from pipeline.journal.applied.gtid_index import GtidIndex
+from pipeline.journal.applied.question import Applied
+from pipeline.journal.applied.waiters import Waiters
 from pipeline.kafka import state as kafka_state
 from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.runs import Run
@@ -28,6 +31,7 @@ from pipeline.lake import batch as batch_
 from pipeline.lake import delivery
 from pipeline.lake import step as spark_sink
 from pipeline.lake.batch import Batch, LakeTableState, Pieces
+from pipeline.lake.reached import LakeReached
 from pipeline.lake.state import Delivering
 from pipeline.lake.state import State as SinkState
 from pipeline.messages.binlog import DdlRead
@@ -511,6 +515,40 @@ def a_recapture_goes_on_with_the_chunks_of_before(patch: Patch) -> None:
     patch.setattr(recapture, "_again", lambda snapshot, _tables: snapshot)
 
 
+def a_commit_is_applied_once_it_is_sealed(patch: Patch) -> None:
+    def look(waiters: Waiters, _question: object, tables: Iterable[TableId], _waiting: object) -> Applied:
+        assert waiters._journal is not None
+        return Applied(waiters._journal.whole, dict.fromkeys(tables))
+
+    patch.setattr(Waiters, "_look_at_consumer", look)
+
+
+def a_table_has_a_batch_before_its_part_is_delivered(patch: Patch) -> None:
+    original = LakeReached.of
+    patch.setattr(
+        LakeReached, "of", lambda lake, table: replace(original(lake, table), reached=lake.furthest)
+    )
+
+
+def who_waits_for_a_table_is_forgotten(patch: Patch) -> None:
+    patch.setattr(
+        Waiters,
+        "_woken",
+        lambda waiters, through, progress: waiters._by_gtid[through].advance(progress.furthest.position),
+    )
+
+
+def a_gap_that_is_filled_wakes_nobody(patch: Patch) -> None:
+    """As if a source's transactions came in the order of their numbers."""
+    original = GtidIndex._taken
+
+    def taken(index: GtidIndex, source: Tsid, start: int, end: int) -> list[int]:
+        position = index._position.intervals.get(source)
+        return [] if position is not None and start < position.end else original(index, source, start, end)
+
+    patch.setattr(GtidIndex, "_taken", taken)
+
+
 BUGS: tuple[Bug, ...] = (
     mutations.any_low_is_usable,
     mutations.low_is_compared_with_nothing,
@@ -599,6 +637,10 @@ BUGS: tuple[Bug, ...] = (
     a_recapture_goes_on_with_the_mirror,
     a_recapture_goes_on_with_the_chunks_of_before,
     chunks_lack_a_constant,
+    a_commit_is_applied_once_it_is_sealed,
+    a_table_has_a_batch_before_its_part_is_delivered,
+    who_waits_for_a_table_is_forgotten,
+    a_gap_that_is_filled_wakes_nobody,
 )
 
 # It takes hundreds of seeds to find these, or seeds that take long, so that only `make test-full` looks for them.

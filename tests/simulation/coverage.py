@@ -125,6 +125,8 @@ HARD = (
     "a batch was delivered again in part",
     "the sink was killed within a batch",
     "the lake was removed",
+    "a client was answered at once",
+    "a client was answered by a delivery",
     "a mirror in the lake was emptied",
     "changes were merged into a mirror",
     "a source transaction was too large for a Kafka transaction",

@@ -62,6 +62,7 @@ from tests.simulation.sink import Segments, Sink
 from tests.simulation.story import Story
 from tests.simulation.topics import Topics
 from tests.simulation.views import Lost
+from tests.simulation.waiting import Waiting
 from tests.simulation.world import Does, Reads, World, drawn
 
 
@@ -110,6 +111,7 @@ class Simulation:
         self.segments = Segments()
         self.sink = Sink(self.segments, self.random, self.story, self.reached)
         self.topics = Topics(self.segments, Random(f"topics {seed}"), self.story, self.reached)
+        self.waiting = Waiting(self.server, self.sink, Random(f"waiting {seed}"), self.reached)
         self._boot()
 
     def run(self) -> None:
@@ -279,10 +281,13 @@ class Simulation:
         """Make what was appended durable."""
         self.story.tell("sealed up to", self.judge.record.checkpoint.position)
         self.sealed = self.judge.record.copy()
+        self.waiting.ask()
         self.segments.seal(self.sealed.lake)
+        self.waiting.sealed()
 
     def deliver(self) -> None:
         """The journal's two readers go on."""
+        self.waiting.ask()
         self.sink.go_on()
         self.topics.go_on()
 
@@ -463,6 +468,7 @@ class Simulation:
         self.seal()
         self.sink.finish()
         self.topics.finish()
+        self.waiting.finish()
 
     def _writes_without_end(self) -> bool:
         """A row whose key itself rises with each write, within a range, may be met by each of its chunks."""

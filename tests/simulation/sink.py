@@ -8,7 +8,7 @@ of the files once.
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple
@@ -187,6 +187,7 @@ class Sink:
     def __init__(self, segments: Segments, random: Random, story: Story, reached: Counter[str]) -> None:
         self._segments, self._random, self._story, self._reached = segments, random, story, reached
         self.tables: dict[TableId, Table] = {}
+        self.reported: Callable[[State], None] = lambda _: None
         self._told: tuple[int, int | None] = (0, None)
         self._most_bytes = random.choice(
             (1, 8, 1000)
@@ -212,6 +213,16 @@ class Sink:
             next(self._work)
 
     @property
+    def entries(self) -> list[Entry]:
+        """The sealed segments."""
+        return self._segments.entries
+
+    def has_through(self, table: TableId, segment: int) -> bool:
+        """Whether a table's changelog has all changes through this segment."""
+        wanted = self._segments.logged_through(table, segment)
+        return not wanted or (table in self.tables and self.tables[table].changelog[: len(wanted)] == wanted)
+
+    @property
     def _segment(self) -> int:
         return self._state.so_far.segment
 
@@ -219,6 +230,7 @@ class Sink:
         self._state = State(LakeSettings("lake"))
         self._landed: list[TableId] = []
         self._work = self._works()
+        self.reported(self._state)
 
     def _works(self) -> Iterator[None]:
         entries = self._segments.entries
@@ -234,6 +246,7 @@ class Sink:
         facts = [fact]
         while facts:
             self._state, orders = spark_sink.step(self._state, facts.pop(0), 0.0)
+            self.reported(self._state)
             for order in self._random.sample(orders, len(orders)):  # they're carried out side by side
                 fact = yield from self._carry_out(order)
                 facts.append(fact)

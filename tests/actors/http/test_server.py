@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import aiohttp
 import pytest
@@ -24,20 +24,43 @@ from actors.runtime.retry import Backoff
 from actors.runtime.supervisor import GROUPS, Group, RestartLimits, Supervisor
 from actors.signal_listener import SignalListener
 from actors.signals.rest import SignalRest
+from actors.status import applied_watch
+from actors.status.applied_watch import AppliedWatch
 from actors.status.status_board import StatusBoard
 from pipeline import metrics as catalogue
-from pipeline.config.settings import HttpSettings, Secret
+from pipeline.config.settings import (
+    HttpSettings,
+    JournalSettings,
+    LakeSettings,
+    Secret,
+    Settings,
+    SourceSettings,
+)
 from pipeline.errors import Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.applied.progress import Through
 from pipeline.messages.journal import CheckpointSealed
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.messages.topology import EDGES, inbox
 from pipeline.messages.topology import ActorName as Name
+from pipeline.schema.table_filter import TableFilter
 from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.signals.signal import LONGEST, parse_signal
 from pipeline.snapshot.checkpoint import Checkpoint
+from tests.pipeline.builders import gtids
+from tests.pipeline.journal.applied.test_waiters import delivered, sealed
+from tests.servers.service import until
 
 PAUSE = {"id": "p", "type": "pause-snapshot"}
+
+# Nothing listens at the source's port.
+SHOP = Settings(
+    "shop",
+    TableFilter((r"shop\..*",)),
+    SourceSettings("127.0.0.1", "tidemark", 1, server_id=7),
+    JournalSettings("journal"),
+    LakeSettings("lake"),
+)
 
 
 class Plain(Actor[Any]):
@@ -78,7 +101,10 @@ class Bench:
         self.supervisor = Supervisor(self.build, self.mailboxes, self.metrics, RestartLimits(Backoff(60, 60)))
         self.recent = RecentEvents()
         self.board = StatusBoard("shop", self.supervisor, self.mailboxes, self.metrics, self.recent)
-        self.server = HttpServer(settings, address, self.board, self.metrics, self.signals, answer_within_s)
+        self.applied = AppliedWatch(SHOP, self.metrics)
+        self.server = HttpServer(
+            settings, address, self.board, self.metrics, self.signals, self.applied, answer_within_s
+        )
 
     async def build(self, group: Group) -> tuple[Actor[Any], ...]:
         if group in self.fails:
@@ -148,7 +174,12 @@ async def test_a_port_that_is_taken_is_said_to_be(tmp_path: Path) -> None:
     async with served(tmp_path) as bench:
         port = int(bench.server.url.rpartition(":")[2])
         other = HttpServer(
-            HttpSettings(port=port), tmp_path / "http.json", bench.board, bench.metrics, SignalRest()
+            HttpSettings(port=port),
+            tmp_path / "http.json",
+            bench.board,
+            bench.metrics,
+            SignalRest(),
+            bench.applied,
         )
         with pytest.raises(Definite, match=f"127.0.0.1:{port} can't be listened on"):
             await other.__aenter__()
@@ -397,3 +428,47 @@ async def test_what_is_asked_for_by_name(tmp_path: Path) -> None:
 async def test_it_is_reached_by_loopback_where_it_listens_everywhere(tmp_path: Path) -> None:
     async with served(tmp_path, settings=WHERE["beyond"]) as bench:
         assert json.loads(bench.address.read_text())["url"].startswith("http://127.0.0.1:")
+
+
+def applied_path(gtid_set: str, **more: str) -> str:
+    return "/applied?" + urlencode({"gtid_set": str(gtids(gtid_set)), **more})
+
+
+async def test_who_waits_is_answered_by_what_is_reported(tmp_path: Path) -> None:
+    orders = {"tables": "shop.orders"}
+    async with served(tmp_path) as bench:
+        bench.applied.journal_reached(sealed(5, "a:1-9"))
+        bench.applied.consumer_reached(Through.LAKE, delivered(4, "a:1-7"))
+        status, text = await bench.get(applied_path("a:6", **orders))
+        place = {"through": "lake", "position": str(gtids("a:1-7")), "segment": 4, "scn": 40}
+        assert (status, json.loads(text)) == (200, {**place, "tables": {"shop.orders": {"changelog": 4}}})
+        status, text = await bench.get(applied_path("a:6:8", timeout_s="0", **orders))
+        missing = str(gtids("a:8"))
+        error = f"the lake hasn't reached {missing}"
+        assert (status, json.loads(text)) == (504, {"error": error, "missing": missing, **place})
+        assert (await bench.get(applied_path("a:6", tables="other.t")))[0] == 409
+        assert (await bench.get(applied_path("a:6", through="kafka")))[0] == 400
+        waits = asyncio.create_task(bench.get(applied_path("a:8", **orders)))
+        await until(lambda: bench.metrics.value(catalogue.WAITS), "it waits")
+        bench.applied.consumer_reached(Through.LAKE, delivered(5, "a:1-9"))
+        status, text = await waits
+        assert (status, json.loads(text)["segment"]) == (200, 5)
+        ended = {
+            outcome: bench.metrics.value(catalogue.WAITED, consumer="lake", outcome=outcome)
+            for outcome in ("applied", "timeout", "never")
+        }
+        assert ended == {"applied": 2, "timeout": 1, "never": 1}
+
+
+async def test_no_more_wait_than_there_is_room_for_and_the_end_lets_them_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applied_watch, "MOST_WAITERS", 1)
+    async with served(tmp_path) as bench:
+        bench.applied.journal_reached(sealed(5, "a:1-9"))
+        waits = asyncio.create_task(bench.get(applied_path("a:8")))
+        await until(lambda: bench.metrics.value(catalogue.WAITS), "it waits")
+        status, text = await bench.get(applied_path("a:7"))
+        assert (status, json.loads(text)) == (429, {"error": "1 wait already"})
+    status, text = await waits
+    assert (status, json.loads(text)) == (503, {"error": "the service is stopping"})

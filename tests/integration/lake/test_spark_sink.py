@@ -32,6 +32,7 @@ from pipeline.config.settings import JournalSettings, LakeSettings, SparkSetting
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, Transient
 from pipeline.journal.entry import CommitTimes
+from pipeline.lake.reached import LakeReached
 from pipeline.messages.inboxes import ToSparkSink
 from pipeline.messages.journal import MirrorDataExpired, SegmentSealed
 from pipeline.messages.topology import EDGES, ActorName, inbox
@@ -67,6 +68,7 @@ class House:
         self.mailbox: Mailbox[ToSparkSink] = Mailbox(inbox(ActorName.SPARK_SINK))
         self.metrics = Metrics()
         self.coordinator: Mailbox[Any] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
+        self.reached: list[LakeReached] = []
         self.sink = SparkSink(
             self.mailbox,
             self.metrics,
@@ -74,6 +76,7 @@ class House:
             self.spark,
             self.history.store,
             Sender(ASKING, self.coordinator),
+            self.reached.append,
         )
         running = asyncio.create_task(self.sink.run())
         try:

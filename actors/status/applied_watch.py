@@ -1,0 +1,154 @@
+"""Lets requests wait until transactions have been applied: `pipeline.journal.applied` decides, and this asks and tells.
+
+The journal's writer and the consumers report their progress here, each time that it has changed. Whoever waits has a
+future. So nothing is polled, and a waiter costs its future and its place in an index.
+
+A transaction that isn't sealed yet may be one that the source doesn't have. One statement asks the source for its
+executed set, for all that have come to wait since the last one. It reads and locks nothing. If the source doesn't
+answer, they wait all the same.
+
+It lives as long as the service, while actors are built again. No mistake here ends an actor that reports.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from itertools import count
+from typing import Final
+
+import structlog
+
+from actors.runtime.measuring import contain_errors
+from actors.runtime.metrics import Metrics
+from actors.source.connection import Source
+from pipeline import metrics as catalogue
+from pipeline.config.settings import Settings, SourceSettings
+from pipeline.errors import Definite, Transient
+from pipeline.journal.applied.progress import ConsumerProgress, JournalProgress, Through
+from pipeline.journal.applied.question import Answer, Applied, AppliedQuestion, NeverApplied, NotYetApplied
+from pipeline.journal.applied.waiters import Waiters
+
+log = structlog.get_logger()
+
+MOST_WAITERS: Final = 10_000
+
+_OUTCOMES: Final = {Applied: "applied", NeverApplied: "never", NotYetApplied: "timeout"}
+
+
+class TooManyWait(Transient):
+    """No more can wait at once."""
+
+
+class WaitEnded(Transient):
+    """The service is stopping."""
+
+
+class AppliedWatch:
+    """Those who wait. `there`: the consumers that this service has, and the journal."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        consumers = {Through.LAKE: settings.lake, Through.KAFKA: settings.kafka}
+        self.there: Final = frozenset(
+            {Through.JOURNAL, *(through for through, has in consumers.items() if has is not None)}
+        )
+        self._metrics = metrics
+        self._waiters = Waiters(settings.tables)
+        self._numbers = count()
+        self._futures: dict[int, asyncio.Future[Answer]] = {}
+        self._where: SourceSettings = settings.source
+        self._source: Source | None = None
+        self._unconfirmed: set[int] = set()
+        self._confirming: asyncio.Task[None] | None = None
+        metrics.watch(catalogue.WAITS, partial(len, self._waiters))
+
+    async def wait(self, question: AppliedQuestion) -> Answer | NotYetApplied:
+        """The answer, or how far it is when the time is up. Raises TooManyWait or WaitEnded."""
+        began = asyncio.get_running_loop().time()
+        number = next(self._numbers)
+        answer: Answer | NotYetApplied | None = self._waiters.ask(number, question)
+        if answer is None:
+            answer = await self._answer(number, question)
+        self._measure(question, answer, asyncio.get_running_loop().time() - began)
+        return answer
+
+    @contain_errors
+    def _measure(self, question: AppliedQuestion, answer: Answer | NotYetApplied, seconds: float) -> None:
+        outcome = _OUTCOMES[type(answer)]
+        self._metrics.count(catalogue.WAITED, consumer=question.through.value, outcome=outcome)
+        if isinstance(answer, Applied):
+            self._metrics.observe(catalogue.WAIT, seconds)
+
+    async def _answer(self, number: int, question: AppliedQuestion) -> Answer | NotYetApplied:
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._futures[number] = future
+        try:
+            if len(self._waiters) > MOST_WAITERS:
+                raise TooManyWait(f"{MOST_WAITERS} wait already")
+            if self._waiters.unconfirmed(question.gtid_set):
+                self._confirm(number)
+            await asyncio.wait({future}, timeout=question.timeout_s)
+            if future.done():
+                return future.result()
+            return self._waiters.withdraw(number)
+        except BaseException:
+            if not future.done():
+                self._waiters.withdraw(number)
+            raise
+        finally:
+            del self._futures[number]
+            self._unconfirmed.discard(number)
+
+    def captured_from(self, source: SourceSettings, sealed: JournalProgress | None) -> None:
+        """Capture begins at this server, from the last sealed segment, if there's one."""
+        self._where = source
+        if sealed is not None:
+            self.journal_reached(sealed)
+
+    @contain_errors
+    def journal_reached(self, progress: JournalProgress) -> None:
+        """The journal has sealed a segment."""
+        self._give(self._waiters.journal_reached(progress))
+
+    @contain_errors
+    def consumer_reached(self, through: Through, progress: ConsumerProgress) -> None:
+        """A consumer has delivered something, or knows again how far it is."""
+        self._give(self._waiters.consumer_reached(through, progress))
+
+    async def close(self) -> None:
+        """Lets all go, and leaves the source."""
+        if self._confirming is not None:
+            self._confirming.cancel()
+            await asyncio.wait({self._confirming})
+        self._leave()
+        for number, future in self._futures.items():
+            if not future.done():
+                self._waiters.withdraw(number)
+                future.set_exception(WaitEnded("the service is stopping"))
+
+    def _give(self, answers: Iterable[tuple[int, Answer]]) -> None:
+        for number, answer in answers:
+            self._futures[number].set_result(answer)
+
+    def _confirm(self, number: int) -> None:
+        self._unconfirmed.add(number)
+        if self._confirming is None or self._confirming.done():
+            self._confirming = asyncio.create_task(self._confirm_all())
+
+    async def _confirm_all(self) -> None:
+        """Asks the source, until nobody has come meanwhile."""
+        while self._unconfirmed:
+            waiters, self._unconfirmed = self._unconfirmed, set()
+            try:
+                self._source = await Source.reuse(self._source, self._where)
+                executed = await self._source.executed()
+                replica = await self._source.received() is not None
+            except (Transient, Definite) as failure:
+                self._leave()
+                log.info("the source doesn't say what it has executed", error=str(failure))
+            else:
+                self._give(self._waiters.executed_found(executed, waiters, replica=replica))
+
+    def _leave(self) -> None:
+        if self._source is not None:
+            self._source.close()
+            self._source = None

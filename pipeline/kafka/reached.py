@@ -1,0 +1,42 @@
+"""How far the topics are, for those who wait for transactions in them (`pipeline.journal.applied`)."""
+
+from dataclasses import dataclass
+
+from pipeline.config.settings import KafkaSinkSettings
+from pipeline.journal.applied.progress import Reached, TableProgress
+from pipeline.kafka.state import SinkPosition
+from pipeline.kafka.topics import destination_of
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaReached:
+    """A Kafka transaction that brought the topics `at` a position is committed; its segment has this checkpoint."""
+
+    settings: KafkaSinkSettings
+    at: SinkPosition
+    checkpoint: Checkpoint
+
+    @property
+    def whole(self) -> Reached:
+        """Every topic has everything through here, but for those that are set aside."""
+        return Reached.at(self.at.position.segment, self.checkpoint)
+
+    @property
+    def furthest(self) -> Reached:
+        """The same: a Kafka transaction has all topics."""
+        return self.whole
+
+    def takes(self, table: TableId) -> bool:
+        """Whether the table has a topic."""
+        tables = self.settings.tables
+        return tables is None or tables.match(table)
+
+    def of(self, table: TableId) -> TableProgress:
+        """How far a table's topic is."""
+        to = self.settings
+        topic = destination_of(table, to.topic_prefix, to.topic_delimiter, to.topic_routes).topic
+        refused = self.at.set_aside.get(topic)
+        lacks = None if refused is None else f"its topic {topic} was set aside: {refused.reason}"
+        return TableProgress(self.whole, lacks=lacks)

@@ -1,0 +1,77 @@
+"""How far the lake is, for those who wait for transactions in it (`pipeline.journal.applied`).
+
+A batch has a table when the table's part of it is delivered, or when it has no part for the table. Readers see all that
+a table has, except in four cases. Its mirror's newest generation is being filled, or hasn't begun; or the sink has set
+the table aside, because it failed or lacks segments; or rows are to be read again that the log had in part.
+"""
+
+from dataclasses import dataclass
+
+from pipeline.config.table_rules import Tiers, rule_of
+from pipeline.journal.applied.progress import Reached, ReadAt, TableProgress
+from pipeline.lake.state import Delivering, State
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class LakeReached:
+    """The lake's progress, as the sink's state has it."""
+
+    state: State
+
+    @property
+    def whole(self) -> Reached:
+        """Every table has everything through here, but for those that lack something by name."""
+        so_far = self.state.so_far
+        at = so_far.ahead or so_far
+        return Reached.at(at.segment, at.checkpoint)
+
+    @property
+    def furthest(self) -> Reached:
+        """The end of the batch under way, if there's one that brings something new."""
+        batch = self._batch
+        return self.whole if batch is None else Reached.at(batch.batch.through, batch.batch.checkpoint)
+
+    def takes(self, _: TableId) -> bool:
+        """The lake has all that is captured."""
+        return True
+
+    def of(self, table: TableId) -> TableProgress:
+        """How far the lake is with a table."""
+        so_far, batch = self.state.so_far, self._batch
+        checkpoint, reached = (so_far.ahead or so_far).checkpoint, self.whole
+        if batch is not None and table not in batch.left:
+            checkpoint, reached = batch.batch.checkpoint, self.furthest
+        stop = so_far.of(table).stopped
+        return TableProgress(
+            reached,
+            None if stop is None else stop.reason,
+            self._lacks(table, checkpoint),
+            checkpoint.unread.get(table),
+            self._read_at(table),
+        )
+
+    @property
+    def _batch(self) -> Delivering | None:
+        doing = self.state.doing
+        ahead = isinstance(doing, Delivering) and doing.batch.through > self.whole.segment
+        return doing if isinstance(doing, Delivering) and ahead else None
+
+    def _lacks(self, table: TableId, checkpoint: Checkpoint) -> str | None:
+        state, so_far = self.state, self.state.so_far
+        if table in so_far.failed:
+            return so_far.stopped(table)
+        if table in so_far.late.tables:
+            return "it lacks segments that the journal removed, and is read again"
+        if table in state.background.rebuilding:
+            return "its mirror is being filled"
+        if table in checkpoint.mirrors and rule_of(state.rules, table).tiers is not Tiers.CHANGELOG:
+            generation = so_far.of(table).generation
+            if generation is None or generation < checkpoint.mirrors[table].since:
+                return "its mirror hasn't begun yet"
+        return None
+
+    def _read_at(self, table: TableId) -> ReadAt | None:
+        at = self.state.so_far.of(table).at
+        return None if at is None else {"mirror": at.mirror, "changelog": at.changelog}

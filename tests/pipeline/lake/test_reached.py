@@ -1,0 +1,112 @@
+"""What the sink's state says of the lake, while batches land, tables fail, and mirrors fill."""
+
+from dataclasses import replace
+
+from pipeline.journal.applied.progress import Reached, TableProgress
+from pipeline.lake.batch import DeliveryStop, LakeTableState
+from pipeline.lake.live_view import Versions
+from pipeline.lake.maintenance import TableSize
+from pipeline.lake.reached import LakeReached
+from pipeline.lake.step import (
+    CursorFound,
+    GapFound,
+    ProgressReported,
+    TableDelivered,
+    TableFailed,
+    TableFound,
+    WorkDone,
+)
+from pipeline.messages.journal import SegmentSealed
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Filling, Ready
+from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
+from tests.pipeline.lake.test_step import ORDERS, Story, begun, had, of
+
+BOTH = entry(4, V1, ITEMS)
+
+
+def place(segment: int) -> Reached:
+    """The end of a segment as the entries here have it."""
+    return Reached.at(segment, entry(segment).checkpoint)
+
+
+def told(story: Story) -> LakeReached:
+    return LakeReached(story.state)
+
+
+def at(state: LakeTableState, mirror: int | None, changelog: int) -> LakeTableState:
+    return replace(state, at=Versions(mirror, changelog))
+
+
+def progress(story: Story, table: TableId) -> tuple[int, object]:
+    """The segment through which a table is, and what names it."""
+    found = told(story).of(table)
+    return found.reached.segment, found.read_at
+
+
+def test_a_table_has_a_batch_once_its_part_is_delivered_or_it_has_none() -> None:
+    story = begun({ORDERS: had(3, 2), ITEMS.table: had(3, 2)}, CursorFound(3, entry(3).checkpoint), BOTH)
+    assert told(story).whole == told(story).furthest == place(3)
+    story.after(SegmentSealed(4)).read(BOTH)
+    assert (told(story).whole, told(story).furthest) == (place(3), place(4))
+    assert progress(story, ORDERS) == (3, None)
+    other = TableId("shop", "customers")
+    assert progress(story, other) == (4, None)
+    story.after(TableDelivered(ORDERS, at(had(4, 3), None, 9)))
+    assert progress(story, ORDERS) == (4, {"mirror": None, "changelog": 9})
+    assert progress(story, ITEMS.table) == (3, None)
+    story.after(TableDelivered(ITEMS.table, at(had(4, 3), None, 5)))
+    assert told(story).whole == told(story).furthest == place(4)
+
+
+def test_the_versions_never_go_back_whoever_reports_last() -> None:
+    found = replace(had(3, 2, generation=1), pending=10**9, at=Versions(4, 7))
+    story = begun({ORDERS: found}, CursorFound(3, of(ORDERS, 3, {ORDERS: Ready(1)}).checkpoint), entry(4))
+    assert story.state.background.under_way is not None
+    story.after(SegmentSealed(4)).read(of(ORDERS, 4, {ORDERS: Ready(1)}))
+    story.after(TableDelivered(ORDERS, at(had(4, 3, generation=1), 5, 8)))
+    story.after(WorkDone(TableSize(), Versions(5, 7)))
+    assert progress(story, ORDERS) == (4, {"mirror": 5, "changelog": 8})
+
+
+def test_a_mirror_that_fills_or_has_not_begun_is_not_seen() -> None:
+    end = of(ORDERS, 3, {ORDERS: Filling(5)})
+    story = begun({ORDERS: replace(had(3, 2, 5), rebuilding=1.0)}, CursorFound(3, end.checkpoint), end)
+    assert told(story).of(ORDERS).lacks == "its mirror is being filled"
+    for generation in (None, 4):
+        story = begun({ORDERS: had(3, 2, generation)}, CursorFound(3, end.checkpoint), end)
+        assert told(story).of(ORDERS).lacks == "its mirror hasn't begun yet"
+    story = begun({ORDERS: had(3, 2, 5)}, CursorFound(3, end.checkpoint), end)
+    assert told(story).of(ORDERS) == TableProgress(Reached.at(3, end.checkpoint))
+
+
+def test_a_table_that_failed_or_lacks_segments_or_was_stopped_says_so() -> None:
+    story = begun({ORDERS: had(3, 2)}, CursorFound(3, entry(3).checkpoint), entry(4))
+    story.after(SegmentSealed(4)).read(entry(4, V1)).after(TableFailed(ORDERS, "no room"))
+    assert told(story).whole == place(4)
+    assert "no room" in (told(story).of(ORDERS).lacks or "")
+    gap = begun({ORDERS: had(3, 2)}, GapFound(3, entry(6)), entry(6))
+    assert "segments" in (told(gap).of(ORDERS).lacks or "")
+    found = {ORDERS: had(3, 2, None, DeliveryStop("it's VARCHAR", 9))}
+    stopped = begun(found, CursorFound(3, entry(3).checkpoint), entry(3))
+    assert told(stopped).of(ORDERS).stopped == "it's VARCHAR"
+
+
+def test_rows_that_are_unread_count_by_the_checkpoint_that_the_table_has() -> None:
+    partial = replace(entry(4, V1), checkpoint=replace(entry(4).checkpoint, unread={ORDERS: 31}))
+    story = begun({ORDERS: had(3, 2)}, CursorFound(3, entry(3).checkpoint), entry(4))
+    story.after(SegmentSealed(4)).read(partial)
+    assert told(story).of(ORDERS).unread is None
+    story.after(TableDelivered(ORDERS, had(4, 3)), ProgressReported())
+    assert told(story).of(ORDERS).unread == 31
+
+
+def test_while_a_table_catches_up_the_others_are_where_they_were() -> None:
+    end = entry(5)
+    story = begun({ORDERS: had(3, 2), ITEMS.table: had(3, 2)}, CursorFound(3, entry(3).checkpoint), BOTH)
+    story.after(SegmentSealed(5)).read(BOTH).after(TableFailed(ORDERS, "no room"))
+    story.after(TableDelivered(ITEMS.table, had(4, 3)), ProgressReported()).read(end)
+    story.after(ProgressReported())
+    story.retried(end.checkpoint).after(TableFound(ORDERS, had(3, 2)))
+    assert (told(story).whole.segment, progress(story, ITEMS.table)[0]) == (5, 5)
+    assert told(story).of(ORDERS).lacks is not None
