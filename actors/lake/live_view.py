@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from actors.lake.delta_table import LakeTable, TableVersion
 from actors.lake.delta_tables import delta_tables
+from actors.lake.read_your_writes import Written
 from actors.lake.spark_connect import is_lost
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, Transient
@@ -27,12 +28,15 @@ from pipeline.schema.table_schema import TableId, TableSchema
 log = structlog.get_logger()
 
 
-def live_view(session: SparkSession, root: str, table: TableId) -> DataFrame:
+def live_view(session: SparkSession, root: str, table: TableId, at: Written | None = None) -> DataFrame:
     """Returns a table's rows as of its last delivered segment. The frame always reads these two versions.
 
-    Raises Definite if the lake has no mirror of it: no snapshot of the table has begun, or the lake keeps none.
+    `at`: what the rows have to have. It is waited for, and the frame reads the versions that have it. Raises Definite
+    if the lake has no mirror of the table: no snapshot of it has begun, or the lake keeps none. Raises as
+    `Written.versions` does.
     """
-    found = _found(session, root, table)
+    versions = None if at is None else at.versions(table)
+    found = _found(session, root, table) if versions is None else _found_at(session, root, table, versions)
     if found is None:
         mirrored = delta_tables(session)(location(root, table, Tier.MIRROR)).snapshot()
         if mirrored is not None:
@@ -160,6 +164,27 @@ def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
         if now is not None and _state(MirrorPosition.from_reports(now, changelog)) == _state(reached):
             break
         mirrored = now
+    return _together(mirrored, changelogs, changelog)
+
+
+def _found_at(session: SparkSession, root: str, table: TableId, versions: Versions) -> _Found | None:
+    """Returns a table's live view at these versions; None if there's no mirror."""
+    mirrors, changelogs = (
+        delta_tables(session)(location(root, table, tier)) for tier in (Tier.MIRROR, Tier.CHANGELOG)
+    )
+    if versions.mirror is None:
+        return None
+    mirrored = _whole_version(mirrors, mirrors.snapshot_at(versions.mirror))
+    assert mirrored is not None
+    return _together(mirrored, changelogs, changelogs.snapshot_at(versions.changelog))
+
+
+def _together(mirrored: TableVersion, changelogs: LakeTable, changelog: TableVersion) -> _Found:
+    """Returns the live view of a mirror, and of the last version up to this one of the changelog that has its columns.
+
+    A version that the columns change with has no rows.
+    """
+    reached = MirrorPosition.from_reports(mirrored, changelog)
     while not reached.frozen and (changelog.since > mirrored.since or changelog.altering):
         changelog = changelogs.snapshot_at(changelog.version - 1)
     assert mirrored.schema is not None

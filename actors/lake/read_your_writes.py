@@ -1,0 +1,134 @@
+"""Reads the lake with what the program itself has just committed in it.
+
+    connection = pymysql.connect(…, client_flag=SESSION_TRACK)
+    with read_your_writes(connection, "http://127.0.0.1:8321") as written:
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO orders …")
+        connection.commit()
+    view = live_view(spark, lake, TableId("shop", "orders"), at=written)
+
+The connection is PyMySQL's, or aiomysql's with `async with`. `written` also waits by itself, and says at which versions
+of Delta's log another engine finds it. It needs nothing else of Tidemark's than its address.
+"""
+
+import json
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+from actors.source.session_tracker import SESSION_TRACK, TRACK_GTIDS, SessionTracker
+from pipeline.errors import Definite, Transient
+from pipeline.journal.applied.progress import Through
+from pipeline.journal.applied.question import WAIT_S
+from pipeline.lake.live_view import Versions
+from pipeline.schema.table_schema import TableId
+
+__all__ = ["SESSION_TRACK", "NotApplied", "Written", "read_your_writes"]
+
+# How much longer (s) an answer is waited for than the service waits.
+_GRACE_S: Final = 10.0
+
+
+class NotApplied(Transient):
+    """The transactions haven't come in time, or the service didn't answer."""
+
+
+class Written:
+    """What a connection has committed since it was entered."""
+
+    def __init__(self, tracker: SessionTracker, service: str, token: str | None) -> None:
+        self._tracker = tracker
+        self._service = service
+        self._token = token
+
+    @property
+    def gtid_set(self) -> str:
+        """The transactions, as MySQL writes them; empty if nothing was committed."""
+        return str(self._tracker.committed).replace("\n", "")
+
+    def wait(
+        self, *tables: TableId, through: Through = Through.LAKE, timeout_s: float = WAIT_S
+    ) -> dict[str, Any]:
+        """Waits until they can be read in these tables (in all, without any). Returns what `GET /applied` answers.
+
+        Raises NotApplied, and Definite where they can't come.
+        """
+        parameters = {"gtid_set": self.gtid_set, "through": through.value, "timeout_s": f"{timeout_s:g}"}
+        if tables:
+            parameters["tables"] = ",".join(map(_quoted, tables))
+        try:
+            status, answer = self._get(f"/applied?{urlencode(parameters)}", timeout_s + _GRACE_S)
+        except (OSError, HTTPException, ValueError) as error:
+            raise NotApplied(f"{self._service} doesn't answer ({error})") from error
+        match status:
+            case HTTPStatus.OK:
+                return answer
+            case HTTPStatus.GATEWAY_TIMEOUT | HTTPStatus.SERVICE_UNAVAILABLE | HTTPStatus.TOO_MANY_REQUESTS:
+                raise NotApplied(f"{self.gtid_set} hasn't been applied: {answer['error']}")
+            case _:
+                raise Definite(f"{self.gtid_set} can't be waited for: {answer.get('error', status)}")
+
+    def versions(self, table: TableId, timeout_s: float = WAIT_S) -> Versions | None:
+        """The versions of a table at which its live view has them; None if nothing was committed.
+
+        Raises as `wait` does, and Definite if the lake has nothing of the table.
+        """
+        if not self.gtid_set:
+            return None
+        at = self.wait(table, timeout_s=timeout_s)["tables"][str(table)]
+        if at is None:
+            raise Definite(
+                f"the lake has nothing of {table}: nothing was ever written to it while it's captured"
+            )
+        return Versions(at["mirror"], at["changelog"])
+
+    def _get(self, path: str, timeout_s: float) -> tuple[int, dict[str, Any]]:
+        where = urlsplit(self._service)
+        kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
+        headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
+        with closing(kind(where.netloc, timeout=timeout_s)) as connection:
+            connection.request("GET", where.path.rstrip("/") + path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+
+class _Tracked:
+    """A connection whose commits are collected: a context of both kinds."""
+
+    def __init__(self, connection: Any, service: str, token: str | None) -> None:
+        self._connection = connection
+        self._tracker = SessionTracker(connection)
+        self._written = Written(self._tracker, service, token)
+
+    def __enter__(self) -> Written:
+        with self._connection.cursor() as cursor:
+            cursor.execute(TRACK_GTIDS)
+        self._tracker.begin()
+        return self._written
+
+    def __exit__(self, *_: object) -> None:
+        self._tracker.end()
+
+    async def __aenter__(self) -> Written:
+        async with self._connection.cursor() as cursor:
+            await cursor.execute(TRACK_GTIDS)
+        self._tracker.begin()
+        return self._written
+
+    async def __aexit__(self, *_: object) -> None:
+        self._tracker.end()
+
+
+def read_your_writes(connection: Any, service: str, token: str | None = None) -> _Tracked:
+    """Collects what is committed over a connection of PyMySQL's (`with`) or aiomysql's (`async with`).
+
+    `service`: the address of Tidemark's HTTP server. `token`: its token for reading, if it needs one. The connection
+    must have the capability SESSION_TRACK, and no transaction under way. Its `session_track_gtids` stays OWN_GTID.
+    """
+    return _Tracked(connection, service, token)
+
+
+def _quoted(table: TableId) -> str:
+    return ".".join("`" + name.replace("`", "``") + "`" for name in (table.database, table.name))

@@ -1,0 +1,162 @@
+"""Whoever has committed finds that in the live view, at the versions that it's answered: a real service and Spark."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import aiomysql
+import pymysql
+import pytest
+from click.testing import CliRunner, Result
+
+from actors.lake.live_view import live_view
+from actors.lake.read_your_writes import SESSION_TRACK, NotApplied, Written, read_your_writes
+from actors.lake.spark_session import Spark
+from actors.service.cli import main
+from deploy.demo.service import Service
+from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.parts import Parts
+from pipeline.errors import Definite
+from pipeline.journal.applied.progress import Through
+from pipeline.lake.live_view import Versions
+from pipeline.schema.table_schema import TableId
+from tests.integration.service.test_run import configuration
+from tests.servers.duckdb_engine import engine
+from tests.servers.own_writes import OwnWrites
+from tests.servers.spark import quick_java
+
+WRITERS = 16
+
+# So soon after a delivery the one who waits has the answer, in 99 of 100 cases (s).
+BEYOND_S = 0.02
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A service that delivers one table, with few changes pending at any time."""
+
+    server: MysqlServer
+    config: Path
+    table: TableId
+    writes: OwnWrites
+    service: Service
+
+    @property
+    def url(self) -> str:
+        url: str = json.loads((self.config.parent / "journal" / "http.json").read_text())["url"]
+        return url
+
+    @property
+    def lake(self) -> str:
+        return str(self.config.parent / "lake")
+
+
+@pytest.fixture
+def shop(
+    tmp_path: Path, mysql: MysqlServer, parts: Parts, database: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Shop]:
+    monkeypatch.setenv("JAVA_HOME", str(parts.java_home))
+    monkeypatch.setenv("TIDEMARK__LAKE__MERGE_AFTER_S", "2")
+    writes = OwnWrites(TableId(database, "counts"))
+    writes.begin(mysql, WRITERS)
+    config = configuration(tmp_path, mysql, parts, database, mysql.create_capture_user(database))
+    service = Service(config, tmp_path / "journal", tmp_path / "log")
+    yield Shop(mysql, config, writes.table, writes, service)
+    service.kill()
+
+
+def tidemark(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_each_writer_finds_its_own_write_at_the_answered_versions(
+    shop: Shop, parts: Parts, spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", quick_java(parts))
+    shop.service.start()
+    shop.writes.write(shop.server, shop.url, WRITERS, 4)
+    assert len(shop.writes.written) == WRITERS * 4
+    assert shop.writes.misses(shop.lake) == []
+    # The judge finds what is planted: the versions from before the first commit, or those of the mirror alone.
+    first = min(write.at.changelog for write in shop.writes.written)
+    planted = [replace(w, at=Versions(w.at.mirror, first - 1)) for w in shop.writes.written[:3]]
+    assert OwnWrites(shop.table, planted).misses(shop.lake) == planted
+
+    with (
+        closing(
+            pymysql.connect(unix_socket=str(shop.server.socket), user="root", client_flag=SESSION_TRACK)
+        ) as connection,
+        read_your_writes(connection, shop.url) as written,
+    ):
+        assert (written.gtid_set, written.versions(shop.table)) == ("", None)
+        for key in (77, 78):
+            with connection.cursor() as cursor:
+                cursor.execute(f"INSERT INTO {shop.table} VALUES ({key}, 99, 1)")
+            connection.commit()
+            view = live_view(spark.session, shop.lake, shop.table, at=written)
+            assert view.where(f"id = {key}").count() == 1
+        answered_by_the_command(shop, written)
+        refusals_are_raised(shop, written)
+
+
+def answered_by_the_command(shop: Shop, written: Written) -> None:
+    """`tidemark wait` exits with what the answer is, and `tidemark sql --gtid` reads at it."""
+    done = tidemark("wait", shop.config, "--gtid", written.gtid_set, "--tables", str(shop.table))
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)
+    assert (told["through"], set(told["tables"])) == ("lake", {str(shop.table)})
+    query = tidemark("sql", shop.config, str(shop.table), "--dialect", "duckdb", "--gtid", written.gtid_set)
+    versions = told["tables"][str(shop.table)]
+    assert f"version := {versions['changelog']}" in query.output, query.output
+    with closing(engine()) as duckdb:
+        assert {77, 78} <= {key for key, *_ in duckdb.execute(query.output).fetchall()}
+    never = tidemark("wait", shop.config, "--gtid", f"{shop.server.uuid}:999999999")
+    assert (never.exit_code, "hasn't executed" in never.output) == (2, True), never.output
+    wrong = tidemark("wait", shop.config, "--gtid", "7")
+    assert (wrong.exit_code, "gtid_set: " in wrong.output) == (2, True), wrong.output
+
+
+def refusals_are_raised(shop: Shop, written: Written) -> None:
+    with pytest.raises(Definite, match="isn't captured"):
+        written.wait(TableId("other", "t"))
+    with pytest.raises(Definite, match=r"through: the configuration has no \[kafka\]"):
+        written.wait(through=Through.KAFKA)
+    gone = Written(written._tracker, "http://127.0.0.1:1", None)
+    with pytest.raises(NotApplied, match="doesn't answer"):
+        gone.wait(shop.table)
+
+
+@pytest.mark.full
+async def test_aiomysql_reads_its_own_writes(shop: Shop, spark: Spark) -> None:
+    shop.service.start()
+    connection = await aiomysql.connect(
+        unix_socket=str(shop.server.socket), user="root", client_flag=SESSION_TRACK
+    )
+    async with read_your_writes(connection, shop.url) as written:
+        async with connection.cursor() as cursor:
+            await cursor.execute(f"INSERT INTO {shop.table} VALUES (77, 99, 1)")
+        await connection.commit()
+    view = live_view(spark.session, shop.lake, shop.table, at=written)
+    assert view.where("id = 77").count() == 1
+    connection.close()
+
+
+@pytest.mark.full
+def test_ten_thousand_commits_miss_nothing_and_wait_no_longer_than_their_delivery(shop: Shop) -> None:
+    shop.service.start()
+    began = time.monotonic()
+    shop.writes.write(shop.server, shop.url, WRITERS, 625)
+    seconds = time.monotonic() - began
+    beyond = shop.writes.beyond_delivery(shop.lake)
+    median, late = beyond[len(beyond) // 2], beyond[len(beyond) * 99 // 100]
+    print(  # noqa: T201 - what is measured
+        f"{len(beyond)} commits in {seconds:.0f} s; beyond delivery p50 {1000 * median:.1f} ms, "
+        f"p99 {1000 * late:.1f} ms, most {1000 * beyond[-1]:.1f} ms; "
+        f"{len({write.at for write in shop.writes.written})} versions"
+    )
+    assert len(beyond) == 10_000
+    assert shop.writes.misses(shop.lake) == []
+    assert late <= BEYOND_S
