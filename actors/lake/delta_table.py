@@ -35,7 +35,8 @@ from pipeline.lake.column_changes import Plan, schema_text
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.merge import Merge
 from pipeline.lake.parquet_files import Stored
-from pipeline.lake.tables import Property, TableReport
+from pipeline.lake.tables import Property, TableReport, quoted
+from pipeline.schema.spelling import fold_name
 
 # How the names of these exceptions begin.
 _CONFLICTS = ("Concurrent", "MetadataChanged", "ProtocolChanged")
@@ -228,7 +229,10 @@ class DeltaTable:
         version = transaction.snapshot().version()
         with side_session(self._spark, _PARTS) as session:
             marked = self._deletion_actions(transaction, session, session.sql(merge.places(version)))
-            added = transaction.writeFiles(session.sql(merge.rows(version))._jdf)  # noqa: SLF001
+            rows = _cast_rows(
+                session.sql(merge.rows(version)), columns_of(transaction.metadata().schemaString())
+            )
+            added = transaction.writeFiles(rows._jdf)  # noqa: SLF001
         actions = marked.appendedAll(added).appended(self._progress_action(application, merge.through))
         transaction.commit(actions, self._operation(metadata))
 
@@ -331,6 +335,18 @@ def is_conflict(error: Exception) -> bool:
 def columns_of(schema: str) -> Mapping[str, Stored]:
     """Returns the columns of a table by name; `schema` as in Delta's metadata."""
     return {field.name: _stored_name(field) for field in StructType.fromJson(json.loads(schema)).fields}
+
+
+def _cast_rows(rows: DataFrame, columns: Mapping[str, Stored]) -> DataFrame:
+    """Returns rows with the types of a table's columns.
+
+    A changelog's column may be wider than the mirror's, which began again with a narrower type. Delta writes files with
+    the types of the rows, and nobody could read those.
+    """
+    types = {fold_name(name): column.type for name, column in columns.items()}
+    return rows.select(
+        *(rows[quoted(name)].cast(types[fold_name(name)]).alias(name) for name in rows.columns)
+    )
 
 
 def _stored_name(field: StructField) -> Stored:

@@ -140,6 +140,15 @@ STORIES: Final[dict[str, Story]] = {
         anew=True,
         emptied=2,
     ),
+    "made anew with wider and narrower types": Story(
+        (
+            "DROP TABLE {t}",
+            "CREATE TABLE {t} (id DOUBLE PRIMARY KEY, v BIGINT, note TEXT, d DECIMAL(14,4), f DOUBLE, day DATETIME)",
+        ),
+        ("DROP TABLE {t}", "CREATE TABLE {t} (" + COLUMNS + ")"),
+        anew=True,
+        emptied=2,
+    ),
     "swapped": Story(
         (
             "CREATE TABLE {t}_new LIKE {t}",
@@ -167,7 +176,13 @@ STORIES: Final[dict[str, Story]] = {
     ),
 }
 # What takes no other step is left to `make test-full`, where each table is merged in the midst of its story as well.
-QUICK: Final = ("added with values", "widened", "made anew", "retyped")
+QUICK: Final = (
+    "added with values",
+    "widened",
+    "made anew",
+    "made anew with wider and narrower types",
+    "retyped",
+)
 
 
 @dataclass
