@@ -19,6 +19,7 @@ from typing import Any, Final
 import pytest
 
 from actors.journal.store import JournalReader
+from actors.journal_writer import JournalWriter
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
@@ -244,21 +245,24 @@ async def told(
 
 
 async def _moment(service: Running, server: MysqlServer, story: Told) -> None:
-    """Once everything's in the journal, snapshots of tables that began anew included."""
+    """Once everything's sealed, and all mirrors are complete there: tables that began anew have been read again."""
     executed = GtidSet.parse(server.executed())
-    writer = ActorName.JOURNAL_WRITER
+    writer = service.supervisor.actors[ActorName.JOURNAL_WRITER]
+    assert isinstance(writer, JournalWriter)
 
     def arrived() -> bool:
-        states = [t["state"] for s in service.status().get("snapshots", []) for t in s["tables"]]
-        told = service.status(writer).get("position")
-        over = all(state in ("completed", "failed", "stopped") for state in states)
-        return over and executed <= GtidSet.parse(told or "") and not service.status(writer)["sealing"]
+        sealed = writer.sealed
+        return (
+            sealed is not None
+            and executed <= sealed.position
+            and all(isinstance(mirror, Ready) for mirror in sealed.mirrors.values())
+        )
 
-    await service.caught_up(server)
     await service.until(arrived, "everything is sealed")
     assert service.status()["stopped"] == {}
     tables = {t: list(source_rows(server, TableId(story.database, t)).values()) for t in story.tables}
-    story.moments.append(Moment(int(service.status(writer)["segment"]), tables))  # type: ignore[arg-type]
+    segment = int(service.status(ActorName.JOURNAL_WRITER)["segment"])
+    story.moments.append(Moment(segment, tables))  # type: ignore[arg-type]
 
 
 def alter(server: MysqlServer, database: str, table: str, statements: tuple[str, ...]) -> None:
