@@ -174,6 +174,7 @@ class Running:
         """End it as a crash would, as far as one process can: nothing that isn't sealed stays."""
         self.outcome.cancel()
         await asyncio.wait({self.outcome})
+        await self.assembly.applied.close()
 
 
 @asynccontextmanager
