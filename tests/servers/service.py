@@ -56,15 +56,21 @@ def pipeline(server: MysqlServer, folder: Path, database: str, **snapshot: Any) 
 
 
 async def until(
-    told: Callable[[], Value], what: str, within_s: float = WITHIN_S, ended: Callable[[], bool] = bool
+    told: Callable[[], Value],
+    what: str,
+    within_s: float = WITHIN_S,
+    ended: Callable[[], bool] = bool,
+    every_s: float = _LOOK_EVERY_S,
 ) -> Value:
-    """Returns the first true result of `told`. Fails with `what` if there's none in time, or the service has
-    `ended`."""
+    """Returns the first true result of `told`, asked every `every_s` (s).
+
+    Fails with `what` if there's none in time, or the service has `ended`.
+    """
     deadline = time.monotonic() + within_s
     while not (value := told()):
         assert not ended(), f"it ended before: {what}"
         assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(every_s)
     return value
 
 

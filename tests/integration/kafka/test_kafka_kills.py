@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from deploy.demo.service import Service
+from deploy.demo.service import POLL_S, Service
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.schema_registry import SchemaRegistryServer
@@ -59,11 +59,19 @@ tls = {{ mode = "disabled" }}
     return path
 
 
-def has_all(service: Service) -> bool:
-    """Whether the topics have all that's sealed."""
-    actors = service.status()["actors"]
-    sealed, sent = (actors[name].get("segment", -1) for name in (Name.JOURNAL_WRITER, Name.KAFKA_SINK))
-    return bool(sent >= sealed)
+async def caught_up(service: Service, executed: GtidSet) -> None:
+    """Until the snapshots have ended, and the topics have all that the server has executed."""
+
+    def all_sent() -> bool:
+        status = service.status()
+        sealed, sent = (
+            status["actors"][name].get("segment", -1) for name in (Name.JOURNAL_WRITER, Name.KAFKA_SINK)
+        )
+        ended = all(snapshot["state"] == "completed" for snapshot in status["snapshots"])
+        return bool(ended and sent >= sealed and executed <= GtidSet.parse(status["position"]))
+
+    # The service answers only so many questions in a second.
+    await until(all_sent, "all is sent", OF_ALL_WITHIN_S, every_s=POLL_S)
 
 
 async def killed_and_judged(
@@ -99,18 +107,7 @@ async def killed_and_judged(
                 assert service.wait(WITHIN_S) == -signal.SIGKILL, service.last_words()
             service.program = ()
             service.start()
-        await until(
-            lambda: all(snapshot["state"] == "completed" for snapshot in service.status()["snapshots"]),
-            "the snapshots' end",
-            OF_ALL_WITHIN_S,
-        )
-        all_of_it = executed(server)
-        await until(
-            lambda: all_of_it <= GtidSet.parse(service.status()["position"]),
-            "all has passed",
-            OF_ALL_WITHIN_S,
-        )
-        await until(lambda: has_all(service), "all is sent", OF_ALL_WITHIN_S)
+        await caught_up(service, executed(server))
         assert service.stop() == 0, service.last_words()
     finally:
         service.close()
