@@ -174,6 +174,14 @@ def test_another_full_map_is_another_version() -> None:
     assert restarted.reason == TAGS_GONE
 
 
+def test_a_table_that_cannot_be_captured_stops_with_its_first_images() -> None:
+    """None of its rows go on, those of later slices neither."""
+    ours = replace(FULL, metadata=FullMetadata(("id", "__op", "tags"), (0,)))
+    said = run(fresh(), slice_(1, maps=(ours,)), slice_(2, maps=(ours,)))
+    assert kinds(said) == ["TableStopped", "ChangesVerified", "ChangesVerified"]
+    assert schemas(said) == []
+
+
 def test_after_a_statement_the_same_version_is_verified_anew() -> None:
     said = run(fresh(), slice_(1), statement(2, "ALTER TABLE orders COMMENT 'x'"), slice_(3))
     assert kinds(said)[2:] == ["SchemaChanged", "SchemaVerified", "ChangesVerified"]
