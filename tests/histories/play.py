@@ -7,7 +7,7 @@ a reason that may be. With a lake, another engine than Spark judges what that ha
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Set
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 import pymysql
 import structlog
+from py4j.protocol import Py4JJavaError
 from pymysql.cursors import Cursor
 from pyspark.errors import PySparkException
 
@@ -53,6 +54,7 @@ from tests.servers.service import Running, WithoutLake, pipeline, running
 REST_S: Final = 15.0
 RIGHT_S: Final = 15.0
 _LOOK_S: Final = 0.03
+_LOOK_LAKE_S: Final = 0.3
 _CAUGHT_UP_S: Final = 3.0
 # How long (s) nothing may happen before a prepared transaction of another history counts as what is in the way.
 _STALLED_S: Final = 1.0
@@ -279,9 +281,10 @@ class Player:
             settings = replace(settings, lake=lake, spark=self.spark, snapshot=snapshot)
         return settings
 
-    async def _start(self) -> None:
+    async def _start(self, assembly: type[Assembly] | None = None) -> None:
         self._begun_anew()
-        self._closing = _service(self._settings(), Assembly if self.spark else WithoutLake)
+        whole = Assembly if self.spark else WithoutLake
+        self._closing = _service(self._settings(), assembly or whole)
         self.service = await self._closing.__aenter__()
         judge = self.service.supervisor._judge
 
@@ -408,7 +411,7 @@ class Player:
                     for each in self.parts:
                         each.all_reread = True
                     await self._begin_journal()
-                    await self._until(lambda: all(map(self._filled, self.parts)), REST_S)
+                    await self._until(lambda: all(map(self._filled, self.parts)), REST_S, self._sealed)
             case Act.PURGE_LOG:
                 await self._purge_log(part)
             case _:
@@ -433,7 +436,7 @@ class Player:
         answer = await self.service.tell("recapture", signal, *patterns)
         if not isinstance(answer, SignalAccepted):
             self._find(part, "recapture", f"{answer}")
-        elif not await self._until(lambda: self._has_begun(signal), REST_S):
+        elif not await self._until(lambda: self._has_begun(signal), REST_S, self._sealed):
             self._find(part, "recapture", f"{', '.join(map(str, stopped))} don't begin again")
 
     def _has_begun(self, snapshot: str) -> bool:
@@ -456,7 +459,7 @@ class Player:
         await self._drop()
         await asyncio.to_thread(self._written_again, position)
         self._refusing = True
-        await self._start()
+        await self._start(WithoutLake)
         if not await self._refused():
             self._find(None, "another history", "the log was reset, and capture goes on")
         await self._drop()
@@ -488,7 +491,7 @@ class Player:
             checkpoint = self._checkpoint()
             return checkpoint is not None and done <= checkpoint.position
 
-        if await self._until(lambda: asyncio.to_thread(sealed), REST_S):
+        if await self._until(lambda: asyncio.to_thread(sealed), REST_S, self._sealed):
             await asyncio.to_thread(self.server.sql, f"PURGE BINARY LOGS TO '{newest}'")
 
     def _written_again(self, position: GtidSet) -> None:
@@ -543,17 +546,21 @@ class Player:
     # -- rest
 
     async def _until(
-        self, so: Callable[[], bool | Awaitable[bool]], within_s: float, *, as_it_gets_on: bool = True
+        self,
+        so: Callable[[], bool | Awaitable[bool]],
+        within_s: float,
+        reached: Callable[[], int] | None = None,
+        look_s: float = _LOOK_S,
     ) -> bool:
-        """Whether it becomes so, while the service runs; `as_it_gets_on`: it has this long for each thing it seals."""
+        """Whether it becomes so, while the service runs. It has this long, anew with each segment that is `reached`."""
         deadline, last = time.monotonic() + within_s, 0
         assert self.service is not None
         while not (await answer if isinstance(answer := so(), Awaitable) else answer):
-            if as_it_gets_on and (now := self._sealed()) != last:
+            if reached is not None and (now := reached()) != last:
                 deadline, last = time.monotonic() + within_s, now
             if time.monotonic() > deadline or self.service.outcome.done():
                 return False
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(look_s)
         return True
 
     def _sealed(self) -> int:
@@ -578,14 +585,14 @@ class Player:
     async def _catch_up(self, within_s: float) -> bool:
         """Whether all that the source has executed passes in that time."""
         done = await asyncio.to_thread(executed, self.server)
-        return await self._until(lambda: self._reached(done), within_s, as_it_gets_on=False)
+        return await self._until(lambda: self._reached(done), within_s)
 
     async def _all_passes(self, done: GtidSet) -> bool:
         """Whether these pass. What another history has prepared is committed if it alone is in the way."""
-        if await self._until(lambda: self._reached(done), _STALLED_S):
+        if await self._until(lambda: self._reached(done), _STALLED_S, self._sealed):
             return True
         await asyncio.to_thread(self._end_branches)
-        return await self._until(lambda: self._reached(done), REST_S)
+        return await self._until(lambda: self._reached(done), REST_S, self._sealed)
 
     def _to_come(self, part: Part, done: GtidSet, checkpoint: Checkpoint | None) -> list[str]:
         """What's still to come in the journal of these transactions, and of a history's tables."""
@@ -612,7 +619,10 @@ class Player:
         await asyncio.to_thread(self._run, part, [Sql("COMMIT"), Sql("UNLOCK TABLES")])
         await asyncio.to_thread(self._end_branches, part)
         done = await asyncio.to_thread(executed, self.server)
-        if not (await self._all_passes(done) and await self._until(lambda: self._filled(part), REST_S)):
+        if not (
+            await self._all_passes(done)
+            and await self._until(lambda: self._filled(part), REST_S, self._sealed)
+        ):
             if not self._over():
                 checkpoint = await asyncio.to_thread(self._checkpoint)
                 still = self._to_come(part, done, checkpoint)
@@ -628,7 +638,7 @@ class Player:
             found[:] = [] if still else self._wrong(part, chain)
             return not found and not still
 
-        if not await self._until(lambda: asyncio.to_thread(right), RIGHT_S, as_it_gets_on=False):
+        if not await self._until(lambda: asyncio.to_thread(right), RIGHT_S):
             for finding in found:
                 self._find(part, finding.kind, finding.text)
         if self.readers is not None:
@@ -637,13 +647,10 @@ class Player:
         self.result.judged += 1
         if self.spark and not part.wrong:
             # What comes next is to be seen by readers: so the lake has what has come up to here.
-            sealed = self._sealed()
-            await self._until(lambda: self._delivered(sealed, part), _DELIVERED_S, as_it_gets_on=False)
+            await self._deliver(part)
         if part.wrong:
             part.left.clear()
-        elif part.history.calm and await self._until(
-            lambda: self._surveyed(part), RIGHT_S, as_it_gets_on=False
-        ):
+        elif part.history.calm and await self._until(lambda: self._surveyed(part), RIGHT_S):
             part.altered.clear()
             part.begun_anew = False
 
@@ -717,30 +724,54 @@ class Player:
 
     # -- the lake
 
-    def _delivered(self, sealed: int, of: Part | None = None) -> bool:
-        """Whether the lake has these segments, and no table of it, or of one history, is being read again."""
-        sink = self.service.status(Name.SPARK_SINK) if self.service else {}
-        if not sink or sink["segment"] < sealed:
-            return False
-        filling = [name for name, table in sink["tables"].items() if table.get("rebuilding_since")]
-        return not any(of is None or of.owns(name) for name in (*sink["late"], *filling))
+    async def _deliver(self, part: Part | None = None) -> Checkpoint | None:
+        """Wait until the lake has all that's sealed, and whole mirrors of one history or of all; what was sealed last.
 
-    def _merged(self) -> bool:
-        """Whether all mirrors have merged their changes, but for those of stopped tables."""
-        sink = self.service.status(Name.SPARK_SINK) if self.service else {}
-        return bool(sink) and not any(
-            table["pending"] and not table["stopped"] for table in sink["tables"].values()
-        )
+        The mirror of a table that has stopped stays as it is.
+        """
+        chain = await asyncio.to_thread(self._sealed_segments)
+        if not chain:
+            return None
+        checkpoint = chain[-1].checkpoint
+        stopped = {str(table) for table in _incomplete(checkpoint)}
+
+        def delivered() -> bool:
+            sink = self._sink()
+            if self._in_lake() < chain[-1].segment:
+                return False
+            filling = (
+                name
+                for name, table in sink["tables"].items()
+                if table["rebuilding_since"] and not table["stopped"]
+            )
+            return not any(part is None or part.owns(name) for name in {*sink["late"], *filling} - stopped)
+
+        if not await self._until(delivered, _DELIVERED_S, self._in_lake, look_s=_LOOK_LAKE_S):
+            self._find(part, "lake", f"isn't delivered: {self._sink()}"[:600])
+        elif part is None and not await self._until(
+            lambda: self._merged(stopped), _MERGED_S, self._in_lake, look_s=_LOOK_LAKE_S
+        ):
+            self._find(None, "lake", f"isn't merged: {self._sink()}"[:600])
+        return checkpoint
+
+    def _sink(self) -> dict[str, Any]:
+        """What the sink says of itself; nothing before it's built."""
+        return self.service.status(Name.SPARK_SINK) if self.service else {}
+
+    def _in_lake(self) -> int:
+        """The segment through which the lake has everything."""
+        return int(self._sink().get("segment") or 0)
+
+    def _merged(self, but: Set[str]) -> bool:
+        """Whether all mirrors have merged their changes, but for these."""
+        tables = self._sink()["tables"]
+        return not any(tables[name]["pending"] for name in tables.keys() - but if not tables[name]["stopped"])
 
     async def _judge_lake(self) -> None:
         """Hold what the lake has against the source, once everything is in it."""
         if self.spark is None or self.service is None:
             return
-        if not await self._until(lambda: self._delivered(self._sealed()), _DELIVERED_S):
-            self._find(None, "lake", f"isn't delivered: {self.service.status(Name.SPARK_SINK)}"[:600])
-        if not await self._until(self._merged, _MERGED_S):
-            self._find(None, "lake", f"isn't merged: {self.service.status(Name.SPARK_SINK)}"[:600])
-        checkpoint = await asyncio.to_thread(self._checkpoint)
+        checkpoint = await self._deliver()
         assert checkpoint is not None
         await asyncio.to_thread(self._judge_catalog, checkpoint)
         if self.readers is not None:
@@ -753,7 +784,7 @@ class Player:
         if self._over() and self.service.outcome.result().code.name != "CLEAN":
             return
         for part in self.parts:
-            tables = self._tables(part) & checkpoint.mirrors.keys() - checkpoint.stopped.keys()
+            tables = self._tables(part) & checkpoint.mirrors.keys() - _incomplete(checkpoint)
             for table in sorted(tables):
                 key = checkpoint.schemas[table].key_names
                 try:
@@ -774,7 +805,7 @@ class Player:
             return
         told = sink.status()["tables"]
         for part in self.parts:
-            tables = self._tables(part) & checkpoint.mirrors.keys() - checkpoint.stopped.keys()
+            tables = self._tables(part) & checkpoint.mirrors.keys() - _incomplete(checkpoint)
             for table in sorted(table for table in tables if _PLAIN.fullmatch(table.name)):
                 said = told.get(str(table), {})
                 if said.get("stopped") or said.get("no_view"):
@@ -783,6 +814,8 @@ class Player:
                     rows = up.spark.session.table(f"{_CATALOG}.`{table.database}`.`{table.name}`").toArrow()
                 except PySparkException as error:
                     found = [f"{table}: {str(error)[:300]}"]
+                except Py4JJavaError as error:  # of a stage that failed; its own text asks the JVM, in vain
+                    found = [f"{table}: {error.java_exception.getMessage()[:300]}"]
                 else:
                     found = unequal_view(self.server, table, rows, checkpoint.schemas[table].key_names)
                 for text in found:
@@ -791,6 +824,12 @@ class Player:
 
 def _may_stop(history: History, why: str) -> bool:
     return bool(MAY_STOP.search(why)) or (history.metadata is Metadata.MINIMAL and _UNPROVEN in why)
+
+
+def _incomplete(checkpoint: Checkpoint) -> Set[TableId]:
+    """The tables that have stopped, and those whose mirrors lack rows that no snapshot will bring."""
+    lacking = {table for table in checkpoint.mirrors if stays_incomplete(checkpoint, table)}
+    return checkpoint.stopped.keys() | lacking
 
 
 def _unread(chain: Sequence[Entry]) -> dict[TableId, str]:

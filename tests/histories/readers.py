@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from random import Random
 from threading import Lock
 from typing import Final
@@ -21,7 +22,7 @@ import pyarrow as pa
 import pymysql
 from pymysql.constants import ER
 
-from actors.lake.delta_log import read_version
+from actors.lake.delta_log import LOG, read_version
 from actors.service.live_view_text import live_view_text
 from deploy.oracle.forms import forms
 from deploy.oracle.source import source_table
@@ -55,6 +56,7 @@ class Readers:
     some: Random
     had: dict[TableId, list[pa.Table]] = field(default_factory=dict)
     texts: dict[TableId, list[str]] = field(default_factory=dict)
+    polled: dict[TableId, list[int]] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
     reads: int = 0
     refused: int = 0
@@ -78,11 +80,15 @@ class Readers:
         """Another lake has been begun."""
         self.lake = lake
         self.texts.clear()
+        self.polled.clear()
 
     def poll(self) -> None:
-        """Read each table that the lake has, in each way."""
+        """Read each table that the lake has in another state than at the last time, in each way."""
         with closing(engine()) as connection:
             for table in sorted(self.had):
+                if self.polled.get(table) == (now := self._changed(table)):
+                    continue
+                self.polled[table] = now
                 for how, text in self._texts(table):
                     try:
                         read = connection.sql(text).to_arrow_table()
@@ -92,6 +98,11 @@ class Readers:
                     self.reads += 1
                     with self.judging:
                         self.seen.append(Seen(table, how, forms(read)))
+
+    def _changed(self, table: TableId) -> list[int]:
+        """When the lake last committed something of a table: its logs get a file each time."""
+        logs = (Path(location(self.lake, table, tier)) / LOG for tier in Tier)
+        return [log.stat().st_mtime_ns for log in logs if log.exists()]
 
     def _texts(self, table: TableId) -> Iterator[tuple[str, str]]:
         """The queries of this moment, and how each of them reads."""
