@@ -27,6 +27,7 @@ from actors import chunk_selector
 from actors.journal.store import JournalReader
 from actors.runtime.failure_kinds import FailureKind, kind_of
 from actors.runtime.redaction import safe_message
+from actors.runtime.supervisor import ExitCode
 from actors.service.assembly import Assembly
 from actors.spark_sink import SparkSink
 from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
@@ -781,7 +782,8 @@ class Player:
                     self._find(part, "reader", text[:600])
         with suppress(AssertionError, TimeoutError):
             await self.service.stop()
-        if self._over() and self.service.outcome.result().code.name != "CLEAN":
+        ended = self.service.outcome
+        if ended.done() and ended.result().code is not ExitCode.CLEAN and self._over():
             return
         for part in self.parts:
             tables = self._tables(part) & checkpoint.mirrors.keys() - _incomplete(checkpoint)
