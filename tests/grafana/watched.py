@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from deploy.demo import shop
 from deploy.demo.service import Service
@@ -83,6 +84,16 @@ class Watched:
         with closing(self.server.connect()) as connection, connection.cursor() as cursor:
             cursor.execute(f"LOCK TABLES {_ORDERS} WRITE")
             until(lambda: self.prometheus.has_had(catalogue.OLDEST_WINDOW.name), "a window is seen")
+
+    def wait_for_own_writes(self) -> None:
+        """Ask for what has been committed, until somebody who looks meanwhile has found a request that waits."""
+
+        def seen() -> bool:
+            gtids = quote(self.server.executed())
+            self.get(f"/applied?gtid_set={gtids}&tables={_ORDERS}&timeout_s={WITHIN_S:.0f}")
+            return self.prometheus.has_had(f"{catalogue.WAITS.name} > 0")
+
+        until(seen, "a request waits")
 
     def stopped(self) -> bool:
         """Whether the lake takes nothing of the odd table any more."""
@@ -178,8 +189,8 @@ tls = {{ mode = "disabled" }}
 
 
 def trouble(watched: Watched) -> None:
-    """What happens to a service: odd rows, an altered table, then a snapshot, a lost connection and an emptied table
-    under load, at last a row without all of its columns. What has yet to be merged is little then.
+    """What happens to a service: odd rows, an altered table, then a snapshot, a lost connection, an emptied table and
+    clients who wait under load, at last a row without all of its columns. What has yet to be merged is little then.
     """
     watched.oddities(
         "SET SESSION sql_mode = ''",
@@ -193,4 +204,5 @@ def trouble(watched: Watched) -> None:
         assert cut(watched.server, gives_log, _ACCOUNT)
         watched.server.sql(f"TRUNCATE {_EMPTIED}")
         until(lambda: watched.completed("s1"), "the snapshot's end")
+        watched.wait_for_own_writes()
     watched.oddities("SET SESSION binlog_row_image = 'MINIMAL'", "INSERT INTO {} (id) VALUES (4)")

@@ -24,7 +24,8 @@ MEASURE = {
     "Metrics",
     "BinlogReader",
     "SchemaVerifier",
-    "WatermarkCoordinator",
+    "SnapshotMetrics",
+    "AppliedWatch",
     "JournalWriter",
     "SignalListener",
 }
