@@ -96,7 +96,7 @@ _numbers = count(1)
 # Why a table may stop: nothing can be made of its rows in the lake, or the log doesn't have them.
 MAY_STOP: Final = re.compile(
     r"ENGINE=|engine is"
-    r"|has the name of a column"
+    r"|has the name of a column|has a name that Spark and Delta keep"
     r"|zero or partial date|two codes in its character set|whose label has a question mark|the label x"
     r"|foreign key|only the beginning|is a GEOMETRY"
     # An INSERT that gives a column of the key no value, with binlog_row_image = MINIMAL or NOBLOB.
@@ -774,6 +774,8 @@ class Player:
             return
         checkpoint = await self._deliver()
         assert checkpoint is not None
+        told = self._sink()["tables"].items()
+        stopped = {name: table["stopped"] for name, table in told if table["stopped"]}
         await asyncio.to_thread(self._judge_catalog, checkpoint)
         if self.readers is not None:
             await asyncio.to_thread(self.readers.poll)
@@ -788,6 +790,10 @@ class Player:
         for part in self.parts:
             tables = self._tables(part) & checkpoint.mirrors.keys() - _incomplete(checkpoint)
             for table in sorted(tables):
+                if (why := stopped.get(str(table))) is not None:
+                    if not _may_stop(part.history, why):
+                        self._find(part, "stopped", f"{table}: in the lake: {why}"[:600])
+                    continue
                 key = checkpoint.schemas[table].key_names
                 try:
                     found = await asyncio.to_thread(
