@@ -55,7 +55,7 @@ class Merge:
     def within(self, extent: Sequence[object]) -> "Merge":
         """Returns the same merge, which reads no other keys of the mirror than may have changed; all keys if none has
         changed."""
-        if None in extent:
+        if any(end is None for end in extent):  # `in` looks for a name in a row of Spark's
             return self
         return replace(self, bounds=tuple(zip(self._ordered, extent[::2], extent[1::2], strict=True)))
 

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from decimal import Decimal
 
+from pyspark.sql import Row
+
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.merge import Merge, pending_sql
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -53,6 +55,8 @@ def test_the_mirror_is_asked_for_no_other_keys_than_have_changed() -> None:
             "`mirror `.`id` = `changed `.`id` AND `mirror `.`id` BETWEEN 3 AND 18446744073709551615" in text
         )
     assert merge.within((None, None)) == merge
+    # Spark's row, in which `in` looks for a name.
+    assert merge.within(Row(least=None, most=None)) == merge
 
 
 def test_a_key_of_which_no_part_has_an_order_has_no_extent() -> None:
