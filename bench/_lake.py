@@ -22,6 +22,7 @@ from typing import Any, Final
 import uvloop
 
 from actors.journal.store import JournalReader
+from actors.lake.delta_log import read_version
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
 from actors.service import warm_up
@@ -206,8 +207,8 @@ async def _until(service: Running, told: Callable[[SparkSink], bool]) -> None:
 
 
 def _all_ready(sink: SparkSink) -> bool:
-    mirrors = [table["mirror"] for table in sink.status()["tables"].values()]
-    return bool(mirrors) and set(mirrors) == {_READY}
+    tables = [(table["mirror"], table["rebuilding_since"]) for table in sink.status()["tables"].values()]
+    return bool(tables) and set(tables) == {(_READY, None)}
 
 
 def _has_merged(merges: list[float], before: int, _: SparkSink) -> bool:
@@ -215,8 +216,9 @@ def _has_merged(merges: list[float], before: int, _: SparkSink) -> bool:
 
 
 def _counted(session: Any, folder: Path) -> tuple[int, int]:
-    """The rows of the large table in the live view, and a sum over them; nothing where the lake doesn't have it."""
-    if not (folder / "lake" / ELEVEN.database / ELEVEN.name / Tier.MIRROR).exists():
+    """The rows of the large table in the live view, and a sum over them; nothing before its first snapshot is there."""
+    mirror = read_version(location(str(folder / "lake"), ELEVEN, Tier.MIRROR))
+    if mirror is None or mirror.first:
         return 0, 0
     row = live_view(session, str(folder / "lake"), ELEVEN).selectExpr("count(*)", "sum(customer)").first()
     assert row is not None
