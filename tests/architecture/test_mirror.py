@@ -13,7 +13,7 @@ MODULES = sorted(path for folder in ("pipeline", "actors") for path in (ROOT / f
 _EVENTS, _ROWS = "pipeline/binlog/events/test_event.py", "pipeline/binlog/rows/test_row_events.py"
 _JSON, _CONNECT = "pipeline/binlog/rows/json/test_document.py", "integration/lake/test_delta_connect.py"
 TESTED_BY = {
-    "pipeline/binlog/cursor.py": _EVENTS,
+    "pipeline/types/cursor.py": _EVENTS,
     "pipeline/binlog/events/gtid_event.py": _EVENTS,
     "pipeline/binlog/events/query_event.py": _EVENTS,
     "pipeline/binlog/events/table_map_event.py": _EVENTS,

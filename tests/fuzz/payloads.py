@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.binlog.cursor import Cursor
+from pipeline.types.cursor import Cursor
 from tests.fuzz.corpus import HEADER
 
 ZSTD: Final = 0

@@ -14,13 +14,13 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from pipeline.binlog.cursor import Cursor, utf8
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.gtid_event import TransactionBegins, anonymous, gtid, tagged_gtid
 from pipeline.binlog.events.payload_event import Payload, payload
 from pipeline.binlog.events.query_event import Query, query
 from pipeline.binlog.rows.row_events import ROW_EVENTS
 from pipeline.errors import UndecodableError
+from pipeline.types.cursor import Cursor, utf8
 
 HEADER_BYTES: Final = 19
 CHECKSUM_BYTES: Final = 4

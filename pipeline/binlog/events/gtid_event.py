@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from pipeline.binlog.cursor import Cursor
 from pipeline.errors import UndecodableError
 from pipeline.gtid.gtid_set import Gtid, Tsid
+from pipeline.types.cursor import Cursor
 
 _LOGICAL_CLOCK: Final = 2
 

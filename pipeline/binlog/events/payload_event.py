@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.binlog.cursor import Cursor
 from pipeline.binlog.event_buffer import Frames, Inflow
 from pipeline.errors import UndecodableError
 from pipeline.types.buffers import Bytes, Int
 from pipeline.types.byte_kernels import unsigned
+from pipeline.types.cursor import Cursor
 from pipeline.types.jit import compiled
 
 _END, _PAYLOAD_SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE = range(4)

@@ -7,10 +7,10 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from pipeline.binlog.cursor import Cursor, utf8
 from pipeline.errors import Definite, UndecodableError
 from pipeline.types.charsets import to_text
 from pipeline.types.collations import charset
+from pipeline.types.cursor import Cursor, utf8
 
 # Thread id, seconds it took, length of the database's name, error code, length of the status variables.
 _POST_HEADER: Final = struct.Struct("<IIBHH")

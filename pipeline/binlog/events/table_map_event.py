@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from pipeline.binlog.cursor import Cursor, utf8
 from pipeline.errors import Definite, UndecodableError
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.types import column_types as t
 from pipeline.types.charsets import to_text
 from pipeline.types.collations import BINARY, charset
+from pipeline.types.cursor import Cursor, utf8
 from pipeline.types.enum_labels import NO_TEXT
 from pipeline.types.field_types import (
     BLOBS,

@@ -21,11 +21,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.binlog.cursor import Cursor
 from pipeline.binlog.rows import cells
 from pipeline.binlog.rows.stored_values import StoredColumn
 from pipeline.errors import UndecodableError
 from pipeline.types.buffers import ABSENT, SLACK, Bytes
+from pipeline.types.cursor import Cursor
 
 PREFIX: Final = 4  # bytes of a length before each of the documents that come out
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.binlog.cursor import Cursor
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events import event as events
 from pipeline.binlog.events.event import (
@@ -36,6 +35,7 @@ from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata,
 from pipeline.schema.table_schema import TableId
 from pipeline.types import column_types as t
 from pipeline.types.collations import charset
+from pipeline.types.cursor import Cursor
 from tests.pipeline.binlog.golden import STORIES, story
 
 

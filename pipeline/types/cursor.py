@@ -1,10 +1,10 @@
-"""A place in an event's bytes that only moves forward, and never past their end."""
+"""A place in the bytes of an event or a packet that only moves forward, and never past their end."""
 
 from pipeline.errors import UndecodableError
 
 
 class Cursor:
-    """Reads the fields of an event one after the other; each raises UndecodableError where the bytes end."""
+    """Reads the fields one after the other; each raises UndecodableError where the bytes end."""
 
     __slots__ = ("_data", "at")
 
