@@ -46,7 +46,7 @@ class Written:
     @property
     def gtid_set(self) -> str:
         """The transactions, as MySQL writes them; empty if nothing was committed."""
-        return str(self._tracker.committed).replace("\n", "")
+        return self._tracker.committed.on_one_line
 
     def wait(
         self, *tables: TableId, through: Through = Through.LAKE, timeout_s: float = WAIT_S
@@ -57,7 +57,7 @@ class Written:
         """
         parameters = {"gtid_set": self.gtid_set, "through": through.value, "timeout_s": f"{timeout_s:g}"}
         if tables:
-            parameters["tables"] = ",".join(map(_quoted, tables))
+            parameters["tables"] = ",".join(table.quoted for table in tables)
         try:
             status, answer = self._get(f"/applied?{urlencode(parameters)}", timeout_s + _GRACE_S)
         except (OSError, HTTPException, ValueError) as error:
@@ -128,7 +128,3 @@ def read_your_writes(connection: Any, service: str, token: str | None = None) ->
     must have the capability SESSION_TRACK, and no transaction under way. Its `session_track_gtids` stays OWN_GTID.
     """
     return _Tracked(connection, service, token)
-
-
-def _quoted(table: TableId) -> str:
-    return ".".join("`" + name.replace("`", "``") + "`" for name in (table.database, table.name))

@@ -183,6 +183,11 @@ class GtidSet:
             )
         return "".join(texts)
 
+    @property
+    def on_one_line(self) -> str:
+        """The same text without newlines."""
+        return str(self).replace("\n", "")
+
     def __hash__(self) -> int:
         return hash(tuple(self.intervals.items()))
 

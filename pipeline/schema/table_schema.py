@@ -29,8 +29,13 @@ class TableId:
     def __str__(self) -> str:
         """No other table has this text: names with a dot or a backtick in them are quoted as in SQL."""
         if any(sign in name for name in (self.database, self.name) for sign in ".`"):
-            return ".".join("`" + name.replace("`", "``") + "`" for name in (self.database, self.name))
+            return self.quoted
         return self.dotted
+
+    @property
+    def quoted(self) -> str:
+        """Returns both names quoted as in SQL."""
+        return ".".join("`" + name.replace("`", "``") + "`" for name in (self.database, self.name))
 
     @property
     def dotted(self) -> str:

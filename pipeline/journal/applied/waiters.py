@@ -139,7 +139,7 @@ class Waiters:
                 continue
             if missing := waiting.question.gtid_set - executed:
                 self._take_out(waiter, self._waiters.pop(waiter).lacks)
-                answers.append((waiter, NeverApplied(f"the source hasn't executed {_line(missing)}")))
+                answers.append((waiter, NeverApplied(f"the source hasn't executed {missing.on_one_line}")))
         return answers
 
     def _woken(self, through: Through, progress: ConsumerProgress) -> list[int]:
@@ -280,7 +280,3 @@ def _stopped(question: AppliedQuestion, table: TableId, reason: str) -> str:
 
 def _segment(reached: Reached) -> int:
     return reached.segment
-
-
-def _line(gtids: GtidSet) -> str:
-    return str(gtids).replace("\n", "")

@@ -145,7 +145,7 @@ def _new_name(statement: AltersTable) -> TableId:
 def _dropped(tables: Sequence[TableId], *, if_exists: bool) -> Iterator[SchemaStatement]:
     begin = "DROP TABLE IF EXISTS " if if_exists else "DROP TABLE "
     for table in tables:
-        text = begin + ".".join("`" + name.replace("`", "``") + "`" for name in (table.database, table.name))
+        text = begin + table.quoted
         yield SchemaStatement(SchemaObject.DROPPED_TABLE, table.database, (table,), _names(tables), text)
 
 
