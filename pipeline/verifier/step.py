@@ -400,8 +400,8 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
         {t: s for t, s in state.survey.holding.items() if t not in state.doubtful} if message.strict else {}
     )
     # A table that was never reported has no mirror: a statement's effect on its rows changes nothing here.
-    reported = replace(names, known=state.reported.keys())
-    unlogged = ddl.changed_unlogged(reported, statement, exact, state.unknown_engines, failed=message.failed)
+    reported = replace(names, known=state.reported.keys(), unknown_engines=state.unknown_engines)
+    unlogged = ddl.changed_unlogged(reported, statement, exact, failed=message.failed)
     others = {t for t, u in unlogged.items() if u.effect is not Effect.EXTENDED}
     others |= ddl.may_create(names, statement)
     unknown = frozenset(t for t in changed if t in others or t not in state.reported)

@@ -42,7 +42,10 @@ _OF_DATABASES = frozenset({"database", "schema"})
 
 @dataclass(frozen=True, slots=True)
 class StatementScope:
-    """What names in a statement may mean: the tables that are captured, those of them that are known, and how."""
+    """What names in a statement may mean: the tables that are captured, those of them that are known, and how.
+
+    `unknown_engines`: the tables whose engine may have lost rows that the log has.
+    """
 
     captured: TableFilter
     known: Collection[TableId]
@@ -142,19 +145,16 @@ def changed_unlogged(
     names: StatementScope,
     statement: LoggedStatement,
     exact: Mapping[TableId, Traits] = NONE_EXACT,
-    unknown_engines: Collection[TableId] = (),
     *,
     failed: bool = False,
 ) -> dict[TableId, Unlogged]:
     """Returns the known tables whose rows a statement may change without logging it; `exact`: see `unlogged_changes`.
 
-    `unknown_engines`: the tables whose engine may have lost rows that the log has.
     An unknown table has no rows in Tidemark that could change. If the statement can be read in two ways, only what both
     say is certain. Otherwise the rows count as changed. They also do if the statement `failed`, since it may have ended
     before it reached the table. A creation that isn't certain changes nothing: if the table was there, it's as it was.
     """
     read = unlogged_changes(statement, exact)
-    names = replace(names, unknown_engines=unknown_engines)
     ways = [_effects(names, statement, way) for way in read]
     found: dict[TableId, Unlogged] = {}
     for table, unlogged in (item for way in ways for item in way.items()):

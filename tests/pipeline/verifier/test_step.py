@@ -1,5 +1,6 @@
 """Names only where they're proven; a table whose columns can't be named is stopped, by name, and only that one."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -613,7 +614,7 @@ def test_a_statement_that_changes_rows_restarts_the_table_as_it_passes(
     assert schemas([changes]) == [SCHEMA]
 
 
-def restarts(said: list[FromVerifier]) -> list[MirrorInvalidated]:
+def restarts(said: Sequence[Order]) -> list[MirrorInvalidated]:
     """All of them, by themselves or with a statement."""
     each = [m.restarted if isinstance(m, SchemaChanged | SchemaVerified) else (m,) for m in said]
     return [m for some in each for m in some if isinstance(m, MirrorInvalidated)]
@@ -1063,17 +1064,13 @@ def innodb(told: ServerAnswer) -> ServerAnswer:
     return replace(told, traits={ORDERS: Traits("innodb")})
 
 
-def restarted_by(said: list[Order]) -> list[MirrorInvalidated]:
-    return [each for order in said if isinstance(order, SchemaChanged) for each in order.restarted]
-
-
 def engines(said: list[Order]) -> list[EnginesSurveyed]:
     return [order for order in said if isinstance(order, EnginesSurveyed)]
 
 
 def test_another_engine_before_the_first_was_told_may_bring_other_rows() -> None:
     _, said = ran(fresh(), CREATED, slice_(3), statement(4, STORED))
-    [again] = restarted_by(said)
+    [again] = restarts(said)
     assert (again.table, again.emptied) == (ORDERS, False)
 
 
@@ -1082,24 +1079,24 @@ def test_a_table_that_may_have_been_created_again_may_have_another_engine() -> N
     state, _ = ran(fresh(NOTHING_KNOWN, same=SCHEMA), statement(1, "DROP TABLE orders"), answer(1, None))
     created = statement(2, "CREATE TABLE IF NOT EXISTS orders (id INT) ENGINE=BLACKHOLE")
     _, said = ran(state, created, slice_(3), statement(4, STORED))
-    assert [each.emptied for each in restarted_by(said)] == [False]
+    assert [each.emptied for each in restarts(said)] == [False]
 
 
 def test_another_engine_behind_one_that_was_told_brings_the_same_rows() -> None:
     state, _ = ran(fresh(), CREATED, slice_(3), innodb(answer(3, SCHEMA)))
-    assert restarted_by(ran(state, statement(4, STORED))[1]) == []
+    assert restarts(ran(state, statement(4, STORED))[1]) == []
 
 
 def test_a_harmless_statement_leaves_the_engine_that_was_told() -> None:
     state, _ = ran(fresh(), CREATED, slice_(3), innodb(answer(3, SCHEMA)))
     _, said = ran(state, statement(4, "ALTER TABLE orders ADD KEY (state)"), statement(5, STORED))
     assert engines(said) == []
-    assert restarted_by(said) == []
+    assert restarts(said) == []
 
 
 def test_an_answer_without_the_last_statement_tells_no_engine() -> None:
     state, said = ran(fresh(), CREATED, slice_(3), innodb(answer(3, SCHEMA, at=1)), statement(4, STORED))
-    assert len(restarted_by(said)) == 1
+    assert len(restarts(said)) == 1
     assert ORDERS in state.unknown_engines
 
 
@@ -1121,8 +1118,8 @@ def test_a_start_knows_from_the_checkpoint_which_engines_are_unknown() -> None:
             SHOP, known, upto(4), {ORDERS: SCHEMA}, (), frozenset(), unknown_engines=unknown
         )[0]
 
-    assert len(restarted_by(ran(begun(unknown), statement(5, STORED))[1])) == 1
-    assert restarted_by(ran(begun(frozenset()), statement(5, STORED))[1]) == []
+    assert len(restarts(ran(begun(unknown), statement(5, STORED))[1])) == 1
+    assert restarts(ran(begun(frozenset()), statement(5, STORED))[1]) == []
 
 
 def test_a_table_that_is_gone_has_no_engine() -> None:
@@ -1137,9 +1134,9 @@ def test_a_table_that_is_created_has_no_rows_whatever_became_of_the_one_before()
     dropped = replace(statement(1, "DROP TABLE orders, other.parent"), failed=True)
     state = fresh(NOTHING_KNOWN, same=SCHEMA)
     state, said = ran(state, dropped)
-    assert [each.emptied for each in restarted_by(said)] == [False]
+    assert [each.emptied for each in restarts(said)] == [False]
     state, said = ran(state, CREATED)
-    assert [each.emptied for each in restarted_by(said)] == [True]
+    assert [each.emptied for each in restarts(said)] == [True]
     # Behind a DROP TABLE that took it, nothing is new in that.
     state, said = ran(state, statement(3, "DROP TABLE orders"), statement(4, "CREATE TABLE orders (id INT)"))
-    assert [each.emptied for each in restarted_by(said)] == [True]
+    assert [each.emptied for each in restarts(said)] == [True]
