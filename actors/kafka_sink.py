@@ -137,7 +137,9 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._state = State(settings.transaction_rows)
         self._connected: _Connected | None = None
         self._producer: KafkaProducer | None = None
+        # The segment that is being sent, and the last one that the topics have wholly.
         self._entry: Entry | None = None
+        self._reached: Entry | None = None
         self._sent = _Sent(0.0)
         self._freshness: float | None = None
         self._wait: _Wait | None = None
@@ -326,12 +328,17 @@ class KafkaSink(Actor[ToKafkaSink]):
 
     async def _tell_reached(self) -> None:
         """Tell those who wait for transactions how far the topics are, if the journal still has that segment."""
-        at, entry = self._state.at, self._entry
+        at = self._state.at
         segment = at.position.segment
-        if entry is None or entry.segment != segment:
+        known = (
+            each for each in (self._entry, self._reached) if each is not None and each.segment == segment
+        )
+        entry = next(known, None)
+        if entry is None:
             if segment < max(1, await self._in_thread(self._journal.consumers.first)):
                 return
             entry = await self._in_thread(self._journal.entry, segment)
+        self._reached = entry
         self._applied(KafkaReached(self._settings, at, entry.checkpoint))
 
     async def _send(self, connected: _Connected, order: SendRun) -> RunSent:
