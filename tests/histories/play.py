@@ -788,8 +788,7 @@ class Player:
         if ended.done() and ended.result().code is not ExitCode.CLEAN and self._over():
             return
         for part in self.parts:
-            tables = self._tables(part) & checkpoint.mirrors.keys() - _incomplete(checkpoint)
-            for table in sorted(tables):
+            for table in self._complete_tables(part, checkpoint):
                 if (why := stopped.get(str(table))) is not None:
                     if not _may_stop(part.history, why):
                         self._find(part, "stopped", f"{table}: in the lake: {why}"[:600])
@@ -804,6 +803,10 @@ class Player:
                 for text in found:
                     self._find(part, "lake", text[:600])
 
+    def _complete_tables(self, part: Part, checkpoint: Checkpoint) -> list[TableId]:
+        """A history's tables whose mirrors have all rows."""
+        return sorted(self._tables(part) & checkpoint.mirrors.keys() - _incomplete(checkpoint))
+
     def _judge_catalog(self, checkpoint: Checkpoint) -> None:
         """Hold the catalog's views against the source, but for those that the sink says a catalog can't have."""
         assert self.service is not None
@@ -813,8 +816,8 @@ class Player:
             return
         told = sink.status()["tables"]
         for part in self.parts:
-            tables = self._tables(part) & checkpoint.mirrors.keys() - _incomplete(checkpoint)
-            for table in sorted(table for table in tables if _PLAIN.fullmatch(table.name)):
+            plain = (each for each in self._complete_tables(part, checkpoint) if _PLAIN.fullmatch(each.name))
+            for table in plain:
                 said = told.get(str(table), {})
                 if said.get("stopped") or said.get("no_view"):
                     continue
