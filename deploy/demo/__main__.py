@@ -78,7 +78,7 @@ def story(rows: int, watch_s: float, folder: Path, view: View, *, with_kafka: bo
         write_config(config, server, account, parts, folder, brokers)
         service = Service(config, folder / "journal", folder / "service.log")
         try:
-            with view.stage("starting the service: tidemark run"):
+            with view.stage("starting the service (the first time it compiles its decoder): tidemark run"):
                 service.start()
             tally = folder / "tally.parquet"
             with _writer(server, size, tally):

@@ -14,7 +14,8 @@ from deploy.demo.topics import PARTITIONS, PREFIX
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 
-READY_WITHIN_S = 90.0
+# The first start after an install compiles the decoder, which takes minutes on a busy machine.
+READY_WITHIN_S = 600.0
 STOPPED_WITHIN_S = 90.0
 POLL_S = 0.2
 
