@@ -58,7 +58,7 @@ class CatalogViews:
 
     A table has none if its name has other characters than ASCII's letters, digits and `_`. A catalog ignores the case
     of names: of two tables that differ only in that, the one that has a view keeps it. A table also has none if the
-    catalog refuses it. `refused` has the reasons.
+    catalog refuses it, or if it has no primary key: its view goes when it loses that. `refused` has the reasons.
     """
 
     def __init__(self, session: SparkSession, root: str, catalog: str) -> None:
@@ -71,7 +71,7 @@ class CatalogViews:
     def hold(self, table: TableId) -> None:
         """Binds the view of a table, if it has one, to the present versions. Raises Transient if it can't."""
         found = self._found(table)
-        if found is None or self._shown_table(table) != table:
+        if found is None or not found.schema.key or self._shown_table(table) != table:
             return
         if why := self._make(table, live_view_sql(self._root, found.schema, found.reached, found.at)):
             raise Transient(f"the view of {table} can't be held in the catalog {self._catalog}: {why}")
@@ -81,7 +81,11 @@ class CatalogViews:
         catalog."""
         if (found := self._found(table)) is None:
             return
-        if why := self._make(table, live_view_sql(self._root, found.schema, found.reached)):
+        if not found.schema.key:
+            why = self._drop(table)
+        else:
+            why = self._make(table, live_view_sql(self._root, found.schema, found.reached))
+        if why:
             if self.refused.get(table) != why:
                 log.warning("the table has no view in the catalog", table=str(table), reason=why)
             self.refused[table] = why
@@ -113,6 +117,13 @@ class CatalogViews:
                 self._look(error)
                 return safe_message(error)
         return ""
+
+    def _drop(self, table: TableId) -> str:
+        """Removes the view that a table had when it had a primary key. Returns why it has none."""
+        with self._making:
+            if self._shown_table(table) == table:
+                self._session.sql(f"DROP VIEW {self._name(table.database, table.name)}")
+        return "it has no primary key: it has a changelog and no live view"
 
     def _shown_table(self, table: TableId) -> TableId | None:
         """Returns the table that the view of this name shows; None if there is no view, or it doesn't say."""

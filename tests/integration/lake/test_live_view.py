@@ -17,7 +17,7 @@ from pipeline.lake.live_view import MirrorPosition, live_view_sql
 from pipeline.lake.merge import Merge
 from pipeline.lake.tables import Tier, location
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.snapshot.checkpoint import Filling
+from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.types.column_types import Integer, Text
 from tests.integration.history import READY, History
 from tests.pipeline.live_view_cases import SCHEMA, Schedule, by_story
@@ -127,6 +127,39 @@ def test_of_two_tables_that_differ_by_case_the_first_one_keeps_its_view(spark: S
             assert [
                 tuple(row) for row in spark.session.sql(f"FROM spark_catalog.shop_case.{name}").collect()
             ] == [(0, "a")]
+    history.store.close()
+
+
+def test_the_view_of_a_table_goes_with_its_primary_key(spark: Spark, tmp_path: Path) -> None:
+    history, root = History(tmp_path / "journal"), str(tmp_path / "lake")
+    keyed = replace(ORDERS, table=TableId("shop_key", "orders"))
+    table = history.table(keyed, READY)
+    history.transaction((table, "c", (1, "a")))
+    history.seal()
+    lake = Lake(spark.session, root, history.store, catalog="spark_catalog")
+    assert lake.views is not None
+    view = "spark_catalog.shop_key.orders"
+
+    def deliver(after: int) -> None:
+        batch = next_batch(history.store.entries(after, history.segment))
+        lake.deliver(keyed.table, lake.find(keyed.table), batch)
+
+    deliver(0)
+    assert spark.session.catalog.tableExists(view)
+    history.restart(table, replace(keyed, key=()), Ready)
+    history.seal()
+    deliver(1)
+    assert not spark.session.catalog.tableExists(view)
+    assert "has no primary key" in lake.views.refused[keyed.table]
+    history.transaction((table, "c", (2, "b")))
+    history.restart(table, keyed, Ready)
+    history.seal()
+    deliver(2)
+    generation = lake.find(keyed.table).generation
+    assert generation is not None
+    lake.complete(keyed.table, generation, 3, "position")
+    assert spark.session.catalog.tableExists(view)
+    assert not lake.views.refused
     history.store.close()
 
 
