@@ -178,7 +178,24 @@ class Source:
         listed = {
             table: await self._list_indexes(table) for table in information_schema.ambiguous_key_tables(rows)
         }
-        return information_schema.describe_tables(rows, listed)
+        told = information_schema.describe_tables(rows, listed)
+        if all(each.traits.engine != information_schema.MERGEABLE for each in told.described.values()):
+            return told
+        return information_schema.with_merge_tables(
+            told, await self.merge_tables(), folds=await self.folds_names()
+        )
+
+    async def merge_tables(self) -> dict[TableId, frozenset[TableId]]:
+        """The MERGE tables that the user may see, with the tables in the UNION of each."""
+        found: dict[TableId, frozenset[TableId]] = {}
+        for database, name in await self.ask(information_schema.MERGE_TABLES):
+            merge = TableId(database, name)
+            try:
+                [(_, text)] = await self.ask(information_schema.show_create_table(merge))
+            except Definite:  # it's gone, or may not be read, or nothing can go through it as it is
+                continue
+            found[merge] = information_schema.merged_tables(merge, text)
+        return found
 
     async def _list_indexes(self, table: TableId) -> list[str]:
         """Returns the table's indexes in the server's order; none if the table is gone."""

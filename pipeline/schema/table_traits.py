@@ -32,13 +32,14 @@ class Traits:
     """`engine`: in small letters, "" where the server can't say. `generated`: whether any column is generated.
 
     `charset`: what columns have whose definition names none. `columns`: all of them by their names, None for one that
-    isn't text.
+    isn't text. `merged_by`: a MERGE table that has this one in its UNION, if any has.
     """
 
     engine: str
     generated: bool = False
     charset: str = ""
     columns: Mapping[str, TextColumn | None] = field(default_factory=dict)
+    merged_by: TableId | None = None
 
 
 @dataclass(frozen=True, slots=True)

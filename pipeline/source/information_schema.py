@@ -23,8 +23,8 @@ binary that isn't ASCII appears there as x'…' (observed of MySQL 9.7).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -91,6 +91,10 @@ _WITHOUT_ARGUMENTS: dict[str, t.ColumnType] = {
 _LABELLED: dict[str, type[t.Enum] | type[t.Set]] = {"enum": t.Enum, "set": t.Set}
 # Character sets that hold what utf8mb3, in which the server keeps COLUMN_TYPE, does not.
 _BEYOND_UTF8MB3 = {"utf8mb4", "utf16", "utf16le", "utf32", "gb18030", "binary"}
+
+_NAME = "(?:[^`]|``)+"
+_UNION_PART = re.compile(rf"(?:`(?P<database>{_NAME})`\.)?`(?P<name>{_NAME})`(?:,|$)")
+_UNION = re.compile(rf"UNION=\((?P<tables>`{_NAME}`(?:[.,]`{_NAME}`)*)\)$")
 
 # A row of `describe`: database, table, column, COLUMN_TYPE, character set or None, "YES" or "NO", "PRI" for a column of
 # the key, EXTRA, the characters and the bytes that a text has room for; the table's engine and its default collation;
@@ -181,6 +185,15 @@ TABLES = Statement(
 )
 
 
+# All MERGE tables: rows of database and name.
+MERGE_TABLES = Statement(
+    "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE ENGINE = 'MRG_MYISAM'"
+    " ORDER BY TABLE_SCHEMA, TABLE_NAME"
+)
+# The engine of the tables that a MERGE table may have in its UNION.
+MERGEABLE = "myisam"
+
+
 # Foreign keys that change or delete rows along with another table's: rows of the child's database and name, the
 # constraint, the parent's database and name, a column that's referred to, and whether it works on delete, on update.
 CASCADING = Statement(
@@ -267,6 +280,41 @@ def show_create_table(table: TableId) -> Statement:
     statistics (SHOW KEYS, TABLE_ROWS), MySQL 9.7 does not log it: neither Tidemark nor a replica hears of it.
     """
     return Statement(f"SHOW CREATE TABLE {quoted_table(table)}")
+
+
+def merged_tables(merge: TableId, text: str) -> frozenset[TableId]:
+    """The tables in the UNION of a MERGE table, by what SHOW CREATE TABLE says of it; the UNION comes last there."""
+    union = _UNION.search(text)
+    parts = _UNION_PART.finditer(union["tables"]) if union else ()
+    return frozenset(
+        TableId(_unquoted(part["database"]) if part["database"] else merge.database, _unquoted(part["name"]))
+        for part in parts
+    )
+
+
+def with_merge_tables(
+    told: Descriptions, merges: Mapping[TableId, Collection[TableId]], *, folds: bool
+) -> Descriptions:
+    """Returns the descriptions in which each MyISAM table names the first MERGE table that has it in its UNION.
+
+    `folds`: whether the server compares names without regard to case.
+    """
+
+    def compared(table: TableId) -> str:
+        return str(table).casefold() if folds else str(table)
+
+    by = {compared(table): merge for merge in sorted(merges, reverse=True) for table in merges[merge]}
+    described = {
+        table: replace(found, traits=replace(found.traits, merged_by=by.get(compared(table))))
+        if found.traits.engine == MERGEABLE
+        else found
+        for table, found in told.described.items()
+    }
+    return replace(told, described=described)
+
+
+def _unquoted(name: str) -> str:
+    return name.replace("``", "`")
 
 
 def show_keys(table: TableId) -> Statement:

@@ -20,6 +20,10 @@ _ELSEWHERE = (
     "its engine is {engine}, so that the log doesn't have its rows; give it an engine whose rows are in the "
     "log (InnoDB, say)"
 )
+_MERGED = (
+    "the MERGE table {merge} has it in its UNION: the log has rows that change through that one under the name of that "
+    "one alone; give it another engine (InnoDB, say), or drop {merge}"
+)
 _UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't say which"
 _KEYLESS = "{reason}; it has no primary key, so that it can't be read again: give it one, and recapture it"
 
@@ -52,12 +56,16 @@ def restarts_after_gaps(
 def stops_for_engines(
     traits: Mapping[TableId, Traits], tables: Collection[TableId], ended: Collection[TableId]
 ) -> tuple[TableStopped, ...]:
-    """Returns the tables among these that stop, because their rows are stored elsewhere, or nowhere."""
-    return tuple(
-        TableStopped(table, _ELSEWHERE.format(engine=traits[table].engine.upper() or "unknown"))
-        for table in sorted(set(tables) - set(ended))
-        if traits[table].engine not in LOGGED_ENGINES
-    )
+    """Returns the tables among these that stop, because the log need not have their rows by their names."""
+    reasons = ((table, _not_logged(traits[table])) for table in sorted(set(tables) - set(ended)))
+    return tuple(TableStopped(table, reason) for table, reason in reasons if reason is not None)
+
+
+def _not_logged(traits: Traits) -> str | None:
+    """Returns why the log need not have a table's rows: they are stored elsewhere, or nowhere, or change through it."""
+    if traits.engine not in LOGGED_ENGINES:
+        return _ELSEWHERE.format(engine=traits.engine.upper() or "unknown")
+    return None if traits.merged_by is None else _MERGED.format(merge=traits.merged_by)
 
 
 def effects_of_unread_rows(

@@ -97,9 +97,10 @@ def touched_tables(names: StatementScope, statement: LoggedStatement) -> frozens
 def may_alter(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:
     """The captured tables whose columns or key a statement may change, or that it creates.
 
-    A table that's only referred to (LIKE, REFERENCES, a view or a trigger) isn't one of them.
+    A table that's only referred to (LIKE, REFERENCES, a view or a trigger) isn't one of them. One that a MERGE table
+    may get into its UNION is: its rows change through that one, and only the server knows.
     """
-    found: set[TableId] = set()
+    found = set(touched_tables(names, statement)) if _may_merge(statement) else set[TableId]()
     for way in statement.ways:
         match way:
             case CreatesTable(table) | DefinesIndex(table):
@@ -125,6 +126,12 @@ def may_alter(names: StatementScope, statement: LoggedStatement) -> frozenset[Ta
         for each in named:
             found |= names.meant(each) or ({each} if names.captured.match(each) else frozenset())
     return frozenset(found)
+
+
+def _may_merge(statement: LoggedStatement) -> bool:
+    """Whether a statement may give a MERGE table its UNION."""
+    of_table = any(isinstance(way, CreatesTable | AltersTable) for way in statement.ways)
+    return of_table and any(each.name.casefold() == "union" for each in identifiers(statement.text))
 
 
 def may_create(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:

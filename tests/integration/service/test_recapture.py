@@ -262,3 +262,40 @@ async def test_where_the_log_names_no_columns_the_schema_is_asked_for_again(
         assert service.status()["stopped"] == {}
         await service.stop()
     assert unequal(server, tmp_path / "journal", t, other) == []
+
+
+async def test_a_table_that_a_merge_table_has_in_its_union_is_begun_again_without_it(
+    either: tuple[MysqlServer, str], tmp_path: Path
+) -> None:
+    server, database = either
+    columns = "(id INT PRIMARY KEY, v INT)"
+    for name in ("free", "early", "late"):
+        server.sql(
+            f"CREATE TABLE {name} {columns} ENGINE=MyISAM",
+            f"INSERT INTO {name} VALUES (1, 1)",
+            database=database,
+        )
+    free, early, late = (TableId(database, name) for name in ("free", "early", "late"))
+    merge = "CREATE TABLE _{name} {columns} ENGINE=MERGE UNION=({name}) INSERT_METHOD=LAST"
+    server.sql(merge.format(name="early", columns=columns), database=database)
+    settings = replace(pipeline(server, tmp_path, database), tables=TableFilter((rf"{database}\.[^_].*",)))
+    async with running(settings) as service:
+        await service.begun()
+        assert f"the MERGE table {database}._early has it in its UNION" in await stopped(service, early)
+        await service.execute("s", rf"{database}\.(free|late)")
+        await service.completed("s")
+        server.sql(
+            merge.format(name="late", columns=columns), "INSERT INTO _late VALUES (2, 2)", database=database
+        )
+        assert f"the MERGE table {database}._late has it in its UNION" in await stopped(service, late)
+        server.sql("INSERT INTO free VALUES (2, 2)", "DELETE FROM _early WHERE id = 1", database=database)
+        server.sql("DROP TABLE _early", "ALTER TABLE late ENGINE=InnoDB", database=database)
+        server.sql("INSERT INTO late VALUES (3, 3)", "INSERT INTO early VALUES (3, 3)", database=database)
+        await service.caught_up(server)
+        for table in (early, late):
+            await recapture(service, f"r-{table.name}", table)
+            assert await ended(service, f"r-{table.name}") == {table.name: "completed"}
+        await service.caught_up(server)
+        assert service.status()["stopped"] == {}
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", free, early, late) == []

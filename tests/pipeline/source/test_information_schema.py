@@ -10,6 +10,8 @@ from pipeline.source.information_schema import (
     column_type,
     describe,
     describe_tables,
+    merged_tables,
+    with_merge_tables,
 )
 from pipeline.types import column_types as t
 
@@ -69,9 +71,10 @@ def row(
     marked: bool = True,
     extra: str = "",
     room: tuple[int, int] | tuple[None, None] = (None, None),
+    engine: str = "InnoDB",
 ) -> ColumnRow:
     mark = "PRI" if place and marked else ""
-    of_table = ("InnoDB", "utf8mb4_0900_ai_ci")
+    of_table = (engine, "utf8mb4_0900_ai_ci")
     of_index = (index if place else None, place, prefix)
     return ("shop", table, name, kind, charset, nullable, mark, extra, *room, *of_table, *of_index)
 
@@ -144,6 +147,36 @@ def test_what_the_log_does_not_tell() -> None:
     for words in ("VIRTUAL GENERATED", "STORED GENERATED INVISIBLE"):
         [found] = describe_tables([row("a"), row("b", extra=words), row("c")]).described.values()
         assert found.traits.generated
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ("INSERT_METHOD=LAST UNION=(`a`,`Other`.`b`)", {("shop", "a"), ("Other", "b")}),
+        ("UNION=(`x``y`,`,`.`).`)", {("shop", "x`y"), (",", ").")}),
+        ("UNION=()", set()),
+        ("COMMENT='UNION=(`a`)'", set()),
+        ("COMMENT='UNION=(`a`)' UNION=(`b`)", {("shop", "b")}),
+    ],
+)
+def test_the_union_of_a_merge_table(options: str, wanted: set[tuple[str, str]]) -> None:
+    text = f"CREATE TABLE `m` (\n  `id` int\n) ENGINE=MRG_MyISAM DEFAULT CHARSET=latin1 {options}"
+    assert merged_tables(TableId("shop", "m"), text) == {TableId(*each) for each in wanted}
+
+
+@pytest.mark.parametrize("folds", [False, True])
+def test_a_myisam_table_names_the_merge_table_that_has_it(folds: bool) -> None:
+    rows = [
+        row("a", table="T", engine="MyISAM"),
+        row("a", table="both", engine="MyISAM"),
+        row("a", table="u", engine="InnoDB"),
+    ]
+    first, second = TableId("shop", "m1"), TableId("shop", "m2")
+    merges = {first: [TableId("shop", "t"), TableId("shop", "both")], second: [TableId("shop", "both")]}
+    merges[second].append(TableId("shop", "u"))
+    told = with_merge_tables(describe_tables(rows), merges, folds=folds).described
+    found = {table.name: each.traits.merged_by for table, each in told.items()}
+    assert found == {"T": first if folds else None, "both": first, "u": None}
 
 
 @pytest.mark.parametrize("kind", ["hologram", "year(2)"])

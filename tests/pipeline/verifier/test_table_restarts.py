@@ -57,6 +57,12 @@ def test_tables_stop_whose_rows_are_elsewhere() -> None:
     assert stops_for_engines(traits, [B, D], [B, D]) == ()
 
 
+def test_a_table_stops_that_a_merge_table_has_in_its_union() -> None:
+    [stop] = stops_for_engines({A: Traits("myisam"), B: Traits("myisam", merged_by=D)}, [A, B], [])
+    assert stop.table == B
+    assert stop.reason.startswith(f"the MERGE table {D} has it in its UNION")
+
+
 def test_where_the_log_does_not_tell_the_rows_tables_are_read_anew_with_their_children() -> None:
     there, told = {A, B, C}, {table: replace(ORDERS, table=table) for table in (A, B, C, D)}
 

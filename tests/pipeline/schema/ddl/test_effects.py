@@ -80,6 +80,10 @@ def test_a_statement_on_other_databases_touches_nothing() -> None:
         ("DROP /* TEMPORARY */ TABLE orders", {"shop.orders"}),
         # What isn't listed may alter what it names.
         ("UPGRADE TABLE shop.orders", {"shop.orders"}),
+        # A MERGE table changes rows of those in its UNION.
+        ("CREATE TABLE other.m (id INT) ENGINE=MERGE UNION=(other.a, shop.orders)", {"shop.orders"}),
+        ("ALTER TABLE other.m Union (`shop`.`items`)", {"shop.items"}),
+        ("CREATE VIEW v AS SELECT id FROM orders UNION SELECT id FROM items", set()),
         ("ALTER TEMPORARY shop.orders", {"shop.orders"}),
         ("", set()),
     ],
