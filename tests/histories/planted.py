@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 from actors.lake.live_view import CatalogViews
+from actors.runtime.supervisor import Supervisor
 from actors.snapshot.snapshot_metrics import SnapshotMetrics
 from pipeline.binlog.events import query_event
 from pipeline.binlog.transaction_assembler import TransactionAssembler
@@ -48,6 +49,7 @@ from tests.histories import moves
 from tests.histories.moves import MOVES, Move
 from tests.histories.play import Finding
 from tests.histories.statements import Metadata, Version
+from tests.servers import service
 
 Patch = pytest.MonkeyPatch
 
@@ -83,6 +85,7 @@ class Planted(StrEnum):
     NEEDLESS = "each ALTER begins its table anew"
     PREPARED_BEFORE = "an XA transaction that was prepared before the start changes nothing"
     HELD_UP = "each prepared XA transaction holds up the position"
+    STUCK = "a service that's to stop doesn't"
     ONE_VIEW = "a catalog tells names apart by case"
 
 
@@ -298,6 +301,11 @@ def _held_up(patch: Patch) -> None:
     patch.setattr(resume, "_without_waiting", lambda checkpoint, _: checkpoint)
 
 
+def _stuck(patch: Patch) -> None:
+    patch.setattr(Supervisor, "stop", lambda _: None)
+    patch.setattr(service, "WITHIN_S", 5.0)
+
+
 def _one_view(patch: Patch) -> None:
     patch.setattr(CatalogViews, "_shown_table", lambda _, table: table)
 
@@ -374,6 +382,7 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
     Planted.HELD_UP: Fault(
         _held_up, "R14", "prepared-and-forgotten", "the service ended|no rest", (moves.elsewhere,)
     ),
+    Planted.STUCK: Fault(_stuck, "", "prepared-and-forgotten", "stop", (moves.struck,)),
     Planted.ONE_VIEW: Fault(
         _one_view, "R9", "views-that-differ-by-case", "catalog", (moves.create, moves.rename), lake=True
     ),

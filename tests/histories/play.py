@@ -45,6 +45,7 @@ from pipeline.snapshot.snapshot import Chunking, Completed, SnapshotFailed, Snap
 from tests.histories.readers import Readers
 from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version
 from tests.histories.turns import Turns
+from tests.servers import service as of_service
 from tests.servers.executed import executed
 from tests.servers.journal_oracle import unequal
 from tests.servers.lake_oracle import unequal_lake, unequal_view
@@ -307,6 +308,17 @@ class Player:
             closing, self._closing, self.service = self._closing, None, None
             await closing.__aexit__(None, None, None)
 
+    async def _stop(self) -> bool:
+        """Stop the service; whether it has ended cleanly, and in time."""
+        assert self.service is not None
+        self.service.supervisor.stop()
+        try:
+            outcome = await self.service.end()
+        except TimeoutError:
+            self._find(None, "stop", f"the service doesn't stop within {of_service.WITHIN_S:.0f} s")
+            return False
+        return outcome.code is ExitCode.CLEAN or not self._over()
+
     def _find(self, part: Part | None, kind: str, text: str) -> None:
         if part:
             part.wrong = True
@@ -455,8 +467,7 @@ class Player:
         await asyncio.to_thread(self._end_branches)
         await self._all_passes(await asyncio.to_thread(executed, self.server))
         position = GtidSet.parse(self.service.status()["position"])
-        with suppress(AssertionError, TimeoutError):
-            await self.service.stop()
+        await self._stop()
         await self._drop()
         await asyncio.to_thread(self._written_again, position)
         self._refusing = True
@@ -520,8 +531,7 @@ class Player:
             return
         assert self.service is not None
         if clean:
-            with suppress(AssertionError, TimeoutError):
-                await self.service.stop()
+            await self._stop()
         await self._drop()
         await self._start()
 
@@ -782,10 +792,7 @@ class Player:
             for part in self.parts:
                 for text in self.readers.judged(part.database):
                     self._find(part, "reader", text[:600])
-        with suppress(AssertionError, TimeoutError):
-            await self.service.stop()
-        ended = self.service.outcome
-        if ended.done() and ended.result().code is not ExitCode.CLEAN and self._over():
+        if not await self._stop():
             return
         for part in self.parts:
             for table in self._complete_tables(part, checkpoint):
