@@ -41,7 +41,8 @@ restarts do no harm. A statement that surely gives all rows constants restarts n
 engine: the text of CREATE TABLE needn't have it. Between a statement that may give a table any engine and the server's
 answer, the log may have rows that the table lost. So an ALTER TABLE … ENGINE that passes before the answer holds
 restarts the table. The checkpoint knows these tables (`unknown_engines`). An answer with another engine than a logged
-one stops the table.
+one stops the table. The same holds for a MyISAM table while a statement may have put it into the UNION of a MERGE
+table: the log has what changes through that one under another name.
 
 **Statements that leave a table as it is** (ANALYZE, GRANT, a trigger, a table made LIKE it) aren't reported as changes
 of it, so its open windows and its plan stay. A chunk depends on three things: the table's columns and key, the index
@@ -403,7 +404,7 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     reported = replace(names, known=state.reported.keys(), unknown_engines=state.unknown_engines)
     unlogged = ddl.changed_unlogged(reported, statement, exact, failed=message.failed)
     others = {t for t, u in unlogged.items() if u.effect is not Effect.EXTENDED}
-    others |= ddl.may_create(names, statement)
+    others |= ddl.may_create(names, statement) | ddl.may_merge(names, statement)
     unknown = frozenset(t for t in changed if t in others or t not in state.reported)
     unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.CREATED or t not in state.emptied}
     emptied = {t: each.what for t, each in unlogged.items() if each.effect in WITHOUT_ROWS}

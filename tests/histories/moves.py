@@ -805,6 +805,26 @@ def forgotten(world: World) -> Steps:
     yield world.some.choice((Sql(f"SELECT COUNT(*) FROM {table.quoted}"), insert_into(world, table, 2)))
 
 
+def merged(world: World) -> Steps:
+    """Rows of a table change through a MERGE table, which may be captured too."""
+    if world.old:  # it describes no MERGE table whose part has another engine by now
+        return
+    some, number = world.some, world.number()
+    columns = (Column("id", KINDS[0], nullable=False), Column("v", KINDS[0]))
+    table = Table(f"part_of{number}", columns, ("id",), " ENGINE=MyISAM")
+    union = f" ENGINE=MERGE UNION=({table.quoted}) INSERT_METHOD=LAST"
+    merge = Table(f"{some.choice(('', '_'))}merge{number}", columns, ("id",), union)
+    world.tables[table.name] = table
+    yield Sql(table.creation())
+    yield insert_into(world, table, 5)
+    yield from _paused(world)
+    yield Sql(merge.creation())
+    yield from _paused(world)
+    yield change(world, merge)
+    yield from _paused(world)
+    yield change(world, table)
+
+
 def signalled(_: World) -> Steps:
     """Somebody asks for a snapshot."""
     yield Act.EXECUTE
@@ -839,6 +859,7 @@ MOVES: Final[dict[Move, int]] = {
     write: 30, transact: 12, alter: 36, create: 12, drop: 9, rename: 9, swap: 9, truncate: 4, copy: 7, parent: 4,
     around: 9, partitions: 5, databases: 3, branches: 5, elsewhere: 1, settings: 7, quoting: 1, creations: 2,
     signalled: 3, struck: 3, widen: 3, extend: 6, converted: 9, alike: 2, forgotten: 1, recaptured: 3, again: 1,
+    merged: 1,
 }  # fmt: skip
 # What makes no table's rows others, beside changes of rows.
 CALM: Final[dict[Move, int]] = {write: 20, transact: 10, widen: 20, extend: 12, around: 8, struck: 2}

@@ -85,6 +85,7 @@ class Planted(StrEnum):
     NEEDLESS = "each ALTER begins its table anew"
     PREPARED_BEFORE = "an XA transaction that was prepared before the start changes nothing"
     HELD_UP = "each prepared XA transaction holds up the position"
+    MERGED = "no MERGE table has a captured one in its UNION"
     STUCK = "a service that's to stop doesn't"
     ONE_VIEW = "a catalog tells names apart by case"
 
@@ -301,6 +302,10 @@ def _held_up(patch: Patch) -> None:
     patch.setattr(resume, "_without_waiting", lambda checkpoint, _: checkpoint)
 
 
+def _merged(patch: Patch) -> None:
+    patch.setattr(information_schema, "with_merge_tables", lambda told, *_, **__: told)
+
+
 def _stuck(patch: Patch) -> None:
     patch.setattr(Supervisor, "stop", lambda _: None)
     patch.setattr(service, "WITHIN_S", 5.0)
@@ -382,6 +387,7 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
     Planted.HELD_UP: Fault(
         _held_up, "R14", "prepared-and-forgotten", "the service ended|no rest", (moves.elsewhere,)
     ),
+    Planted.MERGED: Fault(_merged, "", "rows-through-a-merge-table", about=(moves.merged,)),
     Planted.STUCK: Fault(_stuck, "", "prepared-and-forgotten", "stop", (moves.struck,)),
     Planted.ONE_VIEW: Fault(
         _one_view, "R9", "views-that-differ-by-case", "catalog", (moves.create, moves.rename), lake=True

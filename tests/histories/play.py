@@ -96,7 +96,7 @@ _numbers = count(1)
 
 # Why a table may stop: nothing can be made of its rows in the lake, or the log doesn't have them.
 MAY_STOP: Final = re.compile(
-    r"ENGINE=|engine is"
+    r"ENGINE=|engine is|has it in its UNION"
     r"|has the name of a column|has a name that Spark and Delta keep"
     r"|zero or partial date|two codes in its character set|whose label has a question mark|the label x"
     r"|foreign key|only the beginning|is a GEOMETRY"

@@ -70,9 +70,11 @@ class Readers:
             try:
                 rows = source_table(self.server, table, locked_s=1)
             except pymysql.err.OperationalError as error:
-                if error.args[0] != ER.LOCK_WAIT_TIMEOUT:
+                if error.args[0] not in (ER.LOCK_WAIT_TIMEOUT, ER.WRONG_MRG_TABLE):
                     raise
-                continue  # the history has locked it, and does nothing else before it unlocks it
+                # The history has locked it, and does nothing else before it unlocks it. Or it is a MERGE table whose
+                # part has another engine by now.
+                continue
             if not any(_alike(rows, each) for each in states[-1:]):
                 states.append(rows)
 

@@ -100,7 +100,7 @@ def may_alter(names: StatementScope, statement: LoggedStatement) -> frozenset[Ta
     A table that's only referred to (LIKE, REFERENCES, a view or a trigger) isn't one of them. One that a MERGE table
     may get into its UNION is: its rows change through that one, and only the server knows.
     """
-    found = set(touched_tables(names, statement)) if _may_merge(statement) else set[TableId]()
+    found = set(may_merge(names, statement))
     for way in statement.ways:
         match way:
             case CreatesTable(table) | DefinesIndex(table):
@@ -128,10 +128,12 @@ def may_alter(names: StatementScope, statement: LoggedStatement) -> frozenset[Ta
     return frozenset(found)
 
 
-def _may_merge(statement: LoggedStatement) -> bool:
-    """Whether a statement may give a MERGE table its UNION."""
+def may_merge(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:
+    """The known tables that a statement may put into the UNION of a MERGE table."""
     of_table = any(isinstance(way, CreatesTable | AltersTable) for way in statement.ways)
-    return of_table and any(each.name.casefold() == "union" for each in identifiers(statement.text))
+    if of_table and any(each.name.casefold() == "union" for each in identifiers(statement.text)):
+        return touched_tables(names, statement) & frozenset(names.known)
+    return frozenset()
 
 
 def may_create(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:

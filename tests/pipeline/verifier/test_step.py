@@ -1082,6 +1082,14 @@ def test_a_table_that_may_have_been_created_again_may_have_another_engine() -> N
     assert [each.emptied for each in restarts(said)] == [False]
 
 
+def test_rows_of_a_table_that_a_merge_table_may_have_are_others_with_another_engine() -> None:
+    state, _ = ran(fresh(), CREATED, slice_(3), innodb(answer(3, SCHEMA)))
+    merge = statement(4, "CREATE TABLE other.m (id INT) ENGINE=MERGE UNION=(shop.orders)")
+    state, said = ran(state, merge)
+    assert AskServer(frozenset({ORDERS})) in said
+    assert [again.table for again in restarts(ran(state, statement(5, STORED))[1])] == [ORDERS]
+
+
 def test_another_engine_behind_one_that_was_told_brings_the_same_rows() -> None:
     state, _ = ran(fresh(), CREATED, slice_(3), innodb(answer(3, SCHEMA)))
     assert restarts(ran(state, statement(4, STORED))[1]) == []
