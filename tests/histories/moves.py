@@ -407,22 +407,34 @@ _CONSTANTS: Final[Mapping[str, tuple[str, ...]]] = {
     "DATE": ("'2024-02-29'",),
     "DATETIME": ("'2024-02-29 23:59:59'",),
 }
+# And those that rows may have in another form than they are written in.
+_DOUBTFUL: Final[Mapping[str, tuple[str, ...]]] = {
+    "CHAR(5)": ("'b '", "' '", "'a'"),
+    "VARCHAR(8) CHARACTER SET latin1": ("'ß'",),
+    "VARCHAR(8) CHARACTER SET sjis": ("'表'", "x'5C'"),
+    "BINARY(4)": ("'a'",),
+    "TIME(2)": ("'10:11:12.34'", "'10:11'"),
+    "YEAR": ("'24'",),
+    "BIT(10)": ("b'101'",),
+}
 
 
 def extend(world: World) -> Steps:
     """Columns come with constants, one or some at once; rows change before, between and after."""
     some = world.some
     table = some_table(world)
+    doubtful = world.hostile and some.random() < 0.5
+    constants = {**_CONSTANTS, **_DOUBTFUL} if doubtful else _CONSTANTS
     for _ in range(some.choice((1, 1, 2))):
         if table is None:
             return
         clauses = []
         for _ in range(some.choice((1, 1, 2))):
-            kind = some.choice([kind for kind in KINDS if kind.text in _CONSTANTS])
+            kind = some.choice([kind for kind in KINDS if kind.text in constants])
             name = name_of_column(world, {each.name for each in table.columns})
             column = Column(name, kind, nullable=some.random() < 0.5)
             table = replace(table, columns=(*table.columns, column))
-            clauses.append(f"ADD COLUMN {column.definition} DEFAULT {some.choice(_CONSTANTS[kind.text])}")
+            clauses.append(f"ADD COLUMN {column.definition} DEFAULT {some.choice(constants[kind.text])}")
         yield Sql(f"ALTER TABLE {table.quoted} {', '.join(clauses)}")
         world.tables[table.name] = table
         if some.random() < 0.6:

@@ -379,7 +379,7 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
         (moves.alter,),
         Metadata.MINIMAL,
     ),
-    Planted.LITERALS: Fault(_literals, "U2", "a-default-with-a-space", about=(moves.alter,)),
+    Planted.LITERALS: Fault(_literals, "U2", "a-default-with-a-space", about=(moves.extend,)),
     Planted.NEEDLESS: Fault(_needless, "", "widenings-in-a-row", "needless"),
     Planted.PREPARED_BEFORE: Fault(
         _prepared_before, "R13", "prepared-before-the-start", about=(moves.branches,)
