@@ -817,6 +817,20 @@ def forgotten(world: World) -> Steps:
     yield world.some.choice((Sql(f"SELECT COUNT(*) FROM {table.quoted}"), insert_into(world, table, 2)))
 
 
+def ignoring(world: World) -> Steps:
+    """ALTER IGNORE drops the rows that hinder a unique key; MySQL 5.6 alone has it."""
+    table = some_table(world)
+    fitting = [column for column in table.given if column.kind.key] if table and world.old else []
+    if table is None or not fitting:
+        return
+    yield insert_into(world, table, 8)
+    yield from _paused(world)
+    column = quoted(world.some.choice(fitting).name)
+    yield Sql(f"ALTER IGNORE TABLE {table.quoted} ADD UNIQUE KEY ({column})")
+    yield from _paused(world)
+    yield change(world, table)
+
+
 def merged(world: World) -> Steps:
     """Rows of a table change through a MERGE table, which may be captured too."""
     if world.old:  # it describes no MERGE table whose part has another engine by now
@@ -871,7 +885,7 @@ MOVES: Final[dict[Move, int]] = {
     write: 30, transact: 12, alter: 36, create: 12, drop: 9, rename: 9, swap: 9, truncate: 4, copy: 7, parent: 4,
     around: 9, partitions: 5, databases: 3, branches: 5, elsewhere: 1, settings: 7, quoting: 1, creations: 2,
     signalled: 3, struck: 3, widen: 3, extend: 6, converted: 9, alike: 2, forgotten: 1, recaptured: 3, again: 1,
-    merged: 1,
+    merged: 1, ignoring: 1,
 }  # fmt: skip
 # What makes no table's rows others, beside changes of rows.
 CALM: Final[dict[Move, int]] = {write: 20, transact: 10, widen: 20, extend: 12, around: 8, struck: 2}

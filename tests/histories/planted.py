@@ -349,7 +349,7 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
     Planted.PADDED: Fault(_padded, "R4", "spaces-are-padded", about=(moves.converted,)),
     Planted.TWINS: Fault(_twins, "R5", "two-codes-of-a-character", about=(moves.alike,)),
     Planted.HISTORIES: Fault(_histories, "R6", "the-same-gtids-again", "another history", (moves.again,)),
-    Planted.IGNORED: Fault(_ignored, "R7", "alter-ignore", "unequal", (moves.alter,), *_OLD),
+    Planted.IGNORED: Fault(_ignored, "R7", "alter-ignore", "unequal", (moves.ignoring,), *_OLD),
     Planted.MEMORY: Fault(
         _memory, "R8", "memory-tables-after-a-restart", "unequal", (moves.forgotten,), *_OLD
     ),
