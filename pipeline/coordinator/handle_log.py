@@ -350,15 +350,20 @@ def _lacks_failed_rows(checkpoint: Checkpoint, table: TableId) -> bool:
 
 
 def mirror_invalidated(state: State, message: MirrorInvalidated) -> State:
-    """Begins a new generation of the table's mirror here, because the mirror's rows are no longer right."""
+    """Begins a new generation of the table's mirror here, because the mirror's rows are no longer right.
+
+    Without a key the new generation is never complete, even if it is empty now: no later change could be merged.
+    """
     table, scn = message.table, state.checkpoint.scn
+    schema = state.checkpoint.schemas.get(table)
+    emptied = message.emptied and (schema is None or bool(schema.key))
     mirror = state.checkpoint.mirrors.get(table)
     if message.gap and mirror is None and not _gets_mirror(state, table):
         return stop_table(state, table, message.reason)
     state = forget_unknown_rows(drop_windows(state, {table}), table)
-    while message.emptied and (snapshot := snapshot_of(state.checkpoint, table)):
+    while emptied and (snapshot := snapshot_of(state.checkpoint, table)):
         state = end_table(state, snapshot, table, Completed(progress(snapshot.tables[table])))
-    if message.emptied:
+    if emptied:
         return state if mirror is None else with_mirror(state, table, Ready(scn))
     if (snapshot := snapshot_of(state.checkpoint, table)) is not None:
         state = with_table(state, snapshot, table, SnapshotWaiting())

@@ -554,7 +554,9 @@ def _report_schemas(state: State, schemas: Iterable[TableSchema]) -> tuple[State
             continue
         before = reported.get(table)
         why = None if before is None else incompatibility(before, schema)
-        restarted = () if why is None else (MirrorInvalidated(table, table in state.emptied, why),)
+        # Without a key there's no mirror. The one that there is stays as it was with a key.
+        emptied = table in state.emptied and bool(schema.key)
+        restarted = () if why is None else (MirrorInvalidated(table, emptied, why),)
         news.append(SchemaVerified(schema, restarted))
         reported[table] = schema
     return replace(state, reported=reported), tuple(news)

@@ -78,6 +78,15 @@ def test_what_a_statement_made_of_a_table_goes_out_with_it() -> None:
     )
 
 
+def test_a_table_without_a_key_that_is_emptied_has_no_complete_mirror() -> None:
+    capture, keyless = ready(), replace(ORDERS, key=())
+    again = MirrorInvalidated(ORDERS.table, emptied=False, reason="its key is another one")
+    capture.give(statement("a:6", 20, ORDERS), SchemaVerified(keyless, (again,)))
+    assert capture.checkpoint.mirrors == {ORDERS.table: Filling(3)}
+    capture.give(replace(statement("a:7", 30, ORDERS), restarted=(EMPTIED,)))
+    assert isinstance(capture.checkpoint.mirrors[ORDERS.table], Filling)
+
+
 # Tables that couldn't be read
 
 VERIFIED = SchemaVerified(ORDERS, ())

@@ -633,6 +633,16 @@ def test_a_table_is_empty_until_it_has_an_image() -> None:
     assert [each.emptied for each in restarts(said)] == [True, False, False]
 
 
+def test_a_table_that_lost_its_key_is_not_empty_for_its_mirror() -> None:
+    keyless = replace(SCHEMA, key=())
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5)
+    emptied = statement(6, "TRUNCATE orders")
+    state, _ = ran(state, emptied, statement(7, "ALTER TABLE orders DROP PRIMARY KEY"))
+    _, said = ran(state, answer(7, keyless))
+    [again] = restarts(said)
+    assert (again.emptied, "primary key" in again.reason) == (False, True)
+
+
 def test_a_table_that_the_server_lost_changes_of_is_empty_no_more() -> None:
     lost = LogAdvanced(end(3), unread=(RowsUnread("so", databases=None, lost=True),))
     renamed = replace(FULL, metadata=FullMetadata(("id", "state", "labels"), (0,)))
