@@ -1,4 +1,4 @@
--- A table that had been emptied lost its key. The catalog had no view of it then, and the service ended.
+-- A table that had been emptied lost its key. With a catalog the service ended.
 # 9.7 FULL all
 0> CREATE TABLE `t` (`id` INT NOT NULL PRIMARY KEY, `v` INT)
 0> CREATE TABLE `u` (`id` INT NOT NULL PRIMARY KEY)
