@@ -382,7 +382,7 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
     Planted.LITERALS: Fault(_literals, "U2", "a-default-with-a-space", about=(moves.extend,)),
     Planted.NEEDLESS: Fault(_needless, "", "widenings-in-a-row", "needless"),
     Planted.PREPARED_BEFORE: Fault(
-        _prepared_before, "R13", "prepared-before-the-start", about=(moves.branches,)
+        _prepared_before, "R13", "prepared-before-the-start", about=(moves.prepared,)
     ),
     Planted.HELD_UP: Fault(
         _held_up, "R14", "prepared-and-forgotten", "the service ended|no rest", (moves.elsewhere,)
