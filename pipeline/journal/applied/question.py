@@ -1,6 +1,5 @@
 """What somebody waits for, as a request says it, and what is answered."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
 from pipeline.journal.applied.progress import Reached, ReadAt, Through
+from pipeline.schema.table_names import MalformedTableName, parse_tables
 from pipeline.schema.table_schema import TableId
 
 # How long (s) a request waits where it doesn't say so, and at most.
@@ -15,9 +15,6 @@ WAIT_S: Final = 30.0
 LONGEST_WAIT_S: Final = 600.0
 
 _PARAMETERS: Final = ("gtid_set", "through", "tables", "timeout_s")
-_PART: Final = r"`(?:[^`]|``)+`|[^`.,]+"
-_TABLE: Final = re.compile(rf"\s*({_PART})\.({_PART})\s*")
-_COMMA: Final = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)")
 
 
 class MalformedQuestion(Definite):
@@ -95,20 +92,10 @@ def _through(text: str, there: frozenset[Through]) -> Through:
 
 
 def _tables(text: str) -> frozenset[TableId]:
-    return frozenset(map(_table, _COMMA.split(text)))
-
-
-def _table(text: str) -> TableId:
-    match = _TABLE.fullmatch(text)
-    if match is None:
-        raise MalformedQuestion(
-            f"tables: {text!r} isn't database.table; quote names with dots or commas, as `a.b`.`c`"
-        )
-    return TableId(*map(_unquoted, match.groups()))
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+    try:
+        return frozenset(parse_tables(text))
+    except MalformedTableName as error:
+        raise MalformedQuestion(f"tables: {error}") from error
 
 
 def _timeout(text: str) -> float:

@@ -1,0 +1,34 @@
+"""Names of tables in a text: `shop.orders, shop.items`."""
+
+import re
+from typing import Final
+
+from pipeline.errors import Definite
+from pipeline.schema.table_schema import TableId
+
+_PART: Final = r"`(?:[^`]|``)+`|[^`.,]+"
+_TABLE: Final = re.compile(rf"\s*({_PART})\.({_PART})\s*")
+_COMMA: Final = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)")
+
+
+class MalformedTableName(Definite, ValueError):
+    """A text isn't `database.table`; the message quotes it."""
+
+
+def parse_tables(text: str) -> tuple[TableId, ...]:
+    """Returns the tables that a text names, with commas between them. Raises MalformedTableName."""
+    return tuple(map(parse_table, _COMMA.split(text)))
+
+
+def parse_table(text: str) -> TableId:
+    """Returns the table that a text names, `database.table`. Raises MalformedTableName."""
+    match = _TABLE.fullmatch(text)
+    if match is None:
+        raise MalformedTableName(
+            f"{text!r} isn't database.table; quote names with dots or commas, as `a.b`.`c`"
+        )
+    return TableId(*map(_unquoted, match.groups()))
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name

@@ -1,0 +1,26 @@
+"""A list of tables in a text is read as a report writes it, and a wrong one is quoted."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.schema.table_names import MalformedTableName, parse_table, parse_tables
+from pipeline.schema.table_schema import TableId
+
+_NAMES = st.text(min_size=1, max_size=8)
+
+
+@given(st.lists(st.builds(TableId, _NAMES, _NAMES), min_size=1, max_size=4))
+def test_quoted_names_are_read_again(tables: list[TableId]) -> None:
+    assert parse_tables(", ".join(table.quoted for table in tables)) == tuple(tables)
+    assert [parse_table(table.quoted) for table in tables] == tables
+
+
+def test_plain_names_need_no_quotes() -> None:
+    assert parse_tables("shop.orders, `a.b`.c") == (TableId("shop", "orders"), TableId("a.b", "c"))
+
+
+@pytest.mark.parametrize("text", ["", "orders", "a.b.c", "a.", "`a.b", "a.b, "])
+def test_another_text_is_quoted(text: str) -> None:
+    with pytest.raises(MalformedTableName, match="isn't database.table; quote names"):
+        parse_tables(text)
