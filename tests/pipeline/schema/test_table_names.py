@@ -22,5 +22,5 @@ def test_plain_names_need_no_quotes() -> None:
 
 @pytest.mark.parametrize("text", ["", "orders", "a.b.c", "a.", "`a.b", "a.b, "])
 def test_another_text_is_quoted(text: str) -> None:
-    with pytest.raises(MalformedTableName, match="isn't database.table; quote names"):
+    with pytest.raises(MalformedTableName, match=r"isn't database.table; quote names"):
         parse_tables(text)

@@ -1,0 +1,209 @@
+"""Plans what a stream reads, in the driver: which segments, and which of their files."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from actors.journal.store import JournalReader
+from pipeline.config.validation import Mistake
+from pipeline.errors import Definite
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.entry import Entry
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.spark.change_file import ChangeFile
+from pipeline.spark.segment_offset import RetainedRange, SegmentOffset, check_offset, check_retained
+from pipeline.spark.segment_plan import (
+    FixedColumns,
+    MicroBatchLimit,
+    PlannedSegment,
+    RenamedColumns,
+    batch_end,
+    change_files,
+    columns_changed,
+    divide_files,
+    plan_segment,
+    renamed_columns,
+)
+from pipeline.spark.source_options import SourceOptions, WrongOption, unknown_tables
+from pipeline.spark.stream_columns import check_wanted
+from pipeline.spark.stream_places import NotYetSealed, begin_after, choice_of, end_with
+from pipeline.spark.table_rows import own_fields
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedColumns:
+    """The schemas of a stream's tables, as of the end of segment `at`."""
+
+    at: int
+    schemas: Mapping[TableId, TableSchema]
+
+
+def load_columns(journal: JournalReader, options: SourceOptions, at: int | None = None) -> LoadedColumns:
+    """Returns the columns of a stream as of segment `at`, of the one that an option names, or of the last one.
+
+    Raises WrongOption.
+    """
+    last, shown = journal.last_segment(), journal.files.shown
+    at = at or options.columns_at or last
+    if last == 0:
+        raise WrongOption(
+            Mistake("journal", f"{shown} has no segment yet", "wait until the service has sealed one")
+        )
+    if not journal.consumers.first() <= at <= last:
+        there = f"give one from {journal.consumers.first()} through {last}, or leave it out"
+        raise WrongOption(Mistake("schemaSegment", f"{shown} doesn't have segment {at}", there))
+    schemas = journal.entry(at).checkpoint.schemas
+    if error := unknown_tables(options.tables, schemas, shown):
+        raise error
+    return LoadedColumns(at, {table: schemas[table] for table in options.tables})
+
+
+class SegmentPlanner:
+    """The plan of one stream, or of one read. `wanted`: its columns, which the user has chosen if `loaded` is None.
+
+    `loaded` is the segment as of which its columns were loaded.
+    """
+
+    def __init__(self, options: SourceOptions, wanted: pa.Schema, loaded: int | None) -> None:
+        self._options = options
+        self._journal = JournalReader(options.journal)
+        found = load_columns(self._journal, options, loaded)
+        if loaded is None:
+            check_wanted(wanted, found.schemas, several=options.several)
+        own = {table: _own(wanted, table, schema, options.several) for table, schema in found.schemas.items()}
+        self._columns = FixedColumns(own, found.at, loaded is None)
+        self._renamed: list[RenamedColumns] = []
+        self._followed: int | None = None
+        self._passed: int | None = None
+        self._kept: dict[int, PlannedSegment] = {}
+        self._told = False
+
+    def begin(self) -> SegmentOffset:
+        """Returns where a new stream begins."""
+        while True:
+            there = self._there()
+            after = begin_after(self._options.begins, there, self._entry)
+            self._tell(after)
+            # Retention may have removed segments before it knew of the stream (`pipeline.journal.retention`).
+            if self._journal.consumers.first() <= max(after + 1, there.first):
+                return SegmentOffset(there.id, after)
+
+    def latest(self) -> SegmentOffset:
+        """Returns the end of the journal, or of the stream."""
+        there = self._there()
+        return SegmentOffset(there.id, self._last(there))
+
+    def end(self, start: SegmentOffset, limit: MicroBatchLimit, at_most: int | None = None) -> SegmentOffset:
+        """Returns where a micro-batch ends that begins after `start`, and not after segment `at_most`.
+
+        Raises SegmentsGone, WrongOffset or ColumnsChanged.
+        """
+        if not self._told:
+            self._tell(start.segment)
+        there = self._there()
+        after = check_offset(start, there)
+        last = self._last(there) if at_most is None else min(at_most, self._last(there))
+        seen: dict[int, PlannedSegment] = {}
+
+        def planned() -> Iterator[PlannedSegment]:
+            for each in self._planned(after, last):
+                seen[each.segment] = each
+                yield each
+
+        end = batch_end(after, planned(), limit, last, self._columns)
+        self._kept = {segment: each for segment, each in seen.items() if after < segment <= end}
+        return SegmentOffset(there.id, max(after, end))
+
+    def tasks(self, start: SegmentOffset, end: SegmentOffset) -> tuple[tuple[ChangeFile, ...], ...]:
+        """Returns the files of each task for the segments after `start` through `end`. Raises as `end` does."""
+        after = start.segment
+        if any(segment not in self._kept for segment in range(after + 1, end.segment + 1)):
+            there = self._there()
+            after = check_offset(start, there)
+            check_offset(end, there)
+        files: list[ChangeFile] = []
+        for each in self._planned(after, end.segment):
+            if each.unfit:
+                raise columns_changed(each, self._columns)
+            files += each.files
+        return divide_files(files)
+
+    def whole(self) -> tuple[tuple[ChangeFile, ...], ...]:
+        """Returns the files of each task for all between the places that the options name. Raises as `end` does."""
+        begin, there = self.begin(), self._there()
+        if self._options.through is not None and end_with(self._options.through, there, self._entry) is None:
+            raise NotYetSealed(
+                f"through: the journal in {there.shown} ends before {self._options.through}; wait for it with "
+                "GET /applied?through=journal, or leave the option out"
+            )
+        return self.tasks(begin, SegmentOffset(there.id, max(begin.segment, self._last(there))))
+
+    def committed(self, end: SegmentOffset) -> None:
+        """Tells the journal that the stream needs nothing through this segment any more."""
+        self._tell(end.segment)
+
+    def _tell(self, segment: int) -> None:
+        if self._options.consumer is not None:
+            self._journal.consumers.tell(self._options.consumer, segment)
+            self._told = True
+
+    def _there(self) -> RetainedRange:
+        last, first = self._journal.last_segment(), self._journal.consumers.first()
+        scn = self._entry(first).first_scn if first <= last else 1
+        return RetainedRange(self._journal.identity.id, self._journal.files.shown, first, last, scn)
+
+    def _last(self, there: RetainedRange) -> int:
+        through = self._options.through
+        ends = None if through is None else end_with(through, there, self._entry)
+        return there.last if ends is None else ends
+
+    def _planned(self, after: int, through: int) -> Iterator[PlannedSegment]:
+        """Plans the segments after one, through another one."""
+        self._follow(after)
+        for segment in range(after + 1, through + 1):
+            if (kept := self._kept.get(segment)) is not None:
+                yield kept
+                continue
+            entry = self._entry(segment)
+            self._note(entry)
+            choice = choice_of(self._options, entry, passed=self._has_passed(entry))
+            paths = {
+                file.path: self._journal.file(segment, file.path)
+                for file in change_files(entry, self._columns.own)
+            }
+            yield plan_segment(entry, self._columns, self._renamed, paths, choice)
+
+    def _follow(self, after: int) -> None:
+        """Notes what statements did to columns between a segment and the one that the columns are of."""
+        if self._followed is not None:
+            return
+        self._followed = min(after, self._columns.at)
+        for segment in range(self._followed + 1, max(after, self._columns.at) + 1):
+            self._note(self._entry(segment))
+
+    def _note(self, entry: Entry) -> None:
+        if self._followed is not None and entry.segment > self._followed:
+            self._renamed += renamed_columns(entry, self._options.tables)
+            self._followed = entry.segment
+
+    def _has_passed(self, entry: Entry) -> bool:
+        """Returns whether segments before this one had all transactions at which the stream begins."""
+        begins, passed = self._options.begins, self._passed
+        if isinstance(begins, GtidSet) and begins <= entry.checkpoint.position:
+            self._passed = entry.segment if passed is None else min(passed, entry.segment)
+        return passed is not None and passed < entry.segment
+
+    def _entry(self, segment: int) -> Entry:
+        try:
+            return self._journal.entry(segment)
+        except Definite:
+            if segment < self._journal.consumers.first():
+                check_retained(segment, self._there())
+            raise
+
+
+def _own(wanted: pa.Schema, table: TableId, schema: TableSchema, several: bool) -> pa.Schema:
+    """Returns the table's own columns in a stream."""
+    names = {column.name for column in schema.columns}
+    return pa.schema([field for field in own_fields(wanted, table, several=several) if field.name in names])

@@ -1,0 +1,1 @@
+"""Spark's data source `tidemark`: its options, its offsets, which files of which segments it reads, and as what."""

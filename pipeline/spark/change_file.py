@@ -1,0 +1,18 @@
+"""A file of the journal, as an executor reads it for a stream."""
+
+from dataclasses import dataclass
+
+from pipeline.schema.table_schema import TableId
+from pipeline.spark.row_choice import ALL_ROWS, RowChoice
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFile:
+    """A file with changes of a table, at a path of the journal's filesystem. `choice`: which of its rows are read."""
+
+    path: str
+    segment: int
+    table: TableId
+    rows: int
+    bytes: int
+    choice: RowChoice = ALL_ROWS

@@ -1,0 +1,82 @@
+"""How far a stream has read: the offsets that Spark keeps in its checkpoint.
+
+An offset is a segment of one journal. A transaction is in one segment, so a micro-batch has only whole ones. No offset
+depends on the options of the stream.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.errors import Definite
+
+
+class WrongOffset(Definite):
+    """The checkpoint's offset isn't one of this journal."""
+
+
+class SegmentsGone(Definite):
+    """The journal doesn't have segments any more that the stream has still to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOffset:
+    """Everything of the journal with this id has been read, through this segment."""
+
+    journal: str
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedRange:
+    """The segments that a journal has. `id` is the journal's, `shown` where it is, `scn` the first one's first SCN."""
+
+    id: str
+    shown: str
+    first: int
+    last: int
+    scn: int
+
+
+def to_json(offset: SegmentOffset) -> dict[str, int | str]:
+    """Returns the offset as Spark keeps it; `from_json` is the inverse."""
+    return {"journal": offset.journal, "segment": offset.segment}
+
+
+def from_json(value: Mapping[str, object]) -> SegmentOffset:
+    """Returns the offset. Raises WrongOffset if the checkpoint isn't of this data source."""
+    match value:
+        case {"journal": str(journal), "segment": int(segment)} if segment >= 0:
+            return SegmentOffset(journal, segment)
+        case _:
+            raise WrongOffset(
+                f"the checkpoint's offset is {dict(value)}, which Tidemark doesn't write: give the stream a checkpoint "
+                "of its own"
+            )
+
+
+def check_offset(offset: SegmentOffset, there: RetainedRange) -> int:
+    """Returns the segment after which the stream continues. Raises WrongOffset, or SegmentsGone."""
+    if offset.journal != there.id:
+        raise WrongOffset(
+            f"the checkpoint is of the journal {offset.journal}, and {there.shown} holds the journal {there.id}: give "
+            "the stream the journal that it has read, or a new checkpoint"
+        )
+    if offset.segment > there.last:
+        raise WrongOffset(
+            f"the stream has read through segment {offset.segment}, and the last one in {there.shown} is {there.last}: "
+            "an older copy of the journal was restored; give the stream a new checkpoint"
+        )
+    check_retained(offset.segment + 1, there)
+    return offset.segment
+
+
+def check_retained(needed: int, there: RetainedRange) -> None:
+    """Raises SegmentsGone if the stream needs earlier segments than there are."""
+    if needed >= there.first:
+        return
+    raise SegmentsGone(
+        f"the stream needs the segments from {needed} on, and the journal in {there.shown} begins with {there.first}, "
+        "since retention has removed earlier ones. Read what is missing from the lake's changelog, WHERE __segment >= "
+        f'{needed} AND __segment < {there.first}. Then give the stream a new checkpoint and .option("from", '
+        f'"{there.scn}"). The option consumer has the journal keep segments for a stream.'
+    )

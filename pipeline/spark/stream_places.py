@@ -1,0 +1,97 @@
+"""Where in the journal a stream begins and ends, as segments, for an SCN or a GTID set.
+
+SCNs and positions rise from segment to segment, so a few entries are enough to find a place.
+"""
+
+import bisect
+from collections.abc import Callable
+from typing import assert_never
+
+from pipeline.errors import Definite
+from pipeline.gtid import file_positions
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.entry import Entry
+from pipeline.spark.row_choice import RowChoice
+from pipeline.spark.segment_offset import RetainedRange, check_retained
+from pipeline.spark.source_options import SourceOptions, StreamBegin
+
+# Returns the entry of a segment.
+Entries = Callable[[int], Entry]
+
+
+class NotYetSealed(Definite):
+    """A place that an option names comes after the journal's end."""
+
+
+def begin_after(place: int | GtidSet | StreamBegin, there: RetainedRange, entry: Entries) -> int:
+    """Returns the segment after which a stream begins. Raises NotYetSealed, or SegmentsGone."""
+    match place:
+        case StreamBegin.EARLIEST:
+            return there.first - 1
+        case StreamBegin.LATEST:
+            return there.last
+        case int():
+            found = _first(there, lambda segment: entry(segment).last_scn >= place)
+            reached = entry(there.last).last_scn if there.last else 0
+            if found is None and place > reached + 1:
+                raise NotYetSealed(f"from: the SCN {place} comes after {reached}, the journal's last one")
+            if place < there.scn and there.first > 1:
+                check_retained(there.first - 1, there)
+            return there.last if found is None else found - 1
+        case GtidSet():
+            return _after_transactions(place, there, entry)
+        case _:
+            assert_never(place)
+
+
+def end_with(place: int | GtidSet, there: RetainedRange, entry: Entries) -> int | None:
+    """Returns the segment with which a stream ends; None if it isn't there so far."""
+    match place:
+        case int():
+            return _first(there, lambda segment: entry(segment).last_scn >= place)
+        case GtidSet():
+            _check_kind("through", place, there, entry)
+            return _first(there, lambda segment: place <= entry(segment).checkpoint.position)
+        case _:
+            assert_never(place)
+
+
+def choice_of(options: SourceOptions, entry: Entry, *, passed: bool) -> RowChoice:
+    """Returns which rows of a segment are between the two places; `passed`: earlier ones had all of `begins`."""
+    first = last = without = only = None
+    if isinstance(options.begins, int) and entry.first_scn < options.begins:
+        first = options.begins
+    if isinstance(options.through, int) and entry.last_scn > options.through:
+        last = options.through
+    if isinstance(options.begins, GtidSet) and not passed:
+        without = str(options.begins)
+    if isinstance(options.through, GtidSet) and not entry.checkpoint.position <= options.through:
+        only = str(options.through)
+    return RowChoice(first, last, without, only)
+
+
+def _after_transactions(place: GtidSet, there: RetainedRange, entry: Entries) -> int:
+    _check_kind("from", place, there, entry)
+    position = entry(there.last).checkpoint.position if there.last else GtidSet()
+    if not place <= position:
+        raise NotYetSealed(f"from: the journal doesn't have {place - position} yet")
+    found = _first(there, lambda segment: not entry(segment).checkpoint.position <= place)
+    if found == there.first:
+        # What else is missing may be in this segment, or in one that has gone.
+        check_retained(max(1, there.first - 1), there)
+    return there.last if found is None else found - 1
+
+
+def _check_kind(option: str, place: GtidSet, there: RetainedRange, entry: Entries) -> None:
+    """Raises Definite if the source has no GTIDs."""
+    if there.last and (position := entry(there.last).checkpoint.position):
+        own = file_positions.server_of(position)
+        if own is not None and file_positions.server_of(place) != own:
+            raise Definite(f"{option}: the source has no GTIDs; give an SCN")
+
+
+def _first(there: RetainedRange, holds: Callable[[int], bool]) -> int | None:
+    """Returns the first segment for which something holds that holds for all later ones; None without one."""
+    segments = range(there.first, there.last + 1)
+    found = bisect.bisect_left(segments, True, key=holds)
+    return segments[found] if found < len(segments) else None
