@@ -67,7 +67,9 @@ def _naming(file: ChangeFile) -> Iterator[None]:
             "again; it says what is missing. The option consumer keeps segments for a stream"
         ) from error
     except pa.ArrowInvalid as error:
-        raise Definite(f"{file.path} can't be used ({error}): restore it from a copy of the journal") from error
+        raise Definite(
+            f"{file.path} can't be used ({error}): restore it from a copy of the journal"
+        ) from error
 
 
 def _one(rows: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -92,7 +92,8 @@ def _struct(of: Iterable[LakeColumn]) -> str:
 def _check_distinct(names: Iterable[str]) -> None:
     seen: dict[str, str] = {}
     for name in names:
-        other = seen.setdefault(fold_name(name), name)
-        if other is not name:
-            wrong = f"Spark takes the columns {other!r} and {name!r} for one"
+        folded = fold_name(name)
+        if folded in seen:
+            wrong = f"Spark takes the columns {seen[folded]!r} and {name!r} for one"
             raise WrongOption(Mistake("tables", wrong, "read one of the tables in a stream of its own"))
+        seen[folded] = name

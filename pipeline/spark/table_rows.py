@@ -19,7 +19,8 @@ def own_fields(wanted: pa.Schema, table: TableId, *, several: bool) -> list[pa.F
     if database is None or not pa.types.is_struct(database):
         return []
     place = database.get_field_index(table.name)
-    return [] if place < 0 else list(database.field(place).type)
+    own = database.field(place).type if place >= 0 else None
+    return list(own) if own is not None and pa.types.is_struct(own) else []
 
 
 def read_columns(file: pa.Schema, wanted: pa.Schema, table: TableId, *, several: bool) -> list[str]:

@@ -1,0 +1,81 @@
+"""Files of a real journal are read with the columns of a stream, and a file that is gone or damaged is named."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from actors.spark import file_rows
+from actors.spark.file_rows import FileRows
+from pipeline.errors import Definite
+from pipeline.spark.change_file import ChangeFile
+from pipeline.spark.row_choice import RowChoice
+from tests.integration.history import History, Table
+from tests.pipeline.spark.entries import ORDERS, SOURCE
+
+WANTED = pa.schema([("__scn", pa.int64()), ("id", pa.int64()), ("flag", pa.int32())])
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    made = History(tmp_path / "journal")
+    yield made
+    made.store.close()
+
+
+def seal(history: History, table: Table, *ids: int) -> ChangeFile:
+    """Seals a transaction for each of these rows."""
+    for id_ in ids:
+        history.transaction((table, "c", (id_, "n")))
+    segment = history.seal()
+    (file,) = history.store.entry(segment).files
+    return ChangeFile(
+        history.store.file(segment, file.path), segment, table.schema.table, file.rows, file.bytes
+    )
+
+
+def reading(history: History, wanted: pa.Schema = WANTED) -> FileRows:
+    return FileRows(history.store.files.shown, wanted, several=False)
+
+
+def test_rows_come_in_their_order_and_of_small_files_together(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = history.table(ORDERS)
+    files = [seal(history, table, *range(n, n + 3)) for n in (10, 20, 30, 40)]
+    assert [batch.num_rows for batch in reading(history).read(files)] == [12]
+    monkeypatch.setattr(file_rows, "ROWS_TOGETHER", 6)
+    batches = list(reading(history).read(files))
+    assert [batch.num_rows for batch in batches] == [6, 6]
+    assert [id_ for batch in batches for id_ in batch.column("id").to_pylist()] == [
+        *range(10, 13),
+        *range(20, 23),
+        *range(30, 33),
+        *range(40, 43),
+    ]
+    assert batches[0].schema == WANTED
+    assert batches[0].column("flag").null_count == 6
+    assert list(reading(history).read([])) == []
+
+
+def test_only_chosen_rows_are_read_by_columns_that_the_stream_need_not_have(history: History) -> None:
+    file = seal(history, history.table(ORDERS), 1, 2, 3)
+    wanted = pa.schema([("id", pa.int32())])
+    chosen = replace(file, choice=RowChoice(first=2, without=f"{SOURCE}:3"))
+    assert [batch.to_pylist() for batch in reading(history, wanted).read([chosen])] == [[{"id": 2}]]
+
+
+def test_a_file_that_is_gone_is_named(history: History) -> None:
+    file = seal(history, history.table(ORDERS), 1)
+    Path(file.path).unlink()
+    with pytest.raises(Definite, match="is gone: retention has removed segment 1 while it was read"):
+        list(reading(history).read([file]))
+
+
+def test_a_damaged_file_is_named(history: History) -> None:
+    file = seal(history, history.table(ORDERS), 1)
+    Path(file.path).write_bytes(Path(file.path).read_bytes()[:-9])
+    with pytest.raises(Definite, match=f"{file.path} can't be used"):
+        list(reading(history).read([file]))

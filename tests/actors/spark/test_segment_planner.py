@@ -1,0 +1,218 @@
+"""A plan is made over a real journal: while it grows, while retention removes segments, and after columns changed."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from actors.spark.segment_planner import SegmentPlanner, load_columns
+from pipeline.config.settings import JournalSettings
+from pipeline.errors import Definite
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.lake.tables import META_COLUMNS
+from pipeline.schema.table_schema import Column, TableId
+from pipeline.spark.change_file import ChangeFile
+from pipeline.spark.row_choice import ALL_ROWS, RowChoice
+from pipeline.spark.segment_offset import SegmentOffset, SegmentsGone, WrongOffset
+from pipeline.spark.segment_plan import ColumnsChanged, MicroBatchLimit
+from pipeline.spark.source_options import SourceOptions, StreamBegin, WrongOption
+from pipeline.spark.stream_places import NotYetSealed
+from pipeline.types.column_types import Integer
+from tests.integration.history import History
+from tests.pipeline.spark.entries import ITEMS, ORDERS, SOURCE
+
+NO_LIMIT = MicroBatchLimit()
+ADDED = replace(ORDERS, columns=(*ORDERS.columns, Column("flag", Integer(4, unsigned=False), True)))
+
+
+class House:
+    """A journal with two tables. Each segment has a transaction for each of two rows of `orders`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.history = History(folder)
+        self.orders = self.history.table(ORDERS)
+        self.items = self.history.table(ITEMS)
+        self.options = SourceOptions(str(folder), (ORDERS.table,))
+
+    @property
+    def id(self) -> str:
+        return self.history.store.identity.id
+
+    def seal(self, times: int = 1) -> int:
+        for _ in range(times):
+            values = (None,) * (len(self.orders.schema.columns) - 1)
+            for _ in range(2):
+                self.history.transaction((self.orders, "c", (self.history.scn + 1, *values)))
+            self.history.seal()
+        return self.history.segment
+
+    def quiet(self, times: int) -> None:
+        for _ in range(times):
+            self.history.transaction((self.items, "c", (self.history.scn,)))
+            self.history.seal()
+
+    def planner(self, loaded: int | None = 0, **options: object) -> SegmentPlanner:
+        """The plan of a stream as `load()` would begin it now, or with columns as of a segment."""
+        chosen = replace(self.options, **options)  # type: ignore[arg-type]
+        found = load_columns(self.history.store, chosen, loaded)
+        wanted = [pa.field(column.name, pa.string()) for column in META_COLUMNS]
+        wanted += list(found.schemas[ORDERS.table].arrow)
+        return SegmentPlanner(chosen, pa.schema(wanted), found.at)
+
+    def at(self, segment: int) -> SegmentOffset:
+        return SegmentOffset(self.id, segment)
+
+    def remove_through(self, segment: int) -> None:
+        """Retention removes old segments; a consumer needs the others."""
+        self.history.store.consumers.tell("another", segment + 1)
+        self.history.store.retain(JournalSettings(self.history.store.directory, keep_hours=0), 10**18)
+        self.history.store.consumers.forget("another")
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path / "journal")
+    yield made
+    made.history.store.close()
+
+
+def segments(tasks: tuple[tuple[ChangeFile, ...], ...]) -> list[int]:
+    return [file.segment for task in tasks for file in task]
+
+
+def test_a_stream_follows_the_journal(house: House) -> None:
+    house.seal(2)
+    planner = house.planner()
+    begin = planner.begin()
+    assert (begin, planner.latest()) == (house.at(0), house.at(2))
+    first = planner.end(begin, NO_LIMIT)
+    assert (first, segments(planner.tasks(begin, first))) == (house.at(2), [1, 2])
+    assert planner.end(first, NO_LIMIT) == first
+    house.seal(3)
+    second = planner.end(first, MicroBatchLimit(rows=4))
+    assert (second, segments(planner.tasks(first, second))) == (house.at(4), [3, 4])
+    assert planner.end(second, NO_LIMIT, at_most=4) == second
+    # A restart plans the same batch again, and the next one.
+    again = house.planner()
+    assert segments(again.tasks(first, second)) == [3, 4]
+    assert again.end(second, NO_LIMIT) == house.at(5)
+
+
+def test_the_files_are_the_journals(house: House) -> None:
+    house.seal()
+    planner = house.planner()
+    ((file,),) = planner.tasks(house.at(0), house.at(1))
+    assert Path(file.path).exists() and file.rows == 2 and file.choice == ALL_ROWS
+
+
+def test_what_is_read_once_is_between_two_places(house: House) -> None:
+    house.seal(4)
+    scns = house.planner(begins=4, through=5).whole()
+    assert [(file.segment, file.choice) for task in scns for file in task] == [
+        (2, RowChoice(first=4)),
+        (3, RowChoice(last=5)),
+    ]
+    gtids = house.planner(
+        begins=GtidSet.parse(f"{SOURCE}:1-4"), through=GtidSet.parse(f"{SOURCE}:1-5")
+    ).whole()
+    # The journal's positions are one transaction ahead of its rows.
+    assert [(file.segment, file.choice) for task in gtids for file in task] == [
+        (2, RowChoice(without=f"{SOURCE}:1-4")),
+    ]
+    assert house.planner(begins=StreamBegin.LATEST).whole() == ()
+    with pytest.raises(NotYetSealed, match=r"through: the journal in .* ends before 9; wait for it"):
+        house.planner(through=9).whole()
+
+
+def test_a_stream_ends_at_its_place_and_waits_for_it(house: House) -> None:
+    house.seal()
+    planner = house.planner(through=3)
+    first = planner.end(planner.begin(), NO_LIMIT)
+    assert first == house.at(1)
+    house.seal(2)
+    assert planner.end(first, NO_LIMIT) == planner.latest() == house.at(2)
+
+
+def test_a_table_without_changes_costs_no_batches(house: House) -> None:
+    house.quiet(3)
+    planner = house.planner()
+    assert planner.end(house.at(0), NO_LIMIT) == house.at(0)
+    house.seal()
+    assert planner.end(house.at(0), NO_LIMIT) == house.at(4)
+    assert segments(planner.tasks(house.at(0), house.at(4))) == [4]
+
+
+def test_new_columns_end_the_stream_and_a_restart_has_them(house: House) -> None:
+    house.seal()
+    planner = house.planner()
+    house.orders.close_version()
+    house.orders.schema = ADDED
+    house.seal()
+    first = planner.end(house.at(0), NO_LIMIT)
+    assert first == house.at(1)
+    with pytest.raises(ColumnsChanged, match=r"segment 2 .*column 'flag' \(INT\) came"):
+        planner.end(first, NO_LIMIT)
+    with pytest.raises(ColumnsChanged):
+        planner.tasks(first, house.at(2))
+    assert house.planner().end(first, NO_LIMIT) == house.at(2)
+    # With the columns of before, as the option has it, it ends there as well.
+    with pytest.raises(ColumnsChanged, match="without schemaSegment"):
+        house.planner(columns_at=1).end(first, NO_LIMIT)
+
+
+def test_segments_that_retention_removed_are_named(house: House) -> None:
+    house.seal(6)
+    planner = house.planner()
+    house.remove_through(3)
+    with pytest.raises(SegmentsGone, match=r"from 2 on, and the journal .* begins with 4"):
+        planner.end(house.at(1), NO_LIMIT)
+    with pytest.raises(SegmentsGone):
+        house.planner().tasks(house.at(1), house.at(5))
+    assert house.planner().begin() == house.at(3)
+    assert house.planner().end(house.at(3), NO_LIMIT) == house.at(6)
+    with pytest.raises(
+        WrongOption, match=r"schemaSegment: .* doesn't have segment 2; give one from 4 through 6"
+    ):
+        house.planner(columns_at=2)
+
+
+def test_the_journal_keeps_segments_for_a_stream_that_has_a_name(house: House) -> None:
+    house.seal(5)
+    consumers = house.history.store.consumers
+    planner = house.planner(consumer="mine")
+    begin = planner.begin()
+    assert consumers.all()["mine"].segment == 0
+    house.remove_through(4)
+    assert consumers.first() == 1
+    end = planner.end(begin, MicroBatchLimit(rows=4))
+    planner.committed(end)
+    assert consumers.all()["mine"].segment == 2
+    house.remove_through(4)
+    assert consumers.first() == 2, "the consumer's own segment stays"
+    # A restart may be behind what it has told: it tells again where it is before anything is planned.
+    consumers.tell("mine", 5)
+    house.planner(consumer="mine").end(house.at(2), NO_LIMIT)
+    assert consumers.all()["mine"].segment == 2
+    house.planner().committed(end)
+    assert set(consumers.all()) == {"mine"}
+
+
+def test_a_checkpoint_of_another_journal_is_refused(house: House) -> None:
+    house.seal()
+    with pytest.raises(WrongOffset, match="is of the journal other"):
+        house.planner().end(SegmentOffset("other", 0), NO_LIMIT)
+
+
+def test_what_is_not_there_is_named_at_once(house: House, tmp_path: Path) -> None:
+    with pytest.raises(WrongOption, match="has no segment yet"):
+        load_columns(house.history.store, house.options)
+    house.seal()
+    unknown = replace(house.options, tables=(TableId("shop", "order"),))
+    with pytest.raises(WrongOption, match=r"did you mean shop.orders\?"):
+        load_columns(house.history.store, unknown)
+    with pytest.raises(Definite, match="holds no journal"):
+        SegmentPlanner(replace(house.options, journal=str(tmp_path)), pa.schema([]), None)
+    with pytest.raises(WrongOption, match=r"shop.orders has no column 'notes'"):
+        SegmentPlanner(house.options, pa.schema([("notes", pa.string())]), None)

@@ -1,0 +1,49 @@
+"""An offset is read again as it was written, and one that the journal can't continue from is refused by name."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.spark import segment_offset
+from pipeline.spark.segment_offset import (
+    RetainedRange,
+    SegmentOffset,
+    SegmentsGone,
+    WrongOffset,
+    check_offset,
+)
+
+OFFSET = SegmentOffset("j1", 7)
+THERE = RetainedRange("j1", "/journal", first=5, last=9, scn=41)
+
+
+def test_an_offset_is_read_again() -> None:
+    assert segment_offset.from_json(segment_offset.to_json(OFFSET)) == OFFSET
+
+
+@pytest.mark.parametrize(
+    "value", [{}, {"journal": "j1"}, {"journal": 1, "segment": 2}, {"journal": "j", "segment": -1}]
+)
+def test_another_offset_is_refused(value: dict[str, object]) -> None:
+    with pytest.raises(WrongOffset, match="give the stream a checkpoint of its own"):
+        segment_offset.from_json(value)
+
+
+@pytest.mark.parametrize("segment", [4, 7, 9])
+def test_a_stream_continues_where_the_next_segment_is_there(segment: int) -> None:
+    assert check_offset(replace(OFFSET, segment=segment), THERE) == segment
+
+
+def test_a_stream_that_fell_behind_retention_learns_what_it_lacks() -> None:
+    with pytest.raises(SegmentsGone) as gone:
+        check_offset(replace(OFFSET, segment=3), THERE)
+    assert "needs the segments from 4 on, and the journal in /journal begins with 5" in str(gone.value)
+    assert "WHERE __segment >= 4 AND __segment < 5" in str(gone.value)
+    assert '.option("from", "41")' in str(gone.value)
+
+
+def test_a_checkpoint_of_another_journal_is_refused() -> None:
+    with pytest.raises(WrongOffset, match="is of the journal j2, and /journal holds the journal j1"):
+        check_offset(SegmentOffset("j2", 7), THERE)
+    with pytest.raises(WrongOffset, match="through segment 10, and the last one in /journal is 9"):
+        check_offset(SegmentOffset("j1", 10), THERE)

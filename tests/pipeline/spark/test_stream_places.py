@@ -1,0 +1,123 @@
+"""A place is found as a segment, and one that isn't there is refused by name."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.errors import Definite
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.schema.table_schema import TableId
+from pipeline.spark.row_choice import ALL_ROWS, RowChoice
+from pipeline.spark.segment_offset import RetainedRange, SegmentsGone
+from pipeline.spark.source_options import SourceOptions, StreamBegin
+from pipeline.spark.stream_places import NotYetSealed, begin_after, choice_of, end_with
+from tests.pipeline.spark.entries import SOURCE, entry, retained
+
+THERE = retained(3, 9)
+WHOLE = retained(1, 9)
+ORDERS = TableId("shop", "orders")
+
+
+def through(number: int) -> GtidSet:
+    return GtidSet.parse(f"{SOURCE}:1-{number}")
+
+
+@pytest.mark.parametrize(
+    ("place", "after"),
+    [
+        (StreamBegin.EARLIEST, 2),
+        (StreamBegin.LATEST, 9),
+        (21, 2),
+        (30, 2),
+        (31, 3),
+        (90, 8),
+        (91, 9),
+        (through(30), 3),
+        (through(35), 3),
+        (through(90), 9),
+        (GtidSet.parse(f"{SOURCE}:1-50:52"), 5),
+    ],
+)
+def test_a_stream_begins_before_the_first_segment_that_it_needs(
+    place: int | GtidSet | StreamBegin, after: int
+) -> None:
+    assert begin_after(place, THERE, entry) == after
+
+
+def test_a_whole_journal_has_every_place() -> None:
+    assert begin_after(1, WHOLE, entry) == 0
+    assert begin_after(through(5), WHOLE, entry) == 0
+    empty = RetainedRange("j1", "/journal", 1, 0, 1)
+    assert [begin_after(place, empty, entry) for place in (StreamBegin.EARLIEST, StreamBegin.LATEST, 1)] == [
+        0,
+        0,
+        0,
+    ]
+
+
+@pytest.mark.parametrize("place", [20, through(20), through(25), GtidSet.parse(f"{SOURCE}:25")])
+def test_a_place_before_the_journal_is_gone(place: int | GtidSet) -> None:
+    with pytest.raises(SegmentsGone, match="begins with 3"):
+        begin_after(place, THERE, entry)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (92, "from: the SCN 92 comes after 90"),
+        (through(93), f"from: the journal doesn't have {SOURCE}:91-93 yet"),
+    ],
+)
+def test_a_place_of_the_future_is_refused(place: int | GtidSet, said: str) -> None:
+    with pytest.raises(NotYetSealed, match=said):
+        begin_after(place, THERE, entry)
+
+
+@pytest.mark.parametrize(
+    ("place", "ends"),
+    [(30, 3), (31, 4), (90, 9), (91, None), (through(30), 3), (through(31), 4), (through(91), None)],
+)
+def test_a_stream_ends_with_the_segment_that_has_the_place(place: int | GtidSet, ends: int | None) -> None:
+    assert end_with(place, THERE, entry) == ends
+
+
+def test_a_gtid_set_is_refused_where_the_source_has_none() -> None:
+    def placed(segment: int) -> object:
+        return replace(
+            entry(segment).checkpoint, position=GtidSet.parse(f"{SOURCE}:tidemark_binlog:1-{10 * segment}")
+        )
+
+    def without(segment: int) -> object:
+        return replace(entry(segment), checkpoint=placed(segment))
+
+    for ask in (
+        lambda: begin_after(through(3), THERE, without),
+        lambda: end_with(through(3), THERE, without),
+    ):  # type: ignore[arg-type,return-value]
+        with pytest.raises(Definite, match="the source has no GTIDs; give an SCN"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("segment", "passed", "begins", "ends", "choice"),
+    [
+        (3, False, 25, 45, RowChoice(first=25)),
+        (4, False, 25, 45, ALL_ROWS),
+        (5, False, 25, 45, RowChoice(last=45)),
+        (5, False, 45, 46, RowChoice(first=45, last=46)),
+        (3, False, through(25), None, RowChoice(without=f"{SOURCE}:1-25")),
+        (4, True, through(25), None, ALL_ROWS),
+        (4, True, through(25), through(40), ALL_ROWS),
+        (5, True, through(25), through(45), RowChoice(only=f"{SOURCE}:1-45")),
+        (5, False, StreamBegin.EARLIEST, None, ALL_ROWS),
+    ],
+)
+def test_rows_are_chosen_only_where_a_segment_has_others(
+    segment: int,
+    passed: bool,
+    begins: int | GtidSet | StreamBegin,
+    ends: int | GtidSet | None,
+    choice: RowChoice,
+) -> None:
+    options = SourceOptions("/journal", (ORDERS,), begins=begins, through=ends)
+    assert choice_of(options, entry(segment), passed=passed) == choice
