@@ -27,6 +27,7 @@ class Table:
 
     `changes` and `chunk` are what the open segment holds: (op, scn, ordinal, row) and rows of the first snapshot.
     `absent`: the columns that the log left out of a change, by its scn and ordinal. `segment`: the open one.
+    `us_apart`: the time between two commits.
     """
 
     schema: TableSchema
@@ -37,6 +38,7 @@ class Table:
     changes: list[tuple[str, int, int, Row]] = field(default_factory=list)
     chunk: list[Row] = field(default_factory=list)
     absent: dict[tuple[int, int], list[str]] = field(default_factory=dict)
+    us_apart: int = 1
     sealed: list[SegmentTable] = field(default_factory=list)
 
     def key(self, row: Row) -> Row:
@@ -53,7 +55,7 @@ class Table:
             meta: list[Iterable[Any]] = [
                 *columns[:3],
                 [f"{SOURCE}:{scn}" for scn in columns[1]],
-                [1_700_000_000_000_000 + scn for scn in columns[1]],
+                [1_700_000_000_000_000 + scn * self.us_apart for scn in columns[1]],
                 [None] * count,
                 [self.absent.get((scn, ordinal)) for scn, ordinal in zip(*columns[1:3], strict=True)],
                 [self.segment] * count,

@@ -1,0 +1,178 @@
+"""A real Spark reads a journal as a stream and once: each change arrives once, whatever ends a query in between.
+
+The Python processes of Spark import this checkout from the folder in which the tests run.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
+from pyspark.sql import DataFrame
+
+from actors.lake.spark_session import Spark
+from actors.spark.data_source import TidemarkSource
+from pipeline.config.settings import JournalSettings
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import Decimal, Integer, Text
+from tests.integration.history import SOURCE, History, Table
+
+INT = Integer(4, unsigned=False)
+ID = Column("id", INT, False)
+ORDERS = TableSchema(TableId("shop", "orders"), (ID, Column("note", Text("utf8mb4"), True)), (0,))
+PAYMENTS = TableSchema(TableId("shop", "payments"), (ID, Column("amount", Decimal(12, 2), True)), (0,))
+FLAG = Column("flag", INT, True)
+
+
+@dataclass
+class Shop:
+    """A journal of two tables, a Spark that reads it, and a table of Delta's into which it writes."""
+
+    folder: Path
+    spark: Spark
+    history: History
+    orders: Table
+    payments: Table
+
+    def seal(self, *ids: int) -> None:
+        """Seals a segment with a transaction for each of these rows of `orders`."""
+        for id_ in ids:
+            rest = (None,) * (len(self.orders.schema.columns) - 2)
+            self.history.transaction((self.orders, "c", (id_, f"n{id_}", *rest)))
+        self.history.seal()
+
+    def load(self, read: Any, **options: str | int) -> DataFrame:
+        there = {"journal": str(self.folder / "journal"), "table": "shop.orders", **options}
+        if "tables" in options:
+            del there["table"]
+        loaded: DataFrame = read.format("tidemark").options(**there).load()
+        return loaded
+
+    def once(self, **options: str | int) -> DataFrame:
+        return self.load(self.spark.session.read, **options)
+
+    def stream(self, **options: str | int) -> DataFrame:
+        return self.load(self.spark.session.readStream, **options)
+
+    def run(self, rows: DataFrame) -> list[int]:
+        """Lets a query read what there is; the number of rows of each micro-batch."""
+        query = (
+            rows.writeStream.format("delta")
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .option("mergeSchema", "true")
+            .trigger(availableNow=True)
+            .start(str(self.folder / "out"))
+        )
+        try:
+            query.awaitTermination()
+        finally:
+            read = [progress["numInputRows"] for progress in query.recentProgress]
+        return [each for each in read if each]
+
+    def arrived(self, *columns: str) -> list[tuple[Any, ...]]:
+        read = self.spark.session.read.format("delta").load(str(self.folder / "out"))
+        rows = read.orderBy("__scn", "__ordinal").select(*(columns or ("id",)))
+        return [tuple(row) for row in rows.collect()]
+
+
+@pytest.fixture
+def shop(tmp_path: Path, spark: Spark) -> Iterator[Shop]:
+    history = History(tmp_path / "journal")
+    spark.session.dataSource.register(TidemarkSource)
+    yield Shop(tmp_path, spark, history, history.table(ORDERS), history.table(PAYMENTS))
+    history.store.close()
+
+
+def ids(rows: DataFrame) -> list[int]:
+    return sorted(row["id"] for row in rows.collect())
+
+
+def test_each_change_arrives_once(shop: Shop) -> None:
+    """Micro-batches are as small as the options have it, a restart continues, and other columns end the query."""
+    shop.seal(1, 2)
+    shop.seal(3)
+    shop.seal(4, 5)
+    assert shop.run(shop.stream(maxRowsPerTrigger=3)) == [3, 2]
+    assert shop.run(shop.stream()) == []
+    shop.seal(6)
+    before = shop.stream()
+    shop.orders.close_version()
+    shop.orders.schema = replace(ORDERS, columns=(*ORDERS.columns, FLAG))
+    shop.seal(7)
+    with pytest.raises(StreamingQueryException, match=r"ColumnsChanged: segment 5 .*'flag' \(INT\) came"):
+        shop.run(before)
+    assert shop.arrived() == [(n,) for n in range(1, 7)]
+    assert shop.run(shop.stream()) == [1]
+    scns = shop.arrived("__scn", "__op", "__segment", "__gtid", "id", "note", "flag")
+    segments = (1, 1, 2, 3, 3, 4, 5)
+    assert scns == [
+        (n, "c", segment, f"{SOURCE}:{n}", n, f"n{n}", None) for n, segment in enumerate(segments, 1)
+    ]
+
+    history = shop.history.store
+    history.consumers.tell("another", 5)
+    history.retain(JournalSettings(history.directory, keep_hours=0), 10**18)
+    shop.seal(8)
+    (shop.folder / "checkpoint" / "commits" / "4").unlink(missing_ok=True)
+    _forget_progress(shop.folder / "checkpoint", 1)
+    with pytest.raises(
+        StreamingQueryException, match="SegmentsGone: the stream needs the segments from 3 on"
+    ):
+        shop.run(shop.stream())
+
+
+def _forget_progress(checkpoint: Path, batch: int) -> None:
+    """Leaves a checkpoint as it was after a micro-batch, so that the query is far behind."""
+    for kind in ("commits", "offsets"):
+        for path in (checkpoint / kind).iterdir():
+            number = path.name.removeprefix(".").removesuffix(".crc")
+            if number.isdecimal() and int(number) >= batch:
+                path.unlink()
+
+
+def test_several_tables_come_with_whole_transactions(shop: Shop) -> None:
+    shop.history.transaction((shop.orders, "c", (1, "a")), (shop.payments, "c", (9, None)))
+    shop.history.seal()
+    shop.history.transaction((shop.payments, "d", (9, None)), (shop.orders, "d", (1, "a")))
+    shop.history.seal()
+    both = shop.stream(tables="shop.orders, shop.payments")
+    assert shop.run(both) == [4]
+    assert shop.arrived("__table", "__op", "shop.orders.id", "shop.payments.id") == [
+        ("shop.orders", "c", 1, None),
+        ("shop.payments", "c", None, 9),
+        ("shop.payments", "d", None, 9),
+        ("shop.orders", "d", 1, None),
+    ]
+
+
+def test_what_is_between_two_places_is_read_once(shop: Shop) -> None:
+    shop.seal(1, 2, 3)
+    shop.seal(4, 5, 6)
+    assert ids(shop.once()) == [1, 2, 3, 4, 5, 6]
+    assert ids(shop.once(**{"from": 3, "through": 4})) == [3, 4]
+    assert ids(shop.once(**{"from": f"{SOURCE}:1-2", "through": f"{SOURCE}:1-5"})) == [3, 4, 5]
+    assert ids(shop.once(**{"from": "latest"})) == []
+    chosen = shop.spark.session.read.schema("id BIGINT, __op STRING")
+    assert [tuple(row) for row in shop.load(chosen, through=1).collect()] == [(1, "c")]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            lambda shop: shop.once(table="shop.ordrs"),
+            "WrongOption: table: shop.ordrs .* did you mean shop.orders",
+        ),
+        (
+            lambda shop: shop.stream(maxRowPerTrigger=1),
+            "WrongOption: maxRowPerTrigger: .* did you mean maxRowsPer",
+        ),
+        (lambda shop: shop.once(through=9).collect(), "NotYetSealed: through: the journal .* ends before 9"),
+    ],
+)
+def test_what_is_wrong_is_named(shop: Shop, wrong: Callable[[Shop], object], said: str) -> None:
+    shop.seal(1)
+    with pytest.raises((AnalysisException, PythonException), match=said):
+        wrong(shop)
