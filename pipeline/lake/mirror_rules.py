@@ -7,7 +7,7 @@ otherwise the mirror would become outdated, or the rows would be lost.
 A rule may want a mirror that the lake doesn't have, although the lake is past the SCN at which the mirror's generation
 began. Then rows of that generation may be in the changelog, where another rule put them, or nowhere, because somebody
 removed the table. The mirror waits for another generation, which the sink requests
-(`pipeline.lake.missing_generations`). The changelog continues meanwhile.
+(`pipeline.journal.missing_generations`). The changelog continues meanwhile.
 """
 
 from collections.abc import Mapping

@@ -10,7 +10,7 @@ table. From there each batch begins after the end of the one before, and ends be
 sink is killed in the middle of a batch, it delivers that batch again. `missing_pieces` leaves out what a table has.
 
 **Segments that are gone.** If the journal begins after the cursor, the sink leaves out the tables that lack something,
-until their mirrors have begun again (`pipeline.lake.missing_generations`). A batch ends where one of them can be
+until their mirrors have begun again (`pipeline.journal.missing_generations`). A batch ends where one of them can be
 delivered again. Until then the tables continue to say that all have everything through the segment before the gap, so a
 restart finds the gap again.
 
@@ -34,6 +34,7 @@ from typing import TypeVar, assert_never
 from pipeline.config.table_rules import rule_of
 from pipeline.errors import InvariantBroken
 from pipeline.journal.entry import Entry
+from pipeline.journal.missing_generations import incomplete_generations
 from pipeline.lake import background, mirror_rules
 from pipeline.lake.background import BackgroundWork
 from pipeline.lake.batch import (
@@ -47,7 +48,6 @@ from pipeline.lake.batch import (
 )
 from pipeline.lake.live_view import Versions
 from pipeline.lake.maintenance import TableSize
-from pipeline.lake.missing_generations import incomplete_generations
 from pipeline.lake.state import (
     Ahead,
     Confirming,

@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "collections",
     "dataclasses",
     "decimal",
+    "difflib",
     "enum",
     "functools",
     "hashlib",

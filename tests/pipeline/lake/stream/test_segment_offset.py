@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.spark import segment_offset
-from pipeline.spark.segment_offset import (
+from pipeline.lake.stream import segment_offset
+from pipeline.lake.stream.segment_offset import (
     RetainedRange,
     SegmentOffset,
     SegmentsGone,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.lake.missing_generations import incomplete_generations
+from pipeline.journal.missing_generations import incomplete_generations
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from tests.actors.segments import ITEMS

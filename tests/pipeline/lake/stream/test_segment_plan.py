@@ -7,10 +7,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline.journal.entry import Entry, FileKind
-from pipeline.schema.ddl.alter_table import ColumnChanges
-from pipeline.schema.table_schema import Column, TableSchema
-from pipeline.spark.row_choice import ALL_ROWS
-from pipeline.spark.segment_plan import (
+from pipeline.lake.stream.row_choice import ALL_ROWS
+from pipeline.lake.stream.segment_plan import (
     IDLE_SEGMENTS,
     TASK_BYTES,
     TASK_FILES,
@@ -24,8 +22,10 @@ from pipeline.spark.segment_plan import (
     plan_segment,
     renamed_columns,
 )
+from pipeline.schema.ddl.alter_table import ColumnChanges
+from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.types.column_types import Integer, Text
-from tests.pipeline.spark.entries import ID, ITEMS, NOTE, ORDERS, entry
+from tests.pipeline.lake.stream.entries import ID, ITEMS, NOTE, ORDERS, entry
 
 FLAG = Column("flag", Integer(4, unsigned=False), True)
 ADDED = replace(ORDERS, columns=(ID, NOTE, FLAG))

@@ -7,21 +7,21 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from actors.spark.segment_planner import SegmentPlanner, load_columns
+from actors.journal.stream.segment_planner import SegmentPlanner, load_columns
 from pipeline.config.settings import JournalSettings
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.lake.stream.change_file import ChangeFile
+from pipeline.lake.stream.row_choice import ALL_ROWS, RowChoice
+from pipeline.lake.stream.segment_offset import SegmentOffset, SegmentsGone, WrongOffset
+from pipeline.lake.stream.segment_plan import ColumnsChanged, MicroBatchLimit
+from pipeline.lake.stream.source_options import SourceOptions, StreamBegin, WrongOption
+from pipeline.lake.stream.stream_places import NotYetSealed
 from pipeline.lake.tables import META_COLUMNS
 from pipeline.schema.table_schema import Column, TableId
-from pipeline.spark.change_file import ChangeFile
-from pipeline.spark.row_choice import ALL_ROWS, RowChoice
-from pipeline.spark.segment_offset import SegmentOffset, SegmentsGone, WrongOffset
-from pipeline.spark.segment_plan import ColumnsChanged, MicroBatchLimit
-from pipeline.spark.source_options import SourceOptions, StreamBegin, WrongOption
-from pipeline.spark.stream_places import NotYetSealed
 from pipeline.types.column_types import Integer
 from tests.integration.history import History
-from tests.pipeline.spark.entries import ITEMS, ORDERS, SOURCE
+from tests.pipeline.lake.stream.entries import ITEMS, ORDERS, SOURCE
 
 NO_LIMIT = MicroBatchLimit()
 ADDED = replace(ORDERS, columns=(*ORDERS.columns, Column("flag", Integer(4, unsigned=False), True)))
@@ -67,7 +67,7 @@ class House:
     def remove_through(self, segment: int) -> None:
         """Retention removes old segments; a consumer needs the others."""
         self.history.store.consumers.tell("another", segment + 1)
-        self.history.store.retain(JournalSettings(self.history.store.directory, keep_hours=0), 10**18)
+        self.history.store.retain(JournalSettings(str(self.history.store.directory), keep_hours=0), 10**18)
         self.history.store.consumers.forget("another")
 
 

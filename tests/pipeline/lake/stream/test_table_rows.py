@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
+from pipeline.lake.stream.table_rows import own_fields, read_columns, shape_rows
 from pipeline.schema.table_schema import TableId
-from pipeline.spark.table_rows import own_fields, read_columns, shape_rows
 
 ORDERS = TableId("shop", "orders")
 FILE = pa.record_batch(

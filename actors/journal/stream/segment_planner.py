@@ -10,10 +10,9 @@ from pipeline.config.validation import Mistake
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import Entry
-from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.spark.change_file import ChangeFile
-from pipeline.spark.segment_offset import RetainedRange, SegmentOffset, check_offset, check_retained
-from pipeline.spark.segment_plan import (
+from pipeline.lake.stream.change_file import ChangeFile
+from pipeline.lake.stream.segment_offset import RetainedRange, SegmentOffset, check_offset, check_retained
+from pipeline.lake.stream.segment_plan import (
     FixedColumns,
     MicroBatchLimit,
     PlannedSegment,
@@ -25,10 +24,11 @@ from pipeline.spark.segment_plan import (
     plan_segment,
     renamed_columns,
 )
-from pipeline.spark.source_options import SourceOptions, WrongOption, unknown_tables
-from pipeline.spark.stream_columns import check_wanted
-from pipeline.spark.stream_places import NotYetSealed, begin_after, choice_of, end_with
-from pipeline.spark.table_rows import own_fields
+from pipeline.lake.stream.source_options import SourceOptions, WrongOption, unknown_tables
+from pipeline.lake.stream.stream_columns import check_wanted
+from pipeline.lake.stream.stream_places import NotYetSealed, begin_after, choice_of, end_with
+from pipeline.lake.stream.table_rows import own_fields
+from pipeline.schema.table_schema import TableId, TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +77,14 @@ class SegmentPlanner:
         self._followed: int | None = None
         self._passed: int | None = None
         self._kept: dict[int, PlannedSegment] = {}
-        self._told = False
+        self._registered = False
 
     def begin(self) -> SegmentOffset:
         """Returns where a new stream begins."""
         while True:
             there = self._there()
             after = begin_after(self._options.begins, there, self._entry)
-            self._tell(after)
+            self._register(after)
             # Retention may have removed segments before it knew of the stream (`pipeline.journal.retention`).
             if self._journal.consumers.first() <= max(after + 1, there.first):
                 return SegmentOffset(there.id, after)
@@ -99,8 +99,8 @@ class SegmentPlanner:
 
         Raises SegmentsGone, WrongOffset or ColumnsChanged.
         """
-        if not self._told:
-            self._tell(start.segment)
+        if not self._registered:
+            self._register(start.segment)
         there = self._there()
         after = check_offset(start, there)
         last = self._last(there) if at_most is None else min(at_most, self._last(there))
@@ -141,12 +141,12 @@ class SegmentPlanner:
 
     def committed(self, end: SegmentOffset) -> None:
         """Tells the journal that the stream needs nothing through this segment any more."""
-        self._tell(end.segment)
+        self._register(end.segment)
 
-    def _tell(self, segment: int) -> None:
+    def _register(self, segment: int) -> None:
         if self._options.consumer is not None:
             self._journal.consumers.tell(self._options.consumer, segment)
-            self._told = True
+            self._registered = True
 
     def _there(self) -> RetainedRange:
         last, first = self._journal.last_segment(), self._journal.consumers.first()

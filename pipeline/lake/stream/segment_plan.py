@@ -18,10 +18,10 @@ import pyarrow as pa
 from pipeline.errors import Definite
 from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.lake.column_changes import can_hold
+from pipeline.lake.stream.change_file import ChangeFile
+from pipeline.lake.stream.row_choice import RowChoice
 from pipeline.lake.tables import spark_type
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.spark.change_file import ChangeFile
-from pipeline.spark.row_choice import RowChoice
 
 # A stream passes over so many segments without changes of its tables before it counts them as read.
 IDLE_SEGMENTS = 100

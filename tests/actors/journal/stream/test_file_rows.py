@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from actors.spark import file_rows
-from actors.spark.file_rows import FileRows
+from actors.journal.stream import file_rows
+from actors.journal.stream.file_rows import FileRows
 from pipeline.errors import Definite
-from pipeline.spark.change_file import ChangeFile
-from pipeline.spark.row_choice import RowChoice
+from pipeline.lake.stream.change_file import ChangeFile
+from pipeline.lake.stream.row_choice import RowChoice
 from tests.integration.history import History, Table
-from tests.pipeline.spark.entries import ORDERS, SOURCE
+from tests.pipeline.lake.stream.entries import ORDERS, SOURCE
 
 WANTED = pa.schema([("__scn", pa.int64()), ("id", pa.int64()), ("flag", pa.int32())])
 

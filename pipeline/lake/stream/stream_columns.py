@@ -11,11 +11,11 @@ from typing import Final
 import pyarrow as pa
 
 from pipeline.config.validation import Mistake
+from pipeline.lake.stream.source_options import WrongOption
+from pipeline.lake.stream.table_rows import TABLE, own_fields
 from pipeline.lake.tables import META_COLUMNS, LakeColumn, Tier, columns, ddl, quoted, spark_type
 from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.spark.source_options import WrongOption
-from pipeline.spark.table_rows import TABLE, own_fields
 
 _NAME: Final = LakeColumn(TABLE, "STRING")
 

@@ -3,8 +3,7 @@
 import pytest
 
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.schema.table_schema import TableId
-from pipeline.spark.source_options import (
+from pipeline.lake.stream.source_options import (
     BYTES_PER_TRIGGER,
     SourceOptions,
     StreamBegin,
@@ -12,6 +11,7 @@ from pipeline.spark.source_options import (
     parse_options,
     unknown_tables,
 )
+from pipeline.schema.table_schema import TableId
 
 ORDERS, ITEMS = TableId("shop", "orders"), TableId("shop", "items")
 LEAST = {"journal": "/j", "table": "shop.orders"}

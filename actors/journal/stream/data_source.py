@@ -27,14 +27,14 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from actors.spark.file_rows import FileRows
-from pipeline.spark import segment_offset
-from pipeline.spark.segment_offset import SegmentOffset
+from actors.journal.stream.file_rows import FileRows
+from pipeline.lake.stream import segment_offset
+from pipeline.lake.stream.segment_offset import SegmentOffset
 
 if TYPE_CHECKING:
-    from actors.spark.segment_planner import SegmentPlanner
-    from pipeline.spark.change_file import ChangeFile
-    from pipeline.spark.segment_plan import MicroBatchLimit
+    from actors.journal.stream.segment_planner import SegmentPlanner
+    from pipeline.lake.stream.change_file import ChangeFile
+    from pipeline.lake.stream.segment_plan import MicroBatchLimit
 
 
 class TidemarkSource(DataSource):
@@ -52,9 +52,9 @@ class TidemarkSource(DataSource):
     def schema(self) -> str:
         """Returns the columns of a stream, as the tables have them now. Raises WrongOption."""
         from actors.journal.store import JournalReader
-        from actors.spark.segment_planner import load_columns
-        from pipeline.spark.source_options import parse_options
-        from pipeline.spark.stream_columns import stream_ddl
+        from actors.journal.stream.segment_planner import load_columns
+        from pipeline.lake.stream.source_options import parse_options
+        from pipeline.lake.stream.stream_columns import stream_ddl
 
         options = parse_options(self.options)
         found = load_columns(JournalReader(options.journal), options)
@@ -81,15 +81,15 @@ class _Planning:
 
     @cached_property
     def planner(self) -> "SegmentPlanner":
-        from actors.spark.segment_planner import SegmentPlanner
-        from pipeline.spark.source_options import parse_options
+        from actors.journal.stream.segment_planner import SegmentPlanner
+        from pipeline.lake.stream.source_options import parse_options
 
         return SegmentPlanner(parse_options(self._options), self.rows.wanted, self._loaded)
 
     @cached_property
     def limit(self) -> "MicroBatchLimit":
-        from pipeline.spark.segment_plan import MicroBatchLimit
-        from pipeline.spark.source_options import parse_options
+        from pipeline.lake.stream.segment_plan import MicroBatchLimit
+        from pipeline.lake.stream.source_options import parse_options
 
         options = parse_options(self._options)
         return MicroBatchLimit(options.rows, options.bytes)
@@ -165,7 +165,7 @@ def _partitions(tasks: "tuple[tuple[ChangeFile, ...], ...]") -> list[InputPartit
 
 
 def _limit(limit: ReadLimit) -> "MicroBatchLimit":
-    from pipeline.spark.segment_plan import MicroBatchLimit
+    from pipeline.lake.stream.segment_plan import MicroBatchLimit
 
     match limit:
         case ReadMaxRows(max_rows=rows):

@@ -6,12 +6,13 @@ import pytest
 
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.entry import Entry
+from pipeline.lake.stream.row_choice import ALL_ROWS, RowChoice
+from pipeline.lake.stream.segment_offset import RetainedRange, SegmentsGone
+from pipeline.lake.stream.source_options import SourceOptions, StreamBegin
+from pipeline.lake.stream.stream_places import NotYetSealed, begin_after, choice_of, end_with
 from pipeline.schema.table_schema import TableId
-from pipeline.spark.row_choice import ALL_ROWS, RowChoice
-from pipeline.spark.segment_offset import RetainedRange, SegmentsGone
-from pipeline.spark.source_options import SourceOptions, StreamBegin
-from pipeline.spark.stream_places import NotYetSealed, begin_after, choice_of, end_with
-from tests.pipeline.spark.entries import SOURCE, entry, retained
+from tests.pipeline.lake.stream.entries import SOURCE, entry, retained
 
 THERE = retained(3, 9)
 WHOLE = retained(1, 9)
@@ -82,20 +83,15 @@ def test_a_stream_ends_with_the_segment_that_has_the_place(place: int | GtidSet,
 
 
 def test_a_gtid_set_is_refused_where_the_source_has_none() -> None:
-    def placed(segment: int) -> object:
-        return replace(
-            entry(segment).checkpoint, position=GtidSet.parse(f"{SOURCE}:tidemark_binlog:1-{10 * segment}")
-        )
+    def without(segment: int) -> Entry:
+        one = entry(segment)
+        position = GtidSet.parse(f"{SOURCE}:tidemark_binlog:1-{10 * segment}")
+        return replace(one, checkpoint=replace(one.checkpoint, position=position))
 
-    def without(segment: int) -> object:
-        return replace(entry(segment), checkpoint=placed(segment))
-
-    for ask in (
-        lambda: begin_after(through(3), THERE, without),
-        lambda: end_with(through(3), THERE, without),
-    ):  # type: ignore[arg-type,return-value]
-        with pytest.raises(Definite, match="the source has no GTIDs; give an SCN"):
-            ask()
+    with pytest.raises(Definite, match="from: the source has no GTIDs; give an SCN"):
+        begin_after(through(3), THERE, without)
+    with pytest.raises(Definite, match="through: the source has no GTIDs; give an SCN"):
+        end_with(through(3), THERE, without)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from pipeline.lake.stream.row_choice import ALL_ROWS, RowChoice
 from pipeline.schema.table_schema import TableId
-from pipeline.spark.row_choice import ALL_ROWS, RowChoice
 
 
 @dataclass(frozen=True, slots=True)

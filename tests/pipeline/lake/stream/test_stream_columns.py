@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from pipeline.errors import Definite
+from pipeline.lake.stream.source_options import WrongOption
+from pipeline.lake.stream.stream_columns import check_wanted, stream_ddl
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.spark.source_options import WrongOption
-from pipeline.spark.stream_columns import check_wanted, stream_ddl
-from tests.pipeline.spark.entries import ID, ITEMS, ORDERS
+from tests.pipeline.lake.stream.entries import ID, ITEMS, ORDERS
 
 META = (
     "`__op` STRING, `__scn` BIGINT, `__ordinal` INT, `__gtid` STRING, `__commit_time` TIMESTAMP, `__chunk` STRING, "

@@ -2,10 +2,10 @@
 
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import Entry, File, FileKind
+from pipeline.lake.stream.segment_offset import RetainedRange
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.spark.segment_offset import RetainedRange
 from pipeline.types.column_types import Integer, Text
 
 SOURCE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

@@ -11,9 +11,9 @@ from pipeline.errors import Definite
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import Entry
-from pipeline.spark.row_choice import RowChoice
-from pipeline.spark.segment_offset import RetainedRange, check_retained
-from pipeline.spark.source_options import SourceOptions, StreamBegin
+from pipeline.lake.stream.row_choice import RowChoice
+from pipeline.lake.stream.segment_offset import RetainedRange, check_retained
+from pipeline.lake.stream.source_options import SourceOptions, StreamBegin
 
 # Returns the entry of a segment.
 Entries = Callable[[int], Entry]
