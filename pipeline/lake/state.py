@@ -52,8 +52,9 @@ class LakeProgress:
     `tables`: what it has of each table that was met. `said`: the segment through which these report that all have
     everything. `late`: tables that wait for a mirror which the journal has all of
     (`pipeline.journal.missing_generations`), `aside`: those that failed and pause, and `whole` the segment through
-    which both have everything; `bare`: tables whose mirror is missing (`pipeline.lake.mirror_rules`). `failed`: the tables
-    that have failed and aren't wholly delivered since; `ahead`: where the others are while such tables catch up.
+    which both have everything; `bare`: tables whose mirror is missing (`pipeline.lake.mirror_rules`). `failed`: the
+    tables that have failed and aren't wholly delivered since; `ahead`: where the others are while such tables catch
+    up.
     """
 
     segment: int = 0

@@ -13,6 +13,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import changes_schema
 from pipeline.journal.entry import CommitTimes, Entry, FileKind
 from pipeline.journal.segment import SegmentTable
+from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 
@@ -78,11 +79,15 @@ class Table:
 
 
 class History:
-    """A real journal that tests write, segment by segment."""
+    """A real journal that tests write, segment by segment.
+
+    `altered`: what statements did to columns before the open segment's first row.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.store = JournalStore.open_single_writer(directory, "test")
         self.tables: dict[TableId, Table] = {}
+        self.altered: list[Altered] = []
         self.scn = 0
         self.segment = 0
         self.sealed_scn = 0
@@ -134,6 +139,7 @@ class History:
             mirrors={id_: table.mirror for id_, table in self.tables.items() if table.mirror},
         )
         named = [piece.schema for piece in sealed] + list(checkpoint.schemas.values())
+        named += [each.alteration.schema for each in self.altered]
         self.store.publish(
             Entry(
                 segment=self.segment,
@@ -146,8 +152,10 @@ class History:
                 checkpoint=checkpoint,
                 schemas={schema.version: schema for schema in named},
                 sealed_at=1_700_000_000_000_000,
+                alterations=tuple(self.altered),
             )
         )
+        self.altered = []
         self.sealed_scn = self.scn
         return self.segment
 

@@ -18,6 +18,7 @@ from pipeline.lake.stream.segment_plan import ColumnsChanged, MicroBatchLimit
 from pipeline.lake.stream.source_options import SourceOptions, StreamBegin, WrongOption
 from pipeline.lake.stream.stream_places import NotYetSealed
 from pipeline.lake.tables import META_COLUMNS
+from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId
 from pipeline.types.column_types import Integer
 from tests.integration.history import History
@@ -160,6 +161,21 @@ def test_new_columns_end_the_stream_and_a_restart_has_them(house: House) -> None
     # With the columns of before, as the option has it, it ends there as well.
     with pytest.raises(ColumnsChanged, match="without schemaSegment"):
         house.planner(columns_at=1).end(first, NO_LIMIT)
+
+
+def test_a_column_that_was_dropped_and_came_back_is_another_one(house: House) -> None:
+    """The statement is in a segment that the stream has still to read, or has passed."""
+    house.seal()
+    dropped = Alteration(ORDERS, "ALTER TABLE", ColumnChanges(dropped=("note",)))
+    house.history.altered = [Altered(house.history.scn, dropped)]
+    house.seal(2)
+    with pytest.raises(ColumnsChanged, match=r'was dropped. .*option\("schemaSegment", "1"\)'):
+        house.planner().end(house.at(0), MicroBatchLimit(rows=1))
+    assert house.planner().end(house.at(1), NO_LIMIT) == house.at(3)
+    before = house.planner(columns_at=1)
+    assert before.end(house.at(0), NO_LIMIT) == house.at(1)
+    with pytest.raises(ColumnsChanged, match=r"column 'note' was dropped"):
+        house.planner(columns_at=1).end(house.at(2), NO_LIMIT)
 
 
 def test_segments_that_retention_removed_are_named(house: House) -> None:

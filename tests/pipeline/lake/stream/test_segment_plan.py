@@ -120,6 +120,17 @@ def test_another_column_under_the_same_name_is_not_the_same() -> None:
     assert unfit(columns(ORDERS, 9), before, entry(4, ORDERS, altered=other)) == [None, None]
 
 
+def test_a_statement_on_another_table_of_the_stream_changes_nothing_here() -> None:
+    notes = replace(ITEMS, columns=ORDERS.columns)
+    both = FixedColumns({ORDERS.table: ORDERS.arrow, ITEMS.table: notes.arrow}, 9, chosen=False)
+    dropped = ((notes, ColumnChanges(dropped=("note",))),)
+    assert unfit(both, entry(3, ORDERS), entry(4, altered=dropped)) == [None, None]
+    assert unfit(both, entry(3, notes), entry(4, altered=dropped)) == [
+        "shop.items: column 'note' was dropped",
+        None,
+    ]
+
+
 def test_a_renamed_column_ends_the_stream_only_where_rows_come() -> None:
     renaming = ((RENAMED, ColumnChanges(renamed=(("note", "text"),))),)
     quiet, rows = entry(3, altered=renaming), entry(4, RENAMED)
