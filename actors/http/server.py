@@ -3,7 +3,7 @@
 Errors are JSON with the one key `error`, and reveal no internals. `actors.http.access` says who may do what. A signal
 waits for its answer:
 
-    200 accepted, 409 rejected, 422 not a signal, 429 too many at once,
+    200 accepted, 408 its body came too slowly, 409 rejected, 422 not a signal, 429 too many at once,
     503 not answered: send it again with the same id
 
 A request for `/applied` waits until transactions have been applied (`actors.status.applied_watch`):
@@ -24,6 +24,7 @@ from aiohttp import web
 from actors.http import routes as api
 from actors.http import static_files
 from actors.http.access import HEADERS, Access, Guard, TokenBucket
+from actors.http.connections import Connection, ConnectionLimits, Connections
 from actors.http.event_stream import PATIENCE_S, Followers, TooManyFollowers
 from actors.runtime.filesystem import put_file
 from actors.runtime.metrics import Metrics
@@ -42,11 +43,23 @@ log = structlog.get_logger()
 # How long a request waits for the answer to its signal, in seconds.
 ANSWER_WITHIN_S = 30.0
 
+# How long the body of a request may take, in seconds.
+BODY_WITHIN_S: Final = 10.0
+
+# How often the connections that have been idle for too long are looked for, in seconds.
+_LOOK_EVERY_S: Final = 1.0
+
+# Those that have come and are not accepted yet wait in the kernel.
+_BACKLOG: Final = 512
+
 # How many requests may come at once, and how many more each second, by what they need: capture has the same thread.
 LIMITS: Final = {Access.READ: (200, 50.0), Access.CONTROL: (30, 5.0)}
 
 # As many may wait at once as there's room for, and each takes part of a millisecond of that thread.
 WAITS_PER_S: Final = 500.0
+
+# What is answered to who may not, asks for what there isn't, or asks too often.
+_REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 429})
 
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - names of addresses, and how one reaches them
 
@@ -65,6 +78,7 @@ class HttpServer:
         signals: SignalRest,
         applied: AppliedWatch,
         answer_within_s: float = ANSWER_WITHIN_S,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         self.url = ""
         self._settings = settings
@@ -80,25 +94,34 @@ class HttpServer:
         self._waiting: web.AbstractResource | None = None
         self._live = Followers(board, controlled=self._guard.controlled)
         self._files = static_files.load_files()
-        app = web.Application(client_max_size=LONGEST, middlewares=[self._answered_safely])
+        app = web.Application(client_max_size=LONGEST, middlewares=[self._serve])
         self._access: dict[web.AbstractResource | None, dict[str, Access]] = {}
         self._route(app)
         app.on_response_prepare.append(_say_headers)
         app.on_shutdown.append(self._end)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        self._limits = limits or ConnectionLimits.of_process()
+        self._connections: Connections | None = None
+        self._listening: asyncio.Server | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "HttpServer":
         await self._runner.setup()
+        assert self._runner.server is not None
+        connections = self._connections = Connections(self._runner.server, self._limits)
         where = self._settings
         try:
-            await web.TCPSite(self._runner, where.host, where.port).start()
+            self._listening = await asyncio.get_running_loop().create_server(
+                connections, where.host, where.port, backlog=_BACKLOG
+            )
         except OSError as error:
             await self._runner.cleanup()
             raise Definite(
                 f"http: {where.host}:{where.port} can't be listened on ({error.strerror}); set http.port to a free "
                 "one, or to 0"
             ) from error
-        host, port = self._runner.addresses[0][:2]
+        self._looking = asyncio.create_task(_cut_idle(connections))
+        host, port = self._listening.sockets[0].getsockname()[:2]
         host = _ANYWHERE.get(host, host)
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         _write_address(self._address_file, self.url)
@@ -107,7 +130,14 @@ class HttpServer:
 
     async def __aexit__(self, *_: object) -> None:
         self._address_file.unlink(missing_ok=True)
+        if self._listening is not None:
+            self._listening.close()
         await self._runner.cleanup()
+        if self._connections is not None:
+            self._connections.cut_all()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait({self._looking})
 
     def _route(self, app: web.Application) -> None:
         """Have each route of the definition answered."""
@@ -140,6 +170,26 @@ class HttpServer:
                 self._waiting = added.resource
 
     @web.middleware
+    async def _serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answers a request. It cuts the connection of a client that takes no answer, or gets too many refusals."""
+        connections = self._connections
+        assert connections is not None
+        with connections.at_work(request):
+            answer = await self._answered_safely(request, handler)
+            refused = answer.status in _REFUSALS
+            try:
+                if refused and not connections.refusals.take():
+                    raise TimeoutError
+                async with asyncio.timeout(PATIENCE_S):
+                    await answer.prepare(request)
+                    await answer.write_eof()
+            except ConnectionError:
+                pass  # the client has gone
+            except TimeoutError:
+                if isinstance(request.protocol, Connection):
+                    request.protocol.cut()
+            return answer
+
     async def _answered_safely(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let in who may come in, and turn errors into answers."""
         # A path without a route is refused like one with a route, so that they look the same without a token.
@@ -241,7 +291,13 @@ class HttpServer:
     async def _signal(self, request: web.Request) -> web.Response:
         if request.content_type != "application/json":
             return _error(415, "say that it's JSON: Content-Type: application/json")
-        body = await request.read()
+        try:
+            async with asyncio.timeout(BODY_WITHIN_S):
+                body = await request.read()
+        except TimeoutError:
+            return _error(408, f"the body didn't come within {BODY_WITHIN_S:.0f} s", {"Connection": "close"})
+        except (ConnectionError, web.RequestPayloadError):
+            return _error(400, "the body didn't come as a whole")
         try:
             parse_signal(body, default_id="given on arrival")
         except MalformedSignal as error:
@@ -285,7 +341,14 @@ async def _write(answer: web.StreamResponse, message: bytes) -> None:
         await answer.write(message)
 
 
+async def _cut_idle(connections: Connections) -> None:
+    while True:
+        await asyncio.sleep(_LOOK_EVERY_S)
+        connections.cut_idle()
+
+
 async def _say_headers(_: web.Request, answer: web.StreamResponse) -> None:
+    answer.headers["Server"] = "tidemark"  # instead of what aiohttp says, which names versions
     for name, value in HEADERS.items():
         answer.headers.setdefault(name, value)
 

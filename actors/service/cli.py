@@ -80,9 +80,10 @@ def run(settings: Settings) -> None:
     It continues where the last run ended, for any reason. A signal to stop ends the reading, seals and
     delivers what was read, and exits. A second one exits at once, and the next run delivers the rest.
     """
-    from actors.runtime import malloc
+    from actors.runtime import malloc, process_limits
     from actors.service import no_pandas
 
+    process_limits.raise_descriptor_limit()
     malloc.use_one_arena()
     if not settings.spark.by_connect:
         no_pandas.block_pandas()

@@ -14,6 +14,7 @@ import pytest
 
 from actors.http import static_files
 from actors.http.access import HEADERS, Access, TokenBucket
+from actors.http.connections import ConnectionLimits
 from actors.http.routes import ROUTES
 from actors.http.server import LIMITS, HttpServer
 from actors.runtime.actor import Actor, Sender
@@ -88,7 +89,13 @@ class Plain(Actor[Any]):
 class Bench:
     """A server with everything that it needs."""
 
-    def __init__(self, address: Path, answer_within_s: float, settings: HttpSettings) -> None:
+    def __init__(
+        self,
+        address: Path,
+        answer_within_s: float,
+        settings: HttpSettings,
+        limits: ConnectionLimits | None = None,
+    ) -> None:
         self.address = address
         self.metrics = Metrics()
         self.mailboxes: dict[Name, Mailbox[Any]] = {name: Mailbox(inbox(name)) for name in Name}
@@ -103,7 +110,7 @@ class Bench:
         self.board = StatusBoard("shop", self.supervisor, self.mailboxes, self.metrics, self.recent)
         self.applied = AppliedWatch(SHOP, self.metrics)
         self.server = HttpServer(
-            settings, address, self.board, self.metrics, self.signals, self.applied, answer_within_s
+            settings, address, self.board, self.metrics, self.signals, self.applied, answer_within_s, limits
         )
 
     async def build(self, group: Group) -> tuple[Actor[Any], ...]:
@@ -150,8 +157,9 @@ async def served(
     fails: set[Group] | None = None,
     within_s: float = 5.0,
     settings: HttpSettings = HttpSettings(),  # noqa: B008 - it's frozen
+    limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[Bench]:
-    bench = Bench(tmp_path / "journal" / "http.json", within_s, settings)
+    bench = Bench(tmp_path / "journal" / "http.json", within_s, settings, limits)
     bench.fails = fails or set()
     async with asyncio.timeout(60), bench.server:
         run = asyncio.create_task(bench.supervisor.run())

@@ -1,0 +1,118 @@
+"""A whole service with few descriptors, to whose HTTP server thousands connect who send half a request."""
+
+import asyncio
+import json
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from deploy.toolchain.mysql_server import MysqlServer
+from pipeline.gtid.gtid_set import GtidSet
+from tests.servers.executed import executed
+from tests.servers.service import until
+
+# As many descriptors as the process may have; 1,000 connections of either kind are more.
+DESCRIPTORS = 300
+HALF_OPEN = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Hal"
+SLOW = (
+    b"POST /signals HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 1000\r\n\r\n{"
+)
+
+
+@contextmanager
+def few_descriptors(config: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`tidemark run` with a small soft limit, and a hard one that's not much larger."""
+    command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "actors", "run", str(config)]
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, DESCRIPTORS))
+
+    with (
+        log.open("ab") as out,
+        subprocess.Popen(command, stdout=out, stderr=out, preexec_fn=limit) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def connect_thousand(stack: ExitStack, url: str, data: bytes) -> None:
+    """Connections that send half a request; the server may cut any of them."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    for _ in range(1_000):
+        try:
+            connection = stack.enter_context(socket.create_connection((host, int(port))))
+            connection.sendall(data)
+        except ConnectionError:
+            continue
+
+
+async def told(url: str, path: str) -> dict[str, Any]:
+    """What a client hears that sends a whole request, and again where its connection was cut."""
+    async with aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(url + path) as answer:
+                    return dict(await answer.json())
+            except aiohttp.ClientConnectionError:
+                await asyncio.sleep(0.05)
+
+
+def said(file: Path) -> str:
+    """What a file says, once it's there."""
+    return file.read_text() if file.exists() else ""
+
+
+async def sealed_all(url: str, mysql: MysqlServer) -> None:
+    """Until the journal has all that the server has executed by now."""
+    everything = executed(mysql)
+    while not everything <= GtidSet.parse((await told(url, "/position"))["sealed_position"] or ""):
+        await asyncio.sleep(0.05)
+
+
+async def test_capture_does_not_notice_who_sends_half_a_request(
+    mysql: MysqlServer, database: str, tmp_path: Path
+) -> None:
+    mysql.sql("CREATE TABLE t (id INT PRIMARY KEY)", database=database)
+    account = mysql.create_capture_user(database)
+    (tmp_path / "password").write_text(account.password)
+    config, log, address = tmp_path / "shop.toml", tmp_path / "log", tmp_path / "journal" / "http.json"
+    # A broker that nobody reaches needs no Spark, and capture runs without it.
+    config.write_text(f"""name = "shop"
+tables = ["{database}\\\\..*"]
+journal = {{ path = "journal" }}
+kafka = {{ bootstrap_servers = ["127.0.0.1:1"], topic_prefix = "shop" }}
+snapshot = {{ mode = "no_data" }}
+
+[source]
+host = "{mysql.host}"
+port = {mysql.port}
+user = "{account.user}"
+password_file = "password"
+server_id = 77
+tls = {{ mode = "disabled" }}
+""")
+    with few_descriptors(config, log) as process, ExitStack() as stack:
+        url = json.loads(
+            await until(lambda: said(address), "it listens", 120, lambda: process.poll() is not None)
+        )
+        async with asyncio.timeout(240):
+            await sealed_all(url["url"], mysql)
+            for number, data in enumerate((HALF_OPEN, SLOW)):
+                connect_thousand(stack, url["url"], data)
+                mysql.sql(f"INSERT INTO t VALUES ({number})", database=database)
+                await sealed_all(url["url"], mysql)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    failures = [line for line in map(json.loads, log.read_text().splitlines()) if line["event"] == "failed"]
+    assert [line for line in failures if line["who"] != "KafkaSink"] == []
