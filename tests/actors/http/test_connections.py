@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 import structlog
+import uvloop
 
 from actors.http import server
 from actors.http.access import TokenBucket
@@ -227,6 +228,20 @@ async def test_a_thousand_that_send_half_leave_room_for_who_sends_all(tmp_path: 
         assert connections is not None
         assert [(await bench.get("/livez"))[0] for _ in range(20)] == [200] * 20
         assert len(connections) <= limits.most
+
+
+def test_they_are_bounded_on_the_services_own_event_loop(tmp_path: Path) -> None:
+    """uvloop's transports are of no class of asyncio's."""
+
+    async def half_open() -> None:
+        async with served(tmp_path, limits=ConnectionLimits(20, 20)) as bench, many(bench, HALF, 100):
+            connections = bench.server._connections
+            assert connections is not None
+            assert (await bench.get("/livez"))[0] == 200
+            assert len(connections) <= 20
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(half_open())
 
 
 async def test_what_is_no_request_is_answered_in_few_words(tmp_path: Path) -> None:

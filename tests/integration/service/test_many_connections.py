@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import resource
 import signal
 import socket
 import subprocess
@@ -14,10 +13,11 @@ from typing import Any
 
 import aiohttp
 
+from actors.runtime.supervisor import ExitCode
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
 from tests.servers.executed import executed
-from tests.servers.service import until
+from tests.servers.service import WITHIN_S, until
 
 # As many descriptors as the process may have; 1,000 connections of either kind are more.
 DESCRIPTORS = 300
@@ -31,15 +31,9 @@ SLOW = (
 @contextmanager
 def few_descriptors(config: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`tidemark run` with a small soft limit, and a hard one that's not much larger."""
-    command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "actors", "run", str(config)]
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (100, DESCRIPTORS))
-
-    with (
-        log.open("ab") as out,
-        subprocess.Popen(command, stdout=out, stderr=out, preexec_fn=limit) as process,
-    ):
+    limits = ["prlimit", f"--nofile=100:{DESCRIPTORS}"]
+    command = [*limits, "setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "actors", "run", str(config)]
+    with log.open("ab") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
         try:
             yield process
         finally:
@@ -76,8 +70,9 @@ def said(file: Path) -> str:
 async def sealed_all(url: str, mysql: MysqlServer) -> None:
     """Until the journal has all that the server has executed by now."""
     everything = executed(mysql)
-    while not everything <= GtidSet.parse((await told(url, "/position"))["sealed_position"] or ""):
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(WITHIN_S):
+        while not everything <= GtidSet.parse((await told(url, "/position"))["sealed_position"] or ""):
+            pass
 
 
 async def test_capture_does_not_notice_who_sends_half_a_request(
@@ -106,13 +101,13 @@ tls = {{ mode = "disabled" }}
         url = json.loads(
             await until(lambda: said(address), "it listens", 120, lambda: process.poll() is not None)
         )
-        async with asyncio.timeout(240):
+        await sealed_all(url["url"], mysql)
+        for number, data in enumerate((HALF_OPEN, SLOW)):
+            connect_thousand(stack, url["url"], data)
+            mysql.sql(f"INSERT INTO t VALUES ({number})", database=database)
             await sealed_all(url["url"], mysql)
-            for number, data in enumerate((HALF_OPEN, SLOW)):
-                connect_thousand(stack, url["url"], data)
-                mysql.sql(f"INSERT INTO t VALUES ({number})", database=database)
-                await sealed_all(url["url"], mysql)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-    failures = [line for line in map(json.loads, log.read_text().splitlines()) if line["event"] == "failed"]
-    assert [line for line in failures if line["who"] != "KafkaSink"] == []
+        assert process.wait(60) == ExitCode.GAVE_UP, "the broker lacks what is sealed"
+    events = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    assert {event["who"] for event in events if event["event"] == "failed"} == {"KafkaSink"}
+    assert [event for event in events if event["event"] == "request failed"] == []
