@@ -5,21 +5,28 @@ except the page's own files, its description and the probes. One token permits e
 token comes as `Authorization: Bearer …` (RFC 6750) and never in an address, which logs and histories keep. The time of
 the comparison reveals nothing of it.
 
-These rules also keep out a foreign page in a browser. Beyond loopback it doesn't know the token. On loopback a request
-has to name a loopback address as its host, so a foreign name that was made to point here is refused (DNS rebinding). A
-signal has to say that it's JSON. A page of another origin may send that only after a preflight request (CORS), which
-the service never answers.
+A token's file is read again when it changes. If it's missing then, or has no token, the one before holds.
+
+These rules also keep out a foreign page in a browser. A browser says which site a request is from, and the service
+refuses requests of other sites, except for links to it. Beyond loopback such a page doesn't know the token. On loopback
+a request has to name a loopback address as its host, so a foreign name that was made to point here is refused (DNS
+rebinding). A signal has to say that it's JSON. A page of another origin may send that only after a preflight request
+(CORS), which the service never answers.
 """
 
 import hashlib
 import hmac
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import PurePath
 from time import monotonic
 from typing import Final
+from urllib.parse import urlsplit
 
-from pipeline.config.http_access import is_loopback
+from actors.runtime.secret_files import read_secret
+from pipeline.config.http_access import is_loopback, is_token
 from pipeline.config.settings import HttpSettings, Secret
 
 # No page of another origin may hold ours in a frame, and ours loads and runs nothing but its own files.
@@ -60,13 +67,13 @@ class Guard:
 
     def __init__(self, settings: HttpSettings) -> None:
         self.exposed: Final = not is_loopback(settings.host)
-        self._token = _digest(settings.token)
-        self._read_token = _digest(settings.read_token)
+        self._token = _Token(settings.token)
+        self._read_token = _Token(settings.read_token)
 
     @property
     def controlled(self) -> bool:
         """Whether there's a token, which signals want."""
-        return self._token is not None
+        return self._token.digest is not None
 
     def required(self, access: Access) -> Access:
         """Returns what a token must permit for this, at this address."""
@@ -77,6 +84,8 @@ class Guard:
         """Why a request isn't let in; None if it is. `host` is what it names as its host, without the port."""
         if not self.exposed and not (host and is_loopback(host)):
             return Refusal(403, "the request must name a loopback address as its host")
+        if _is_foreign(access, headers):
+            return Refusal(403, "a page of another site may not do this")
         needed = self.required(access)
         if needed is Access.OPEN:
             return None
@@ -94,9 +103,58 @@ class Guard:
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         # Digests are of one length, so the time of the comparison doesn't even reveal the token's length.
         said = _hash(token.strip() if scheme.lower() == "bearer" else "")
-        all_of_it = self._token is not None and hmac.compare_digest(said, self._token)
-        read = self._read_token is not None and hmac.compare_digest(said, self._read_token)
+        all_of_it, read = self._token.is_said(said), self._read_token.is_said(said)
         return Access.CONTROL if all_of_it else Access.READ if read else Access.OPEN
+
+
+class _Token:
+    """A token as its file has it now, or as the environment gave it."""
+
+    def __init__(self, secret: Secret) -> None:
+        self._file = secret.file
+        self._read_at = _changed_at(self._file)
+        self._digest = _digest(secret)
+
+    @property
+    def digest(self) -> bytes | None:
+        """Its digest; None if there's no token."""
+        changed_at = _changed_at(self._file)
+        if self._file is not None and changed_at is not None and changed_at != self._read_at:
+            try:
+                now = read_secret(self._file)
+            except (OSError, UnicodeDecodeError):
+                return self._digest
+            self._read_at = changed_at
+            if is_token(now.value):
+                self._digest = _digest(now)
+        return self._digest
+
+    def is_said(self, said: bytes) -> bool:
+        """Whether this is the digest of the token."""
+        digest = self.digest
+        return digest is not None and hmac.compare_digest(said, digest)
+
+
+def _changed_at(file: PurePath | None) -> tuple[int, ...] | None:
+    """What differs once a file has other content."""
+    try:
+        found = os.stat(file) if file is not None else None  # noqa: PTH116 - a PurePath can't be asked
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
+
+
+def _is_foreign(access: Access, headers: Mapping[str, str]) -> bool:
+    """Whether a browser says that a page of another site sends this (Fetch Metadata; RFC 6454)."""
+    if access is Access.OPEN:
+        return False
+    site = headers.get("Sec-Fetch-Site")
+    if access is Access.READ:
+        return site in ("cross-site", "same-site") and headers.get("Sec-Fetch-Mode") != "navigate"
+    if site is not None:
+        return site not in ("same-origin", "none")
+    origin = headers.get("Origin")
+    return origin is not None and urlsplit(origin).netloc != headers.get("Host")
 
 
 class TokenBucket:

@@ -3,6 +3,9 @@
 A password may change in the file first or at the server first. So the file is read again for each connection.
 """
 
+import os
+import secrets
+from contextlib import suppress
 from pathlib import Path, PurePath
 
 from pipeline.config.settings import Secret
@@ -17,3 +20,13 @@ def read_secret(file: PurePath) -> Secret:
 def current_secret(secret: Secret) -> str:
     """Returns the secret as its file has it now, or its value if it has no file. Raises OSError."""
     return secret.value if secret.file is None else read_secret(secret.file).value
+
+
+def made_secret(file: Path) -> Secret:
+    """Returns the secret of a file that only its owner may read; makes one if there's none. Raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as made:
+            made.write(secrets.token_hex(32) + "\n")
+    return read_secret(file)

@@ -30,6 +30,7 @@ from actors.runtime.failure_kinds import FailureKind
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import RecentEvents
+from actors.runtime.secret_files import made_secret
 from actors.runtime.supervisor import (
     CAPTURE,
     CONTROL,
@@ -41,7 +42,7 @@ from actors.runtime.supervisor import (
     Supervisor,
 )
 from actors.schema_verifier import SchemaVerifier
-from actors.service.client import address_file
+from actors.service.client import address_file, token_file
 from actors.signal_listener import SignalListener
 from actors.signals.channel import SignalChannel
 from actors.signals.file import SignalFile
@@ -56,7 +57,7 @@ from actors.status.lag_watch import LagWatch
 from actors.status.status_board import StatusBoard
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline import metrics as catalogue
-from pipeline.config.settings import Settings, SnapshotSettings, Watermark
+from pipeline.config.settings import HttpSettings, Settings, SnapshotSettings, Watermark
 from pipeline.config.table_rules import LakeRule, with_before_images
 from pipeline.coordinator import resume
 from pipeline.coordinator.chunk_size import CHUNK_BYTES, ChunkLimits
@@ -91,7 +92,7 @@ async def serve(settings: Settings, recent: RecentEvents) -> RunOutcome:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, supervisor.stop)
         async with HttpServer(
-            settings.http,
+            _with_token(settings),
             address_file(settings),
             board,
             assembly.metrics,
@@ -297,6 +298,13 @@ class Assembly:
         between = (edge for edge in EDGES if edge.sender is sender and edge.receiver is receiver)
         edge = next(edge for edge in between if of is None or of in edge.messages)
         return Sender(edge, self.mailboxes[receiver])
+
+
+def _with_token(settings: Settings) -> HttpSettings:
+    """The settings of HTTP with a token: on loopback one that is made, if the configuration has none."""
+    if settings.http.token.value:
+        return settings.http
+    return replace(settings.http, token=made_secret(token_file(settings)))
 
 
 async def _look(look: Callable[[], Awaitable[None]]) -> None:

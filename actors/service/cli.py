@@ -84,6 +84,7 @@ def run(settings: Settings) -> None:
     from actors.service import no_pandas
 
     process_limits.raise_descriptor_limit()
+    process_limits.restrict_new_files(settings.umask)
     malloc.use_one_arena()
     if not settings.spark.by_connect:
         no_pandas.block_pandas()

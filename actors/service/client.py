@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
+from actors.runtime.secret_files import read_secret
 from actors.runtime.state_folder import local_folder
 from pipeline.config.settings import Settings
 from pipeline.errors import Definite, Transient
@@ -25,6 +26,11 @@ class NotRunning(Definite):
 def address_file(settings: Settings) -> Path:
     """Where the running service says where it listens."""
     return local_folder(settings.journal.path, settings.name) / "http.json"
+
+
+def token_file(settings: Settings) -> Path:
+    """Where the token is that the service makes for itself on loopback, if the configuration has none."""
+    return address_file(settings).with_name("http-token")
 
 
 def get(settings: Settings, path: str) -> dict[str, Any]:
@@ -54,7 +60,7 @@ async def _ask(
     try:
         url = json.loads(address_file(settings).read_text(encoding="utf-8"))["url"]
         timeout = aiohttp.ClientTimeout(patience_s)
-        token = settings.http.token.value or settings.http.read_token.value
+        token = settings.http.token.value or settings.http.read_token.value or _made_token(settings)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         async with (
             aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
@@ -73,3 +79,10 @@ async def _ask(
         raise NotRunning(
             f"the service of {settings.name} doesn't answer ({error}); start it with `tidemark run`"
         ) from error
+
+
+def _made_token(settings: Settings) -> str:
+    try:
+        return read_secret(token_file(settings)).value
+    except OSError:
+        return ""  # there's none, or it's another user's

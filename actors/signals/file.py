@@ -16,12 +16,14 @@ import asyncio
 import hashlib
 import json
 import os
+import stat
 from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from actors.signals.channel import IncomingSignal, signal_state
+from pipeline.errors import Transient
 from pipeline.messages.signals import SignalAccepted, SignalAnswer
 from pipeline.signals.outcomes import Outcome, outcomes_between
 from pipeline.signals.signal import LONGEST
@@ -90,10 +92,10 @@ class SignalFile:
     def _read(self) -> None:
         """Take in the whole lines that were written since."""
         try:
-            with self._path.open("rb") as file:
-                stat = os.fstat(file.fileno())
-                if (stat.st_dev, stat.st_ino) != self._file or stat.st_size < self._offset:
-                    self._file, self._offset, self._rest = (stat.st_dev, stat.st_ino), 0, b""
+            with open_regular(self._path, os.O_RDONLY) as file:
+                now = os.fstat(file.fileno())
+                if (now.st_dev, now.st_ino) != self._file or now.st_size < self._offset:
+                    self._file, self._offset, self._rest = (now.st_dev, now.st_ino), 0, b""
                 file.seek(self._offset)
                 piece = file.read(_PIECE)
         except FileNotFoundError:
@@ -107,20 +109,24 @@ class SignalFile:
     def _answered_lines(self) -> set[str]:
         """The digests of the lines that have an answer; a line cut off by a crash is none."""
         seen: set[str] = set()
-        if self._answers.exists():
-            for line in self._answers.read_bytes().splitlines():
-                try:
-                    answer = json.loads(line)
-                    if answer["outcome"] == Outcome.ACCEPTED:
-                        self._accepted.add(answer["id"])
-                    seen.add(answer["line"])
-                except (ValueError, TypeError, KeyError):
-                    continue
+        try:
+            with open_regular(self._answers, os.O_RDONLY) as file:
+                lines = file.read().splitlines()
+        except FileNotFoundError:
+            return seen
+        for line in lines:
+            try:
+                answer = json.loads(line)
+                if answer["outcome"] == Outcome.ACCEPTED:
+                    self._accepted.add(answer["id"])
+                seen.add(answer["line"])
+            except (ValueError, TypeError, KeyError):
+                continue
         return seen
 
     def _append(self, *records: dict[str, str]) -> None:
-        with self._answers.open("a+b") as file:
-            if file.tell() and not self._ends_whole(file.fileno()):
+        with open_regular(self._answers, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
+            if file.seek(0, os.SEEK_END) and not self._ends_whole(file.fileno()):
                 file.write(b"\n")
             for record in records:
                 file.write(json.dumps(record).encode() + b"\n")
@@ -130,3 +136,23 @@ class SignalFile:
     @staticmethod
     def _ends_whole(descriptor: int) -> bool:
         return os.pread(descriptor, 1, os.fstat(descriptor).st_size - 1) == b"\n"
+
+
+def open_regular(path: Path, flags: int) -> BinaryIO:
+    """Opens a file that neither leads elsewhere nor can hold a reader. Raises Transient if it is no such file.
+
+    Whoever may write to the folder could otherwise have the service write to another file of its user, or wait for ever
+    at a pipe.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Transient(
+            f"signals.file: {path} can't be opened as a regular file: {error.strerror}"
+        ) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Transient(f"signals.file: {path} is no regular file; remove it")
+    return os.fdopen(descriptor, "r+b" if flags & os.O_RDWR else "rb")

@@ -111,6 +111,10 @@ class Service:
             raise RuntimeError(f"the signal was refused: {done.stdout}{done.stderr}")
         return done.stdout.strip()
 
+    def token(self) -> str:
+        """The token that the service has made for signals over HTTP."""
+        return self._address.with_name("http-token").read_text().strip()
+
     def kill(self) -> None:
         """End it as a power cut would: SIGKILL."""
         if self._process is not None:

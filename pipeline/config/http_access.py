@@ -22,6 +22,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_token(text: str) -> bool:
+    """Returns whether this may be a token."""
+    return _TOKEN.fullmatch(text) is not None
+
+
 def mistakes(host: str, token: str | None, read_token: str | None) -> Iterator[tuple[str, str, str]]:
     """Yields the mistakes in the section [http]: the key, what is wrong, and the remedy. None: there is no token."""
     if not is_loopback(host) and not token:
@@ -29,7 +34,7 @@ def mistakes(host: str, token: str | None, read_token: str | None) -> Iterator[t
         yield "host", wrong, 'name a file with http.token_file, or use "127.0.0.1"'
     for key, value in (("token_file", token), ("read_token_file", read_token)):
         # An empty token would leave open what the user meant to close.
-        if value is not None and not _TOKEN.fullmatch(value):
+        if value is not None and not is_token(value):
             yield key, "a token has at least 16 letters, digits and -._~+/=, and nothing else", _REMEDY
     if read_token and not token:
         yield "read_token_file", "without http.token_file everybody may do more than that", "set that as well"

@@ -395,6 +395,10 @@ class Settings:
     http: HttpSettings = HttpSettings()
     signals: SignalSettings = SignalSettings()
     kafka: KafkaSinkSettings | None = None
+    umask: str = field(
+        default="077",
+        metadata={"pattern": "[0-7]{3}", "words": "three octal digits, as in 077 or 027"},
+    )
 
     @property
     def keeps_statements_on(self) -> TableFilter | None:

@@ -60,7 +60,7 @@ class Watched:
         request = urllib.request.Request(
             f"{address(self.service)}/signals",
             json.dumps(signal).encode(),
-            {"Content-Type": "application/json"},
+            {"Content-Type": "application/json", "Authorization": f"Bearer {self.service.token()}"},
         )
         urllib.request.urlopen(request, timeout=WITHIN_S).close()
 

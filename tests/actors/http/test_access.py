@@ -1,8 +1,11 @@
 """Who may do what, where it listens; and how often."""
 
+from pathlib import Path
+
 import pytest
 
 from actors.http.access import Access, Guard, TokenBucket
+from actors.runtime.secret_files import read_secret
 from pipeline.config.settings import HttpSettings, Secret
 
 ALL, READ = "a" * 32, "b" * 32
@@ -63,3 +66,38 @@ def test_a_bucket_gives_so_many_at_once_and_then_so_many_a_second() -> None:
     assert [bucket.take() for _ in range(2)] == [True, False]
     now += 3600
     assert [bucket.take() for _ in range(4)] == [True, True, True, False]
+
+
+def test_a_token_that_changes_in_its_file_holds_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(ALL)
+    changing = Guard(HttpSettings("127.0.0.1", 0, read_secret(file)))
+    file.write_text("c" * 33)
+    assert changing.permitted(bearer("c" * 33)) is Access.CONTROL
+    assert changing.permitted(bearer(ALL)) is Access.OPEN
+    file.write_text("short")
+    assert changing.permitted(bearer("c" * 33)) is Access.CONTROL
+    file.unlink()
+    assert changing.permitted(bearer("c" * 33)) is Access.CONTROL
+    assert changing.permitted(bearer("")) is changing.permitted(bearer("short")) is Access.OPEN
+
+
+@pytest.mark.parametrize(
+    ("access", "said", "let_in"),
+    [
+        (Access.CONTROL, {"Origin": "https://evil.example"}, False),
+        (Access.CONTROL, {"Origin": "null"}, False),
+        (Access.CONTROL, {"Origin": "http://localhost:8321"}, True),
+        (Access.CONTROL, {"Sec-Fetch-Site": "cross-site"}, False),
+        (Access.CONTROL, {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}, False),
+        (Access.CONTROL, {"Sec-Fetch-Site": "same-origin", "Origin": "https://proxy.example"}, True),
+        (Access.CONTROL, {}, True),
+        (Access.READ, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, False),
+        (Access.READ, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, True),
+        (Access.OPEN, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, True),
+    ],
+)
+def test_a_page_of_another_site_is_not_let_in(access: Access, said: dict[str, str], let_in: bool) -> None:
+    headers = {**bearer(ALL), "Host": "localhost:8321", **said}
+    for guarded in (guard("127.0.0.1"), guard("127.0.0.1", "", ""), guard()):
+        assert (guarded.refusal(access, "localhost", headers) is None) == let_in

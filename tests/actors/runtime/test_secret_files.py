@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from actors.runtime import secret_files
+from pipeline.config.http_access import is_token
 from pipeline.config.settings import Secret
 
 
@@ -26,3 +27,11 @@ def test_a_file_is_read_anew(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         secret_files.current_secret(secret)
     assert "old" not in repr(secret) and "old" not in str(secret)
+
+
+def test_a_secret_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "journal" / "http-token"
+    made = secret_files.made_secret(file)
+    assert is_token(made.value)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert secret_files.made_secret(file) == made == Secret(made.value, file)

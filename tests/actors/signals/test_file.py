@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from actors.signals.file import SignalFile
+from pipeline.errors import Transient
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.signals.signal import LONGEST, MalformedSignal, parse_signal
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -148,3 +152,29 @@ async def test_bytes_that_are_no_text_are_refused(path: Path) -> None:
     arrived = await SignalFile(path, 0.01).receive()
     with pytest.raises(MalformedSignal):
         parse_signal(arrived.text)
+
+
+MAKES: dict[str, Callable[[Path, Path], None]] = {
+    "link": lambda wrong, other: wrong.symlink_to(other),
+    "pipe": lambda wrong, _: os.mkfifo(wrong),
+    "folder": lambda wrong, _: wrong.mkdir(),
+}
+
+
+@pytest.mark.parametrize("kind", MAKES)
+@pytest.mark.parametrize("name", ["signals.jsonl", "signals.jsonl.answers"])
+async def test_what_is_no_regular_file_is_neither_read_nor_written(path: Path, kind: str, name: str) -> None:
+    """A link would lead to a file of the service's user, and a pipe would hold its reader for ever."""
+    other, wrong = path.with_name("other"), path.with_name(name)
+    other.write_text(PAUSE)
+    channel = SignalFile(path, 0.01)
+    begun = channel.receive
+    if wrong != path:
+        append(path, PAUSE)
+        arrived = await channel.receive()
+        begun = partial(arrived.answer, SignalAccepted("p", "paused"))  # type: ignore[assignment]
+    MAKES[kind](wrong, other)
+    async with asyncio.timeout(60):
+        with pytest.raises(Transient, match=f"signals.file: .*{name}"):
+            await begun()
+    assert other.read_text() == PAUSE

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,26 @@ async def told(url: str, path: str) -> dict[str, Any]:
                 await asyncio.sleep(0.05)
 
 
+async def signalled(url: str, token: str) -> int:
+    """The answer's status to a signal with this token, from who hasn't asked too often."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with asyncio.timeout(WITHIN_S), aiohttp.ClientSession(headers=headers) as session:
+        while True:
+            try:
+                async with session.post(f"{url}/signals", json={"type": "pause-snapshot"}) as answer:
+                    if answer.status != HTTPStatus.TOO_MANY_REQUESTS:
+                        return answer.status
+            except aiohttp.ClientConnectionError:
+                pass
+            await asyncio.sleep(0.05)
+
+
+def resumes(config: Path) -> bool:
+    """Whether the command line's signal is accepted."""
+    command = [sys.executable, "-m", "actors", "signal", str(config), "resume"]
+    return subprocess.run(command, check=False).returncode == 0
+
+
 def said(file: Path) -> str:
     """What a file says, once it's there."""
     return file.read_text() if file.exists() else ""
@@ -106,8 +127,14 @@ tls = {{ mode = "disabled" }}
             connect_thousand(stack, url["url"], data)
             mysql.sql(f"INSERT INTO t VALUES ({number})", database=database)
             await sealed_all(url["url"], mysql)
+        # The service has made a token, which the command line finds.
+        token = address.with_name("http-token").read_text().strip()
+        assert [await signalled(url["url"], given) for given in ("", token)] == [401, 200]
+        assert resumes(config)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == ExitCode.GAVE_UP, "the broker lacks what is sealed"
     events = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
     assert {event["who"] for event in events if event["event"] == "failed"} == {"KafkaSink"}
     assert [event for event in events if event["event"] == "request failed"] == []
+    made = [address.parent, *address.parent.rglob("*")]
+    assert {path: oct(path.stat().st_mode) for path in made if path.stat().st_mode & 0o077} == {}
