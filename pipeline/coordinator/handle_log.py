@@ -343,7 +343,11 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
 
 
 def _lacks_failed_rows(checkpoint: Checkpoint, table: TableId) -> bool:
-    """Returns whether the table's mirror lacks rows because a snapshot failed, and nobody stopped one since."""
+    """Returns whether the table's mirror lacks rows because a snapshot failed, and nobody stopped one since.
+
+    A creation that is certain (`Effect.CREATED`) needs this not: it also ends a snapshot that has not failed yet. An
+    uncertain one (IF NOT EXISTS) and an ALTER TABLE need it.
+    """
     last = [snapshot.tables[table] for snapshot in checkpoint.snapshots if table in snapshot.tables][-1:]
     stopped = any(isinstance(state, SnapshotStopped) for state in last)
     return stays_incomplete(checkpoint, table) and not stopped
