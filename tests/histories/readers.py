@@ -114,6 +114,9 @@ class Readers:
             return
         old = self.texts.setdefault(table, [])
         yield from (("an old text", each) for each in self.some.sample(old, k=min(len(old), 2)))
+        yield "the mirror", f"SELECT * FROM delta_scan('file://{location(self.lake, table, Tier.MIRROR)}')"
+        if changes.schema is None or not changes.schema.key:  # the text is a sum of changes, and no live view
+            return
         try:
             text = live_view_text(self.lake, str(table), Dialect.DUCKDB)
         except (Definite, OSError):
@@ -123,7 +126,6 @@ class Readers:
             old[_TEXTS - 1 :] = []
             old.insert(0, text)
         yield "the live view", text
-        yield "the mirror", f"SELECT * FROM delta_scan('file://{location(self.lake, table, Tier.MIRROR)}')"
 
     def judged(self, database: str) -> list[str]:
         """What readers saw of a database's tables that the source never had; it's forgotten then."""
