@@ -304,6 +304,9 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
     }  # fmt: skip
+    if local and not settings.master.startswith("local-cluster"):
+        # Any user of the machine reaches the driver's ports. Spark makes the secret itself.
+        local["spark.authenticate"] = "true"
     return {
         **local,
         "spark.master": settings.master,

@@ -5,6 +5,7 @@ once.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -116,7 +117,9 @@ def run(settings: Settings) -> None:
 @main.command()
 @config_argument
 def check(settings: Settings) -> None:
-    """Check the source, the grants, the folders, Java and Spark's jars; list all that's wrong at once.
+    """List all that would keep a run from working, then the tables that it would capture.
+
+    It looks at the source, the grants, the folders, the port, Java, Spark's jars and Kafka.
 
     First comes the configuration that holds, with what the environment and the defaults say, and stars for secrets.
     """
@@ -127,12 +130,15 @@ def check(settings: Settings) -> None:
     click.echo(effective_toml(settings))
     with loading.log_compilation(partial(click.echo, err=True)):
         from actors.lake import spark_session
-        from actors.service import start_checks
+        from actors.service import start_checks, table_listing
 
     findings = asyncio.run(start_checks.find_mistakes(settings))
     for finding in findings:
         click.echo(str(finding))
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
+    with contextlib.suppress(TidemarkError):  # which is among the findings
+        for line in table_listing.listing(asyncio.run(table_listing.planned_tables(settings))):
+            click.echo(line)
     if errors:
         _fail(f"{errors} to fix before it can run", 1)
     well = "all is well" if not findings else "it can run"

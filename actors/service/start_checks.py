@@ -1,20 +1,27 @@
 """Everything that a start needs, as one list of checks (`tidemark check`)."""
 
+import dataclasses
+import fcntl
 import os
+import re
 import shutil
+import socket
+import ssl
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from actors.kafka.broker_check import check_topics
 from actors.lake import spark_session
+from actors.lake.filesystem import lake_filesystem
+from actors.runtime.filesystem import list_folder
 from actors.runtime.state_folder import local_folder
 from actors.signals.kafka import check_broker
 from actors.source.failover import list_servers
-from actors.source.preflight import preflight
-from pipeline.config.settings import Settings
+from actors.source.preflight import NOTHING_MATCHES, preflight
+from pipeline.config.settings import LakeSettings, Secret, ServerSettings, Settings, SparkSettings
 from pipeline.errors import TidemarkError
 from pipeline.source.prerequisites import Finding, Severity
 
@@ -35,18 +42,140 @@ async def check_machine(settings: Settings) -> AsyncIterator[Finding]:
 
 def local_findings(settings: Settings) -> Iterator[Finding]:
     """Yields what is wrong on this machine: folders, and Java if there is a lake."""
-    yield from _folder("journal.path", local_folder(settings.journal.path, settings.name))
+    journal = local_folder(settings.journal.path, settings.name)
+    yield from _folder("journal.path", journal)
+    yield from _journal_in_use(journal)
+    yield from _port(settings)
+    yield from _signal_file(settings.signals.file)
+    yield from _secrets(settings, "")
+    yield from _certificates("source", settings.source)
+    if settings.snapshot.source is not None:
+        yield from _certificates("snapshot.source", settings.snapshot.source)
     if settings.lake is None:
         return
-    if "://" not in settings.lake.path:
+    if "://" in settings.lake.path:
+        yield from lake_findings(settings.lake, settings.spark)
+    else:
         yield from _folder("lake.path", Path(settings.lake.path))
     yield from _java()
 
 
+def _error(wrong: str, remedy: str) -> Finding:
+    return Finding(Severity.ERROR, wrong, remedy)
+
+
 def _folder(key: str, path: Path) -> Iterator[Finding]:
     there = next(folder for folder in (path, *path.parents) if folder.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        yield Finding(Severity.ERROR, f"{key}: {there} can't be written to", "change its owner or its mode")
+    if not there.is_dir():
+        yield _error(f"{key}: {there} is no folder", "give another path, or move that file away")
+    elif os.statvfs(there).f_flag & os.ST_RDONLY:
+        yield _error(
+            f"{key}: {there} is on a read-only filesystem", "mount it writable, or give another path"
+        )
+    elif not os.access(there, os.W_OK | os.X_OK):
+        yield _error(f"{key}: {there} can't be written to", "change its owner or its mode")
+
+
+def _journal_in_use(journal: Path) -> Iterator[Finding]:
+    try:
+        with (journal / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = (journal / "lock").read_text() or "another process"
+        yield _error(
+            f"journal.path: {journal} is in use by {holder}", "stop that service, or give another path"
+        )
+    except OSError:
+        return  # there's no journal yet, or its folder is reported
+
+
+def _port(settings: Settings) -> Iterator[Finding]:
+    host, port = settings.http.host, settings.http.port
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind, protocol) as listening:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listening.bind(address)
+                listening.listen()
+    except OSError as error:
+        wrong = f"http: {host}:{port} can't be listened on ({error.strerror})"
+        yield _error(wrong, "set http.port to a free one, or to 0")
+
+
+def _signal_file(file: os.PathLike[str] | None) -> Iterator[Finding]:
+    if file is None:
+        return
+    yield from _folder("signals.file", Path(file).parent)
+    for path in (Path(file), Path(f"{os.fspath(file)}.answers")):
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            yield _error(f"signals.file: {path} is no regular file", "remove it; links aren't followed")
+
+
+def _secrets(section: Any, key: str) -> Iterator[Finding]:
+    """The files of secrets that every user of this machine may read."""
+    for field in dataclasses.fields(section):
+        name = f"{key}.{field.name}" if key else field.name
+        match getattr(section, field.name):
+            case Secret(file=file) if file is not None and Path(file).stat().st_mode & 0o007:
+                wrong = f"{name}_file: every user of this machine may read {file}"
+                yield Finding(Severity.WARNING, wrong, f"run `chmod 600 {file}`")
+            case given if dataclasses.is_dataclass(given) and not isinstance(given, Secret):
+                yield from _secrets(given, name)
+
+
+def _certificates(key: str, server: ServerSettings) -> Iterator[Finding]:
+    if server.tls.ca is None:
+        return
+    remedy = "name a file with the authority's certificate"
+    try:
+        ssl.create_default_context(cafile=server.tls.ca)
+    except ssl.SSLError:
+        yield _error(f"{key}.tls.ca: {server.tls.ca} has no certificate in PEM", remedy)
+    except OSError as error:
+        yield _error(f"{key}.tls.ca: {server.tls.ca} can't be read ({error.strerror})", remedy)
+
+
+# What Hadoop needs to reach a store, by how its URIs begin.
+_STORES: Final = {
+    "s3": ("spark.hadoop.fs.s3.impl", "hadoop-aws"),
+    "s3a": ("spark.hadoop.fs.s3a.impl", "hadoop-aws"),
+    "gs": ("spark.hadoop.fs.gs.impl", "gcs-connector"),
+    "abfss": ("spark.hadoop.fs.abfss.impl", "hadoop-azure"),
+}
+
+
+def lake_findings(lake: LakeSettings, spark: SparkSettings) -> Iterator[Finding]:
+    """Yields why Spark or pyarrow can't reach the URI of a lake."""
+    try:
+        filesystem, folder = lake_filesystem(lake.path)
+        list_folder(filesystem, folder)
+    except TidemarkError as error:
+        yield _error(str(error), "nothing could be delivered")
+        return
+    except OSError as error:
+        reason = (str(error).splitlines() or ["no reason is given"])[0]
+        yield _error(
+            f"lake.path: pyarrow can't list it: {reason}",
+            "give credentials by the environment or the machine (AWS_ACCESS_KEY_ID, …), and the right to list",
+        )
+    scheme = lake.path.partition(":")[0]
+    if scheme not in _STORES or spark.by_connect:
+        return
+    setting, jar = _STORES[scheme]
+    if setting in spark.conf or "spark.jars.packages" in spark.conf:
+        return
+    if scheme == "s3":
+        yield _error("lake.path: Spark knows no s3://", f"write s3a://, or set {setting} in [spark.conf]")
+    elif not any(re.match(rf"{jar}.*\.jar", path.name) for path in _jar_files(spark)):
+        yield _error(
+            f"lake.path: Spark needs {jar} for {scheme}://",
+            f"add {jar}-*.jar and what it needs to spark.jars",
+        )
+
+
+def _jar_files(spark: SparkSettings) -> Iterator[Path]:
+    for path in map(Path, spark.jars):
+        yield from path.glob("*.jar") if path.is_dir() else (path,)
 
 
 def _java() -> Iterator[Finding]:
@@ -90,7 +219,8 @@ async def check_servers(settings: Settings) -> AsyncIterator[Finding]:
             found = (Finding(Severity.ERROR, str(error), "the rest of the source couldn't be looked at"),)
         named = f"{source.host}:{source.port}: " if settings.source.others else ""
         for finding in found:
-            yield replace(finding, wrong=named + finding.wrong)
+            severity = Severity.ERROR if finding.remedy == NOTHING_MATCHES else finding.severity
+            yield replace(finding, severity=severity, wrong=named + finding.wrong)
 
 
 CHECKS: Final[tuple[Callable[[Settings], AsyncIterator[Finding]], ...]] = (

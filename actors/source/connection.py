@@ -129,6 +129,13 @@ class Source:
         """Close without ado."""
         self._wire.close()
 
+    async def sizes(self) -> dict[TableId, tuple[int, int]]:
+        """The server's estimates of each table: its rows, and the bytes of its rows and indexes."""
+        rows = await self.ask(information_schema.SIZES)
+        return {
+            TableId(database, name): (int(count or 0), int(size or 0)) for database, name, count, size in rows
+        }
+
     async def executed(self) -> GtidSet:
         """The server's executed GTID set; before MySQL 5.7 not all of it need be visible yet."""
         [(text,)] = await self.ask(Statement("SELECT @@GLOBAL.gtid_executed"))
@@ -404,7 +411,17 @@ class Result:
 def _tls(settings: ServerSettings) -> ssl.SSLContext | None:
     if settings.tls.mode is TlsMode.DISABLED:
         return None
-    context = ssl.create_default_context(cafile=settings.tls.ca)
+    try:
+        context = ssl.create_default_context(cafile=settings.tls.ca)
+    except OSError as error:  # which an SSLError is
+        why = (
+            "has no certificate in PEM"
+            if isinstance(error, ssl.SSLError)
+            else f"can't be read: {error.strerror}"
+        )
+        raise Definite(
+            f"source.tls.ca: {settings.tls.ca} {why}; name a file with the authority's certificate"
+        ) from error
     if settings.tls.mode is TlsMode.REQUIRED:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

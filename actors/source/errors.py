@@ -3,6 +3,8 @@
 Transient where the connection or the server failed for now, Definite where the server refused, and will again.
 """
 
+import os
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +45,8 @@ _PASSING: Final = frozenset(
 )
 _LOCKED: Final = 1205  # ER_LOCK_WAIT_TIMEOUT
 _ACCESS_DENIED: Final = 1045  # ER_ACCESS_DENIED_ERROR: the error of a login; a missing right has another one
+
+_CANT_CONNECT: Final = 2003  # CR_CONN_HOST_ERROR, by which the driver says nothing of the reason
 
 # Errors that say that the user lacks a right (Server Error Message Reference).
 _DENIED: Final = frozenset(
@@ -128,6 +132,8 @@ def _judge(error: Exception, doing: str) -> Transient | Definite:
     text = " ".join(str(word) for word in words) or str(error)
     if code in _QUOTING:
         text = without_values(text)
+    if code == _CANT_CONNECT and isinstance(error.__cause__, OSError):
+        text += f": {_reason(error.__cause__)}"
     if code == _ACCESS_DENIED:
         return AccessDenied(f"{text} (error {code} of the source; {doing})")
     if code == _LOCKED:
@@ -137,3 +143,10 @@ def _judge(error: Exception, doing: str) -> Transient | Definite:
         return Transient(f"{text} ({doing})")
     kind = StatementOutdated if code in _OUTDATED else RightLacked if code in _DENIED else Definite
     return kind(f"{text} (error {code} of the source; {doing})")
+
+
+def _reason(error: OSError) -> str:
+    """Why there's no connection, in the system's words."""
+    if isinstance(error, socket.gaierror):
+        return f"no such host ({error.strerror})"
+    return os.strerror(error.errno) if error.errno else str(error)

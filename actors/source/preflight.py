@@ -7,6 +7,7 @@ between: then the last schemas hold at the last K.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from actors.source import gtid_history, server_facts
 from actors.source.connection import Source
@@ -30,9 +31,13 @@ from pipeline.source.prerequisites import (
     unlogged_foreign_keys,
     watermark_findings,
 )
+from pipeline.source.unmatched_tables import pattern_hints
 from pipeline.verifier import signal_table as signal_rows
 from pipeline.verifier.cascades import OutdatedForeignKeys
 from pipeline.verifier.schema_fence import ServerAnswer
+
+# A run waits for such a table to be created. Who checks a configuration hardly means that.
+NOTHING_MATCHES: Final = "correct `tables`, or grant SELECT"
 
 
 class UnfitSource(Definite):
@@ -89,14 +94,7 @@ async def inspect_source(source: Source, settings: Settings, position: GtidSet) 
     )
     found += await _signal_table(source, settings)
     if not any(map(settings.tables.match, tables)):
-        patterns = ", ".join(settings.tables.patterns)
-        found.append(
-            Finding(
-                Severity.NOTE,
-                f"no table that the user may see matches {patterns}",
-                "correct `tables`, or grant SELECT",
-            )
-        )
+        found.append(await _nothing_matches(source, settings))
     errors = any(finding.severity is Severity.ERROR for finding in found)
     if errors:
         return Preflight(
@@ -110,6 +108,16 @@ async def inspect_source(source: Source, settings: Settings, position: GtidSet) 
     outdated_keys = None if logged else OutdatedForeignKeys(reread)
     return Preflight(
         tuple(found), known, purged, settings.source, source.server, by_places, keys, outdated_keys
+    )
+
+
+async def _nothing_matches(source: Source, settings: Settings) -> Finding:
+    patterns = settings.tables.patterns
+    hints = "; ".join(pattern_hints(patterns, await source.tables()))
+    return Finding(
+        Severity.WARNING,
+        f"no table that the user may see matches {', '.join(patterns)} ({hints})",
+        NOTHING_MATCHES,
     )
 
 

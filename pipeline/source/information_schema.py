@@ -193,6 +193,11 @@ MERGE_TABLES = Statement(
 # The engine of the tables that a MERGE table may have in its UNION.
 MERGEABLE = "myisam"
 
+# What the server estimates of all tables: rows, and the bytes of rows and indexes.
+SIZES = Statement(
+    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_ROWS, DATA_LENGTH + INDEX_LENGTH FROM information_schema.TABLES"
+    " WHERE TABLE_TYPE = 'BASE TABLE'"
+)
 
 # Foreign keys that change or delete rows along with another table's: rows of the child's database and name, the
 # constraint, the parent's database and name, a column that's referred to, and whether it works on delete, on update.

@@ -1,11 +1,25 @@
 """What a start finds wrong on this machine; `tests/integration/service` has the servers."""
 
+import os
+import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from actors.service.start_checks import OLDEST_JAVA, local_findings
-from pipeline.config.settings import JournalSettings, LakeSettings, Settings, SourceSettings
+from actors.journal.store import JournalStore
+from actors.runtime.secret_files import read_secret
+from actors.service.start_checks import OLDEST_JAVA, lake_findings, local_findings
+from pipeline.config.settings import (
+    HttpSettings,
+    JournalSettings,
+    LakeSettings,
+    Settings,
+    SignalSettings,
+    SourceSettings,
+    SparkSettings,
+    TlsSettings,
+)
 from pipeline.schema.table_filter import TableFilter
 from pipeline.source.prerequisites import Severity
 
@@ -17,7 +31,7 @@ def test_what_is_wrong_here_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
         TableFilter(("a.b",)),
         SourceSettings("db", "u", server_id=1),
         JournalSettings(str(tmp_path / "file" / "journal")),
-        LakeSettings("s3a://lake"),
+        LakeSettings(str(tmp_path / "lake")),
     )
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
@@ -29,3 +43,107 @@ def test_what_is_wrong_here_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "journal.path" in folder.wrong
     assert "11.0.2" in version.wrong
     assert str(OLDEST_JAVA) in version.remedy
+
+
+def fit(folder: Path) -> Settings:
+    """Settings with which nothing is wrong here; they need no Java."""
+    return Settings(
+        "shop",
+        TableFilter(("a.b",)),
+        SourceSettings("db", "u", server_id=1),
+        JournalSettings(str(folder / "journal")),
+    )
+
+
+def told(settings: Settings) -> list[str]:
+    return [f"{finding.severity}: {finding.wrong}" for finding in local_findings(settings)]
+
+
+def test_with_what_is_fit_nothing_is_wrong(tmp_path: Path) -> None:
+    settings = fit(tmp_path)
+    JournalStore.open_single_writer(settings.journal.path, "shop").close()
+    assert told(settings) == []
+
+
+def test_a_journal_in_use_names_who_has_it(tmp_path: Path) -> None:
+    settings = fit(tmp_path)
+    store = JournalStore.open_single_writer(settings.journal.path, "shop")
+    (line,) = told(settings)
+    store.close()
+    assert line.startswith("error: journal.path: ") and f"in use by process {os.getpid()} on" in line
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (line,) = told(replace(fit(tmp_path), http=HttpSettings(port=port)))
+    assert line == f"error: http: 127.0.0.1:{port} can't be listened on (Address already in use)"
+
+
+def test_a_secret_that_others_may_read(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("secret")
+    settings = fit(tmp_path)
+    settings = replace(settings, source=replace(settings.source, password=read_secret(file)))
+    file.chmod(0o644)
+    assert told(settings) == [f"warning: source.password_file: every user of this machine may read {file}"]
+    file.chmod(0o640)
+    assert told(settings) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"), [(None, "can't be read (No such file"), ("no PEM", "has no certificate")]
+)
+def test_certificates_that_are_none(tmp_path: Path, text: str | None, wrong: str) -> None:
+    file = tmp_path / "ca.pem"
+    if text is not None:
+        file.write_text(text)
+    settings = fit(tmp_path)
+    (line,) = told(replace(settings, source=replace(settings.source, tls=TlsSettings(ca=file))))
+    assert line.startswith(f"error: source.tls.ca: {file} {wrong}")
+
+
+def test_the_folder_of_signals_and_what_is_no_file_there(tmp_path: Path) -> None:
+    settings = replace(fit(tmp_path), signals=SignalSettings(tmp_path / "file" / "signals.jsonl"))
+    (tmp_path / "file").touch()
+    assert told(settings) == [f"error: signals.file: {tmp_path / 'file'} is no folder"]
+    (tmp_path / "file").unlink()
+    assert told(settings) == []
+    (tmp_path / "file").mkdir()
+    (tmp_path / "file" / "signals.jsonl.answers").symlink_to(tmp_path / "elsewhere")
+    assert [line.partition("signals.jsonl")[2] for line in told(settings)] == [".answers is no regular file"]
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        ("hdfs://house/lake", "lake.path: hdfs://house/lake can't be reached, since hdfs isn't one of"),
+        ("s3://lake/x?region=eu-central-1&endpoint_override=127.0.0.1:1", "lake.path: Spark knows no s3://"),
+        (
+            "s3a://lake/x?region=eu-central-1&endpoint_override=127.0.0.1:1",
+            "lake.path: Spark needs hadoop-aws for s3a://",
+        ),
+    ],
+)
+def test_a_lake_that_spark_or_pyarrow_cannot_reach(
+    path: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.service.start_checks.list_folder", lambda *_: [])
+    (line,) = [finding.wrong for finding in lake_findings(LakeSettings(path), SparkSettings())]
+    assert line.startswith(wrong)
+    (tmp_path / "hadoop-aws-3.4.1.jar").touch()
+    spark = SparkSettings(
+        jars=(tmp_path,), conf={"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
+    )
+    assert bool(list(lake_findings(LakeSettings(path), spark))) == path.startswith("hdfs")
+
+
+def test_a_store_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("When listing objects: AWS Error ACCESS_DENIED")
+
+    monkeypatch.setattr("actors.service.start_checks.list_folder", refuse)
+    (tmp_path / "hadoop-aws-3.4.1.jar").touch()
+    spark = SparkSettings(jars=(tmp_path,))
+    (finding,) = lake_findings(LakeSettings("s3a://lake/x?region=eu-central-1"), spark)
+    assert "can't list it: When listing objects: AWS Error ACCESS_DENIED" in finding.wrong

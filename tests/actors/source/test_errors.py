@@ -1,5 +1,6 @@
 """Which of the driver's errors pass, and which don't."""
 
+import socket
 import ssl
 
 import pymysql
@@ -17,11 +18,29 @@ from pipeline.config.settings import ServerSettings
 from pipeline.errors import Definite, Transient
 
 
+def unreached(cause: OSError) -> pymysql.Error:
+    """What the driver raises where it gets no connection."""
+    error = pymysql.err.OperationalError(2003, "Can't connect to MySQL server on 'db'")
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "told"),
     [
         (pymysql.err.OperationalError(1205, "Lock wait"), Locked, r"^Lock wait \(asking\)$"),
         (pymysql.err.OperationalError(2013, "Lost"), Transient, r"^Lost \(asking\)$"),
+        (
+            unreached(ConnectionRefusedError(111, "Connect call failed")),
+            Transient,
+            "on 'db': Connection refused",
+        ),
+        (unreached(TimeoutError(110, "timed out")), Transient, "on 'db': Connection timed out"),
+        (
+            unreached(socket.gaierror(-2, "Name or service not known")),
+            Transient,
+            r"on 'db': no such host \(Name or",
+        ),
         (ConnectionResetError("reset"), Transient, r"^reset \(asking\)$"),
         (TimeoutError(), Transient, "^the source didn't answer in time: asking$"),
         (

@@ -28,6 +28,7 @@ STRANGER = Account("stranger", "stranger")
 
 def configuration(folder: Path, mysql: MysqlServer, parts: Parts, database: str, account: Account) -> Path:
     (folder / "password").write_text(account.password)
+    (folder / "password").chmod(0o600)
     jars = json.dumps([str(jar) for jar in parts.jars])
     path = folder / "shop.toml"
     path.write_text(f"""name = "shop"
@@ -137,12 +138,22 @@ def test_from_the_source_to_the_lake_through_a_stop_and_a_kill(
     assert not (config.parent / "journal" / "http.json").exists()
 
 
-def test_a_check_of_what_can_run_names_what_it_runs_with(config: Path) -> None:
+def test_a_check_of_what_can_run_names_what_it_runs_with(config: Path, database: str) -> None:
     checked = tidemark("check", config)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     *holds, last = checked.stdout.splitlines()
+    assert any(line.startswith(f"{database}.orders  id  ") for line in holds)
     assert last.startswith("all is well, with PySpark 4.2.0, Delta 4.4.0 (")
     assert 'name = "shop"' in holds
+
+
+def test_a_check_of_tables_that_nothing_matches_fails_with_what_was_meant(
+    config: Path, database: str
+) -> None:
+    config.write_text(config.read_text().replace(f"{database}\\\\..*", "orders"))
+    checked = tidemark("check", config)
+    assert checked.returncode == 1
+    assert "'orders' has no database before a dot: did you mean" in checked.stdout
 
 
 def test_a_check_lists_all_that_is_missing_and_a_run_refuses(

@@ -1,0 +1,55 @@
+"""Why a pattern of `tables` matches nothing: the commonest mistakes, each with what was probably meant."""
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pipeline.schema.table_filter import TableFilter
+from pipeline.schema.table_schema import TableId
+
+# A star that repeats nothing which a regular expression could repeat: a glob has it after a letter or a line.
+_GLOB: Final = re.compile(r"(?<![.)\]}\\])\*|^\*")
+
+
+def pattern_hints(patterns: Sequence[str], tables: Sequence[TableId]) -> Iterator[str]:
+    """Yields for each pattern that matches none of these tables what is probably wrong with it, if that can be seen.
+
+    The tables are all that the user may see.
+    """
+    if not tables:
+        yield "the user sees no table at all: grant SELECT"
+        return
+    for pattern in patterns:
+        if not any(map(TableFilter((pattern,)).match, tables)):
+            yield from _hint(pattern, tables)
+
+
+def _hint(pattern: str, tables: Sequence[TableId]) -> Iterator[str]:
+    databases = sorted({table.database for table in tables})
+    for meant in _meant(pattern, databases):
+        if any(map(TableFilter((meant,)).match, tables)):
+            yield f"{_why(pattern, meant)}: did you mean {meant!r}?"
+            return
+    yield f"{pattern!r} matches no table of the databases {', '.join(databases)}"
+
+
+def _why(pattern: str, meant: str) -> str:
+    if _GLOB.search(pattern):
+        return f"{pattern!r} is a glob, and a pattern is a regular expression over database.table"
+    if meant.endswith(rf"\.{pattern}"):
+        return f"{pattern!r} has no database before a dot"
+    return f"{pattern!r} names a database that the user doesn't see"
+
+
+def _meant(pattern: str, databases: Sequence[str]) -> Iterator[str]:
+    """Yields patterns that may have been meant, the likeliest first."""
+    regex = _GLOB.sub(".*", pattern)
+    if regex != pattern:
+        yield re.sub(r"(?<!\\)\.(?!\*)", r"\\.", regex)
+    for database in databases:
+        yield rf"{re.escape(database)}\.{regex}"
+    named, dot, rest = pattern.partition(r"\.")
+    if dot:
+        for database in difflib.get_close_matches(named, databases):
+            yield rf"{re.escape(database)}\.{rest}"

@@ -1,0 +1,43 @@
+"""What a run would capture, from what is known of the source; with a source: tests/integration/service/test_run.py."""
+
+from dataclasses import replace
+
+from actors.service.table_listing import listing, plan
+from pipeline.config.settings import JournalSettings, Settings, SnapshotMode, SnapshotSettings, SourceSettings
+from pipeline.gtid.gtid_set import NO_GTIDS
+from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_filter import TableFilter
+from pipeline.schema.table_schema import TableId
+from tests.pipeline.builders import ORDERS
+
+SHOP = Settings(
+    "shop", TableFilter((r"shop\..*",)), SourceSettings("db", "u", server_id=7), JournalSettings("journal")
+)
+LOOSE = replace(ORDERS, table=TableId("shop", "loose"), key=())
+ODD = TableId("shop", "odd")
+KNOWN = KnownSchemas(
+    {ORDERS.table: ORDERS, LOOSE.table: LOOSE, TableId("other", "t"): ORDERS},
+    NO_GTIDS,
+    refused={ODD: "its charset is unknown"},
+)
+SIZES = {ORDERS.table: (1_200_000, 3 << 20)}
+
+
+def test_each_table_says_what_it_gets_and_its_name_is_never_cut() -> None:
+    loose, odd, orders = plan(KNOWN, SHOP, SIZES)
+    assert (orders.key, orders.rows) == (ORDERS.key_names, 1_200_000)
+    assert orders.gets.startswith("a snapshot of all rows")
+    assert loose.gets == "its changes only, since it has no primary key"
+    assert odd.gets == "nothing, it can't be captured: its charset is unknown"
+    head, *lines, total = listing([loose, odd, orders])
+    assert head.split()[:2] == ["table", "key"]
+    assert [line.split()[0] for line in lines] == ["shop.loose", "shop.odd", "shop.orders"]
+    assert "1,200,000" in lines[2] and "3.0" in lines[2]
+    assert total == "3 tables, about 1,200,000 rows and 3.0 MiB by the server's estimate"
+
+
+def test_without_a_snapshot_by_itself_it_says_so() -> None:
+    settings = replace(SHOP, snapshot=SnapshotSettings(mode=SnapshotMode.NO_DATA))
+    assert [table.gets for table in plan(KNOWN, settings, SIZES)][2] == (
+        "its changes, and a snapshot when a signal asks for it"
+    )

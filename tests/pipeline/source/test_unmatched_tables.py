@@ -1,0 +1,33 @@
+"""The commonest mistakes in `tables`, and what was meant."""
+
+import re
+
+import pytest
+
+from pipeline.schema.table_schema import TableId
+from pipeline.source.unmatched_tables import pattern_hints
+
+TABLES = [TableId("wp", "wp_posts"), TableId("wp", "wp_users"), TableId("sakila", "customer")]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        (r"wpp\..*", r"'wpp\\\\..*' names a database that the user doesn't see: did you mean 'wp\\\\..*'\?"),
+        ("customer", r"'customer' has no database before a dot: did you mean 'sakila\\\\.customer'\?"),
+        ("wp_*", r"'wp_\*' is a glob, .* did you mean 'wp\\\\.wp_\.\*'\?"),
+        ("wp.wp_*", r"'wp.wp_\*' is a glob, .* did you mean 'wp\\\\.wp_\.\*'\?"),
+        (r"shop\.orders", r"matches no table of the databases sakila, wp$"),
+    ],
+)
+def test_a_mistake_is_named_with_what_was_meant(pattern: str, hint: str) -> None:
+    (told,) = pattern_hints((pattern, r"wp\.wp_posts"), TABLES)
+    assert re.search(hint, told), told
+
+
+def test_without_a_table_the_right_is_what_is_missing() -> None:
+    assert list(pattern_hints((".*",), [])) == ["the user sees no table at all: grant SELECT"]
+
+
+def test_patterns_that_match_need_no_hint() -> None:
+    assert list(pattern_hints((r"wp\..*", "sakila.customer"), TABLES)) == []
