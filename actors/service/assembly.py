@@ -346,6 +346,8 @@ def _limits(snapshot: SnapshotSettings) -> ChunkLimits:
         chunk_us=1000 * snapshot.chunk_target_ms,
         chunk_bytes=min(CHUNK_BYTES, memory),
         memory=memory,
+        # All connections together read no more than a second's rows before the debt counts.
+        most_rows=-(-snapshot.rows_per_s // snapshot.connections),
     )
 
 

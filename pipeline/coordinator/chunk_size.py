@@ -24,7 +24,8 @@ class ChunkLimits:
     """How much is read from the source at once, and how much is kept.
 
     A table's first chunk has `chunk_rows`. Its others should take `chunk_us` µs each and no more than `chunk_bytes`.
-    `connections`: how many read them. `ranges`: how many a table has at most. `memory`: bytes of rows.
+    `most_rows`: no chunk has more, whatever else asks for more; 0 is no bound. `connections`: how many read them.
+    `ranges`: how many a table has at most. `memory`: bytes of rows.
     """
 
     chunk_rows: int
@@ -33,6 +34,11 @@ class ChunkLimits:
     chunk_us: int = 500_000
     chunk_bytes: int = 32 << 20
     memory: int = 256 << 20
+    most_rows: int = 0
+
+    def bound_rows(self, rows: int) -> int:
+        """Returns as many rows, or as many as a chunk may have."""
+        return min(rows, self.most_rows) if self.most_rows else rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,7 +269,8 @@ def _chunk_rows(state: State, snapshot: Snapshot, table: TableId) -> tuple[int, 
     size = state.chunk_sizes.get(table) or ChunkSize(
         snapshot.request(table).chunk_rows or state.limits.chunk_rows
     )
-    return size.rows, size.bytes(size.rows, state.limits)
+    rows = state.limits.bound_rows(size.rows)
+    return rows, size.bytes(rows, state.limits)
 
 
 def _bytes_waiting(state: State) -> int:

@@ -92,3 +92,12 @@ def alone(capture: Capture) -> bool:
 def remembering(rows: float) -> ChunkLimits:
     """Limits with room for so many rows, and chunks of two."""
     return replace(LIMITS, chunk_bytes=2 * ROW, memory=round(rows * ROW))
+
+
+def test_no_chunk_has_more_rows_than_the_bound_from_the_first_one_on() -> None:
+    bounded = Capture(ORDERS, limits=replace(LIMITS, chunk_rows=50_000, most_rows=150))
+    assert bounded.begin(ORDERS).limit == 150
+    pinned = Capture(ORDERS, limits=replace(LIMITS, most_rows=150))
+    pinned.give(execute("s1", ORDERS, chunk_rows=1_000))
+    ordered = pinned.give(planned(ORDERS))
+    assert [order.limit for order in ordered if isinstance(order, ReadChunk)] == [150]
