@@ -244,6 +244,7 @@ def _places(work: Conversion) -> None:
     work.put("journal", "path", "/var/lib/tidemark/journal")
     if not work.kept_from_topics:
         work.put("lake", "path", "/var/lib/tidemark/lake")
+        work.tell(NoteKind.TO_DO, "spark.jars", "name the jars of Delta, which [lake] needs")
         why = "say where they are to be; remove [lake] if topics are enough, or [kafka] if the lake is"
         work.tell(NoteKind.TO_DO, "journal.path, lake.path", why)
         return

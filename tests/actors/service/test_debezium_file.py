@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from actors.runtime.supervisor import ExitCode
 from actors.service.cli import main
-from actors.service.debezium_file import properties
+from actors.service.debezium_file import java_properties, properties
 from pipeline.errors import Definite
 from tests.pipeline.config.debezium.connectors import CONNECTORS
 
@@ -53,3 +53,61 @@ def test_a_file_that_is_not_there() -> None:
     told = CliRunner().invoke(main, ["import-debezium", "nowhere.json"])
     assert told.exit_code == ExitCode.DEFINITE
     assert "nowhere.json can't be read" in told.output
+
+
+SERVER = r"""# Debezium Server
+debezium.sink.type=kafka
+debezium.source.connector.class = io.debezium.connector.mysql.MySqlConnector
+debezium.source.database.hostname: db.internal
+debezium.source.database.server.id=7
+debezium.source.topic.prefix=Shop EU
+debezium.source.table.include.list=shop\\.orders,\
+    shop\\.customers
+! a comment
+debezium.transforms=Reroute
+quarkus.log.level=INFO
+"""
+
+
+def test_the_properties_of_debezium_server(tmp_path: Path) -> None:
+    path = tmp_path / "application.properties"
+    path.write_text(SERVER)
+    assert properties(path) == {
+        "name": "shop-eu",
+        "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+        "database.hostname": "db.internal",
+        "database.server.id": "7",
+        "topic.prefix": "Shop EU",
+        "table.include.list": r"shop\.orders,shop\.customers",
+        "transforms": "Reroute",
+    }
+    path.write_text("quarkus.log.level=INFO\n")
+    with pytest.raises(Definite, match="isn't Debezium Server's"):
+        properties(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("a=b", "a", "b"),
+        (" a : b c ", "a", "b c "),
+        ("a b=c", "a", "b=c"),
+        (r"a\=b=c", "a=b", "c"),
+        (r"a=\u00e4\t\\x", "a", "ä\t\\x"),
+        ("a", "a", ""),
+        ("a=b\\\n   c", "a", "bc"),
+        ("a=b\\\\\nd=e", "a", "b\\"),
+    ],
+)
+def test_a_property_as_java_reads_it(line: str, name: str, value: str) -> None:
+    assert java_properties(line)[name] == value
+
+
+def test_a_refusal_leaves_no_file(tmp_path: Path) -> None:
+    into = tmp_path / "shop.toml"
+    refused = CliRunner().invoke(main, ["import-debezium", "nowhere.json", "-o", str(into)])
+    assert refused.exit_code == ExitCode.DEFINITE
+    assert not into.exists()
+    taken = CliRunner().invoke(main, ["import-debezium", str(CONNECTORS / "tutorial.json"), "-o", str(into)])
+    assert taken.exit_code == ExitCode.CLEAN
+    assert "[source]" in into.read_text() and "spark.jars" in taken.output
