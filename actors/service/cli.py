@@ -181,7 +181,12 @@ def send_signal(settings: Settings, action: str, tables: tuple[str, ...], id_: s
 
 @main.command()
 @config_argument
-@click.option("--json", "as_json", is_flag=True, help="All of it, as the service's /status gives it.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="All of it, as the service's /status gives it, or with --lake as the lake says.",
+)
 @click.option("--watch", is_flag=True, help="Again each second, until interrupted.")
 @click.option(
     "--lake",
@@ -190,15 +195,17 @@ def send_signal(settings: Settings, action: str, tables: tuple[str, ...], id_: s
 )
 def status(settings: Settings, as_json: bool, watch: bool, lake: bool) -> None:
     """Show how far the running service is."""
-    from actors.service.terminal_status import show
+    from actors.service.terminal_status import open_console, show
 
     if lake:
-        from rich.console import Console
-
-        from actors.service.lake_status import lake_status
+        from actors.service.lake_status import lake_report, lake_status
 
         try:
-            Console().print(lake_status(_lake(settings)))
+            report = lake_report(_lake(settings))
+            if as_json:
+                click.echo(json.dumps(report, indent=2))
+            else:
+                open_console().print(lake_status(report))
         except OSError as error:
             _fail(f"the lake can't be read: {error}", 1)
     elif as_json:
@@ -323,10 +330,17 @@ def forget_consumer(settings: Settings, name: str) -> None:
     help="Connect's offsets: its topic as the console consumer prints it with keys, its offset file, or what "
     "GET /connectors/NAME/offsets answers. Capture then begins where the connector stopped, without a snapshot.",
 )
-def import_debezium(connector: Path, offsets: Path | None) -> None:
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write, once the connector is converted. Without it the configuration is printed.",
+)
+def import_debezium(connector: Path, offsets: Path | None, output: Path | None) -> None:
     """Print the configuration for a Debezium MySQL connector's JSON.
 
-    CONNECTOR is the file that defined the connector, or Kafka Connect's answer to a query for it. Standard error
+    CONNECTOR is the file that defined the connector, Kafka Connect's answer to a query for it, or the
+    application.properties of Debezium Server. Standard error
     says, by property, what can't be converted and what's left to do. A connector that masks columns gets no
     lake, which would show them. One that withholds data in a way that isn't known here (a filter, …) is refused.
     """
@@ -339,7 +353,13 @@ def import_debezium(connector: Path, offsets: Path | None) -> None:
     if offsets is not None:
         stopped = stopped_at(offsets.read_bytes(), given.get("topic.prefix", ""))
     taken = take_over(given, stopped)
-    click.echo(taken.text, nl=False)
+    if output is None:
+        click.echo(taken.text, nl=False)
+    else:
+        try:
+            output.write_text(taken.text, encoding="utf-8")
+        except OSError as error:
+            _fail(f"{output} can't be written: {error.strerror}", 2)
     click.echo(taken.report(), err=True)
 
 

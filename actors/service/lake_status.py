@@ -17,26 +17,40 @@ from pipeline.lake.tables import Property, Tier, location
 _COLUMNS = ("table", "tier", "segment", "newest change", "merged", "files", "MiB", "position", "stopped")
 
 
-def lake_status(root: str) -> Table:
-    """Returns the lake tables under a path, each with the report of its last commit. Raises OSError if it can't be
-    read."""
+def lake_report(root: str) -> list[dict[str, Any]]:
+    """Returns of each lake table under a path the report of its last commit. Raises OSError if it can't be read."""
+    return [_report(*found) for found in _tables(root)]
+
+
+def _report(name: str, tier: Tier, path: str, table: LoggedVersion) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(last_report(path) or "{}")
+    newest = said.get("newest_commit_time_us")
+    at = (
+        None if newest is None else f"{dt.datetime.fromtimestamp(newest / 1e6, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    )
+    return {
+        "table": name,
+        "tier": tier.value,
+        "segment": table.mark("changes") if tier is Tier.CHANGELOG else table.rows,
+        "newest_change": at,
+        "merged": table.merged if tier is Tier.MIRROR else None,
+        "files": table.files,
+        "bytes": table.bytes,
+        "position": said.get("position"),
+        "stopped": table.properties.get(Property.STOPPED),
+    }
+
+
+def lake_status(report: list[dict[str, Any]]) -> Table:
+    """Returns the report as a table, whose texts are wrapped and never cut."""
     shown = Table(*_COLUMNS, box=None, padding=(0, 2, 0, 0))
-    for name, tier, path, table in _tables(root):
-        said: dict[str, Any] = json.loads(last_report(path) or "{}")
-        newest = said.get("newest_commit_time_us")
-        shown.add_row(
-            Text(name),
-            tier.value,
-            str(table.mark("changes") if tier is Tier.CHANGELOG else table.rows),
-            ""
-            if newest is None
-            else f"{dt.datetime.fromtimestamp(newest / 1e6, dt.UTC):%Y-%m-%d %H:%M:%S} UTC",
-            str(table.merged) if tier is Tier.MIRROR else "",
-            "" if table.files is None else f"{table.files:,}",
-            "" if table.bytes is None else f"{table.bytes / 2**20:,.1f}",
-            Text(str(said.get("position", ""))),
-            Text(table.properties.get(Property.STOPPED, "")),
-        )
+    for column in shown.columns:
+        column.overflow = "fold"
+    for told in report:
+        size = None if told["bytes"] is None else f"{told['bytes'] / 2**20:,.1f}"
+        files = None if told["files"] is None else f"{told['files']:,}"
+        cells = {**told, "bytes": size, "files": files}
+        shown.add_row(*(Text("" if value is None else str(value)) for value in cells.values()))
     return shown
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -12,21 +12,37 @@ from rich.text import Text
 
 from pipeline.messages.topology import ActorName
 
+# A line may be as long as it likes where no terminal would cut it: in a pipe or a file.
+_UNCUT: Final = 1_000
+
+# On a narrower terminal only the most important columns of a snapshot fit.
+_WIDE: Final = 120
+
+
+def open_console() -> Console:
+    """Returns where to print: as wide as the terminal, and without an end where there's none."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_UNCUT)
+
 
 def show(statuses: Iterator[dict[str, Any]]) -> None:
     """Print each status over the one before, until there are no more or the reader interrupts."""
-    console = Console()
+    console = open_console()
+    if not console.is_terminal:
+        for status in statuses:
+            console.print(status_tables(status, console.width))
+        return
     with Live(console=console, auto_refresh=False) as live:
         try:
             for status in statuses:
-                live.update(status_tables(status), refresh=True)
+                live.update(status_tables(status, console.width), refresh=True)
         except KeyboardInterrupt:
             return
 
 
-def status_tables(status: dict[str, Any]) -> Group:
-    """A status as tables: the whole, the snapshots, the actors."""
-    return Group(_whole(status), _snapshots(status["snapshots"]), _actors(status["actors"]))
+def status_tables(status: dict[str, Any], width: int = _UNCUT) -> Group:
+    """A status as tables: the whole, the snapshots, the actors. Names are never cut, whatever the width."""
+    return Group(_whole(status), _snapshots(status["snapshots"], width), _actors(status["actors"]))
 
 
 def _whole(status: dict[str, Any]) -> Table:
@@ -63,21 +79,28 @@ def _whole(status: dict[str, Any]) -> Table:
     return table
 
 
-def _snapshots(snapshots: list[dict[str, Any]]) -> Table:
-    table = Table(
-        *("snapshot", "table", "state", "", "rows", "dropped", "rows/s", "ranges", "windows", "left"),
-        box=None,
-        padding=(0, 2, 0, 0),
-    )
-    for column in table.columns[4:]:
-        column.justify = "right"
+_COLUMNS: Final = ("snapshot", "table", "state", "", "rows", "dropped", "rows/s", "ranges", "windows", "left")
+_NARROW: Final = ("snapshot", "table", "state", "rows", "rows/s", "left")
+
+
+def _snapshots(snapshots: list[dict[str, Any]], width: int) -> Table:
+    shown = _COLUMNS if width >= _WIDE else _NARROW
+    table = Table(*shown, box=None, padding=(0, 2, 0, 0))
+    for head, column in zip(shown, table.columns, strict=True):
+        column.overflow = "fold"
+        if head in _COLUMNS[4:]:
+            column.justify, column.no_wrap = "right", True
+
+    def add(*cells: RenderableType) -> None:
+        table.add_row(*(cell for head, cell in zip(_COLUMNS, cells, strict=True) if head in shown))
+
     for snapshot in snapshots:
         if len(snapshot["tables"]) > 1:
-            table.add_row(Text(snapshot["id"]), "", snapshot["state"], *_counts(snapshot))
+            add(Text(snapshot["id"]), "", snapshot["state"], *_counts(snapshot))
         for each in snapshot["tables"]:
             name = Text(f"{each['database']}.{each['table']}")
             state = Text(each.get("reason") or each["state"])
-            table.add_row(Text(snapshot["id"]), name, state, *_counts(each))
+            add(Text(snapshot["id"]), name, state, *_counts(each))
     return table
 
 

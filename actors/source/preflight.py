@@ -11,6 +11,7 @@ from typing import Final
 
 from actors.source import gtid_history, server_facts
 from actors.source.connection import Source
+from actors.source.unmatched_tables import pattern_hints
 from actors.source.watermark_table import SignalTable
 from pipeline.config.settings import ForeignKeys, Settings, SourceSettings, Watermark
 from pipeline.errors import Definite
@@ -31,7 +32,6 @@ from pipeline.source.prerequisites import (
     unlogged_foreign_keys,
     watermark_findings,
 )
-from pipeline.source.unmatched_tables import pattern_hints
 from pipeline.verifier import signal_table as signal_rows
 from pipeline.verifier.cascades import OutdatedForeignKeys
 from pipeline.verifier.schema_fence import ServerAnswer

@@ -34,7 +34,12 @@ def effective_toml(settings: Settings) -> str:
 
 def _section(section: Any) -> dict[str, Any]:
     given = {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
-    return {name: _value(name, item) for name, item in given.items() if _is_given(item)}
+    return {_key(name, item): _value(name, item) for name, item in given.items() if _is_given(item)}
+
+
+def _key(name: str, item: Any) -> str:
+    """The key that the configuration has: a secret from a file is named by that."""
+    return f"{name}_file" if isinstance(item, Secret) and item.file is not None else name
 
 
 def _is_given(item: Any) -> bool:
@@ -43,6 +48,8 @@ def _is_given(item: Any) -> bool:
 
 def _value(name: str, given: Any) -> Any:
     match given:
+        case Secret(file=PurePath() as file):
+            return str(file)
         case Secret():
             return STARS
         case TableFilter(patterns):

@@ -3,9 +3,10 @@
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
-from actors.service.terminal_status import status_tables
+from actors.service.terminal_status import show, status_tables
 
 
 def table(name: str, **fields: Any) -> dict[str, Any]:
@@ -108,3 +109,51 @@ def test_a_status_is_shown() -> None:
         assert shown in text
     assert "delivered" not in text
     assert "shop.good" not in text
+
+
+def a_status() -> dict[str, Any]:
+    """What /status says of a snapshot of tables with long names."""
+    counts = {"state": "chunking", "rows": 1_200, "given_up": 3, "expected": 9_000, "rows_per_second": 300.0}
+    more = {"left_seconds": 26.0, "ranges": 4, "ranges_done": 1, "windows": 2}
+    tables = [
+        {"database": "sakila_production", "table": f"customer_address_{at}", **counts, **more}
+        for at in (1, 2)
+    ]
+    told = dict.fromkeys(("source", "server", "position", "delivered_position", "busy", "no_room"))
+    return {
+        "name": "shop",
+        "ready": True,
+        "lag_seconds": 0.1,
+        "freshness_seconds": None,
+        "windows": [],
+        "paused": False,
+        "snapshots": [{"id": "initial-1", "tables": tables, **counts, **more}],
+        "actors": {},
+        "stopped": {},
+        "keyless": [],
+        "consumers": {},
+        "late": [],
+        "rebuilding": [],
+        **told,
+    }
+
+
+def test_no_name_is_cut_at_80_columns() -> None:
+    out = Console(width=80, file=io.StringIO())
+    out.print(status_tables(a_status(), 80))
+    text = out.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    lines = text.splitlines()
+    (head,) = [line for line in lines if line.startswith("snapshot ")]
+    column = slice(head.index("table"), head.index("state"))
+    names = "".join(line[column].strip() for line in lines)
+    assert "sakila_production.customer_address_1sakila_production.customer_address_2" in names
+
+
+def test_in_a_pipe_each_table_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    show(iter([a_status()]))
+    lines = capsys.readouterr().out.splitlines()
+    for at in (1, 2):
+        (line,) = [line for line in lines if f"sakila_production.customer_address_{at}" in line]
+        assert "1,203" in line and "1/4" in line

@@ -20,7 +20,7 @@ from actors.lake.delta_log import read_version
 from actors.lake.delta_table import DeltaTable
 from actors.lake.lake import Lake
 from actors.lake.spark_session import Spark
-from actors.service.lake_status import lake_status
+from actors.service.lake_status import lake_report, lake_status
 from actors.service.live_view_text import live_view_text
 from pipeline.errors import Definite
 from pipeline.lake.batch import next_batch
@@ -108,7 +108,7 @@ def test_duckdb_reads_the_lake_as_it_is(
     log = "".join(file.read_text() for file in Path(mirror).glob("_delta_log/*.json"))
     assert '"deletionVector":{' in log, "the test is worth something only if there are such"
     console = Console(file=StringIO(), width=400)
-    console.print(lake_status(root))
+    console.print(lake_status(lake_report(root)))
     assert isinstance(console.file, StringIO)
     _, changelog_, mirror_ = (line.split() for line in console.file.getvalue().splitlines())
     name = ["`my.shop`.`it's", "``odd```"]

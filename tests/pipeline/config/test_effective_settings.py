@@ -58,3 +58,9 @@ def test_all_that_holds_is_told_and_no_secret() -> None:
 def test_a_password_that_is_not_given_is_not_told_as_if_it_were() -> None:
     source = replace(SETTINGS.source, password=config.Secret(""))
     assert "password" not in tomllib.loads(effective_toml(replace(SETTINGS, source=source)))["source"]
+
+
+def test_a_password_of_a_file_is_told_as_the_file_that_has_it() -> None:
+    source = replace(SETTINGS.source, password=config.Secret("canary", PurePath("/run/password")))
+    told = tomllib.loads(effective_toml(replace(SETTINGS, source=source)))["source"]
+    assert (told["password_file"], "password" in told) == ("/run/password", False)

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from actors.source.unmatched_tables import pattern_hints
 from pipeline.schema.table_schema import TableId
-from pipeline.source.unmatched_tables import pattern_hints
 
 TABLES = [TableId("wp", "wp_posts"), TableId("wp", "wp_users"), TableId("sakila", "customer")]
 
