@@ -67,6 +67,7 @@ def main() -> None:
     tidemark run shop.toml               capture and deliver until SIGTERM
     tidemark signal shop.toml execute    snapshot the tables while changes stream
     tidemark status shop.toml --watch    show the progress
+    tidemark tables shop.toml            list the captured tables
     tidemark sql shop.toml shop.orders   print the query that reads a table as of now
     tidemark wait shop.toml --gtid …     wait until a reader sees a transaction
     tidemark import-debezium connector.json > shop.toml
@@ -214,6 +215,24 @@ def status(settings: Settings, as_json: bool, watch: bool, lake: bool) -> None:
         show(_each_second(settings))
     else:
         show(iter([client.get(settings, "/status")]))
+
+
+@main.command()
+@config_argument
+@click.option("--json", "as_json", is_flag=True, help="All of it, as the service's /tables gives it.")
+def tables(settings: Settings, as_json: bool) -> None:
+    """List the tables that the running service captures, each with its snapshot and what keeps it back.
+
+    `check` lists those that a run would capture.
+    """
+    from actors.service.table_listing import captured_listing
+
+    told = client.get(settings, "/tables")["tables"]
+    if as_json:
+        click.echo(json.dumps(told, indent=2))
+        return
+    for line in captured_listing(told):
+        click.echo(line)
 
 
 @main.command(epilog=EXIT_CODES)

@@ -19,8 +19,10 @@ from actors.lake.filesystem import lake_filesystem
 from actors.runtime.filesystem import list_folder
 from actors.runtime.state_folder import local_folder
 from actors.signals.kafka import check_broker
+from actors.source.connection import Source
 from actors.source.failover import list_servers
 from actors.source.preflight import NOTHING_MATCHES, preflight
+from actors.source.server_facts import find_replicas
 from pipeline.config.settings import LakeSettings, Secret, ServerSettings, Settings, SparkSettings
 from pipeline.errors import TidemarkError
 from pipeline.source.prerequisites import Finding, Severity
@@ -223,9 +225,28 @@ async def check_servers(settings: Settings) -> AsyncIterator[Finding]:
             yield replace(finding, severity=severity, wrong=named + finding.wrong)
 
 
+async def check_server_id(settings: Settings) -> AsyncIterator[Finding]:
+    """Whether another replica has our server_id: the source would end its connection for ours, and ours for it."""
+    server_id = settings.source.server_id
+    try:
+        source = await Source.connect(settings.source)
+        try:
+            hosts = await find_replicas(source, server_id)
+        finally:
+            source.close()
+    except TidemarkError:
+        return  # the check of the servers has said why
+    for host in hosts:
+        yield _error(
+            f"source.server_id: a replica is connected with {server_id} already: {host}",
+            "give a number that no other replica has, unless that is this very pipeline",
+        )
+
+
 CHECKS: Final[tuple[Callable[[Settings], AsyncIterator[Finding]], ...]] = (
     check_machine,
     check_jars,
     check_brokers,
     check_servers,
+    check_server_id,
 )

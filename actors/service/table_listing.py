@@ -1,8 +1,8 @@
-"""The tables that a run would capture, before it does: for `tidemark check`."""
+"""The tables that a run would capture, and those that one captures: for `tidemark check` and `tidemark tables`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from actors.source.connection import Source
 from actors.source.preflight import inspect_source
@@ -66,10 +66,33 @@ def _gets(schema: TableSchema | None, refused: str | None, mode: SnapshotMode) -
 
 def listing(tables: Sequence[PlannedTable]) -> Iterator[str]:
     """Yields the lines of a table of them: names are never cut."""
-    lines = [_HEAD, *(table.cells for table in tables)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(_HEAD))]
-    for line in lines:
-        name, key, rows, size, gets = (text.ljust(width) for text, width in zip(line, widths, strict=True))
-        yield f"{name}  {key}  {rows.strip():>{widths[2]}}  {size.strip():>{widths[3]}}  {gets}".rstrip()
+    yield from _aligned([_HEAD, *(table.cells for table in tables)], numbers=(2, 3))
     total, size_of_all = sum(table.rows for table in tables), sum(table.size for table in tables)
     yield f"{len(tables)} tables, about {total:,} rows and {size_of_all / 2**20:,.1f} MiB by the server's estimate"
+
+
+def captured_listing(tables: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yields the lines of a running service's tables, from what `/tables` says of each."""
+    yield from _aligned([("table", "snapshot", "rows", "state"), *map(_captured, tables)], numbers=(2,))
+    yield f"{len(tables)} tables"
+
+
+def _captured(table: Mapping[str, Any]) -> tuple[str, ...]:
+    snapshot, lake = table["snapshot"] or {}, table["lake"]
+    rows = f"{snapshot['rows'] + snapshot['given_up']:,}" if snapshot else ""
+    state = (
+        "its changes only, since it has no primary key" if table["keyless"] else "its changes are captured"
+    )
+    if stopped := table["stopped"] or lake["stopped"]:
+        state = f"stopped: {stopped}"
+    return (table["table"], snapshot.get("state", "none"), rows, state)
+
+
+def _aligned(lines: Sequence[tuple[str, ...]], numbers: tuple[int, ...]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (
+            text.rjust(widths[at]) if at in numbers else text.ljust(widths[at])
+            for at, text in enumerate(line)
+        )
+        yield "  ".join(cells).rstrip()

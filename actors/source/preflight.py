@@ -93,6 +93,9 @@ async def inspect_source(source: Source, settings: Settings, position: GtidSet) 
         source.server, file_positions.server_of(position), by_places is not None, settings.snapshot
     )
     found += await _signal_table(source, settings)
+    if facts.variables.get("server_id") == str(settings.source.server_id):
+        wrong = f"source.server_id: {settings.source.server_id} is the source's own server_id"
+        found.append(Finding(Severity.ERROR, wrong, "give a number that no server of this replication has"))
     if not any(map(settings.tables.match, tables)):
         found.append(await _nothing_matches(source, settings))
     errors = any(finding.severity is Severity.ERROR for finding in found)

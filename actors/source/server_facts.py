@@ -41,8 +41,7 @@ async def collect_facts(
     variables = await source.variables(VARIABLES)
     log_status = await _try(source, Privilege.CLIENT, source.log_status, denied)
     replica_status = await _try(source, Privilege.CLIENT, f"SHOW {source.replica} STATUS", denied)
-    replicas = "SHOW REPLICAS" if source.replica == "REPLICA" else "SHOW SLAVE HOSTS"
-    await _try(source, Privilege.SLAVE, replicas, denied)
+    await _try(source, Privilege.SLAVE, _replicas_statement(source), denied)
     if locks and (refusal := await _refused_lock(source)):
         denied[Privilege.RELOAD] = refusal
     await source.ask(Statement(_WAIT_BRIEFLY))
@@ -62,6 +61,21 @@ async def collect_facts(
         tables=frozenset(tables),
         doubtful={table: found.doubtful for table, found in described.items() if found.doubtful},
     )
+
+
+async def find_replicas(source: Source, server_id: int) -> list[str]:
+    """Returns the hosts of the replicas that are connected with this server_id, as they call themselves.
+
+    Raises Definite where the user may not ask for them.
+    """
+    rows = await source.ask(Statement(_replicas_statement(source)))
+    return [
+        f"{host or 'an unnamed host'} ({uuid_})" for number, host, _, _, uuid_ in rows if number == server_id
+    ]
+
+
+def _replicas_statement(source: Source) -> str:
+    return "SHOW REPLICAS" if source.replica == "REPLICA" else "SHOW SLAVE HOSTS"
 
 
 async def _try(source: Source, right: Privilege, sql: str, denied: _Denied) -> list[tuple[Any, ...]]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from actors.service.table_listing import listing, plan
+from actors.service.table_listing import captured_listing, listing, plan
 from pipeline.config.settings import JournalSettings, Settings, SnapshotMode, SnapshotSettings, SourceSettings
 from pipeline.gtid.gtid_set import NO_GTIDS
 from pipeline.schema.known_schemas import KnownSchemas
@@ -41,3 +41,31 @@ def test_without_a_snapshot_by_itself_it_says_so() -> None:
     assert [table.gets for table in plan(KNOWN, settings, SIZES)][2] == (
         "its changes, and a snapshot when a signal asks for it"
     )
+
+
+def test_the_tables_of_a_service_say_their_snapshots_and_what_stops_them() -> None:
+    lake = {"mirror": None, "pending_rows": None, "late": False, "stopped": None}
+    of = {"stopped": None, "keyless": False, "unread_rows": 0, "snapshot": None, "lake": lake}
+    done = {"state": "completed", "rows": 1_000, "given_up": 234}
+    head, *lines, total = captured_listing(
+        [
+            {**of, "table": "shop.orders", "snapshot": done},
+            {**of, "table": "shop.loose", "keyless": True},
+            {**of, "table": "shop.odd", "stopped": "no schema is proven"},
+            {**of, "table": "shop.bad", "lake": {**lake, "stopped": "another key"}},
+        ]
+    )
+    assert head.split() == ["table", "snapshot", "rows", "state"]
+    assert [line.split()[:2] for line in lines] == [
+        ["shop.orders", "completed"],
+        ["shop.loose", "none"],
+        ["shop.odd", "none"],
+        ["shop.bad", "none"],
+    ]
+    assert "1,234" in lines[0]
+    assert [line.rpartition("  ")[2].strip() for line in lines[1:]] == [
+        "its changes only, since it has no primary key",
+        "stopped: no schema is proven",
+        "stopped: another key",
+    ]
+    assert total == "4 tables"
