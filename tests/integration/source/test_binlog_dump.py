@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from actors.source.binlog_dump import BinlogDump
+from actors.source.connection import Source
+from actors.source.server_facts import find_replicas
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events import event as events
@@ -60,6 +62,11 @@ async def test_the_server_tells_of_us_as_of_a_replica(mysql: MysqlServer, databa
     try:
         await codes_through(dump, Code.FORMAT_DESCRIPTION)
         replicas = mysql.sql("SHOW REPLICAS")
+        source = await Source.connect(settings(mysql, account))
+        (found,), others = await find_replicas(source, 7), await find_replicas(source, 8)
+        source.close()
     finally:
         dump.close()
+    assert found == f"tidemark ({replicas[0][4]})"
+    assert others == []
     assert [(number, host, port) for number, host, port, *_ in replicas] == [(7, "tidemark", 0)]
