@@ -124,12 +124,17 @@ function showActors(actors) {
   }));
 }
 
+// An actor that doesn't run reports nothing, which doesn't mean that there is nothing.
+function reported(actor) {
+  return overview.actors[actor]?.state === "running" ? "nothing yet" : "unknown";
+}
+
 function showPlace() {
   const { journal, consumers, undelivered_seconds: waits } = overview;
   const places = [
     ["Source", [overview.source, overview.log].filter(Boolean).join(" · ") || "not connected", true],
-    ["Captured through", overview.position || "nothing yet", true],
-    ["In the lake through", overview.delivered_position || "nothing yet", true],
+    ["Captured through", overview.position || reported("WatermarkCoordinator"), true],
+    ["In the lake through", overview.delivered_position || reported("SparkSink"), true],
     ["Journal", `segment ${count(journal.segment)}, ${bytes(journal.bytes)}`],
     ...Object.entries(consumers).map(([name, { behind }]) => [`Consumer ${name}`, behind ? `${plural(behind, "segment")} to read` : "has everything"]),
   ];

@@ -90,7 +90,7 @@ class Row {
     );
     this.button = element("button", { type: "button", className: "quiet" });
     this.button.addEventListener("click", () => ask(this.action, this.name));
-    this.why = element("p", { className: "why" });
+    this.why = element("span", { role: "cell", className: "why" });
     this.node = element(
       "div",
       { role: "row", className: "row" },
@@ -100,9 +100,10 @@ class Row {
         element("span", { className: "database" }, `${database}.`),
         element("span", { className: "table" }, table),
       ),
-      element("span", { role: "cell", className: "ranges" }, this.map, this.word, this.why),
+      element("span", { role: "cell", className: "ranges" }, this.map, this.word),
       ...Object.values(this.cells),
       element("span", { role: "cell", className: "action" }, this.button),
+      this.why,
     );
   }
 
@@ -115,7 +116,7 @@ class Row {
     const done = snapshot ? snapshot.rows + snapshot.given_up : 0;
     const running = snapshot && ["waiting", "chunking"].includes(snapshot.state);
     const expected = running && snapshot.expected ? ` / ~${short(Math.max(snapshot.expected, done))}` : "";
-    text(this.cells["Rows"], done || expected ? `${short(done)}${expected}` : "");
+    text(this.cells["Rows"], done || expected || state === "complete" ? `${short(done)}${expected}` : "");
     text(this.cells["Rows/s"], running && told.rows_per_second !== null ? short(told.rows_per_second) : "");
     text(this.cells["Left"], running && told.left_seconds !== null ? span(told.left_seconds) : "");
     text(this.cells["Dropped"], snapshot?.given_up ? short(snapshot.given_up) : "");

@@ -1,0 +1,71 @@
+"""What the page says and where, of a service whose actors say what the test has them say."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import Page, expect
+
+from actors.runtime.supervisor import GROUPS
+from pipeline.messages.topology import ActorName as Name
+from tests.actors.http.test_server import Bench, served
+from tests.browser.chromium import launched, page
+
+REASON = (
+    "one statement after another altered it, and no schema is proven in between: set binlog_row_metadata = FULL at "
+    "the source, and then begin it again by a recapture, which reads all of its rows once more"
+)
+COUNTS = {"given_up": 0, "expected": 0, "ranges": 0, "ranges_done": 0, "windows": 0, "chunks": 1}
+
+
+@asynccontextmanager
+async def shown(tmp_path: Path, *, lake_fails: bool = False, width: int = 1280) -> AsyncIterator[Page]:
+    fails = {group for group in GROUPS if Name.SPARK_SINK in group.actors} if lake_fails else set()
+    async with served(tmp_path, fails=fails) as bench, launched() as browser:
+        tell(bench)
+        bench.board.look(10.0, 1000.0)
+        viewport: Any = {"width": width, "height": 900}
+        async with page(browser, bench.server.url, viewport=viewport) as shown:
+            await shown.goto(bench.server.url)
+            yield shown
+
+
+def tell(bench: Bench) -> None:
+    """A table that is stopped, and one that is empty and complete."""
+    empty = {"database": "shop", "table": "empty", "state": "completed", "rows": 0, **COUNTS, "to_go": []}
+    bench.said[Name.WATERMARK_COORDINATOR] = {
+        "position": "uuid:1-5",
+        "captured": ["shop.empty"],
+        "stopped": {"shop.halted": REASON},
+        "snapshots": [{"id": "s1", "tables": [empty]}],
+    }
+
+
+async def test_a_reason_has_the_whole_width_and_no_button_sticks_out(tmp_path: Path) -> None:
+    async with asyncio.timeout(120), shown(tmp_path) as seen:
+        row = seen.get_by_role("row").filter(has_text="halted")
+        await expect(row.get_by_text(REASON)).to_be_visible()
+        whole, reason, button = [
+            await each.bounding_box() for each in (row, row.get_by_text(REASON), row.get_by_role("button"))
+        ]
+        assert whole and reason and button
+        assert reason["width"] > 0.95 * whole["width"]
+        assert reason["height"] < 50, "a line or two, and not eight"
+        assert button["x"] + button["width"] <= whole["x"] + whole["width"]
+        await seen.screenshot(path=str(tmp_path / "page.png"))
+
+
+async def test_an_empty_table_has_no_rows_and_not_an_unknown_number(tmp_path: Path) -> None:
+    async with asyncio.timeout(120), shown(tmp_path) as seen:
+        row = seen.get_by_role("row").filter(has_text="empty")
+        await expect(row.locator("[data-label=Rows]")).to_have_text("0")
+
+
+async def test_what_nobody_reports_is_unknown(tmp_path: Path) -> None:
+    async with asyncio.timeout(120), shown(tmp_path, lake_fails=True) as seen:
+        place = seen.locator("#place")
+        await expect(place).to_contain_text("In the lake throughunknown")
+    async with asyncio.timeout(120), shown(tmp_path) as seen:
+        await expect(seen.locator("#place")).to_contain_text("In the lake throughnothing yet")
