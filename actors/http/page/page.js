@@ -245,7 +245,7 @@ const pattern = (table) => names(table).join(".").replace(/[^\w\u0080-\u{10ffff}
 find("start").addEventListener("click", start);
 find("pause").addEventListener("click", () => signal({ type: overview.paused ? "resume-snapshot" : "pause-snapshot" }));
 find("token").addEventListener("click", async () => {
-  if (await askForToken("The page sends it with each signal.")) given();
+  if (await askForToken("The page sends it with each signal. It is in the file of http.token_file, or in http-token in the journal's folder.")) given();
 });
 find("only").addEventListener("change", showEvents);
 
