@@ -46,7 +46,6 @@ _PASSING: Final = frozenset(
 _LOCKED: Final = 1205  # ER_LOCK_WAIT_TIMEOUT
 _ACCESS_DENIED: Final = 1045  # ER_ACCESS_DENIED_ERROR: the error of a login; a missing right has another one
 
-_FATAL_FOR_REPLICA: Final = 1236  # ER_SOURCE_FATAL_ERROR_READING_BINLOG
 _CANT_CONNECT: Final = 2003  # CR_CONN_HOST_ERROR, by which the driver says nothing of the reason
 
 # Errors that say that the user lacks a right (Server Error Message Reference).
@@ -142,8 +141,6 @@ def _judge(error: Exception, doing: str) -> Transient | Definite:
     passing = not isinstance(code, int) or code in _PASSING or code in _CLIENT_ERRORS
     if passing:
         return Transient(f"{text} ({doing})")
-    if code == _FATAL_FOR_REPLICA and "server_uuid/server_id" in text:
-        text += "; give source.server_id a number that no other replica has"
     kind = StatementOutdated if code in _OUTDATED else RightLacked if code in _DENIED else Definite
     return kind(f"{text} (error {code} of the source; {doing})")
 

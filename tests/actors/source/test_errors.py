@@ -41,13 +41,6 @@ def unreached(cause: OSError) -> pymysql.Error:
             Transient,
             r"on 'db': no such host \(Name or",
         ),
-        (
-            pymysql.err.OperationalError(
-                1236, "A replica with the same server_uuid/server_id as this replica"
-            ),
-            Definite,
-            "give source.server_id a number that no other replica has",
-        ),
         (ConnectionResetError("reset"), Transient, r"^reset \(asking\)$"),
         (TimeoutError(), Transient, "^the source didn't answer in time: asking$"),
         (

@@ -96,6 +96,11 @@ def test_a_packet_out_of_order_is_seen_behind_those_before_it() -> None:
     ("payload", "error", "words"),
     [
         (b"\xff\xd4\x04#HY000it was purged", Definite, "it was purged .error 1236"),
+        (
+            b"\xff\xd4\x04#HY000A replica with the same server_uuid/server_id as this one has connected",
+            Definite,
+            "give source.server_id a number that no other replica has",
+        ),
         (b"\xff\x01\x04#HY000busy", Transient, "busy .error 1025"),
         (b"\xfe\0\0", Transient, "ended the stream"),
         (b"", Transient, "ended the stream"),
