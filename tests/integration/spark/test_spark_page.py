@@ -51,10 +51,13 @@ class Reports:
         self.orders.us_apart = self.payments.us_apart = MINUTE
 
     def run(self) -> list[str]:
+        """Runs all programs, with a micro-batch for each segment; their headings."""
         known: dict[str, Any] = {"spark": self.spark.session}
         ran = []
         for heading, program in examples():
-            exec(compile(program.replace("/var/lib", str(self.folder)), heading, "exec"), known)
+            placed = program.replace("/var/lib", str(self.folder))
+            small = placed.replace(".load()", '.option("maxRowsPerTrigger", "1").load()')
+            exec(compile(small, heading, "exec"), known)
             ran.append(heading)
         return ran
 
@@ -83,13 +86,12 @@ def test_the_examples_of_the_page(reports: Reports) -> None:
     history.transaction((orders, "u", (1, "sent", Number(10))))
     history.transaction((orders, "d", (2, "placed", Number(5))))
     history.seal()
-    assert "Each row's versions (SCD type 2)" in reports.run()
     history.transaction((orders, "u", (1, "back", Number(10))))
     history.transaction((payments, "c", (8, 3, Number(1))))
     history.transaction((orders, "c", (3, "placed", Number(1))))
     history.transaction((orders, "c", (4, "placed", Number(1))), (payments, "c", (9, 4, Number(1))))
     history.seal()
-    reports.run()
+    assert {"Each row's versions (SCD type 2)", "Orders with their payments"} <= set(reports.run())
     versions = reports.rows("orders_history", "id", "status", "valid_from", "valid_to")
     assert versions == [
         (1, "back", minute(5), None),
