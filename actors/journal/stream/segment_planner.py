@@ -78,6 +78,8 @@ class SegmentPlanner:
         self._passed: int | None = None
         self._kept: dict[int, PlannedSegment] = {}
         self._registered = False
+        # The journal's first segment, and its first SCN; Spark asks for new segments many times a second.
+        self._first, self._first_scn = 0, 1
 
     def begin(self) -> SegmentOffset:
         """Returns where a new stream begins."""
@@ -150,8 +152,11 @@ class SegmentPlanner:
 
     def _there(self) -> RetainedRange:
         last, first = self._journal.last_segment(), self._journal.consumers.first()
-        scn = self._entry(first).first_scn if first <= last else 1
-        return RetainedRange(self._journal.identity.id, self._journal.files.shown, first, last, scn)
+        if first <= last and self._first != first:
+            self._first, self._first_scn = first, self._entry(first).first_scn
+        return RetainedRange(
+            self._journal.identity.id, self._journal.files.shown, first, last, self._first_scn
+        )
 
     def _last(self, there: RetainedRange) -> int:
         through = self._options.through

@@ -1,5 +1,7 @@
 """Files of a real journal are read with the columns of a stream, and a file that is gone or damaged is named."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from actors.journal.stream import file_rows
 from actors.journal.stream.file_rows import FileRows
+from deploy.toolchain.cache import REPOSITORY
 from pipeline.errors import Definite
 from pipeline.lake.stream.change_file import ChangeFile
 from pipeline.lake.stream.row_choice import RowChoice
@@ -65,6 +68,22 @@ def test_only_chosen_rows_are_read_by_columns_that_the_stream_need_not_have(hist
     wanted = pa.schema([("id", pa.int32())])
     chosen = replace(file, choice=RowChoice(first=2, without=f"{SOURCE}:3"))
     assert [batch.to_pylist() for batch in reading(history, wanted).read([chosen])] == [[{"id": 2}]]
+
+
+def test_an_executor_needs_few_libraries() -> None:
+    """docs/spark.md says so: others needn't be where the executors are."""
+    program = (
+        "import sys, pathlib, actors.journal.stream.data_source\n"
+        "of = [m.__spec__.origin for m in sys.modules.values() if getattr(m, '__spec__', None)]\n"
+        "packages = [pathlib.Path(o).parts for o in of if o and 'site-packages' in o]\n"
+        "print(*{p[p.index('site-packages') + 1].partition('.')[0] for p in packages})"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, check=True, capture_output=True, text=True
+    )
+    loaded = set(ran.stdout.split())
+    assert {"pyarrow", "pyspark"} <= loaded
+    assert {name for name in loaded if not name.startswith("_")} <= {"numpy", "py4j", "pyarrow", "pyspark"}
 
 
 def test_a_file_that_is_gone_is_named(history: History) -> None:
