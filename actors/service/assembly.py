@@ -42,6 +42,7 @@ from actors.runtime.supervisor import (
     Supervisor,
 )
 from actors.schema_verifier import SchemaVerifier
+from actors.service import start_checks
 from actors.service.client import address_file, token_file
 from actors.signal_listener import SignalListener
 from actors.signals.channel import SignalChannel
@@ -84,6 +85,8 @@ LOOKS_AGAIN_S: Final = 10.0
 
 async def serve(settings: Settings, recent: RecentEvents) -> RunOutcome:
     """Runs the pipeline until SIGTERM or SIGINT stops it, or it has to end. Raises Definite."""
+    if settings.lake is not None:
+        start_checks.refuse_scheme(settings.lake, settings.spark)
     store = await asyncio.to_thread(JournalStore.open_single_writer, settings.journal.path, settings.name)
     try:
         assembly = Assembly(settings, store)

@@ -24,7 +24,7 @@ from actors.source.failover import list_servers
 from actors.source.preflight import NOTHING_MATCHES, preflight
 from actors.source.server_facts import find_replicas
 from pipeline.config.settings import LakeSettings, Secret, ServerSettings, Settings, SparkSettings
-from pipeline.errors import TidemarkError
+from pipeline.errors import Definite, TidemarkError
 from pipeline.source.prerequisites import Finding, Severity
 
 # The oldest Java that Spark 4 runs on (Spark 4.2 documentation, "Downloading").
@@ -146,8 +146,28 @@ _STORES: Final = {
 }
 
 
+def refuse_scheme(lake: LakeSettings, spark: SparkSettings) -> None:
+    """Raises Definite for a URI that Spark or pyarrow can't have a filesystem for, whatever is there."""
+    for finding in _scheme(lake, spark):
+        raise Definite(f"{finding.wrong}; {finding.remedy}")
+
+
+def _scheme(lake: LakeSettings, spark: SparkSettings) -> Iterator[Finding]:
+    scheme, separator, _ = lake.path.partition("://")
+    if separator and scheme not in ("file", *_STORES):
+        wrong = f"lake.path: {scheme}:// isn't supported"
+        yield _error(wrong, f"give a folder, or a URI that begins with {', '.join(_STORES)}")
+    elif scheme == "s3" and separator and not spark.by_connect and _STORES["s3"][0] not in spark.conf:
+        yield _error(
+            "lake.path: Spark knows no s3://", f"write s3a://, or set {_STORES['s3'][0]} in [spark.conf]"
+        )
+
+
 def lake_findings(lake: LakeSettings, spark: SparkSettings) -> Iterator[Finding]:
     """Yields why Spark or pyarrow can't reach the URI of a lake."""
+    if wrong := list(_scheme(lake, spark)):
+        yield from wrong
+        return
     try:
         filesystem, folder = lake_filesystem(lake.path)
         list_folder(filesystem, folder)
@@ -164,11 +184,10 @@ def lake_findings(lake: LakeSettings, spark: SparkSettings) -> Iterator[Finding]
     if scheme not in _STORES or spark.by_connect:
         return
     setting, jar = _STORES[scheme]
-    if setting in spark.conf or "spark.jars.packages" in spark.conf:
+    elsewhere = (setting, "spark.jars.packages", "spark.driver.extraClassPath")
+    if any(name in spark.conf for name in elsewhere):
         return
-    if scheme == "s3":
-        yield _error("lake.path: Spark knows no s3://", f"write s3a://, or set {setting} in [spark.conf]")
-    elif not any(re.match(rf"{jar}.*\.jar", path.name) for path in _jar_files(spark)):
+    if not any(re.match(rf"{jar}.*\.jar", path.name) for path in _jar_files(spark)):
         yield _error(
             f"lake.path: Spark needs {jar} for {scheme}://",
             f"add {jar}-*.jar and what it needs to spark.jars",

@@ -1,11 +1,21 @@
 """Who only looks is begun again; the rest of the assembly is in tests/integration/service/test_run.py."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from actors.runtime.recent_events import RecentEvents
 from actors.service import assembly
-from pipeline.config.settings import SnapshotSettings
+from pipeline.config.settings import (
+    JournalSettings,
+    LakeSettings,
+    Settings,
+    SnapshotSettings,
+    SourceSettings,
+)
+from pipeline.errors import Definite
+from pipeline.schema.table_filter import TableFilter
 
 
 @pytest.mark.measuring_fails
@@ -36,3 +46,19 @@ def test_the_first_chunks_have_no_more_rows_than_a_second_may(rows_per_s: int, m
 def test_a_chunk_fits_into_the_memory_for_rows_that_wait() -> None:
     limits = [assembly._limits(SnapshotSettings(memory_mib=mib)) for mib in (1, 8, 256)]
     assert [each.chunk_bytes >> 20 for each in limits] == [1, 8, 8]
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"), [("hdfs://house/lake", "hdfs:// isn't"), ("s3://lake", "no s3://")]
+)
+async def test_a_run_is_refused_whose_lake_has_no_filesystem(path: str, wrong: str, tmp_path: Path) -> None:
+    settings = Settings(
+        "shop",
+        TableFilter(("a.b",)),
+        SourceSettings("127.0.0.1", "u", 1, server_id=7),
+        JournalSettings(str(tmp_path / "journal")),
+        LakeSettings(path),
+    )
+    with pytest.raises(Definite, match=f"lake.path: .*{wrong}"):
+        await assembly.serve(settings, RecentEvents())
+    assert not (tmp_path / "journal").exists()
