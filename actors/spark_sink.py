@@ -39,12 +39,13 @@ from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.coordinator import recapture
 from pipeline.errors import Definite, Transient
 from pipeline.lake import step as spark_sink
-from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror
+from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror, VerifyRows
 from pipeline.lake.batch import Batch, Pieces
 from pipeline.lake.maintenance import Chore
 from pipeline.lake.reached import LakeReached
 from pipeline.lake.state import Idle, LakeProgress, SinkEnded, State
 from pipeline.lake.tables import Tier
+from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict, runs_of
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToSparkSink
 from pipeline.messages.journal import MirrorDataExpired, SegmentSealed
@@ -100,7 +101,7 @@ class SparkSink(Actor[ToSparkSink]):
     async def begin(self) -> None:
         """Starts Spark, finds out how far the lake is, and begins to deliver what it lacks."""
         self.beat()
-        for kind in ("complete", "merge", *Chore):
+        for kind in ("complete", "merge", "verify", *Chore):
             self.metrics.count(catalogue.CONFLICTS, 0, kind=kind)
             self.metrics.count(catalogue.WORK_FAILED, 0, kind=kind)
         await self._in_thread(self._join)
@@ -151,6 +152,7 @@ class SparkSink(Actor[ToSparkSink]):
 
         `late`: the tables that wait for new generations of their mirrors. `freshness_seconds`: the age of the oldest
         change of the last batch when it could be read in the lake. `beside`: the work beside the batches.
+        `verifications`: the result for each table of the known verifications, null for one that has none yet.
         """
         so_far, under_way = self._state.so_far, self._state.background.under_way
         work = None if under_way is None else under_way.work
@@ -162,6 +164,7 @@ class SparkSink(Actor[ToSparkSink]):
             "position": str((so_far.ahead or so_far).checkpoint.position),
             "freshness_seconds": self._freshness,
             "late": sorted(map(str, so_far.late.tables)),
+            "verifications": _verifications(self._state),
             "beside": None if work is None else {"work": work.kind, "table": str(work.table)},
             "tables": {
                 str(table): {
@@ -234,7 +237,7 @@ class SparkSink(Actor[ToSparkSink]):
                 self._tell(batch, seconds)
                 await self._in_thread(self._journal.consumers.tell, CONSUMER, batch.through, said)
                 return spark_sink.ProgressReported()
-            case CompleteMirror() | MergeMirror() | MaintainTable():
+            case CompleteMirror() | MergeMirror() | MaintainTable() | VerifyRows():
                 return await self._do_work(self._up, order)
             case spark_sink.StopSpark():
                 await self._pulse.end()
@@ -321,7 +324,7 @@ class SparkSink(Actor[ToSparkSink]):
         """Does the work beside the batches. Raises if Spark is gone."""
         began, table = time.monotonic(), str(work.table)
         try:
-            size, at = await self._call(Pool.BESIDE, do_work, up.lake, work)
+            size, at, judgements = await self._call(Pool.BESIDE, do_work, up.lake, work)
         except Conflict as error:
             log.warning(
                 "another writer committed first; retrying", work=work.kind, table=table, reason=str(error)
@@ -337,7 +340,7 @@ class SparkSink(Actor[ToSparkSink]):
             self.metrics.count(catalogue.WORK_FAILED, kind=work.kind)
             return spark_sink.WorkFailed()
         self._measure_work(work, time.monotonic() - began)
-        return spark_sink.WorkDone(size, at)
+        return spark_sink.WorkDone(size, at, judgements)
 
     @contain_errors
     def _measure_work(self, work: BackgroundWork, seconds: float) -> None:
@@ -352,14 +355,30 @@ class SparkSink(Actor[ToSparkSink]):
         match fact:
             case spark_sink.TableFound(table) | spark_sink.TableDelivered(table):
                 self._measure_mirror(table)
-            case spark_sink.WorkDone() if work is not None:
+            case spark_sink.WorkDone(judgements=judgements) if work is not None:
                 self._measure_mirror(work.table)
+                self._measure_verified(judgements)
             case spark_sink.CursorFound() | spark_sink.GapFound() | spark_sink.BeginningFound() if (
                 self._state.so_far.ahead is None
             ):
                 self.metrics.set(catalogue.DELIVERED_SEGMENT, self._state.so_far.segment)
             case _:
                 pass
+
+    @contain_errors
+    def _measure_verified(self, judgements: Iterable[Judgement]) -> None:
+        for each in judgements:
+            of = str(each.table)
+            for kind in FindingKind:
+                self.metrics.set(catalogue.FINDINGS, each.found.get(kind, 0), table=of, kind=kind.value)
+            if each.verdict is LakeVerdict.EQUAL:
+                self.metrics.set(catalogue.VERIFIED_AT, time.time(), table=of)
+            else:
+                found = ", ".join(f"{count} {kind.value}" for kind, count in each.found.items())
+                reason = "; ".join(filter(None, (found, each.reason)))
+                log.warning(
+                    "a verification didn't find the table equal", id=each.run, table=of, reason=reason
+                )
 
     @contain_errors
     def _measure_mirror(self, table: TableId) -> None:
@@ -464,6 +483,20 @@ def _stop_reason(table: TableId, so_far: LakeProgress) -> str | None:
     """Returns why a table gets no more, and how it begins again if it isn't retried."""
     reason = so_far.stopped(table)
     return recapture.stop_reason(table, reason) if reason is not None and so_far.of(table).stopped else reason
+
+
+def _verifications(state: State) -> dict[str, dict[str, Any]]:
+    judged, found = state.background.verified.judged, dict[str, dict[str, Any]]()
+    for run in runs_of((state.so_far.ahead or state.so_far).checkpoint):
+        of = judged.get((run.run, run.table))
+        found.setdefault(run.run, {})[str(run.table)] = None if of is None else {
+            "verdict": of.verdict.value,
+            "rows": of.rows,
+            "found": {kind.value: count for kind, count in of.found.items()},
+            "position": of.position,
+            "reason": of.reason,
+        }  # fmt: skip
+    return found
 
 
 def _mirror_status(state: State, table: TableId) -> dict[str, Any]:

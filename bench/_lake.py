@@ -45,7 +45,7 @@ from pipeline.config.settings import (
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import FileKind
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.merge import Merge
+from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.tables import Tier, location, table_at
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter

@@ -27,7 +27,7 @@ from bench._lake import linked
 from bench._report import Figure, Peer, say, told
 from deploy.toolchain.parts import locate
 from pipeline.lake.live_view import MirrorPosition, last_changes
-from pipeline.lake.merge import Merge
+from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.tables import (
     META_COLUMNS,
     SEGMENT,

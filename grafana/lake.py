@@ -161,6 +161,26 @@ _WORK: Final = Row(
             "short",
         ),
         series_panel(
+            "Rows that differ from the source",
+            Words(
+                "Rows that the last verification of each table found missing, extra, different or twice.",
+                "Any. The lake isn't what the source is.",
+                "The table _tidemark/verification under the lake's path has each of them: docs/verify.md.",
+            ),
+            [Query(CHOSEN.sum(of.FINDINGS, "table", "kind"), "{{table}} {{kind}}")],
+            "short",
+        ),
+        series_panel(
+            "Time since a table was verified",
+            Words(
+                "How long ago a verification last found each table equal to the source.",
+                "Longer than the time between two verifications.",
+                "Send one, and see how it ends: `tidemark verify shop.toml`.",
+            ),
+            [Query(f"time() - {CHOSEN.max(of.VERIFIED_AT, 'table')}", "{{table}}")],
+            "s",
+        ),
+        series_panel(
             "What Spark does beside the batches",
             Words(
                 "The share of time of merges and of each kind of maintenance. One runs at a time.",

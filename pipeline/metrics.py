@@ -320,7 +320,8 @@ MIRROR_REBUILDING = Gauge(
 )
 MAINTENANCE = Histogram(
     "tidemark_maintenance_seconds",
-    "Time to maintain a lake table. Kind is complete (a filled mirror is shown), checkpoint, compact, trim or vacuum.",
+    "Time to maintain a lake table. "
+    "Kind is complete (a filled mirror is shown), verify, checkpoint, compact, trim or vacuum.",
     ("kind",),
 )
 LAKE_FILES = Gauge("tidemark_lake_files", "Files of a lake table's newest version.", ("table", "tier"))
@@ -332,13 +333,24 @@ FILES_COME = Gauge(
 CONFLICTS = Counter(
     "tidemark_lake_conflict_errors_total",
     "Conflicts in which Delta refused work on a lake table. The sink tries it again. "
-    "Kind is complete, merge, checkpoint, compact, trim or vacuum.",
+    "Kind is complete, merge, verify, checkpoint, compact, trim or vacuum.",
     ("kind",),
 )
 WORK_FAILED = Counter(
     "tidemark_lake_work_errors_total",
     "Failures of work on a lake table. The sink tries it again. Kind is as above.",
     ("kind",),
+)
+FINDINGS = Gauge(
+    "tidemark_verification_findings",
+    "Rows of a lake table that differ from the source's, as its last verification found them. "
+    "Kind is missing, extra, different or duplicate.",
+    ("table", "kind"),
+)
+VERIFIED_AT = Gauge(
+    "tidemark_verified_timestamp_seconds",
+    "When a verification last found the table equal to the source.",
+    ("table",),
 )
 FRESHNESS = Histogram(
     "tidemark_freshness_seconds",

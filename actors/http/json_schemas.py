@@ -190,6 +190,9 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         blocking=BOOL,
         consistent=BOOL,
         priority={"type": "integer"},
+        verification=_described(
+            _or_null(ANY), "Of a verification, the SCN that it began after (`since`); null of a snapshot."
+        ),
         **_COUNTS,
         tables=_list(_SNAPSHOT_TABLE),
     ),

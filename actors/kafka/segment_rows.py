@@ -63,13 +63,13 @@ class SegmentRows:
 
     def plan(self, entry: Entry, after_scn: int, capacity: Capacity, *, split: bool) -> tuple[Run, ...]:
         """Returns the runs of a segment's rows and statements after an SCN; see `pipeline.kafka.runs.divided`."""
-        whole = runs.whole(entry, entry.files)
+        whole = runs.whole(entry, runs.stream_files(entry))
         if not whole.rows:
             return ()
         if capacity.fits(whole) and not after_scn and not split:
             return (whole,)
         told = np.array([each.scn for each in entry.statements], np.int64)
-        scns = np.concatenate([told, *(self._scns(entry, file) for file in entry.files)])
+        scns = np.concatenate([told, *(self._scns(entry, file) for file in runs.stream_files(entry))])
         divided = runs.divided(scns[scns > after_scn], capacity.rows_of(whole), split=split)
         return runs.weighed(divided, whole)
 
@@ -80,7 +80,7 @@ class SegmentRows:
         """
         before, self._pass = self._pass, None
         reading = before if before is not None and before.comes_to(entry, run) else _Pass(entry)
-        for table in dict.fromkeys(file.table for file in entry.files):
+        for table in dict.fromkeys(file.table for file in runs.stream_files(entry)):
             for part in reading.rows(table, run, self._of_table):
                 skipped = min(skip, part.rows.num_rows)
                 skip -= skipped

@@ -3,22 +3,26 @@
 from typing import assert_never
 
 from actors.lake.lake import Lake
-from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror
+from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror, VerifyRows
 from pipeline.lake.live_view import Versions
 from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.tables import Tier
+from pipeline.lake.verification.runs import Judgement
 
 
-def do_work(lake: Lake, work: BackgroundWork) -> tuple[TableSize, Versions | None]:
-    """Does the work. Returns the size of the lake table afterwards, and the versions for readers of the table.
+def do_work(lake: Lake, work: BackgroundWork) -> tuple[TableSize, Versions | None, tuple[Judgement, ...]]:
+    """Does the work. Returns the size of the lake table afterwards, the versions for readers of the table, and the
+    results of verifications.
 
     Raises Conflict if another writer committed first.
     """
+    if isinstance(work, VerifyRows):
+        return TableSize(), None, lake.verification.verify(work)
     size = _done(lake, work)
-    return size, lake.settled_versions(work.table)
+    return size, lake.settled_versions(work.table), ()
 
 
-def _done(lake: Lake, work: BackgroundWork) -> TableSize:
+def _done(lake: Lake, work: CompleteMirror | MergeMirror | MaintainTable) -> TableSize:
     match work:
         case CompleteMirror(table, generation, through, position):
             lake.complete(table, generation, through, position)

@@ -46,7 +46,7 @@ from pipeline.errors import Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import Plan
 from pipeline.lake.maintenance import TableSize
-from pipeline.lake.merge import Merge
+from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.parquet_files import Stored
 from pipeline.lake.tables import (
     MAPPING,

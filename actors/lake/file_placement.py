@@ -72,6 +72,28 @@ class LakeFiles:
                 sync(folder)
         return actions
 
+    def hold(self, folder: str, pieces: Sequence[Piece]) -> None:
+        """Places files as they are in a folder of no lake table, by names that begin with segment and schema version.
+
+        Raises as `place` does.
+        """
+        with _naming_table(folder):
+            lake, inside = lake_filesystem(folder)
+            lake.create_dir(inside, recursive=True)
+            for piece in pieces:
+                source = self._journal.file(piece.segment, piece.path)
+                name = f"{piece.segment:012}-{piece.schema.version}-{piece.place:04}.parquet"
+                path = f"{inside}/{name}"
+                self._look_at(source, piece)
+                if _is_local(lake):
+                    self._take(source, lake, path + TEMPORARY)
+                    Path(path + TEMPORARY).rename(path)
+                    Path(path + TEMPORARY).unlink(missing_ok=True)
+                else:
+                    self._take(source, lake, path)
+            if _is_local(lake):
+                sync(inside)
+
     def sync_commit(self, table: str, version: int) -> None:
         """Makes a commit durable that Spark has written to a table's log, with all commits before it.
 

@@ -41,7 +41,8 @@ from actors.lake.filesystem import lake_filesystem
 from actors.lake.live_view import CatalogViews
 from actors.lake.maintenance import Upkeep
 from actors.lake.spark_session import side_session
-from actors.lake.table_locks import TableLocks
+from actors.lake.threads.table_locks import TableLocks
+from actors.lake.verification import LakeVerification
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.errors import Definite
 from pipeline.lake import tables as lake_tables
@@ -56,7 +57,7 @@ from pipeline.lake.column_changes import (
 )
 from pipeline.lake.delivery import AcceptedBatch, accept_batch
 from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql
-from pipeline.lake.merge import Merge, pending_sql
+from pipeline.lake.mirrors.merge import Merge, pending_sql
 from pipeline.lake.tables import (
     PIN_TYPE,
     LakeColumn,
@@ -115,6 +116,7 @@ class Lake:
         self._swapping: set[TableId] = set()
         # No append runs while maintenance trims the changelog.
         self._trimming = TableLocks()
+        self.verification = LakeVerification(session, root, self._tables, self._files, self._journal)
         self.upkeep = Upkeep(session, root, self._tables, self._changing, self._trimming)
 
     def probe(self) -> None:
@@ -153,6 +155,7 @@ class Lake:
             stopped=_stop(changelog),
             rebuilding=None if mirrored is None else _rebuilding(mirrored),
             at=Versions(None if mirrored is None else mirrored.version, changelog.version),
+            uncompared=self.verification.holds(table),
         )
 
     def deliver(self, table: TableId, present: LakeTableState, batch: Batch) -> LakeTableState:
@@ -162,6 +165,8 @@ class Lake:
         If the table can't take a new schema, the delivery ends before it, and the table stops for that reason.
         """
         todo = accept_batch(present, table, batch, rule_of(self._rules, table).schema_changes)
+        # Before the commits: after a crash between them the batch comes again, and placing files again is harmless.
+        self.verification.hold(table, todo.pieces.verified)
         if self.views is None or not _alters(todo, present):
             return self._deliver(table, present, batch, todo)
         with self._changing(table):

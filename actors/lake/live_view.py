@@ -36,7 +36,7 @@ def live_view(session: SparkSession, root: str, table: TableId, at: Written | No
     `Written.versions` does.
     """
     versions = None if at is None else at.versions(table)
-    found = _found(session, root, table) if versions is None else _found_at(session, root, table, versions)
+    found = find_view(session, root, table) if versions is None else _found_at(session, root, table, versions)
     if found is None:
         mirrored = delta_tables(session)(location(root, table, Tier.MIRROR)).snapshot()
         if mirrored is not None:
@@ -92,9 +92,9 @@ class CatalogViews:
         else:
             self.refused.pop(table, None)
 
-    def _found(self, table: TableId) -> "_Found | None":
+    def _found(self, table: TableId) -> "FoundView | None":
         plain = _PLAIN.fullmatch(table.database) and _PLAIN.fullmatch(table.name)
-        return _found(self._session, self._root, table) if plain else None
+        return find_view(self._session, self._root, table) if plain else None
 
     def _make(self, table: TableId, text: str) -> str:
         """Makes a table's view. Returns why it can't, or an empty text."""
@@ -150,7 +150,7 @@ class CatalogViews:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class FoundView:
     """What the lake has of a table, at two versions that belong together."""
 
     schema: TableSchema
@@ -158,7 +158,7 @@ class _Found:
     at: Versions
 
 
-def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
+def find_view(session: SparkSession, root: str, table: TableId) -> FoundView | None:
     """Returns a table's live view as of now; None if no mirror was ever complete."""
     at = partial(location, root, table)
     tables = delta_tables(session)
@@ -178,7 +178,7 @@ def _found(session: SparkSession, root: str, table: TableId) -> _Found | None:
     return _together(mirrored, changelogs, changelog)
 
 
-def _found_at(session: SparkSession, root: str, table: TableId, versions: Versions) -> _Found | None:
+def _found_at(session: SparkSession, root: str, table: TableId, versions: Versions) -> FoundView | None:
     """Returns a table's live view at these versions; None if there's no mirror."""
     mirrors, changelogs = (
         delta_tables(session)(location(root, table, tier)) for tier in (Tier.MIRROR, Tier.CHANGELOG)
@@ -190,7 +190,7 @@ def _found_at(session: SparkSession, root: str, table: TableId, versions: Versio
     return _together(mirrored, changelogs, changelogs.snapshot_at(versions.changelog))
 
 
-def _together(mirrored: TableVersion, changelogs: LakeTable, changelog: TableVersion) -> _Found:
+def _together(mirrored: TableVersion, changelogs: LakeTable, changelog: TableVersion) -> FoundView:
     """Returns the live view of a mirror, and of the last version up to this one of the changelog that has its columns.
 
     A version that the columns change with has no rows.
@@ -199,7 +199,7 @@ def _together(mirrored: TableVersion, changelogs: LakeTable, changelog: TableVer
     while not reached.frozen and (changelog.since > mirrored.since or changelog.altering):
         changelog = changelogs.snapshot_at(changelog.version - 1)
     assert mirrored.schema is not None
-    return _Found(mirrored.schema, reached, Versions(mirrored.version, changelog.version))
+    return FoundView(mirrored.schema, reached, Versions(mirrored.version, changelog.version))
 
 
 def _state(reached: MirrorPosition) -> tuple[int, bool]:

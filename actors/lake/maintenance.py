@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from actors.lake.delta_table import is_conflict
 from actors.lake.delta_tables import TableOpener
 from actors.lake.spark_session import side_session
-from actors.lake.table_locks import TableLocks
+from actors.lake.threads.table_locks import TableLocks
 from pipeline.lake.maintenance import HIDDEN_PART, LARGE_BYTES, SMALL_BYTES, TableSize, Trim
 from pipeline.lake.tables import SEGMENT, Tier, location, quoted, table_at
 from pipeline.schema.table_schema import TableId
@@ -75,20 +75,21 @@ class Upkeep:
         """Deletes changes from a table's changelog, if any have expired, and the expired part of its log."""
         if trim is not None and (through := self._through(table, trim)):
             try:
-                self._delete(table, through)
+                self._delete(table, through, trim.scn)
             except (Py4JError, PySparkException) as error:
                 if not is_conflict(error):
                     raise
                 # Delta assumes that the DELETE concerns every append, and would give it up each time while appends
                 # never cease.
                 with self._trimming(table):
-                    self._delete(table, through)
+                    self._delete(table, through, trim.scn)
         self._tables(location(self._root, table, Tier.CHANGELOG)).clean_log()
 
-    def _delete(self, table: TableId, through: int) -> None:
+    def _delete(self, table: TableId, through: int, scn: int | None) -> None:
         changelog = self._at(table, Tier.CHANGELOG)
         with side_session(self._session, {}) as session:
-            session.sql(f"DELETE FROM {changelog} WHERE {quoted(SEGMENT)} <= {through}")
+            needless = "" if scn is None else f" AND {quoted('__scn')} <= {scn}"
+            session.sql(f"DELETE FROM {changelog} WHERE {quoted(SEGMENT)} <= {through}{needless}")
 
     def _through(self, table: TableId, trim: Trim) -> int:
         """Returns the segment through which changes are deleted; 0 for none."""

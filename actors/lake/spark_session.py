@@ -29,7 +29,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from actors.lake import spark_connect, thread_priorities
+from actors.lake import spark_connect
+from actors.lake.threads import thread_priorities
 from pipeline.config.settings import SparkSettings
 from pipeline.errors import Definite, Transient
 

@@ -180,6 +180,40 @@ def send_signal(settings: Settings, action: str, tables: tuple[str, ...], id_: s
     click.echo(f"{answer['id']}: {answer['detail']}")
 
 
+@main.command(
+    epilog="""\b
+Exit codes:
+  0  each table is equal to the source, at the named position
+  1  rows differ
+  2  no row was found to differ, but not all tables could be judged"""
+)
+@config_argument
+@click.option(
+    "--tables", "-t", multiple=True, metavar="REGEX", help="Tables, as database.table; all by default."
+)
+@click.option("--where", metavar="CONDITION", help="Only these rows, in the grammar of signals.")
+def verify(settings: Settings, tables: tuple[str, ...], where: str | None) -> None:
+    """Compare the lake with the source, while both continue, and print a result for each table.
+
+    docs/verify.md says what it proves. The verification continues if this command is interrupted.
+    """
+    from actors.service.terminal_status import verification_line
+
+    _lake(settings)
+    data: dict[str, Any] = {"data-collections": list(tables or settings.tables.patterns)}
+    if where is not None:
+        named = data["data-collections"]
+        data["additional-conditions"] = [{"data-collection": each, "filter": where} for each in named]
+    status, answer = client.post(settings, "/signals", {"type": "verify", "data": data})
+    if status != 200:
+        _fail(answer["error"], 2)
+    found = _verified(settings, answer["id"])
+    for table, result in found.items():
+        click.echo(verification_line(table, result))
+    verdicts = {result["verdict"] for result in found.values()}
+    sys.exit(1 if "different" in verdicts else 2 if "unjudged" in verdicts else 0)
+
+
 @main.command()
 @config_argument
 @click.option(
@@ -380,6 +414,15 @@ def import_debezium(connector: Path, offsets: Path | None, output: Path | None) 
         except OSError as error:
             _fail(f"{output} can't be written: {error.strerror}", 2)
     click.echo(taken.report(), err=True)
+
+
+def _verified(settings: Settings, id_: str) -> dict[str, dict[str, Any]]:
+    """Waits for a verification. Returns the result for each of its tables."""
+    for report in _each_second(settings):
+        found: dict[str, Any] | None = report["actors"]["SparkSink"].get("verifications", {}).get(id_)
+        if found is not None and None not in found.values():
+            return found
+    raise AssertionError("the service is asked without end")
 
 
 def _each_second(settings: Settings) -> Iterator[dict[str, Any]]:

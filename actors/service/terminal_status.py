@@ -1,6 +1,6 @@
 """The service's status for a reader on a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -131,3 +131,10 @@ def _actors(actors: dict[str, dict[str, Any]]) -> Table:
             Text(actor["last_failure"] or ""),
         )
     return table
+
+
+def verification_line(table: str, result: Mapping[str, Any]) -> str:
+    """Returns the result of a verification of a table as a line of text."""
+    found = ", ".join(f"{count:,} {kind}" for kind, count in result["found"].items())
+    said = [result["verdict"], f"{result['rows']:,} rows read", *filter(None, (found, result["reason"]))]
+    return f"{table}: {', '.join(said)}, at {' '.join(result['position'].split())}"

@@ -137,6 +137,14 @@ ALERTS: Final = (
         limit_s=6 * _HOUR,
     ),
     Alert(
+        "TidemarkLakeDiffers",
+        "critical",
+        "Rows of {{ $labels.table }} that a verification at {{ $labels.instance }} found {{ $labels.kind }}: "
+        "{{ $value }}.",
+        f"{metrics.FINDINGS.name} > 0",
+        holds_s=0.0,
+    ),
+    Alert(
         "TidemarkJournalNearQuota",
         "warning",
         "The journal of {{ $labels.instance }} has {{ $value | humanizePercentage }} of its quota.",

@@ -107,7 +107,7 @@ def _begin_table(state: State, snapshot: Snapshot, message: TablePlanned, divide
     begins, ends = (None, *divided.splits), (*divided.splits, divided.end)
     ranges = tuple(Range(number, *keys) for number, keys in enumerate(zip(begins, ends, strict=True)))
     filling = isinstance(state.checkpoint.mirrors.get(table), Filling)
-    first = filling and request.whole and request.surrogate is None
+    first = filling and snapshot.fills(table) and request.surrogate is None
     known = state.chunk_sizes.get(table)
     size = ChunkSize(request.chunk_rows or state.limits.chunk_rows, known.row_bytes if known else None)
     counts = Progress(expected=divided.expected, ranges=len(ranges))

@@ -5,10 +5,12 @@ its table). A problem with one of its tables (it can't be read in chunks, its ca
 snapshot by name, and the others are read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
-from pipeline.coordinator import recapture
+from pipeline.coordinator import recapture, verification
 from pipeline.coordinator.state import (
     State,
     end_table,
@@ -32,6 +34,7 @@ from pipeline.snapshot.snapshot import (
     SnapshotStopped,
     SnapshotWaiting,
     TableSnapshot,
+    Verification,
     progress,
 )
 
@@ -78,6 +81,8 @@ def _effect(state: State, signal: signals.Signal) -> tuple[State, str]:
     match signal:
         case signals.ExecuteSnapshot():
             return _begin_snapshot(state, signal)
+        case signals.VerifyTables():
+            return _begin_verification(state, signal)
         case signals.StopSnapshot(_, tables):
             return _stop_snapshots(state, tables)
         case signals.Recapture():
@@ -98,6 +103,16 @@ def _effect(state: State, signal: signals.Signal) -> tuple[State, str]:
 
 
 def _begin_snapshot(state: State, signal: signals.ExecuteSnapshot) -> tuple[State, str]:
+    return _take_snapshot(state, signal, partial(_refusal, state.checkpoint), None)
+
+
+def _take_snapshot(
+    state: State,
+    signal: signals.ExecuteSnapshot,
+    refusal: Callable[[TableId], str | None],
+    verified: Verification | None,
+) -> tuple[State, str]:
+    """Begins a snapshot or a verification. A table that `refusal` refuses fails by that reason."""
     checkpoint = state.checkpoint
     meant = _matching_tables(checkpoint, signal.tables)
     narrowing = [*(each.tables for each in signal.filters), *(each.tables for each in signal.keys)]
@@ -105,7 +120,7 @@ def _begin_snapshot(state: State, signal: signals.ExecuteSnapshot) -> tuple[Stat
         if not any(map(tables.match, meant)):
             pattern = tables.patterns[0]
             raise _Rejected(f"none of the signal's tables matches {pattern}: {_join_names(meant)}")
-    refused = {table: reason for table in meant if (reason := _refusal(checkpoint, table))}
+    refused = {table: reason for table in meant if (reason := refusal(table))}
     requests = {t: _request(checkpoint, signal, t) for t in meant if t in checkpoint.schemas}
     reasons = "; ".join(f"{table}: {reason}" for table, reason in refused.items())
     if len(refused) == len(meant):
@@ -115,9 +130,13 @@ def _begin_snapshot(state: State, signal: signals.ExecuteSnapshot) -> tuple[Stat
         for table in meant
     }
     narrowed = {t: request for t, request in requests.items() if request != WHOLE and t not in refused}
-    snapshot = Snapshot(signal.id, states, narrowed, signal.blocking, signal.priority)
+    if verified is not None:
+        some = (table for table, request in narrowed.items() if not request.whole)
+        verified = replace(verified, narrowed=frozenset(some))
+    snapshot = Snapshot(signal.id, states, narrowed, signal.blocking, signal.priority, verification=verified)
     accepted = _join_names(table for table in meant if table not in refused)
-    return with_snapshot(state, snapshot), f"snapshot of {accepted}" + (
+    what = "snapshot" if verified is None else "verification"
+    return with_snapshot(state, snapshot), f"{what} of {accepted}" + (
         f" (refused: {reasons})" if refused else ""
     )
 
@@ -161,6 +180,26 @@ def _refusal(checkpoint: Checkpoint, table: TableId) -> str | None:
     if not checkpoint.schemas[table].key:
         return "it has no primary key, so its rows can't be read in chunks (its changes still stream)"
     return None
+
+
+# Verify tables
+
+
+def _begin_verification(state: State, signal: signals.VerifyTables) -> tuple[State, str]:
+    checkpoint, since = state.checkpoint, state.checkpoint.scn
+    request = signals.ExecuteSnapshot(
+        signal.id,
+        signal.tables,
+        signal.filters,
+        chunk_rows=signal.chunk_rows,
+        priority=signal.priority,
+    )
+    return _take_snapshot(
+        state,
+        request,
+        lambda table: _refusal(checkpoint, table) or verification.refusal(checkpoint, table),
+        Verification(since),
+    )
 
 
 # Stop a snapshot

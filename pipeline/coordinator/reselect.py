@@ -99,7 +99,8 @@ def request_reselect(state: State, table: TableId, keys: pa.RecordBatch, transac
 def reread_table(state: State, table: TableId, scn: int) -> State:
     """Returns the state in which all rows of the table will be read, whatever changed them up to this SCN."""
     snapshot, mirror = snapshot_of(state.checkpoint, table), state.checkpoint.mirrors[table]
-    if isinstance(mirror, Filling) and snapshot and isinstance(snapshot.tables[table], SnapshotWaiting):
+    waits = snapshot is not None and isinstance(snapshot.tables[table], SnapshotWaiting)
+    if isinstance(mirror, Filling) and snapshot is not None and waits and snapshot.verification is None:
         return with_mirror(drop_windows(state, {table}), table, Filling(scn))
     lacks_rows = stays_incomplete(state.checkpoint, table)
     state = with_snapshot(state, Snapshot(f"{REREAD}-{scn}-{table}", {table: SnapshotWaiting()}))

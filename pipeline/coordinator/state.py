@@ -253,7 +253,7 @@ def end_table(state: State, snapshot: Snapshot, table: TableId, ended: TableSnap
     was, mirror = snapshot.tables[table], state.checkpoint.mirrors.get(table)
     state = with_table(drop_windows(state, {table}), snapshot, table, ended)
     match mirror, ended:
-        case Filling(since), Completed() if snapshot.request(table).whole:
+        case Filling(since), Completed() if snapshot.fills(table):
             return with_mirror(state, table, Ready(since))
         case Filling(), _ if _fills_mirror(was) and awaits_snapshot(state.checkpoint, table):
             # The next snapshot reads all rows into a mirror that has none of these.
@@ -268,9 +268,7 @@ def _fills_mirror(was: TableSnapshot) -> bool:
 
 def awaits_snapshot(checkpoint: Checkpoint, table: TableId) -> bool:
     """Returns whether a snapshot of all rows, which completes the table's mirror, waits or is under way."""
-    return any(
-        snapshot.request(table).whole for snapshot, other in unfinished_tables(checkpoint) if other == table
-    )
+    return any(snapshot.fills(table) for snapshot, other in unfinished_tables(checkpoint) if other == table)
 
 
 def stays_incomplete(checkpoint: Checkpoint, table: TableId) -> bool:
@@ -339,7 +337,7 @@ def with_snapshot(state: State, snapshot: Snapshot) -> State:
         table
         for table, waiting in snapshot.tables.items()
         if isinstance(waiting, SnapshotWaiting)
-        and snapshot.request(table).whole
+        and snapshot.fills(table)
         and (table not in mirrors or stays_incomplete(state.checkpoint, table))
     ]
     return with_checkpoint(

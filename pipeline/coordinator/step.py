@@ -44,7 +44,14 @@ from typing import assert_never
 import pyarrow as pa
 
 from pipeline.config.settings import MOST_WINDOWS, SnapshotMode
-from pipeline.coordinator import consistent_schedule, handle_chunks, handle_log, reselect, resume
+from pipeline.coordinator import (
+    consistent_schedule,
+    handle_chunks,
+    handle_log,
+    reselect,
+    resume,
+    verification,
+)
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.handle_signals import signal_received
@@ -96,7 +103,8 @@ def start(
     if isinstance(mode, Overlapping) and not 1 <= mode.most <= MOST_WINDOWS:
         raise ValueError(f"the number of windows must be from 1 to {MOST_WINDOWS}, not {mode.most}")
     checkpoint = resume.begin_snapshot(resume.restart_consistent_snapshots(checkpoint), snapshot_mode)
-    state, orders = order_reads(reselect.restore_keys(State(limits, mode, checkpoint, snapshot_mode), unread))
+    state = verification.end_outdated(None, State(limits, mode, checkpoint, snapshot_mode))
+    state, orders = order_reads(reselect.restore_keys(state, unread))
     state = _skip_begun_scn(state)
     return state, (journal.Append((), state.checkpoint), *orders)
 
@@ -146,7 +154,8 @@ def _append(
     statements: tuple[journal.StatementPart, ...],
 ) -> tuple[State, tuple[Order, ...]]:
     """Closes the windows that can close, orders reads, and appends the changes, then the rows of the closed windows."""
-    emitted, rows = close_windows(handle_chunks.stop_contradicted_tables(taken))
+    taken = verification.end_outdated(state.checkpoint, handle_chunks.stop_contradicted_tables(taken))
+    emitted, rows = close_windows(taken)
     after, orders = order_reads(emitted)
     after = reselect.mark_unread(after)
     if after.checkpoint.mirrors is not state.checkpoint.mirrors:
@@ -280,7 +289,8 @@ def _emit(state: State, window: Reconciling) -> tuple[State, journal.ChunkPart]:
     )
     ended = replace(chunking, ranges=left, progress=counts) if left else Completed(counts)
     advance = with_table if left else end_table
-    return advance(emitted, snapshot, table, ended), replace(part, first=chunking.first)
+    part = replace(part, first=chunking.first, verifies=snapshot.verification is not None)
+    return advance(emitted, snapshot, table, ended), part
 
 
 def _forget_markers(state: State) -> State:

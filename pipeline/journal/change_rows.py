@@ -151,13 +151,17 @@ def _source(images: pa.RecordBatch, passed: Transactions, *, keyed: bool) -> pa.
 
 
 def chunk_table(segment: int, part: ChunkPart) -> pa.Table:
-    """The rows of a chunk as a rows file has them, or, if it isn't of a first snapshot, as a changes file has."""
-    rows = part.rows if part.first else chunk_changes(part.rows, part.chunk, part.scn, segment, part.at)
+    """The rows of a chunk as a rows file has them, or, if it isn't of a first snapshot, as a changes file has.
+
+    Of a verification they name the verification in place of the chunk.
+    """
+    named = part.chunk.snapshot if part.verifies else part.chunk
+    rows = part.rows if part.first else chunk_changes(part.rows, named, part.scn, segment, part.at)
     return pa.Table.from_batches([rows])
 
 
 def chunk_changes(
-    rows: pa.RecordBatch, chunk: ChunkId, scn: int, segment: int, at: Coordinates | None
+    rows: pa.RecordBatch, chunk: ChunkId | str, scn: int, segment: int, at: Coordinates | None
 ) -> pa.RecordBatch:
     """Returns rows of a chunk as a changes file has them; `at`: where the log was."""
     count = rows.num_rows

@@ -14,10 +14,12 @@ from pipeline.snapshot.watermark import High
 
 
 class FileKind(StrEnum):
-    """What a file of a segment holds: changes (and later snapshots' rows) or rows of a first snapshot."""
+    """What a file of a segment holds: changes (and later snapshots' rows), rows of a first snapshot, or rows that a
+    verification read."""
 
     CHANGES = "changes"
     ROWS = "rows"
+    VERIFIED = "verified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class SealedChunk:
-    """A chunk whose rows, except superseded ones, are in the segment.
+    """A chunk whose rows, except superseded ones, are in the segment. Chunks of verifications have none.
 
     They come after the changes through `scn`, where the log is `at`. Both are None in entries of earlier versions.
     """

@@ -5,11 +5,13 @@ table version and kind of file, and one *entry* in the manifest. Only the entry 
 numbered from 1 without a gap. An entry holds the checkpoint after the segment's rows, so the two can't diverge: capture
 continues from the last entry, and what no entry names never happened.
 
-There are two kinds of files. A *changes* file has the meta columns of META, then the table's own columns by their
+There are three kinds of files. A *changes* file has the meta columns of META, then the table's own columns by their
 names, then SOURCE. Its rows are in the order of the stream, which is the order of (`__scn`, `__ordinal`). A *rows* file
 has the table's own columns only: chunks of a table's first snapshot, which go to the mirror unchanged. They are of the
 generation that the table's mirror has in the entry's checkpoint. If the mirror began again within the segment, earlier
-chunks are left out.
+chunks are left out. A *verified* file has the form of a changes file. Its rows are those that a verification read, each
+with the SCN at which the source had it, and `__chunk` names the verification. They are no changes: the lake compares
+them with what it has.
 
 Rows may be flushed *early*: into files of the open segment, which no entry names yet. There are two reasons for it.
 
@@ -231,7 +233,7 @@ def seal(
         chunks=tuple(
             SealedChunk(part.chunk, part.low, part.high, len(part.rows), part.scn, part.at)
             for part in parts
-            if isinstance(part, ChunkPart)
+            if isinstance(part, ChunkPart) and not part.verifies
         ),
         checkpoint=checkpoint,
         schemas={schema.version: schema for schema in {*named, *checkpoint.schemas.values()}},
@@ -266,6 +268,8 @@ def _whose(part: ChangePart | ChunkPart) -> Which:
         case ChangePart():
             return part.changes.schema, FileKind.CHANGES
         case ChunkPart():
+            if part.verifies:
+                return part.schema, FileKind.VERIFIED
             return part.schema, FileKind.ROWS if part.first else FileKind.CHANGES
         case _:
             assert_never(part)

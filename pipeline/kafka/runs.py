@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.journal.entry import Entry, File
+from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.messages.journal import StatementPart
 
 # How many bytes of the journal's files a Kafka transaction holds, at most.
@@ -52,6 +52,11 @@ class Capacity:
     def without(self, rows: int, size: int) -> "Capacity":
         """Returns what is left of it after the run."""
         return Capacity(self.rows - rows, self.bytes - size)
+
+
+def stream_files(entry: Entry) -> tuple[File, ...]:
+    """Returns the files with a segment's own rows, without those that a verification read."""
+    return tuple(file for file in entry.files if file.kind is not FileKind.VERIFIED)
 
 
 def whole(entry: Entry, files: Iterable[File]) -> Run:

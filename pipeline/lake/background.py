@@ -1,4 +1,5 @@
-"""What Spark does beside the batches: it completes or merges a mirror, or maintains a lake table, one at a time.
+"""What Spark does beside the batches: it completes or merges a mirror, maintains a lake table, or compares rows with
+the source's, one at a time.
 
 No reader waits for it: the live view is right with it and without it. A generation of a mirror that has all its rows
 becomes visible as soon as possible. A mirror is merged when it has enough changes pending, or old ones.
@@ -11,7 +12,7 @@ Only `pipeline.lake.step` calls these functions. Times are in seconds.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
@@ -22,6 +23,13 @@ from pipeline.lake.batch import LakeTableState, Pieces
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import Chore, Policy, TableSize, TableUpkeep, Trim
 from pipeline.lake.tables import Tier
+from pipeline.lake.verification.runs import (
+    ROWS_AT_ONCE,
+    Comparisons,
+    Judgement,
+    VerificationRun,
+    comparison_due_at,
+)
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Mirror, Ready
 
@@ -61,7 +69,14 @@ class ChoreDue:
     tier: Tier
 
 
-Due = CompletionDue | MergeDue | ChoreDue
+@dataclass(frozen=True, slots=True)
+class ComparisonDue:
+    """A table of which verifications have read rows, or have ended."""
+
+    table: TableId
+
+
+Due = CompletionDue | MergeDue | ChoreDue | ComparisonDue
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +153,38 @@ class MaintainTable:
         return self.chore.value
 
 
-BackgroundWork = CompleteMirror | MergeMirror | MaintainTable
+@dataclass(frozen=True, slots=True)
+class VerifyRows:
+    """Compare what verifications have read of a table, `through` a segment, whose end has this position.
+
+    `runs`: the verifications of the table that have no result. Those that have `ended` get one. `rows` wait to be
+    compared. `unread`: as of ComparedTable.
+    """
+
+    table: TableId
+    runs: tuple[VerificationRun, ...]
+    through: int
+    position: str
+    rows: int
+    unread: int | None
+
+    @property
+    def ended(self) -> tuple[VerificationRun, ...]:
+        """Returns the verifications that get a result."""
+        return tuple(run for run in self.runs if run.ended)
+
+    @property
+    def due(self) -> Due:
+        """Returns what was due."""
+        return ComparisonDue(self.table)
+
+    @property
+    def kind(self) -> str:
+        """Returns its name in metrics and the log."""
+        return "verify"
+
+
+BackgroundWork = CompleteMirror | MergeMirror | MaintainTable | VerifyRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +200,8 @@ class Background:
     """What is known of the lake tables for this work, and what is under way; None if nothing is.
 
     `rebuilding`: the tables whose mirror's newest generation is being filled, and since when (s since the epoch).
-    `due`: what is due, and since when. `resting`: what was given up or failed, and until when it pauses. `failed`: how
-    often in a row.
+    `verified`: what there is of verifications. `due`: what is due, and since when. `resting`: what was given up or
+    failed, and until when it pauses. `failed`: how often in a row.
     """
 
     mirrored: Mapping[TableId, Mirrored] = field(default_factory=dict)
@@ -165,6 +211,7 @@ class Background:
     resting: Mapping[Due, float] = field(default_factory=dict)
     failed: Mapping[Due, int] = field(default_factory=dict)
     under_way: UnderWay | None = None
+    verified: Comparisons = field(default_factory=Comparisons)
 
     def keeping(self, kept: TableUpkeep) -> "Background":
         """Returns it with this state of a lake table."""
@@ -182,11 +229,18 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class LakeTables:
-    """What the batches know: the lake's settings, what it has of each table, and which mirrors may be merged."""
+    """What the batches know: the lake's settings, what it has of each table, and which mirrors may be merged.
+
+    `runs`: the verifications that capture knows there. `incomplete`: the tables that lack something of the segments.
+    `unread`: as of the checkpoint.
+    """
 
     settings: LakeSettings
     tables: Mapping[TableId, LakeTableState]
     mirrors: Mapping[TableId, Mirror]
+    runs: tuple[VerificationRun, ...] = ()
+    incomplete: frozenset[TableId] = frozenset()
+    unread: Mapping[TableId, int] = field(default_factory=dict)
 
     def stopped(self, table: TableId) -> bool:
         """Returns whether the sink delivers nothing more to the table."""
@@ -206,7 +260,8 @@ def table_met(
     background = background.rebuilt(table, found.rebuilding)
     for tier, size in sizes.items():
         background = background.keeping(maintenance.found_table(table, tier, size, now, found.merged))
-    return background
+    waiting = ROWS_AT_ONCE if found.uncompared else 0
+    return replace(background, verified=background.verified.with_rows(table, waiting, now))
 
 
 def files_delivered(
@@ -228,6 +283,8 @@ def files_delivered(
     pending = mirrored.pending + sum(piece.rows for piece in pieces.changes)
     since = mirrored.since if mirrored.pending else now
     background = background.mirroring(table, Mirrored(reached, pending, since))
+    read = sum(piece.rows for piece in pieces.verified)
+    background = replace(background, verified=background.verified.with_rows(table, read, now))
     for tier, files in ((Tier.CHANGELOG, pieces.changes), (Tier.MIRROR, pieces.rows)):
         if tier is Tier.MIRROR and (after.generation is None or table in background.rebuilding):
             continue
@@ -239,8 +296,11 @@ def files_delivered(
     return background
 
 
-def work_done(background: Background, size: TableSize, now: float) -> Background:
-    """Records that the work under way has succeeded, and that its lake table has this size."""
+def work_done(
+    background: Background, size: TableSize, now: float, judgements: Iterable[Judgement] = ()
+) -> Background:
+    """Records that the work under way has succeeded, that its lake table has this size, and the results that it
+    brought."""
     under_way, background = _end_work(background)
     work = under_way.work
     background = replace(
@@ -258,6 +318,9 @@ def work_done(background: Background, size: TableSize, now: float) -> Background
             return _record_merge(background, work, under_way.began, size, now)
         case MaintainTable(chore, before):
             return _record_chore(background, chore, before, now, size)
+        case VerifyRows(table, rows=rows):
+            known = background.verified.compared(table, rows, under_way.began, judgements)
+            return replace(background, verified=known)
         case _:
             assert_never(work)
 
@@ -289,6 +352,7 @@ def next_work(
 
     Batches have come `through` a segment, whose end has this position.
     """
+    background = replace(background, verified=background.verified.only(lake.runs))
     due = [each for each, at in _due_at(background, lake).items() if at <= now]
     background = replace(background, due={each: background.due.get(each, now) for each in due})
     rested = [each for each in background.due if background.resting.get(each, now) <= now]
@@ -346,7 +410,23 @@ def _due_at(background: Background, lake: LakeTables) -> dict[Due, float]:
         if not lake.stopped(kept.table):
             for chore, when in maintenance.due_at(kept, policy).items():
                 at[ChoreDue(chore, kept.table, kept.tier)] = when
+    for table in dict.fromkeys([*background.verified.pending, *(run.table for run in lake.runs)]):
+        if (compared_at := _comparison_due_at(background, lake, table)) is not None:
+            at[ComparisonDue(table)] = compared_at
     return at
+
+
+def _comparison_due_at(background: Background, lake: LakeTables, table: TableId) -> float | None:
+    """Returns when (s) a table's verified rows are due. It isn't due while the lake lacks what it will soon have."""
+    runs = background.verified.unjudged(lake.runs, table)
+    if table in lake.incomplete or not (runs or table in background.verified.pending):
+        return None
+    mirror = lake.mirrors.get(table)
+    older = all(mirror is not None and mirror.since < run.since for run in runs)
+    if table in background.rebuilding and isinstance(mirror, Ready) and older:
+        return None
+    ended = any(run.ended for run in runs)
+    return comparison_due_at(background.verified.pending.get(table), ended=ended)
 
 
 def _work(background: Background, lake: LakeTables, due: Due, through: int, position: str) -> BackgroundWork:
@@ -366,19 +446,31 @@ def _work(background: Background, lake: LakeTables, due: Due, through: int, posi
             # After a table has failed batches may begin before what others have merged.
             through = max(through, mirrored.reached.merged)
             return MergeMirror(table, mirrored.reached, through, position, mirrored.pending)
+        case ComparisonDue(table):
+            pending = background.verified.pending.get(table)
+            return VerifyRows(
+                table,
+                background.verified.unjudged(lake.runs, table),
+                through,
+                position,
+                0 if pending is None else pending.rows,
+                lake.unread.get(table),
+            )
         case ChoreDue(chore, table, tier):
             kept = background.kept[table, tier]
             hours = maintenance.versions_h(tier, lake.settings.vacuum_hours)
-            return MaintainTable(chore, kept, _trim(lake, kept), hours)
+            return MaintainTable(chore, kept, _trim(background, lake, kept), hours)
         case _:
             assert_never(due)
 
 
-def _trim(lake: LakeTables, kept: TableUpkeep) -> Trim | None:
+def _trim(background: Background, lake: LakeTables, kept: TableUpkeep) -> Trim | None:
     schema = lake.tables[kept.table].schema
     rule = rule_of(lake.settings.rules, kept.table)
     keyed = schema is not None and bool(schema.key)
-    return maintenance.trim_of(kept, rule, keyed, lake.settings.keep_changelog_hours)
+    trim = maintenance.trim_of(kept, rule, keyed, lake.settings.keep_changelog_hours)
+    since = (run.since for run in background.verified.unjudged(lake.runs, kept.table))
+    return trim and replace(trim, scn=min(since, default=None))
 
 
 def _end_work(background: Background) -> tuple[UnderWay, Background]:

@@ -30,7 +30,8 @@ class LakeTableState:
     the mirror has reached, and `pending`: the number of changes after it, both as the sink found them. `after`: the
     segment through which all tables had everything when this one was last delivered. `partial`: whether its changes may
     lack columns. `rebuilding`: since when (s since the epoch) the newest generation is being filled, None if the mirror
-    is complete. `at`: the versions at which readers see all of this, None without a changelog.
+    is complete. `at`: the versions at which readers see all of this, None without a changelog. `uncompared`: whether
+    verified rows were waiting when the sink found the table.
     """
 
     schema: TableSchema | None = None
@@ -47,6 +48,7 @@ class LakeTableState:
     stopped: DeliveryStop | None = None
     rebuilding: float | None = None
     at: Versions | None = None
+    uncompared: bool = False
 
 
 def reported_segment(tables: Iterable[LakeTableState]) -> int:
@@ -71,10 +73,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A table's files in a batch, by where they go, in the order of segments."""
+    """A table's files in a batch, by where they go, in the order of segments. `verified`: only to be compared."""
 
     changes: tuple[Piece, ...] = ()
     rows: tuple[Piece, ...] = ()
+    verified: tuple[Piece, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +182,7 @@ def _tables(entries: list[Entry]) -> dict[TableId, Pieces]:
             schema = entry.schemas[file.version]
             piece = Piece(entry.segment, place, file.path, schema, file.rows, file.bytes, file.absent)
             found.setdefault(file.table, {}).setdefault(file.kind, []).append(piece)
-    return {
-        table: Pieces(tuple(of.get(FileKind.CHANGES, ())), tuple(of.get(FileKind.ROWS, ())))
-        for table, of in found.items()
-    }
+    return {table: Pieces(*(tuple(of.get(kind, ())) for kind in FileKind)) for table, of in found.items()}
 
 
 def _alterations(entry: Entry) -> dict[TableId, tuple[Step, ...]]:
@@ -216,11 +216,13 @@ def is_newer(generation: Generation, present: int | None) -> bool:
 def missing_pieces(delivered: LakeTableState, table: TableId, batch: Batch) -> Pieces:
     """Returns those of a table's files that the lake should have and doesn't have yet.
 
-    A stopped table gets nothing from before the generation with which it resumes.
+    A stopped table gets nothing from before the generation with which it resumes. Nothing says which files to compare
+    it has, and to place them again is harmless.
     """
     pieces, back = batch.tables.get(table, Pieces()), batch.resumed(table, delivered)
     before = 0 if back is None else back.segment - 1
     return Pieces(
         tuple(piece for piece in pieces.changes if piece.segment > max(delivered.changes, before)),
         tuple(piece for piece in pieces.rows if piece.segment > max(delivered.rows, before)),
+        pieces.verified,
     )

@@ -60,7 +60,7 @@ columns: a complete row, a delete, or an insert which lacks some.
    (`r`).
 
 A key without a base that has no row in the mirror is left out too. So the result doesn't depend on what was merged:
-`pipeline.lake.merge` keeps a row in the mirror, removes it or leaves it out by the same three cases.
+`pipeline.lake.mirrors.merge` keeps a row in the mirror, removes it or leaves it out by the same three cases.
 
 Keys are compared for equality of their bytes, never for order, so any collation works. A part of a key that may be null
 here (a zero date has no other form) is compared so that null equals null.

@@ -84,11 +84,12 @@ class Policy:
 @dataclass(frozen=True, slots=True)
 class Trim:
     """Which changes to delete: those through the segment `merged` (all, if None) that were committed `hours` ago, or
-    longer (at any time, if None), and whatever came before these.
+    longer (at any time, if None), and whatever came before these. `scn`: none after it, None for no such bound.
     """
 
     merged: int | None
     hours: float | None
+    scn: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pipeline.config.table_rules import LakeRule
 from pipeline.gtid.gtid_set import NO_GTIDS
 from pipeline.lake.background import Background, LakeTables
 from pipeline.lake.batch import Batch, LakeTableState
+from pipeline.lake.verification.runs import runs_of
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 
@@ -52,8 +53,8 @@ class LakeProgress:
     `tables`: what it has of each table that was met. `said`: the segment through which these report that all have
     everything. `late`: tables that wait for a mirror which the journal has all of
     (`pipeline.journal.missing_generations`), `aside`: those that failed and pause, and `whole` the segment through
-    which both have everything; `bare`: tables whose mirror is missing (`pipeline.lake.mirror_rules`). `failed`: the
-    tables that have failed and aren't wholly delivered since; `ahead`: where the others are while such tables catch
+    which both have everything; `bare`: tables whose mirror is missing (`pipeline.lake.mirrors.mirror_rules`). `failed`:
+    the tables that have failed and aren't wholly delivered since; `ahead`: where the others are while such tables catch
     up.
     """
 
@@ -226,4 +227,12 @@ class State:
     @property
     def lake_tables(self) -> LakeTables:
         """What the background work goes by."""
-        return LakeTables(self.settings, self.so_far.tables, self.so_far.mergeable)
+        so_far = self.so_far
+        return LakeTables(
+            self.settings,
+            so_far.tables,
+            so_far.mergeable,
+            () if so_far.ahead is not None else runs_of(so_far.checkpoint),
+            frozenset(so_far.tables) if so_far.ahead is not None else so_far.left_out | so_far.failed.keys(),
+            so_far.checkpoint.unread,
+        )

@@ -35,7 +35,7 @@ from pipeline.config.table_rules import rule_of
 from pipeline.errors import InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.journal.missing_generations import incomplete_generations
-from pipeline.lake import background, mirror_rules
+from pipeline.lake import background
 from pipeline.lake.background import BackgroundWork
 from pipeline.lake.batch import (
     MOST_BYTES,
@@ -48,6 +48,7 @@ from pipeline.lake.batch import (
 )
 from pipeline.lake.live_view import Versions
 from pipeline.lake.maintenance import TableSize
+from pipeline.lake.mirrors import mirror_rules
 from pipeline.lake.state import (
     Ahead,
     Confirming,
@@ -68,6 +69,7 @@ from pipeline.lake.state import (
     StoppingSpark,
 )
 from pipeline.lake.tables import Tier
+from pipeline.lake.verification.runs import Judgement
 from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -156,10 +158,11 @@ class LakeTimerFired:
 @dataclass(frozen=True, slots=True)
 class WorkDone:
     """The work beside the batches has succeeded: its lake table has this size, and readers of the table read it `at`
-    these versions."""
+    these versions. `judgements`: the results of verifications that it brought."""
 
     size: TableSize
     at: Versions | None = None
+    judgements: tuple[Judgement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,8 +344,8 @@ def _batches(state: State, fact: Fact, now: float) -> _Next:
             return _going_on(state, _doing(Confirming, state, fact).sealed)
         case LakeTimerFired():
             return _moment(state, now)
-        case WorkDone(size, at):
-            return _worked(state, size, at, now), ()
+        case WorkDone():
+            return _worked(state, fact, now), ()
         case WorkGivenUp():
             return replace(state, background=background.work_given_up(state.background, now)), ()
         case WorkFailed():
@@ -397,13 +400,17 @@ def _delivered(state: State, fact: TableDelivered, now: float) -> _Next:
     return _landing(replace(state, so_far=so_far.having(table, after)), landing, now)
 
 
-def _worked(state: State, size: TableSize, at: Versions | None, now: float) -> State:
+def _worked(state: State, fact: WorkDone, now: float) -> State:
     assert state.background.under_way is not None
-    table, so_far = state.background.under_way.work.table, state.so_far
+    table, so_far, at = state.background.under_way.work.table, state.so_far, fact.at
     if at is not None:  # a batch may have reported later ones meanwhile
         known = so_far.of(table)
         so_far = so_far.having(table, replace(known, at=at.or_later(known.at)))
-    return replace(state, so_far=so_far, background=background.work_done(state.background, size, now))
+    return replace(
+        state,
+        so_far=so_far,
+        background=background.work_done(state.background, fact.size, now, fact.judgements),
+    )
 
 
 def _doing(kind: type[_D], state: State, fact: Fact) -> _D:

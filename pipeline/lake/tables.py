@@ -2,7 +2,7 @@
 
 Each captured table becomes two. The *changelog* takes every change, with the journal's meta columns. The *mirror* has
 the table's own columns and equals the source at an older position. It gets its first snapshot as appended rows, and
-from then on merges of many changes at a time (`pipeline.lake.merge`). Readers see both together
+from then on merges of many changes at a time (`pipeline.lake.mirrors.merge`). Readers see both together
 (`pipeline.lake.live_view`).
 """
 
@@ -249,6 +249,25 @@ def shadow(lake: str, table: TableId, generation: int) -> str:
 def shadows(lake: str, table: TableId) -> str:
     """Returns the beginning of the paths of all such tables."""
     return f"{location(lake, table, Tier.MIRROR)}-next-"
+
+
+# The folder under a lake's path for what verifications find. No database's folder begins like this.
+_OWN: Final = "_tidemark"
+
+
+def findings_path(lake: str) -> str:
+    """Returns the path of the Delta table with each row that verifications have found to differ."""
+    return f"{lake.rstrip('/')}/{_OWN}/verification"
+
+
+def judgements_path(lake: str) -> str:
+    """Returns the path of the Delta table with the result for each table of each verification."""
+    return f"{lake.rstrip('/')}/{_OWN}/verification-runs"
+
+
+def verified_path(lake: str, table: TableId) -> str:
+    """Returns the path of the folder with what verifications of a table have read and not judged yet."""
+    return "/".join((lake.rstrip("/"), _OWN, "verifying", _folder(table.database), _folder(table.name)))
 
 
 def columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:

@@ -32,8 +32,8 @@ class ChangePart:
 class ChunkPart:
     """The rows of a chunk that no change superseded, at their position in the stream.
 
-    `first`: they go straight to the mirror. Otherwise they are separate changes (`op` = r) with this `scn`. `at`: the
-    log's position there, None if it isn't known.
+    `first`: they go straight to the mirror. `verifies`: the lake only compares them with what it has. Otherwise they
+    are separate changes (`op` = r) with this `scn`. `at`: the log's position there, None if it isn't known.
     """
 
     chunk: ChunkId
@@ -44,6 +44,7 @@ class ChunkPart:
     scn: int
     first: bool
     at: Coordinates | None = None
+    verifies: bool = False
 
 
 @dataclass(frozen=True, slots=True)

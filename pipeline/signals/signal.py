@@ -30,6 +30,9 @@ LONGEST_ID: Final = 128
 MOST_PRIORITY: Final = 1000
 MOST_CHUNK_ROWS: Final = 10_000_000
 
+# A verification's, unless it has another one: snapshots come first.
+VERIFICATION_PRIORITY: Final = -1
+
 
 class MalformedSignal(ValueError):
     """A text that isn't a signal, and why; `id` is the signal's, as far as it could be made out."""
@@ -75,6 +78,22 @@ class ExecuteSnapshot:
     blocking: bool = False
     chunk_rows: int | None = None
     priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyTables:
+    """Compare what the lake has of the tables with the source (`pipeline.lake.verification.runs`).
+
+    `filters` narrow it. `chunk_rows` and `priority`: as of a snapshot.
+    """
+
+    wire: ClassVar[str] = "VerifyTables"
+
+    id: str
+    tables: TableFilter = ALL_TABLES
+    filters: tuple[Filter, ...] = ()
+    chunk_rows: int | None = None
+    priority: int = VERIFICATION_PRIORITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +154,7 @@ class SetBinlogPosition:
     position: GtidSet
 
 
-_OfSnapshots = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot
+_OfSnapshots = ExecuteSnapshot | VerifyTables | StopSnapshot | PauseSnapshot | ResumeSnapshot
 Signal = _OfSnapshots | Recapture | ReportPosition | SetBinlogPosition
 
 
@@ -212,6 +231,8 @@ def _of_type(id_: str, value: Mapping[str, Any]) -> Signal:
     match value.get("type"):
         case "execute-snapshot":
             return _execute(id_, data)
+        case "verify":
+            return _verify(id_, data)
         case "stop-snapshot":
             _only(data, '"data"', "type", "data-collections")
             _blocking(data)
@@ -258,6 +279,18 @@ def _execute(id_: str, data: Mapping[str, Any]) -> ExecuteSnapshot:
         _blocking(data),
         _integer(data, "chunk-rows", 1, MOST_CHUNK_ROWS, None),
         _integer(data, "priority", -MOST_PRIORITY, MOST_PRIORITY, 0) or 0,
+    )
+
+
+def _verify(id_: str, data: Mapping[str, Any]) -> VerifyTables:
+    _only(data, '"data"', "data-collections", "additional-conditions", "chunk-rows", "priority")
+    priority = _integer(data, "priority", -MOST_PRIORITY, MOST_PRIORITY, None)
+    return VerifyTables(
+        id_,
+        _tables(data) if data.get("data-collections") else ALL_TABLES,
+        tuple(map(_filter, _objects(data, "additional-conditions", "data-collection", "filter"))),
+        _integer(data, "chunk-rows", 1, MOST_CHUNK_ROWS, None),
+        VERIFICATION_PRIORITY if priority is None else priority,
     )
 
 

@@ -122,12 +122,25 @@ TableSnapshot = SnapshotWaiting | Chunking | Completed | SnapshotStopped | Snaps
 
 
 @dataclass(frozen=True, slots=True)
+class Verification:
+    """What makes a snapshot a verification: the lake only compares its rows with what it has.
+
+    `since`: the SCN of the last thing in the stream when it was requested. Each chunk sees all changes up to there.
+    `narrowed`: the tables of which only some rows are read.
+    """
+
+    since: int
+    narrowed: frozenset[TableId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A snapshot: the id of the signal that requested it, and its tables in the order in which they're read.
 
     `requests` holds those of tables that aren't just read completely. `blocking`: the stream is paused while a chunk of
     it is read. Of two snapshots the one with the higher `priority` comes first, else the older one. `consistent`: all
-    of its tables are read at one position (`pipeline.coordinator.consistent_state`).
+    of its tables are read at one position (`pipeline.coordinator.consistent_state`). `verification`: why its rows
+    aren't for the lake's tables, None if they are.
     """
 
     id: str
@@ -136,6 +149,7 @@ class Snapshot:
     blocking: bool = False
     priority: int = 0
     consistent: bool = False
+    verification: Verification | None = None
 
     @property
     def ended(self) -> bool:
@@ -145,6 +159,10 @@ class Snapshot:
     def request(self, table: TableId) -> Request:
         """Returns what the signal requested of the table."""
         return self.requests.get(table, WHOLE)
+
+    def fills(self, table: TableId) -> bool:
+        """Returns whether the table's mirror is complete once this snapshot of it is."""
+        return self.verification is None and self.request(table).whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +198,7 @@ def to_json(snapshot: Snapshot) -> dict[str, Any]:
         "blocking": snapshot.blocking,
         "consistent": snapshot.consistent,
         "priority": snapshot.priority,
+        "verification": _verification_to_json(snapshot.verification),
         "tables": [
             {
                 "database": table.database,
@@ -202,7 +221,21 @@ def from_json(value: dict[str, Any]) -> Snapshot:
         value["blocking"],
         value["priority"],
         value["consistent"],
+        _verification_from_json(value.get("verification")),
     )
+
+
+def _verification_to_json(verification: Verification | None) -> dict[str, Any] | None:
+    if verification is None:
+        return None
+    narrowed = [[table.database, table.name] for table in sorted(verification.narrowed)]
+    return {"since": verification.since, "narrowed": narrowed}
+
+
+def _verification_from_json(value: dict[str, Any] | None) -> Verification | None:
+    if value is None:
+        return None
+    return Verification(value["since"], frozenset(TableId(*each) for each in value["narrowed"]))
 
 
 def _request_to_json(request: Request | None) -> dict[str, Any] | None:

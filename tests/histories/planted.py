@@ -22,7 +22,8 @@ from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
 from pipeline.coordinator import handle_log, handle_signals, resume
 from pipeline.errors import Definite
 from pipeline.gtid.witness import Witness
-from pipeline.lake import live_view, merge, tables
+from pipeline.lake import live_view, tables
+from pipeline.lake.mirrors import merge
 from pipeline.lake.parquet_files import Day
 from pipeline.messages.changes import ChangesVerified, TableStopped
 from pipeline.schema import compatibility

@@ -2,24 +2,36 @@
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from actors.journal.store import JournalStore
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.change_rows import changes_schema
+from pipeline.journal.change_rows import changes_schema, chunk_table
 from pipeline.journal.entry import CommitTimes, Entry, FileKind
 from pipeline.journal.segment import SegmentTable
+from pipeline.messages.journal import ChunkPart
 from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
+from pipeline.snapshot.snapshot import (
+    ChunkId,
+    Completed,
+    Progress,
+    Snapshot,
+    SnapshotWaiting,
+    TableSnapshot,
+    Verification,
+)
 
 SOURCE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 Row = tuple[Any, ...]
 FILLING, READY = Filling(0), Ready(0)
+HIGH = Coordinates("binlog.000001", 4)
 
 
 @dataclass
@@ -29,6 +41,7 @@ class Table:
     `changes` and `chunk` are what the open segment holds: (op, scn, ordinal, row) and rows of the first snapshot.
     `absent`: the columns that the log left out of a change, by its scn and ordinal. `segment`: the open one.
     `us_apart`: the time between two commits.
+    `verified`: what a verification has read in it, with its name and the scn.
     """
 
     schema: TableSchema
@@ -41,6 +54,7 @@ class Table:
     absent: dict[tuple[int, int], list[str]] = field(default_factory=dict)
     us_apart: int = 1
     sealed: list[SegmentTable] = field(default_factory=list)
+    verified: list[tuple[str, int, Row]] = field(default_factory=list)
 
     def key(self, row: Row) -> Row:
         return tuple(row[i] for i in self.schema.key)
@@ -75,7 +89,20 @@ class Table:
             self.sealed.append(
                 SegmentTable(schema, FileKind.ROWS, pa.Table.from_arrays(arrays, schema=schema.arrow))
             )
-        self.changes, self.chunk = [], []
+        for run, scn in dict.fromkeys((run, scn) for run, scn, _ in self.verified):
+            rows = [row for *of, row in self.verified if of == [run, scn]]
+            chunk = ChunkPart(
+                ChunkId(run, schema.table, 1),
+                schema,
+                _batch(schema, rows),
+                GtidSet(),
+                HIGH,
+                scn,
+                False,
+                verifies=True,
+            )
+            self.sealed.append(SegmentTable(schema, FileKind.VERIFIED, chunk_table(self.segment, chunk)))
+        self.changes, self.chunk, self.verified = [], [], []
 
 
 class History:
@@ -91,6 +118,7 @@ class History:
         self.scn = 0
         self.segment = 0
         self.sealed_scn = 0
+        self.snapshots: tuple[Snapshot, ...] = ()
 
     def table(self, schema: TableSchema, mirror: Mirror | None = READY) -> Table:
         """Add a table."""
@@ -113,6 +141,24 @@ class History:
         found = {key: table.source[key] for key in keys if key in table.source}
         table.chunk += found.values()
         table.rows |= found
+
+    def begin_verification(self, run: str, table: Table) -> None:
+        """Begin a verification of the table here."""
+        self.scn += 1
+        states: dict[TableId, TableSnapshot] = {table.schema.table: SnapshotWaiting()}
+        self.snapshots += (Snapshot(run, states, verification=Verification(self.scn)),)
+
+    def verify(self, run: str, table: Table, keys: Iterable[Row]) -> None:
+        """Emit a chunk of a verification: what the source has of these keys at this place."""
+        self.scn += 1
+        table.verified += [(run, self.scn, table.source[key]) for key in keys if key in table.source]
+
+    def end_verification(self, run: str, table: Table, rows: int) -> None:
+        """End a verification of the table here. It has read so many rows."""
+        ended: dict[TableId, TableSnapshot] = {table.schema.table: Completed(Progress(rows=rows))}
+        self.snapshots = tuple(
+            replace(each, tables=ended) if each.id == run else each for each in self.snapshots
+        )
 
     def restart(self, table: Table, schema: TableSchema, mirror: type[Filling] | type[Ready]) -> None:
         """Begins the table again here, perhaps with another schema: emptied, or with rows that the lake has to read."""
@@ -137,6 +183,7 @@ class History:
             self.scn,
             schemas={id_: table.schema for id_, table in self.tables.items()},
             mirrors={id_: table.mirror for id_, table in self.tables.items() if table.mirror},
+            snapshots=self.snapshots,
         )
         named = [piece.schema for piece in sealed] + list(checkpoint.schemas.values())
         named += [each.alteration.schema for each in self.altered]
@@ -158,6 +205,14 @@ class History:
         self.altered = []
         self.sealed_scn = self.scn
         return self.segment
+
+
+def _batch(schema: TableSchema, rows: list[Row]) -> pa.RecordBatch:
+    arrays = [
+        pa.array(list(values), field.type)
+        for values, field in zip(zip(*rows, strict=True), schema.arrow, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
 
 
 def random_step(

@@ -77,8 +77,15 @@ def snapshots(draw: st.DrawFn) -> snapshot.Snapshot:
     """Snapshots with a special request for some tables."""
     tables = draw(st.dictionaries(table_ids, table_states, max_size=3))
     asked = {table: draw(requests) for table in tables if draw(st.booleans())}
+    verified = st.builds(snapshot.Verification, st.integers(0, 9), st.frozensets(table_ids, max_size=2))
     return snapshot.Snapshot(
-        draw(names), tables, asked, draw(st.booleans()), draw(st.integers(-3, 3)), draw(st.booleans())
+        draw(names),
+        tables,
+        asked,
+        draw(st.booleans()),
+        draw(st.integers(-3, 3)),
+        draw(st.booleans()),
+        draw(st.none() | verified),
     )
 
 

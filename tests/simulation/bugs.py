@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pipeline.coordinator import handle_chunks, handle_signals, recapture, resume, schedule
 from pipeline.coordinator import handle_log as passed
 from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator import step as coordinator
+from pipeline.coordinator import window as windows
 from pipeline.coordinator.consistent_state import ApproachingPosition, AtPosition
 from pipeline.coordinator.state import InTransaction, Order, SourceHasCapacity, State
-from pipeline.coordinator.window import Reading
+from pipeline.coordinator.window import Reading, Reconciling, Window
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet, Tsid
 from pipeline.gtid.witness import Witness
@@ -34,6 +36,7 @@ from pipeline.lake.batch import Batch, LakeTableState, Pieces
 from pipeline.lake.reached import LakeReached
 from pipeline.lake.state import Delivering
 from pipeline.lake.state import State as SinkState
+from pipeline.lake.verification.runs import Judgement, VerificationRun
 from pipeline.messages.binlog import DdlRead
 from pipeline.messages.changes import ChangesVerified, SchemaChanged
 from pipeline.messages.chunks import ChunkRead
@@ -59,6 +62,7 @@ from tests.simulation.selector import Chunk, Selector
 from tests.simulation.server import Server, gtid_set
 from tests.simulation.sink import Message, Sink
 from tests.simulation.topics import Broker, Commit, Topics
+from tests.simulation.verifying import Verifying
 from tests.simulation.views import Views
 from tests.simulation.world import Reads
 
@@ -549,6 +553,44 @@ def a_gap_that_is_filled_wakes_nobody(patch: Patch) -> None:
     patch.setattr(GtidIndex, "_taken", taken)
 
 
+def _is_verified(window: Window) -> bool:
+    """Whether it's a window of a verification: the simulation names these so."""
+    return window.order.chunk.snapshot.startswith("v")
+
+
+def touched_rows_are_verified(patch: Patch) -> None:
+    original = windows.untouched_rows
+
+    def untouched_rows(window: Reconciling) -> pa.RecordBatch:
+        return window.rows if _is_verified(window) else original(window)
+
+    patch.setattr(windows, "untouched_rows", untouched_rows)
+
+
+def a_verified_chunk_has_no_high_watermark(patch: Patch) -> None:
+    original = windows.can_close
+
+    def can_close(window: Reconciling, position: StreamPosition) -> bool:
+        return _is_verified(window) or original(window, position)
+
+    patch.setattr(windows, "can_close", can_close)
+
+
+def what_changed_after_a_verified_chunk_is_compared(patch: Patch) -> None:
+    """As if the live view were what it was at the chunk, whatever was merged since."""
+    patch.setattr(Verifying, "is_current", lambda _self, _scn, _changed: True)
+
+
+def a_verification_is_older_than_its_beginning(patch: Patch) -> None:
+    """So keys that came after it seem to be too much."""
+    original = Verifying._judge
+
+    def judge(self: Verifying, run: VerificationRun, *others: Any) -> Judgement:
+        return original(self, replace(run, since=1 << 60), *others)
+
+    patch.setattr(Verifying, "_judge", judge)
+
+
 BUGS: tuple[Bug, ...] = (
     mutations.any_low_is_usable,
     mutations.low_is_compared_with_nothing,
@@ -641,6 +683,10 @@ BUGS: tuple[Bug, ...] = (
     a_table_has_a_batch_before_its_part_is_delivered,
     who_waits_for_a_table_is_forgotten,
     a_gap_that_is_filled_wakes_nobody,
+    touched_rows_are_verified,
+    a_verified_chunk_has_no_high_watermark,
+    what_changed_after_a_verified_chunk_is_compared,
+    a_verification_is_older_than_its_beginning,
 )
 
 # It takes hundreds of seeds to find these, or seeds that take long, so that only `make test-full` looks for them.

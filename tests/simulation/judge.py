@@ -323,7 +323,7 @@ class Judge:
             raise Violation(f"{table} of {snapshot.id} is complete without {sorted(lacking)}")
         if state.progress.rows != account.rows:
             raise Violation(f"{table} of {snapshot.id} counts {state.progress.rows} rows of {account.rows}")
-        if request.whole:
+        if snapshot.fills(table):
             self.record.complete.add(table)
 
     # The lake
@@ -354,7 +354,7 @@ class Judge:
             return True
         return any(
             isinstance(state := snapshot.tables.get(table), Chunking)
-            and snapshot.request(table).whole
+            and snapshot.fills(table)
             and self._in_done_range(row, snapshot, table, state)
             for snapshot in checkpoint.snapshots
         )

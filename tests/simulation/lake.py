@@ -57,6 +57,8 @@ class Lake:
             match part:
                 case ChangePart():
                     self.changes.setdefault(table, []).extend(self._changes(part))
+                case ChunkPart(verifies=True):
+                    pass  # which is compared, and no more
                 case ChunkPart(scn=scn, first=first) if scn > self.since.get(table, 0):
                     rows = chunk_rows(part)
                     if first:

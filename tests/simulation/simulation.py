@@ -43,6 +43,7 @@ from pipeline.signals.signal import (
     Signal,
     SourceSignal,
     StopSnapshot,
+    VerifyTables,
 )
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.verifier import step as schema_verifier
@@ -244,6 +245,12 @@ class Simulation:
         else:
             self.send(wanted(f"s{len(self.sent)}", self.server.tables[0], self.world, self.random))
 
+    def verify(self) -> None:
+        """Ask for a verification of all tables, unless one is under way."""
+        snapshots = self.state.checkpoint.snapshots
+        if self.world.verifies and not any(s.verification for s in snapshots if not s.ended):
+            self.send(VerifyTables(f"v{len(self.sent)}", SHOP, chunk_rows=self.random.choice((None, 1, 3))))
+
     def recapture(self) -> None:
         """Ask that tables be captured again, whether they have stopped or not."""
         stopped = self.state.checkpoint.stopped
@@ -287,6 +294,7 @@ class Simulation:
 
     def deliver(self) -> None:
         """The journal's two readers go on."""
+        self.verify()
         self.waiting.ask()
         self.sink.go_on()
         self.topics.go_on()
@@ -436,6 +444,7 @@ class Simulation:
         if self.full:
             self.fill()
         self.send(ResumeSnapshot("last"))
+        self.verify()
         # A transaction has to end before, and what it waits for.
         while "last" not in self.judge.record.effects:
             self.selector.calm = True
@@ -448,11 +457,7 @@ class Simulation:
             self.strain()
         # Far more than it takes: with one window at a time and a writer without end, a chunk takes a hundred of these.
         for _ in range(10_000):
-            self.selector.calm = True
-            self.server.come_to_rest()
-            for replica in (self.replica, self.selector.elsewhere):
-                if replica:
-                    replica.catch_up()
+            self._let_all_be_seen()
             if self._writes_without_end():
                 self.server.write_hot_row()
             self._select()
@@ -461,6 +466,8 @@ class Simulation:
                 break
         else:
             raise Violation(f"snapshots never end: {self.state}")
+        if self.world.verifies:
+            self._verify_at_rest()
         self.server.come_to_rest()
         while self.reader.at < len(self.server.log) or self.verifier.held:
             self.read_log()
@@ -469,6 +476,28 @@ class Simulation:
         self.sink.finish()
         self.topics.finish()
         self.waiting.finish()
+
+    def _let_all_be_seen(self) -> None:
+        self.selector.calm = True
+        self.server.come_to_rest()
+        for replica in (self.replica, self.selector.elsewhere):
+            if replica:
+                replica.catch_up()
+
+    def _verify_at_rest(self) -> None:
+        """A verification of all tables, beside which a few rows change, and the lake is merged."""
+        self.verify()
+        for round_ in range(1_000):
+            if round_ < 30:
+                self.server.write()
+                self.seal()
+                self.sink.go_on()
+            self._let_all_be_seen()
+            self._select()
+            self.read_log()
+            if self.reader.done and self._rested():
+                return
+        raise Violation(f"a verification never ends: {self.state}")
 
     def _writes_without_end(self) -> bool:
         """A row whose key itself rises with each write, within a range, may be met by each of its chunks."""

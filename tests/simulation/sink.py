@@ -21,7 +21,9 @@ from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.journal.segment import SegmentTable
 from pipeline.lake import delivery
 from pipeline.lake import step as spark_sink
+from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Batch, LakeTableState, Piece
+from pipeline.lake.maintenance import TableSize
 from pipeline.lake.state import Delivering, Idle, State
 from pipeline.lake.step import (
     BeginningFound,
@@ -39,6 +41,7 @@ from pipeline.lake.step import (
     ReportProgress,
     TableDelivered,
     TableFound,
+    WorkDone,
 )
 from pipeline.messages.journal import Append, ChunkPart, SegmentSealed
 from pipeline.schema.table_schema import TableId
@@ -46,6 +49,7 @@ from pipeline.snapshot.checkpoint import Checkpoint, Ready
 from tests.simulation.lake import Lake, Violation, chunk_rows
 from tests.simulation.server import Row, Rows
 from tests.simulation.story import Story
+from tests.simulation.verifying import LakeOfTable, VerifiedRow, Verifying
 
 
 class Logged(NamedTuple):
@@ -109,6 +113,7 @@ class Segments:
         self.entries: list[Entry] = []
         self._logged: dict[tuple[int, str], list[Logged]] = {}
         self._rows: dict[tuple[int, str], list[Row]] = {}
+        self._verified: dict[tuple[int, str], list[VerifiedRow]] = {}
         self.views: dict[int, dict[TableId, Rows]] = {}
         # What the topics get of each segment: table by table, each in the stream's order.
         self.streams: list[tuple[Message, ...]] = []
@@ -148,6 +153,10 @@ class Segments:
         """The rows of these files of first snapshots."""
         return [row for piece in pieces for row in self._rows[piece.segment, piece.path]]
 
+    def verified(self, piece: Piece) -> list[VerifiedRow]:
+        """The rows of this file of verifications."""
+        return self._verified[piece.segment, piece.path]
+
     def logged_through(self, table: TableId, through: int) -> list[Logged]:
         """All changes of a table through this segment."""
         files = ((entry.segment, file) for entry in self.entries[:through] for file in entry.files)
@@ -176,6 +185,8 @@ class Segments:
         path, table, rows = f"{place}", of.schema.table, of.rows
         if of.kind is FileKind.CHANGES:
             self._logged[number, path] = _logged(rows)
+        elif of.kind is FileKind.VERIFIED:
+            self._verified[number, path] = _verified(rows)
         else:
             self._rows[number, path] = _rows(rows)
         return File(path, table, of.schema.version, of.kind, len(rows), len(rows), "", of.absent)
@@ -187,6 +198,7 @@ class Sink:
     def __init__(self, segments: Segments, random: Random, story: Story, reached: Counter[str]) -> None:
         self._segments, self._random, self._story, self._reached = segments, random, story, reached
         self.tables: dict[TableId, Table] = {}
+        self.verifying = Verifying()
         self.reported: Callable[[State], None] = lambda _: None
         self._told: tuple[int, int | None] = (0, None)
         self._most_bytes = random.choice(
@@ -205,6 +217,7 @@ class Sink:
                 self._reached["the lake was removed"] += bool(self.tables)
                 self._story.tell("the lake is removed")
                 self.tables = {}
+                self.verifying = Verifying()
             self._start()
 
     def finish(self) -> None:
@@ -274,6 +287,10 @@ class Sink:
                 yield
                 self._told = batch.through, said
                 return ProgressReported()
+            case VerifyRows() as work:
+                yield
+                found = self.verifying.compare(work, self._seen(work.table), self._reached)
+                return WorkDone(TableSize(), None, found)
             case _:
                 raise Violation(f"nothing has gone from the journal or the lake, and yet: {order}")
 
@@ -289,6 +306,8 @@ class Sink:
     ) -> Generator[None, None, LakeTableState]:
         lake = self.tables.setdefault(table, Table())
         todo = delivery.accept_batch(present, table, batch)
+        verified = todo.pieces.verified
+        self.verifying.place(table, verified, map(self._segments.verified, verified))
         if todo.reason:
             raise Violation(f"{table} can't be delivered: {todo.reason}")
         if todo.schema is None:
@@ -346,6 +365,18 @@ class Sink:
         lake.mirror = list(lake.view().items())
         self._tell(lake, merged=self._segment)
 
+    def _seen(self, table: TableId) -> LakeOfTable | None:
+        """What a comparison sees of a table, None if its mirror isn't whole."""
+        lake = self.tables[table]
+        told = lake.told
+        if told.schema is None or told.generation is None:
+            return None
+        seen = LakeOfTable(told.schema, told.generation, lake.view(), {})
+        for row in lake.changelog:
+            if row.key is not None and row.value is not None:
+                seen.changed[seen.key((row.key, row.value))] = row.scn
+        return seen
+
     def _checkpoint(self) -> Checkpoint:
         return self._segments.entries[self._segment - 1].checkpoint
 
@@ -372,6 +403,14 @@ class Sink:
 def _logged(rows: pa.Table) -> list[Logged]:
     names = ("__scn", "__ordinal", "__op", "__segment", "id", "value")
     return [Logged(*row) for row in zip(*(rows[name].to_pylist() for name in names), strict=True)]
+
+
+def _verified(rows: pa.Table) -> list[VerifiedRow]:
+    names = ("__chunk", "__scn", "id", "value")
+    return [
+        VerifiedRow(run, scn, (key, value))
+        for run, scn, key, value in zip(*(rows[name].to_pylist() for name in names), strict=True)
+    ]
 
 
 def _rows(rows: pa.Table) -> list[Row]:

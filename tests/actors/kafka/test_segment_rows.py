@@ -159,3 +159,20 @@ def test_statements_are_rows_of_their_places(store: JournalStore, entry: Entry) 
     alone = replace(entry, files=(), chunks=())
     assert [run.rows for run in rows.plan(alone, 0, Capacity(1000), split=False)] == [4]
     assert [run.rows for run in rows.plan(alone, 3, Capacity(1000), split=False)] == [2]
+
+
+def test_what_a_verification_read_is_for_no_topic(store: JournalStore) -> None:
+    parts = (
+        chunk(1, 2),
+        replace(chunk(2, 3, first=False), verifies=True),
+        replace(part(2, 0, 10), first_scn=4),
+    )
+    sealed = Append(parts, Checkpoint(position(0), scn=4, schemas={ITEMS.table: ITEMS}))
+    files = store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed])))
+    store.publish(journal.seal(1, [sealed], files, None, 0))
+    entry, rows = store.entry(1), SegmentRows(store)
+    assert len(entry.files) == 3
+    (whole,) = rows.plan(entry, 0, Capacity(1000), split=False)
+    assert whole.rows == 20
+    assert [row[:2] for row in read(rows, entry, whole)] == [("r", 2)] * 10 + [("c", 4)] * 10
+    assert [run.rows for run in rows.plan(entry, 0, Capacity(10), split=False)] == [10, 10]

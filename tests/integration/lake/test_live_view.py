@@ -14,7 +14,7 @@ from actors.lake.spark_session import PARTITIONS, Spark
 from pipeline.errors import Definite
 from pipeline.lake.batch import LakeTableState, next_batch
 from pipeline.lake.live_view import MirrorPosition, live_view_sql
-from pipeline.lake.merge import Merge
+from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.tables import Tier, location
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready

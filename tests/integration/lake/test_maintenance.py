@@ -227,7 +227,7 @@ def test_work_that_delta_gave_up_is_tried_again(delivery: Delivery, monkeypatch:
         if gives_up:
             background = work_given_up(background, now)
         else:
-            became, _ = do_work(delivery.lake, work)
+            became, _, _ = do_work(delivery.lake, work)
             background = work_done(background, became, now)
     assert done == ["merge", "compact", "merge", "compact"]
     mirrored = background.mirrored[ID]

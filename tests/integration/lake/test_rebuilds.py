@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.lake.live_view import MirrorPosition, filled_sql, live_view_sql
-from pipeline.lake.merge import Merge
+from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, location, pin_of, shadow
 from tests.pipeline.lake.test_live_view import in_duckdb

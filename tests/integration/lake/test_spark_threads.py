@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from actors.lake import spark_session
-from actors.lake.thread_priorities import NICE
+from actors.lake.threads.thread_priorities import NICE
 from pipeline.config.settings import SparkSettings
 
 

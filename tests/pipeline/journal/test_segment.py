@@ -123,6 +123,15 @@ def chunk_of(rows: list[Row], first: bool, number: int = 3, scn: int = 9) -> Chu
     )
 
 
+def test_rows_of_a_verification_are_in_a_file_of_their_own() -> None:
+    read = replace(chunk_of([("x", 1, "a")], first=False), verifies=True)
+    (file,) = journal.segment_tables(7, [read])
+    assert file.kind is FileKind.VERIFIED
+    assert (file.rows["__chunk"].to_pylist(), file.rows["__scn"].to_pylist()) == (["s1"], [9])
+    kinds = [each.kind for each in journal.segment_tables(7, [read, chunk_of([("y", 2, "b")], first=False)])]
+    assert kinds == [FileKind.VERIFIED, FileKind.CHANGES]
+
+
 # Few keys, so that they're changed, deleted and inserted again and again.
 numbers = st.integers(-2, 2)
 codes = st.sampled_from(["", "a", "A", "1:", "ä"])

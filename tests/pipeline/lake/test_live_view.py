@@ -10,7 +10,7 @@ import sqlglot
 
 from pipeline.errors import Definite
 from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql, live_view_sql, same_key
-from pipeline.lake.merge import Merge
+from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Constant, Tier, location, quoted
 from pipeline.schema.table_schema import Column, TableId, TableSchema

@@ -23,6 +23,7 @@ from pipeline.signals.signal import (
     Signal,
     SourceSignal,
     StopSnapshot,
+    VerifyTables,
     parse_row,
     parse_signal,
 )
@@ -112,6 +113,20 @@ def position(data: dict[str, Any]) -> str:
                 priority=-3,
             ),
         ),
+        ('{"id":"s9","type":"verify"}', VerifyTables("s9")),
+        (
+            (
+                '{"id":"s9","type":"verify","data":{"data-collections":["a.b"],"chunk-rows":5,"priority":0,'
+                '"additional-conditions":[{"data-collection":"a.b","filter":"id > 3"}]}}'
+            ),
+            VerifyTables(
+                "s9",
+                TableFilter(("a.b",)),
+                (Filter(TableFilter(("a.b",)), "id > 3"),),
+                chunk_rows=5,
+                priority=0,
+            ),
+        ),
     ],
 )
 def test_signals_are_read(text: str, expected: Signal) -> None:
@@ -192,6 +207,7 @@ def test_signals_are_read(text: str, expected: Signal) -> None:
         (execute(**{"chunk-rows": 1.5}), '"chunk-rows" isn\'t'),
         (signal(data={"data-collections": ["a"], "colections": []}), "'colections'"),
         (signal(data={"data-collections": ["x" * LONGEST]}), "longer than"),
+        ('{"id":"s","type":"verify","data":{"keys":[]}}', "'keys'"),
         ('{"id":"s","type":"pause-snapshot","data":{"data-collections":["a"]}}', "'data-collections'"),
         ('{"id":"s","type":"stop-snapshot","data":{"data-collections":{"a":1}}}', "isn't a list"),
     ],

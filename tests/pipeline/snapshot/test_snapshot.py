@@ -19,6 +19,7 @@ from pipeline.snapshot.snapshot import (
     SnapshotStopped,
     SnapshotWaiting,
     TableSnapshot,
+    Verification,
     progress,
 )
 from tests.pipeline.declarations import declared, is_value
@@ -51,6 +52,7 @@ def test_the_form_in_json() -> None:
         "blocking": True,
         "consistent": False,
         "priority": -1,
+        "verification": None,
         "tables": [
             {
                 "database": "shop",
@@ -77,6 +79,22 @@ def test_the_form_in_json() -> None:
             }
         ],
     }
+
+
+def test_a_verification_is_told_and_a_checkpoint_from_before_has_none() -> None:
+    orders, items = TableId("shop", "orders"), TableId("shop", "items")
+    verified = Snapshot(
+        "v1",
+        {orders: SnapshotWaiting(), items: SnapshotWaiting()},
+        {orders: SOME},
+        verification=Verification(7, frozenset({orders})),
+    )
+    told = snapshots.to_json(verified)
+    assert told["verification"] == {"since": 7, "narrowed": [["shop", "orders"]]}
+    del told["verification"]
+    assert snapshots.from_json(told) == replace(verified, verification=None)
+    assert not verified.fills(items)
+    assert replace(verified, verification=None).fills(items)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from decimal import Decimal
 from pyspark.sql import Row
 
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.merge import Merge, pending_sql
+from pipeline.lake.mirrors.merge import Merge, pending_sql
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Date, Integer
 

@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from actors.lake.table_locks import TableLocks
+from actors.lake.threads.table_locks import TableLocks
 from pipeline.schema.table_schema import TableId
 
 ORDERS, ITEMS = TableId("shop", "orders"), TableId("shop", "items")

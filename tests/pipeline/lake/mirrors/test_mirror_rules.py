@@ -7,7 +7,7 @@ import pytest
 from pipeline.config.table_rules import PLAIN, LakeRule, Tiers
 from pipeline.errors import Definite
 from pipeline.lake.batch import DeliveryStop, Generation, LakeTableState, Piece, Pieces, next_batch
-from pipeline.lake.mirror_rules import apply_rules, check_mirrors, tables_without_mirror
+from pipeline.lake.mirrors.mirror_rules import apply_rules, check_mirrors, tables_without_mirror
 from pipeline.schema.table_filter import TableFilter
 from pipeline.snapshot.checkpoint import Ready
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry

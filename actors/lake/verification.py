@@ -1,0 +1,278 @@
+"""Compares what verifications have read with the live view, in Spark, and keeps the results in two Delta tables.
+
+    LAKE/_tidemark/verification        each row that was found to differ
+    LAKE/_tidemark/verification-runs   the result for each table of each verification
+    LAKE/_tidemark/verifying/database/table/rows/   files of the journal that aren't compared yet
+    LAKE/_tidemark/verifying/database/table/keys/   the keys in those that are, by verification and segment
+
+A comparison takes all files of a table up to a segment. It commits what it finds, then writes the keys, then removes
+the files. After a kill between any two of these the comparison is made again. A finding that is in the table already
+doesn't come twice.
+"""
+
+# ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers and literals of ours
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from pyarrow import fs
+from pyspark.sql import DataFrame, SparkSession
+
+from actors.lake.delta_table import made_once
+from actors.lake.delta_tables import TableOpener
+from actors.lake.file_placement import LakeFiles
+from actors.lake.filesystem import lake_filesystem
+from actors.lake.live_view import FoundView, find_view
+from actors.lake.spark_session import side_session
+from actors.runtime.filesystem import list_folder
+from pipeline.lake.background import VerifyRows
+from pipeline.lake.batch import Piece
+from pipeline.lake.tables import (
+    Tier,
+    columns,
+    ddl,
+    findings_path,
+    judgements_path,
+    literal,
+    table_at,
+    verified_path,
+)
+from pipeline.lake.verification.queries import (
+    DOUBT,
+    ComparedTable,
+    doubt_sql,
+    judgement_sql,
+    no_keys_sql,
+    of_runs,
+    of_table,
+    stated_sql,
+)
+from pipeline.lake.verification.runs import (
+    COLUMNS_CHANGED,
+    MIRROR_CHANGED,
+    NO_MIRROR,
+    ROWS_LOST,
+    FindingKind,
+    Judgement,
+    LakeVerdict,
+    VerificationRun,
+)
+from pipeline.schema.table_schema import TableId
+
+_ROWS: Final = "tidemark_verified_rows"
+_KEYS: Final = "tidemark_verified_keys"
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldFile:
+    """A file that isn't compared yet."""
+
+    segment: int
+    version: str
+    path: str
+    name: str
+
+
+class LakeVerification:
+    """Verifies the tables under `root`, which the journal with this id feeds."""
+
+    def __init__(
+        self, session: SparkSession, root: str, tables: TableOpener, files: LakeFiles, journal: str
+    ) -> None:
+        self._session = session
+        self._root = root
+        self._tables = tables
+        self._files = files
+        self._journal = journal
+
+    def hold(self, table: TableId, pieces: Sequence[Piece]) -> None:
+        """Places a table's files to be compared. Raises as `LakeFiles.place` does."""
+        if pieces:
+            self._files.hold(self._folder(table, "rows"), pieces)
+
+    def holds(self, table: TableId) -> bool:
+        """Returns whether a table has files that aren't compared."""
+        return bool(self._held(table, None))
+
+    def verify(self, work: VerifyRows) -> tuple[Judgement, ...]:
+        """Compares a table's files, and returns the results of the verifications that have ended."""
+        known = {run: self._judged(run) for run in work.ended}
+        open_runs = [run for run in work.runs if known.get(run) is None]
+        view = find_view(self._session, self._root, work.table)
+        self._compare(work, view, open_runs)
+        return tuple(known[run] or self._judge(work, view, run) for run in work.ended)
+
+    def _compare(self, work: VerifyRows, view: FoundView | None, runs: Sequence[VerificationRun]) -> None:
+        held = self._held(work.table, work.through)
+        if not held:
+            return
+        whole = [] if view is None else [file for file in held if file.version == view.schema.version]
+        comparable = [run for run in runs if view is not None and view.reached.generation < run.since]
+        doubtful = {run: COLUMNS_CHANGED for run in runs if len(whole) < len(held)}
+        doubtful |= {run: _reason(view) for run in runs if run not in comparable}
+        with side_session(self._session, {}) as session:
+            found = [doubt_sql(run, reason) for run, reason in doubtful.items()]
+            if view is not None and whole and comparable:
+                found += self._differing(session, work, view, whole, comparable)
+            self._state(session, work, found)
+            if view is not None and whole and comparable:
+                self._keep_keys(session, work, view, comparable)
+        lake, folder = lake_filesystem(self._folder(work.table, "rows"))
+        for file in held:
+            lake.delete_file(f"{folder}/{file.name}")
+
+    def _differing(
+        self,
+        session: SparkSession,
+        work: VerifyRows,
+        view: FoundView,
+        files: Sequence[_HeldFile],
+        runs: Sequence[VerificationRun],
+    ) -> list[str]:
+        """Returns the query for rows that are missing or different, if there are rows to compare."""
+        names = ddl(columns(view.schema, Tier.CHANGELOG))
+        read = session.read.schema(names).parquet(*(file.path for file in files))
+        read.createOrReplaceTempView(_ROWS)
+        compared, rows = _compared(self._root, view, work), f"(SELECT * FROM {_ROWS} WHERE {of_runs(runs)})"
+        extent = session.sql(compared.extent(rows)).first()
+        assert extent is not None
+        count, least_scn, *bounds = extent
+        return [compared.findings(rows, least_scn, bounds)] if count else []
+
+    def _keep_keys(
+        self, session: SparkSession, work: VerifyRows, view: FoundView, runs: Sequence[VerificationRun]
+    ) -> None:
+        items = _compared(self._root, view, work).key_items()
+        for run in runs:
+            keys = session.sql(f"SELECT {items} FROM {_ROWS} WHERE {of_runs([run])}")
+            keys.write.mode("overwrite").parquet(f"{self._keys(run)}/{work.through}")
+
+    def _state(self, session: SparkSession, work: VerifyRows, queries: Sequence[str]) -> None:
+        """Commits findings, if there are any, unless they are there already."""
+        if not queries:
+            return
+        findings = " UNION ALL ".join(f"SELECT * FROM ({query})" for query in queries)
+        path = findings_path(self._root)
+        there = None if self._tables(path).snapshot() is None else path
+        stated = session.sql(stated_sql(work.table, work.position, work.through, findings, there)).persist()
+        try:
+            if stated.first() is not None:
+                _append(stated, path)
+        finally:
+            stated.unpersist()
+
+    def _judge(self, work: VerifyRows, view: FoundView | None, run: VerificationRun) -> Judgement:
+        reason = run.reason
+        if not reason and (view is None or view.reached.generation >= run.since):
+            reason = _reason(view)
+        if not reason:
+            assert view is not None
+            reason = self._find_left_over(work, view, run)
+        found, doubt = self._found(run)
+        reason = reason or doubt
+        verdict = LakeVerdict.DIFFERENT if found else LakeVerdict.UNJUDGED if reason else LakeVerdict.EQUAL
+        judgement = Judgement(run.run, run.table, verdict, run.rows, found, work.position, reason)
+        once = made_once(f"{self._journal}/judged/{_digest(f'{run.run} {run.table}')}", 1, "{}")
+        with side_session(self._session, once) as session:
+            _append(session.sql(judgement_sql(judgement, run.since)), judgements_path(self._root))
+        self._remove_keys(run)
+        return judgement
+
+    def _find_left_over(self, work: VerifyRows, view: FoundView, run: VerificationRun) -> str:
+        """Finds keys that only the live view has, or has more than once. Returns why it can't, or an empty text."""
+        compared = _compared(self._root, view, work)
+        with side_session(self._session, {}) as session:
+            types = {each.name: each.type for each in columns(view.schema, Tier.MIRROR)}
+            own = [types[name] for name in view.schema.key_names]
+            written = [f"{self._keys(run)}/{name}" for name in self._listed(self._keys(run))]
+            if written:
+                names = ", ".join(f"k{at} {type_}" for at, type_ in enumerate(own))
+                keys = session.read.schema(names).parquet(*written)
+            else:
+                keys = session.sql(no_keys_sql(own))
+            if keys.count() < run.rows:
+                return ROWS_LOST
+            keys.createOrReplaceTempView(_KEYS)
+            left = compared.left_over(run, _KEYS)
+            named = f"SELECT {literal(run.run)} AS run, kind, key, NULL AS columns, NULL AS scn FROM ({left})"
+            self._state(session, work, [named])
+        return ""
+
+    def _found(self, run: VerificationRun) -> tuple[dict[FindingKind, int], str]:
+        """Returns how many rows a verification has found to differ in a table, by kind, and why it can't tell."""
+        path = findings_path(self._root)
+        if self._tables(path).snapshot() is None:
+            return {}, ""
+        rows = self._session.sql(
+            f"SELECT kind, count(DISTINCT key), max(key) FROM {table_at(path)} WHERE {of_table(run.run, run.table)} "
+            "GROUP BY kind"
+        ).collect()
+        doubts = [row[2] for row in rows if row[0] == DOUBT]
+        return {FindingKind(row[0]): row[1] for row in rows if row[0] != DOUBT}, next(iter(doubts), "")
+
+    def _judged(self, run: VerificationRun) -> Judgement | None:
+        """Returns the result that an earlier start has found."""
+        path = judgements_path(self._root)
+        if self._tables(path).snapshot() is None:
+            return None
+        row = self._session.sql(
+            f"SELECT * FROM {table_at(path)} WHERE {of_table(run.run, run.table)}"
+        ).first()
+        if row is None:
+            return None
+        found = {kind: row[kind.value] for kind in FindingKind if row[kind.value]}
+        return Judgement(
+            run.run,
+            run.table,
+            LakeVerdict(row["verdict"]),
+            row["rows"],
+            found,
+            row["position"],
+            row["reason"],
+        )
+
+    def _held(self, table: TableId, through: int | None) -> list[_HeldFile]:
+        """Returns the files of a table that aren't compared yet, up to a segment."""
+        found = []
+        for name in self._listed(self._folder(table, "rows")):
+            segment, _, rest = name.partition("-")
+            if (
+                segment.isdecimal()
+                and name.endswith(".parquet")
+                and (through is None or int(segment) <= through)
+            ):
+                path = f"{self._folder(table, 'rows')}/{name}"
+                found.append(_HeldFile(int(segment), rest.partition("-")[0], path, name))
+        return found
+
+    def _listed(self, folder: str) -> list[str]:
+        lake, inside = lake_filesystem(folder)
+        return sorted(info.base_name for info in list_folder(lake, inside))
+
+    def _remove_keys(self, run: VerificationRun) -> None:
+        lake, inside = lake_filesystem(self._keys(run))
+        if lake.get_file_info(inside).type is fs.FileType.Directory:
+            lake.delete_dir(inside)
+
+    def _keys(self, run: VerificationRun) -> str:
+        return f"{self._folder(run.table, 'keys')}/{_digest(run.run)}"
+
+    def _folder(self, table: TableId, what: str) -> str:
+        return f"{verified_path(self._root, table)}/{what}"
+
+
+def _compared(root: str, view: FoundView, work: VerifyRows) -> ComparedTable:
+    return ComparedTable(root, view.schema, view.reached, view.at, work.unread)
+
+
+def _reason(view: FoundView | None) -> str:
+    return NO_MIRROR if view is None else MIRROR_CHANGED
+
+
+def _append(rows: DataFrame, path: str) -> None:
+    rows.write.format("delta").mode("append").save(path)
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:32]

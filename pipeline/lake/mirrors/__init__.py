@@ -1,0 +1,1 @@
+"""Mirrors: which tables have one, and how changes get into it."""

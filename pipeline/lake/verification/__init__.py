@@ -1,0 +1,1 @@
+"""Compares what the lake has with rows that verifications have read from the source."""

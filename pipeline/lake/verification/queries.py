@@ -1,0 +1,202 @@
+"""The queries of a verification, in Spark's SQL (`pipeline.lake.verification.runs` says what they have to find).
+
+They compare values exactly. Texts, bytes, numbers, dates and labels are equal if all of their bytes are. A FLOAT or a
+DOUBLE is compared as its text, because Spark's own comparison takes -0.0 for 0.0. A verified value is cast to the type
+of the lake's column, which is as wide or wider.
+"""
+
+# ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers and literals of ours
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql
+from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.tables import Tier, literal, quoted, table_at
+from pipeline.lake.verification.runs import FindingKind, Judgement, VerificationRun
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.types.column_types import Double, Float, Integer, Vector
+
+# Names that no column has, because they end with a space.
+_THERE, _SCN, _UNKNOWN, _NUMBER = map(quoted, ("there ", "scn ", "unknown ", "number "))
+
+# The kind of what is no finding, but a reason why not all can be told.
+DOUBT: Final = "unjudged"
+
+# A key as text, which says all of it.
+_FORMATS: Final = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTable:
+    """A live view at two versions that belong together.
+
+    `unread`: the SCN up to which the view hides no row because the log had only a part of it; None if it hides none.
+    """
+
+    lake: str
+    schema: TableSchema
+    reached: MirrorPosition
+    at: Versions
+    unread: int | None = None
+
+    @property
+    def ordered(self) -> tuple[str, ...]:
+        """Returns the parts of the key that have one order in MySQL, in Spark and in Delta's statistics."""
+        key = (self.schema.columns[index] for index in self.schema.key)
+        return tuple(column.name for column in key if isinstance(column.type, Integer))
+
+    def extent(self, rows: str) -> str:
+        """Returns the query for the number of verified rows, their least SCN, and what `findings` takes as bounds."""
+        ends = (f"min({name}), max({name})" for name in map(quoted, self.ordered))
+        return f"SELECT {', '.join(('count(*)', 'min(`__scn`)', *ends))} FROM {rows}"
+
+    def findings(self, rows: str, least_scn: int, bounds: Sequence[object]) -> str:
+        """Returns the query for rows that are missing or different: run, kind, key, columns and scn.
+
+        `rows`: the name of the verified rows, with a live view's columns, `__chunk` and `__scn`. `bounds` of their
+        keys: the least and the greatest value of each part in `ordered`.
+        """
+        differing = ", ".join(
+            f"CASE WHEN NOT {self._equal(column.name)} THEN {literal(column.name)} END"
+            for column in self.schema.columns
+            if column.name not in self.schema.key_names
+        )
+        listed = f"filter(array({differing}), name -> name IS NOT NULL)" if differing else "array()"
+        columns = f"CASE WHEN l.{_THERE} THEN CAST({listed} AS ARRAY<STRING>) END"
+        kind = f"CASE WHEN l.{_THERE} THEN {literal(FindingKind.DIFFERENT)} ELSE {literal(FindingKind.MISSING)} END"
+        since = least_scn if self.unread is None else min(least_scn, self.unread)
+        return f"""SELECT run, kind, key, columns, scn FROM (
+SELECT v.`__chunk` AS run, {kind} AS kind, {self._key_text("v")} AS key, {columns} AS columns, v.`__scn` AS scn,
+  coalesce(x.{_UNKNOWN}, 0) AS hidden
+FROM {rows} AS v
+LEFT JOIN (SELECT *, true AS {_THERE} FROM (
+{self._live}
+){self._within(bounds)}) AS l ON {self._same("v", "l")}
+LEFT JOIN (
+{self._changed(since)}
+) AS x ON {self._same("v", "x")}
+WHERE coalesce(x.{_SCN}, 0) <= v.`__scn`
+) WHERE kind = {literal(FindingKind.MISSING)} AND hidden = 0 OR size(columns) > 0"""
+
+    def left_over(self, run: VerificationRun, keys: str) -> str:
+        """Returns the query for keys that are extra, or that the live view has more than once: kind and key.
+
+        `keys`: the name of the keys that the verification has read, as `key_items` has them.
+        """
+        known = "k.known IS NULL OR " if not run.narrowed else "k.known AND "
+        kind = (
+            f"CASE WHEN k.known THEN {literal(FindingKind.DUPLICATE)} ELSE {literal(FindingKind.EXTRA)} END"
+        )
+        names = ", ".join(map(quoted, self.schema.key_names))
+        read = ", ".join(f"{_place(at)} AS {quoted(name)}" for at, name in enumerate(self.schema.key_names))
+        return f"""SELECT {kind} AS kind, {self._key_text("l")} AS key FROM (
+SELECT {names}, count(*) AS {_NUMBER} FROM (
+{self._live}
+) GROUP BY {names}
+) AS l
+LEFT JOIN (SELECT DISTINCT {read}, true AS known FROM {keys}) AS k ON {self._same("l", "k")}
+LEFT ANTI JOIN (
+{self._changed(run.since)}
+) AS x ON {self._same("l", "x")}
+WHERE {known}l.{_NUMBER} > 1"""
+
+    def key_items(self) -> str:
+        """Returns what to select of verified rows, so that `left_over` finds their keys."""
+        return ", ".join(f"{quoted(name)} AS {_place(at)}" for at, name in enumerate(self.schema.key_names))
+
+    @property
+    def _live(self) -> str:
+        return live_view_sql(self.lake, self.schema, self.reached, self.at)
+
+    def _changed(self, since: int) -> str:
+        """Returns the query for where each key has changed last, after an SCN."""
+        changelog = Dialect.SPARK.table(self.lake, self.schema.table, Tier.CHANGELOG, self.at.changelog)
+        names = ", ".join(map(quoted, self.schema.key_names))
+        unknown = "0"
+        if self.unread is not None:
+            partly = f"`__absent` IS NOT NULL AND `__op` <> 'd' AND `__scn` > {self.unread}"
+            unknown = f"max(CASE WHEN {partly} THEN 1 ELSE 0 END)"
+        return f"""  SELECT {names}, max(`__scn`) AS {_SCN}, {unknown} AS {_UNKNOWN} FROM {changelog}
+  WHERE `__scn` > {since} AND `__op` NOT IN ('b', 't') GROUP BY {names}"""
+
+    def _within(self, bounds: Sequence[object]) -> str:
+        if any(end is None for end in bounds):  # `in` looks for a name in a row of Spark's
+            return ""
+        ends = zip(map(quoted, self.ordered), bounds[::2], bounds[1::2], strict=True)
+        conditions = [f"{name} BETWEEN {least} AND {most}" for name, least, most in ends]
+        return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+    def _equal(self, name: str) -> str:
+        column = next(each for each in self.schema.columns if each.name == name)
+        ours, theirs = f"l.{quoted(name)}", f"v.{quoted(name)}"
+        if isinstance(column.type, Float | Double):
+            ours, theirs = (f"CAST(CAST({each} AS DOUBLE) AS STRING)" for each in (ours, theirs))
+        if isinstance(column.type, Vector):
+            ours, theirs = (f"transform({each}, part -> CAST(part AS STRING))" for each in (ours, theirs))
+        return f"({ours} <=> {theirs})"
+
+    def _same(self, one: str, other: str) -> str:
+        return " AND ".join(
+            f"{one}.{quoted(name)} <=> {other}.{quoted(name)}" for name in self.schema.key_names
+        )
+
+    def _key_text(self, of: str) -> str:
+        names = ", ".join(f"{of}.{quoted(name)} AS {quoted(name)}" for name in self.schema.key_names)
+        options = ", ".join(f"{literal(key)}, {literal(value)}" for key, value in _FORMATS.items())
+        return f"to_json(struct({names}), map({options}))"
+
+
+def doubt_sql(run: VerificationRun, reason: str) -> str:
+    """Returns the query for a finding of no row: why a verification can't tell all of a table."""
+    return f"""SELECT {literal(run.run)} AS run, {literal(DOUBT)} AS kind, {literal(reason)} AS key,
+  CAST(NULL AS ARRAY<STRING>) AS columns, CAST(NULL AS BIGINT) AS scn"""
+
+
+def no_keys_sql(types: Iterable[str]) -> str:
+    """Returns the query for no keys, whose parts have these types, as `key_items` has them."""
+    parts = ", ".join(f"CAST(NULL AS {type_}) AS {_place(at)}" for at, type_ in enumerate(types))
+    return f"SELECT {parts} WHERE false"
+
+
+def stated_sql(table: TableId, position: str, segment: int, findings: str, there: str | None) -> str:
+    """Returns the query for rows of the table of findings: `findings` has run, kind, key, columns and scn.
+
+    `there`: the path of that table, whose rows don't come again; None if there is none yet.
+    """
+    if there is not None:
+        same = " AND ".join(f"f.{name} = n.{name}" for name in ("run", "kind", "key"))
+        of = f"f.`database` = {literal(table.database)} AND f.`table` = {literal(table.name)}"
+        findings = f"SELECT * FROM ({findings}) AS n LEFT ANTI JOIN {table_at(there)} AS f ON {same} AND {of}"
+    return f"""SELECT run, {literal(table.database)} AS `database`, {literal(table.name)} AS `table`, kind, key,
+  CAST(columns AS ARRAY<STRING>) AS columns, CAST(scn AS BIGINT) AS scn, {literal(position)} AS position,
+  CAST({segment} AS BIGINT) AS segment, current_timestamp() AS `at` FROM ({findings})"""
+
+
+def judgement_sql(judgement: Judgement, since: int) -> str:
+    """Returns the query for the row of the table of verdicts."""
+    counts = ", ".join(f"CAST({judgement.found.get(kind, 0)} AS BIGINT) AS {kind}" for kind in FindingKind)
+    table = judgement.table
+    return f"""SELECT {literal(judgement.run)} AS run, {literal(table.database)} AS `database`,
+  {literal(table.name)} AS `table`, {literal(judgement.verdict)} AS verdict, CAST({judgement.rows} AS BIGINT) AS `rows`,
+  {counts}, {literal(judgement.reason)} AS reason, CAST({since} AS BIGINT) AS since,
+  {literal(judgement.position)} AS position, current_timestamp() AS `at`"""
+
+
+def of_table(run: str, table: TableId) -> str:
+    """Returns the condition for what the two tables have of a run's table."""
+    named = {"run": run, "database": table.database, "table": table.name}
+    return " AND ".join(f"{quoted(name)} = {literal(value)}" for name, value in named.items())
+
+
+def of_runs(runs: Iterable[VerificationRun]) -> str:
+    """Returns the condition for verified rows of these verifications."""
+    return f"`__chunk` IN ({', '.join(literal(each.run) for each in runs) or 'NULL'})"
+
+
+def _place(at: int) -> str:
+    return f"k{at}"

@@ -1,0 +1,188 @@
+"""Verifications, on the lake's side: what is compared, when, and what the result is.
+
+**What is compared.** A file of a verification has rows that the source had, each at an SCN s
+(`pipeline.coordinator.verification`). Let b be a segment through which the lake has everything, and s in a segment up
+to b. A key without a change in (s, b] has at b the row that it had at s. So the live view at b has exactly this row, or
+it is wrong. Keys with a change after s are left out. So it doesn't matter how late the comparison comes, and what was
+merged before it.
+
+**What is too much.** A verification of a table begins after the SCN `since`. Each of its chunks sees all changes up to
+there. Take a key of the live view at b without a change after `since`. If the live view is right, the source had the
+row all the time. Then the chunk of its range returned it, and no change superseded it, so its key is among those that
+the verification has read. A key that isn't among them is extra. This needs no order of keys, so any collation will do.
+The keys that were read lie beside the lake until the table's verification ends, keys only.
+
+**What can't be judged**: files of another schema than the live view's; a verification of a mirror that has begun again
+since; one that capture ended with a reason.
+
+The comparison is work beside the batches (`pipeline.lake.background`). It reads versions of the two lake tables that
+belong together, so neither batches nor merges disturb it. Changes after `since` aren't trimmed until it ends.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import (
+    Chunking,
+    Snapshot,
+    SnapshotFailed,
+    SnapshotStopped,
+    SnapshotWaiting,
+    TableSnapshot,
+    Verification,
+    progress,
+)
+
+# As many rows of a table are compared at once, unless they wait so long (s).
+ROWS_AT_ONCE: Final = 4_000_000
+LONGEST_WAIT_S: Final = 30.0
+
+# Why nothing can be told.
+NO_MIRROR: Final = "the lake has no complete mirror of the table"
+MIRROR_CHANGED: Final = "the table's mirror has begun again: verify it once that is complete"
+COLUMNS_CHANGED: Final = "the table's columns have changed meanwhile: verify it again"
+ROWS_LOST: Final = "rows that it read are no longer there: verify the table again"
+STOPPED: Final = "a signal stopped it"
+
+
+class LakeVerdict(StrEnum):
+    """The result of a verification of a table."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    UNJUDGED = "unjudged"
+
+
+class FindingKind(StrEnum):
+    """How a row of the lake differs from the source's."""
+
+    MISSING = "missing"
+    EXTRA = "extra"
+    DIFFERENT = "different"
+    DUPLICATE = "duplicate"
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationRun:
+    """The verification of one table, as capture has it: `run` is the id of its signal.
+
+    `ended`: whether all chunks are in the stream. `reason`: why it ended without them; empty if it didn't. `rows`:
+    those that capture has read and no change superseded. `narrowed`: whether only some rows are read.
+    """
+
+    run: str
+    table: TableId
+    since: int
+    narrowed: bool
+    ended: bool
+    reason: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The result for one table: a statement about its rows at `position`, a GTID set.
+
+    `found` counts the findings by their kind. `reason`: why there is no result, or empty.
+    """
+
+    run: str
+    table: TableId
+    verdict: LakeVerdict
+    rows: int
+    found: Mapping[FindingKind, int]
+    position: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRows:
+    """Rows of a table that lie beside the lake to be compared, and when (s) the first of them came."""
+
+    rows: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparisons:
+    """What the sink knows of verifications: rows that wait, and the results by run and table."""
+
+    pending: Mapping[TableId, PendingRows] = field(default_factory=dict)
+    judged: Mapping[tuple[str, TableId], Judgement] = field(default_factory=dict)
+
+    def with_rows(self, table: TableId, rows: int, now: float) -> "Comparisons":
+        """Returns it with more rows of a table that wait."""
+        if not rows:
+            return self
+        known = self.pending.get(table)
+        waiting = PendingRows(rows, now) if known is None else replace(known, rows=known.rows + rows)
+        return replace(self, pending={**self.pending, table: waiting})
+
+    def compared(
+        self, table: TableId, rows: int, began: float, judgements: Iterable[Judgement]
+    ) -> "Comparisons":
+        """Returns it after a comparison that `began` (s) with so many rows."""
+        pending = {other: waiting for other, waiting in self.pending.items() if other != table}
+        left = self.pending[table].rows - rows if table in self.pending else 0
+        if left > 0:
+            pending[table] = PendingRows(left, began)
+        judged = {**self.judged, **{(each.run, each.table): each for each in judgements}}
+        return Comparisons(pending, judged)
+
+    def only(self, runs: Iterable[VerificationRun]) -> "Comparisons":
+        """Returns it without the results of other runs."""
+        known = {(each.run, each.table) for each in runs}
+        if self.judged.keys() <= known:
+            return self
+        return replace(self, judged={of: each for of, each in self.judged.items() if of in known})
+
+    def unjudged(self, runs: Iterable[VerificationRun], table: TableId) -> tuple[VerificationRun, ...]:
+        """Returns those of the runs that are about a table and have no result."""
+        return tuple(run for run in runs if run.table == table and (run.run, table) not in self.judged)
+
+
+def runs_of(checkpoint: Checkpoint) -> tuple[VerificationRun, ...]:
+    """Returns the verifications that a checkpoint knows, table by table."""
+    return tuple(
+        _run(snapshot, verification, table, state)
+        for snapshot in checkpoint.snapshots
+        if (verification := snapshot.verification) is not None
+        for table, state in snapshot.tables.items()
+    )
+
+
+def comparison_due_at(pending: PendingRows | None, *, ended: bool) -> float | None:
+    """Returns when (s) a table's rows are to be compared; None if there's nothing to do.
+
+    `ended`: whether a verification of the table has ended that isn't judged.
+    """
+    if ended:
+        return float("-inf")
+    if pending is None or not pending.rows:
+        return None
+    return float("-inf") if pending.rows >= ROWS_AT_ONCE else pending.since + LONGEST_WAIT_S
+
+
+def _run(
+    snapshot: Snapshot, verification: Verification, table: TableId, state: TableSnapshot
+) -> VerificationRun:
+    match state:
+        case SnapshotFailed(reason):
+            pass
+        case SnapshotStopped():
+            reason = STOPPED
+        case _:
+            reason = ""
+    return VerificationRun(
+        snapshot.id,
+        table,
+        verification.since,
+        table in verification.narrowed,
+        not isinstance(state, SnapshotWaiting | Chunking),
+        reason,
+        progress(state).rows,
+    )

@@ -1,0 +1,341 @@
+"""What verifications read is compared with the lake on a real Spark: each planted corruption is found and named."""
+
+import datetime as dt
+import json
+from collections.abc import Iterator
+from decimal import Decimal as Exact
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from actors.lake.lake import Lake
+from actors.lake.spark_session import Spark
+from pipeline.lake.background import VerifyRows
+from pipeline.lake.batch import LakeTableState, next_batch
+from pipeline.lake.live_view import MirrorPosition
+from pipeline.lake.tables import Tier, findings_path, location, quoted, table_at
+from pipeline.lake.verification.runs import COLUMNS_CHANGED, MIRROR_CHANGED, Judgement, LakeVerdict, runs_of
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Filling
+from pipeline.types import column_types as t
+from tests.integration.history import READY, History, Row, Table
+
+INT = t.Integer(8, unsigned=False)
+WIDE = TableSchema(
+    TableId("shop", "wide"),
+    (
+        Column("id", INT, False),
+        Column("name", t.Text("utf8mb4"), False),
+        Column("small", t.Integer(1, unsigned=False), True),
+        Column("large", t.Integer(8, unsigned=True), True),
+        Column("exact", t.Decimal(38, 30), True),
+        Column("float", t.Float(), True),
+        Column("double", t.Double(), True),
+        Column("zero", t.Double(), True),
+        Column("bit", t.Bit(1), True),
+        Column("bits", t.Bit(9), True),
+        Column("year", t.Year(), True),
+        Column("day", t.Date(), True),
+        Column("time", t.Time(6), True),
+        Column("moment", t.DateTime(6), True),
+        Column("instant", t.Timestamp(6), True),
+        Column("it's `text`", t.Text("utf8mb4"), True),
+        Column("empty", t.Text("utf8mb4"), True),
+        Column("raw", t.Binary(), True),
+        Column("label", t.Enum(("a", "b")), True),
+        Column("labels", t.Set(("a", "b")), True),
+        Column("doc", t.Json(), True),
+        Column("point", t.Geometry(), True),
+        Column("vector", t.Vector(), True),
+    ),
+    (0, 1),
+)
+# For each column what the least change of its value is, in Spark's SQL.
+LEAST = {
+    "small": "small + CAST(1 AS TINYINT)",
+    "large": "CAST(large - 1 AS DECIMAL(20,0))",
+    "exact": "CAST('0.100000000000000000000000000001' AS DECIMAL(38,30))",
+    "float": "CAST(0.10000001 AS FLOAT)",
+    "double": "0.30000000000000004D",
+    "zero": "0.0D",
+    "bit": "NOT bit",
+    "bits": "X'01FE'",
+    "year": "CAST(year + 1 AS SMALLINT)",
+    "day": "date_add(day, 1)",
+    "time": "time + 1",
+    "moment": "moment + INTERVAL '0.000001' SECOND",
+    "instant": "instant + INTERVAL '0.000001' SECOND",
+    "it's `text`": "concat(`it's ``text```, ' ')",
+    "empty": "NULL",
+    "raw": "X'00FF00'",
+    "label": "'b'",
+    "labels": "'b'",
+    "doc": "concat(doc, ' ')",
+    "point": "X'00'",
+    "vector": "array(CAST(0.0 AS FLOAT), CAST(1.0 AS FLOAT))",
+}
+
+
+def wide(key: int, name: str = "a") -> Row:
+    at = dt.datetime(2026, 11, 26, 7, 1, 2, 345678)  # noqa: DTZ001 - a DATETIME has no zone
+    return (
+        key,
+        name,
+        5,
+        Exact(2**64 - 1),
+        Exact("0.1"),
+        0.1,
+        0.1 + 0.2 - 2**-54,
+        -0.0,
+        True,
+        b"\x01\xff",
+        2026,
+        at.date(),
+        -3_600_000_001,
+        at,
+        at.replace(tzinfo=dt.UTC),
+        "naïve",
+        "",
+        b"\x00\xff",
+        "a",
+        "a,b",
+        '{"a": 1.0}',
+        b"\x00\x00\x00\x00\x01",
+        [-0.0, 1.0],
+    )
+
+
+class Verified:
+    """A journal, and the lake that is fed from it and compared with it."""
+
+    def __init__(self, spark: Spark, folder: Path, schema: TableSchema = WIDE) -> None:
+        self.session = spark.session
+        self.root = str(folder / "lake")
+        self.history = History(folder / "journal")
+        self.table = self.history.table(schema, READY)
+        self.lake = Lake(self.session, self.root, self.history.store)
+        self.state = LakeTableState()
+        self.segment = 0
+
+    def deliver(self) -> None:
+        self.history.seal()
+        while self.segment < self.history.segment:
+            batch = next_batch(self.history.store.entries(self.segment, self.history.segment))
+            self.state = self.lake.deliver(self.id, self.state, batch)
+            self.segment = batch.through
+
+    @property
+    def id(self) -> TableId:
+        return self.table.schema.table
+
+    def merge(self) -> None:
+        found = self.lake.find(self.id)
+        reached = MirrorPosition(found.generation or 0, found.merged, found.partial)
+        self.lake.merge(self.id, reached, self.segment, "position")
+
+    def verify_all(self, run: str) -> Judgement:
+        """Verifies the table from its beginning to its end, in two chunks."""
+        self.history.begin_verification(run, self.table)
+        keys = sorted(self.table.source)
+        half = len(keys) // 2
+        for chunk in (keys[:half], keys[half:]):
+            self.history.verify(run, self.table, chunk)
+        self.deliver()
+        assert self.compare(run) == ()
+        return self.end(run, len(keys))
+
+    def end(self, run: str, rows: int) -> Judgement:
+        self.history.end_verification(run, self.table, rows)
+        self.deliver()
+        (judged,) = self.compare(run)
+        return judged
+
+    def compare(self, run: str, through: int | None = None) -> tuple[Judgement, ...]:
+        """Does what the background work does."""
+        runs = runs_of(self.history.store.entry(self.segment).checkpoint)
+        mine = tuple(each for each in runs if each.run == run and each.table == self.id)
+        work = VerifyRows(self.id, mine, through or self.segment, "the position", 0, None)
+        return self.lake.verification.verify(work)
+
+    def sql(self, statement: str) -> None:
+        """Changes the mirror behind Tidemark's back."""
+        mirror = table_at(location(self.root, self.id, Tier.MIRROR))
+        self.session.sql(statement.replace("MIRROR", mirror))
+
+    def found(self, run: str) -> set[tuple[Any, ...]]:
+        found = self.session.sql(f"SELECT * FROM {table_at(findings_path(self.root))} WHERE run = '{run}'")
+        return {
+            (
+                row["kind"],
+                tuple(json.loads(row["key"]).values()) if row["kind"] != "unjudged" else row["key"],
+                *(row["columns"] or ()),
+            )
+            for row in found.collect()
+        }
+
+
+@pytest.fixture
+def verified(spark: Spark, tmp_path: Path) -> Iterator[Verified]:
+    made = Verified(spark, tmp_path)
+    yield made
+    made.history.store.close()
+
+
+def test_each_planted_corruption_is_found_and_named(verified: Verified) -> None:
+    history, table = verified.history, verified.table
+    history.transaction(*((table, "c", wide(key, "A" if key % 2 else "ä")) for key in range(40)))
+    verified.deliver()
+    verified.merge()
+    assert verified.verify_all("clean") == Judgement(
+        "clean", WIDE.table, LakeVerdict.EQUAL, 40, {}, "the position"
+    )
+    expected: set[tuple[Any, ...]] = set()
+    least = []
+    for key, (column, value) in enumerate(LEAST.items()):
+        name = quoted(column)
+        least.append(f"{name} = CASE WHEN id = {key} THEN {value} ELSE {name} END")
+        expected.add(("different", (key, "A" if key % 2 else "ä"), column))
+    verified.sql(f"UPDATE MIRROR SET {', '.join(least)} WHERE id < {len(LEAST)}")
+    verified.sql("DELETE FROM MIRROR WHERE id = 30")
+    verified.sql("INSERT INTO MIRROR SELECT * FROM MIRROR WHERE id = 32")
+    verified.sql("UPDATE MIRROR SET name = 'a' WHERE id = 33")  # by MySQL's collation it's the same key
+    expected |= {
+        ("missing", (30, "ä")),
+        ("duplicate", (32, "ä")),
+        ("missing", (33, "A")),
+        ("extra", (33, "a")),
+    }
+    judged = verified.verify_all("planted")
+    assert verified.found("planted") == expected
+    assert judged.verdict is LakeVerdict.DIFFERENT
+    assert {kind.value: count for kind, count in judged.found.items()} == {
+        "different": len(LEAST),
+        "missing": 2,
+        "extra": 1,
+        "duplicate": 1,
+    }
+    # All of these come again, and the merge that follows takes them in: nothing of what was planted is left.
+    history.transaction(*((table, "r", row) for row in table.source.values()))
+    history.transaction((table, "d", wide(33, "a")))
+    verified.deliver()
+    assert verified.verify_all("read again").verdict is LakeVerdict.EQUAL
+    verified.merge()
+    assert verified.verify_all("merged").verdict is LakeVerdict.EQUAL
+
+
+def test_a_file_that_was_rewritten_is_found(spark: Spark, tmp_path: Path) -> None:
+    """Its columns have names with which the files of a Delta table have them, too."""
+    verified = Verified(spark, tmp_path, TableSchema(TableId("shop", "few"), WIDE.columns[:3], WIDE.key))
+    history, table = verified.history, verified.table
+    history.transaction(*((table, "c", wide(key)[:3]) for key in range(3)))
+    verified.deliver()
+    verified.merge()
+    mirror = Path(location(verified.root, verified.id, Tier.MIRROR))
+    (path,) = (path for path in mirror.glob("*.parquet") if 1 in pq.read_table(path)["id"].to_pylist())
+    tamper(path)
+    verified.verify_all("tampered")
+    assert verified.found("tampered") == {("different", (1, "a"), "small")}
+    history.store.close()
+
+
+def tamper(path: Path) -> None:
+    """Rewrites a file of the mirror with one bit of one value changed. It has as many bytes as before."""
+    rows, size = pq.read_table(path), path.stat().st_size
+    place = rows.schema.get_field_index("small")
+    values = rows.column(place).to_pylist()
+    values[rows["id"].to_pylist().index(1)] ^= 1
+    field = rows.schema.field(place)
+    rows = rows.set_column(place, field, pa.array(values, field.type))
+    padding = 0
+    while True:
+        with pq.ParquetWriter(
+            path, rows.schema, compression="zstd", write_statistics=False, store_schema=False
+        ) as writer:
+            writer.write_table(rows)
+            writer.add_key_value_metadata({"padding": "x" * padding})
+        if (lacking := size - path.stat().st_size) == 0:
+            break
+        assert lacking > 0 or padding, "the file has become larger"
+        padding += lacking
+    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def test_changes_and_merges_after_a_chunk_are_no_findings(verified: Verified) -> None:
+    history, table = verified.history, verified.table
+    history.transaction(*((table, "c", wide(key)) for key in range(8)))
+    verified.deliver()
+    verified.merge()
+    history.begin_verification("v", table)
+    history.verify("v", table, [(key, "a") for key in range(5)])
+    history.transaction(
+        (table, "u", (*wide(0)[:2], 6, *wide(0)[3:])), (table, "d", wide(1)), (table, "c", wide(9))
+    )
+    history.transaction((table, "d", wide(2)), (table, "c", wide(2)))
+    verified.deliver()
+    history.transaction((table, "d", wide(2)))
+    verified.deliver()
+    verified.merge()
+    verified.sql(
+        "UPDATE MIRROR SET small = 9 WHERE id = 0"
+    )  # it has changed after its chunk: this run can't see it
+    verified.sql("UPDATE MIRROR SET small = 9 WHERE id = 4")
+    assert verified.compare("v") == ()
+    assert verified.compare("v") == (), "as after a kill"
+    history.verify("v", table, [(key, "a") for key in range(5, 10)])
+    assert verified.end("v", 9).found == {"different": 1}
+    assert verified.found("v") == {("different", (4, "a"), "small")}
+    (judged,) = verified.compare("v")
+    assert judged.found == {"different": 1}, "a result that was found before a restart"
+    verifying = Path(verified.root) / "_tidemark" / "verifying"
+    assert not [path for path in verifying.rglob("*") if path.is_file()], "nothing is left beside the lake"
+
+
+def test_what_isnt_delivered_yet_isnt_compared(verified: Verified) -> None:
+    history, table = verified.history, verified.table
+    history.transaction((table, "c", wide(1)))
+    history.begin_verification("v", table)
+    verified.deliver()
+    before = verified.segment
+    history.transaction((table, "c", wide(2)))
+    history.verify("v", table, [(1, "a"), (2, "a")])
+    history.seal()
+    batch = next_batch(history.store.entries(before, history.segment))
+    verified.lake.verification.hold(verified.id, batch.tables[verified.id].verified)
+    assert verified.compare("v", through=before) == ()
+    assert verified.lake.verification.holds(verified.id)
+    verified.deliver()
+    assert verified.end("v", 2).verdict is LakeVerdict.EQUAL
+
+
+def test_what_cant_be_judged_has_a_reason(verified: Verified) -> None:
+    history, table = verified.history, verified.table
+    history.transaction((table, "c", wide(1)))
+    history.begin_verification("columns", table)
+    history.verify("columns", table, [(1, "a")])
+    verified.deliver()
+    narrower = TableSchema(WIDE.table, WIDE.columns[:-1], WIDE.key)
+    change(table, narrower)
+    history.transaction((table, "c", wide(2)[:-1]))
+    judged = verified.end("columns", 1)
+    assert (judged.verdict, judged.reason) == (LakeVerdict.UNJUDGED, COLUMNS_CHANGED)
+    history.begin_verification("lost", table)
+    assert verified.end("lost", 2).verdict is LakeVerdict.UNJUDGED
+    history.begin_verification("mirror", table)
+    history.verify("mirror", table, [(2, "a")])
+    verified.deliver()
+    history.restart(table, narrower, Filling)
+    history.scn += 1
+    judged = verified.end("mirror", 1)
+    assert (judged.verdict, judged.reason) == (LakeVerdict.UNJUDGED, MIRROR_CHANGED)
+
+
+def change(table: Table, schema: TableSchema) -> None:
+    """Gives the table other columns, as a statement does."""
+    table.close_version()
+    width = len(schema.columns)
+    table.schema = schema
+    for rows in (table.source, table.rows):
+        rows.update({key: row[:width] for key, row in rows.items()})

@@ -1,0 +1,70 @@
+"""The text of a verification's queries; what they find is told by the tests on a real Spark."""
+
+from pipeline.lake.live_view import MirrorPosition, Versions
+from pipeline.lake.verification.queries import (
+    ComparedTable,
+    doubt_sql,
+    judgement_sql,
+    no_keys_sql,
+    of_runs,
+    stated_sql,
+)
+from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict, VerificationRun
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import Double, Integer, Text
+
+TABLE = TableSchema(
+    TableId("shop", "it's"),
+    (
+        Column("id", Integer(8, unsigned=False), False),
+        Column("name", Text("utf8mb4"), False),
+        Column("price", Double(), True),
+        Column("note", Text("utf8mb4"), True),
+    ),
+    (0, 1),
+)
+COMPARED = ComparedTable("lake", TABLE, MirrorPosition(3, 5), Versions(7, 9))
+RUN = VerificationRun("v'1", TABLE.table, 7, narrowed=False, ended=True, reason="", rows=3)
+
+
+def test_both_tables_are_read_at_versions_that_belong_together() -> None:
+    text = COMPARED.findings("rows", 11, (1, 5))
+    assert text.count("VERSION AS OF 7") == 1
+    assert text.count("VERSION AS OF 9") == 2
+    assert "`__scn` > 11" in text
+    assert "WHERE `id` BETWEEN 1 AND 5" in text, "files outside of the keys aren't read"
+    assert "BETWEEN" not in COMPARED.findings("rows", 11, (None, None))
+
+
+def test_floats_are_compared_by_their_text() -> None:
+    text = COMPARED.findings("rows", 11, (1, 5))
+    assert "CAST(CAST(l.`price` AS DOUBLE) AS STRING) <=> CAST(CAST(v.`price` AS DOUBLE) AS STRING)" in text
+    assert "(l.`note` <=> v.`note`)" in text
+
+
+def test_a_row_that_the_view_hides_is_not_missing() -> None:
+    hiding = ComparedTable("lake", TABLE, MirrorPosition(3, 5, partial=True), Versions(7, 9), unread=8)
+    text = hiding.findings("rows", 11, (1, 5))
+    assert "`__absent` IS NOT NULL AND `__op` <> 'd' AND `__scn` > 8" in text
+    assert "WHERE `__scn` > 8 AND" in text
+
+
+def test_only_a_verification_of_all_rows_finds_extra_ones() -> None:
+    assert "k.known IS NULL OR" in COMPARED.left_over(RUN, "keys")
+    some = VerificationRun("v1", TABLE.table, 7, narrowed=True, ended=True, reason="", rows=3)
+    assert "k.known IS NULL OR" not in COMPARED.left_over(some, "keys")
+    assert COMPARED.key_items() == "`id` AS k0, `name` AS k1"
+    assert (
+        no_keys_sql(["BIGINT", "STRING"])
+        == "SELECT CAST(NULL AS BIGINT) AS k0, CAST(NULL AS STRING) AS k1 WHERE false"
+    )
+
+
+def test_names_are_literals() -> None:
+    assert of_runs([RUN]) == r"`__chunk` IN ('v\'1')"
+    assert of_runs([]) == "`__chunk` IN (NULL)"
+    assert r"'it\'s' AS `table`" in stated_sql(TABLE.table, "a:1-5", 4, doubt_sql(RUN, "so"), None)
+    assert "LEFT ANTI JOIN delta.`there`" in stated_sql(TABLE.table, "a:1-5", 4, "found", "there")
+    judged = Judgement(RUN.run, RUN.table, LakeVerdict.DIFFERENT, 3, {FindingKind.EXTRA: 2}, "a:1-5")
+    assert "CAST(2 AS BIGINT) AS extra" in judgement_sql(judged, 7)
+    assert "CAST(0 AS BIGINT) AS missing" in judgement_sql(judged, 7)

@@ -1,0 +1,150 @@
+"""Verifications in the lake: what is to be compared, when, and what is known of it."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from pipeline.config.settings import LakeSettings
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.lake.background import (
+    Background,
+    ComparisonDue,
+    CompleteMirror,
+    LakeTables,
+    MaintainTable,
+    VerifyRows,
+    background_due_at,
+    files_delivered,
+    next_work,
+    table_met,
+    work_done,
+)
+from pipeline.lake.batch import LakeTableState, Piece, Pieces
+from pipeline.lake.maintenance import TableSize, Trim
+from pipeline.lake.tables import Tier
+from pipeline.lake.verification.runs import (
+    LONGEST_WAIT_S,
+    ROWS_AT_ONCE,
+    STOPPED,
+    Comparisons,
+    Judgement,
+    LakeVerdict,
+    PendingRows,
+    VerificationRun,
+    comparison_due_at,
+    runs_of,
+)
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
+from pipeline.snapshot.snapshot import (
+    Completed,
+    Progress,
+    Snapshot,
+    SnapshotFailed,
+    SnapshotStopped,
+    SnapshotWaiting,
+    TableSnapshot,
+    Verification,
+)
+from tests.pipeline.builders import ITEMS, ORDERS, USERS
+
+ID = ORDERS.table
+RUN = VerificationRun("v1", ID, 7, narrowed=False, ended=False, reason="", rows=3)
+ENDED = VerificationRun("v1", ID, 7, narrowed=False, ended=True, reason="", rows=3)
+EQUAL = Judgement("v1", ID, LakeVerdict.EQUAL, 3, {}, "position")
+HAD = LakeTableState(ORDERS, generation=0)
+
+
+def lake_of(*runs: VerificationRun, incomplete: bool = False) -> LakeTables:
+    missing = frozenset({ID} if incomplete else ())
+    return LakeTables(LakeSettings("lake"), {ID: HAD}, {ID: Ready(0)}, runs, missing, {ID: 4})
+
+
+def read_rows(rows: int) -> Pieces:
+    return Pieces(verified=(Piece(2, 0, "0000.parquet", ORDERS, rows, 10, absent=False),))
+
+
+def test_a_checkpoint_tells_what_is_verified() -> None:
+    tables: dict[object, TableSnapshot] = {
+        ORDERS.table: SnapshotWaiting(),
+        ITEMS.table: Completed(Progress(rows=3)),
+        USERS.table: SnapshotFailed("so", Progress()),
+    }
+    of = Snapshot("v1", tables, verification=Verification(7, frozenset({ITEMS.table})))  # type: ignore[arg-type]
+    stopped = Snapshot("v2", {ID: SnapshotStopped(Progress())}, verification=Verification(8))
+    plain = Snapshot("s1", {ID: SnapshotWaiting()})
+    found = runs_of(Checkpoint(GtidSet(), snapshots=(of, plain, stopped)))
+    assert [(r.run, r.table.name, r.since, r.narrowed, r.ended, r.reason, r.rows) for r in found] == [
+        ("v1", "orders", 7, False, False, "", 0),
+        ("v1", "items", 7, True, True, "", 3),
+        ("v1", "users", 7, False, True, "so", 0),
+        ("v2", "orders", 8, False, True, STOPPED, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pending", "ended", "due"),
+    [
+        (None, False, None),
+        (None, True, -math.inf),
+        (PendingRows(1, 5.0), False, 5.0 + LONGEST_WAIT_S),
+        (PendingRows(ROWS_AT_ONCE, 5.0), False, -math.inf),
+        (PendingRows(1, 5.0), True, -math.inf),
+    ],
+)
+def test_rows_are_compared_many_at_once(
+    pending: PendingRows | None, *, ended: bool, due: float | None
+) -> None:
+    assert comparison_due_at(pending, ended=ended) == due
+
+
+def test_what_came_during_a_comparison_waits_for_the_next_one() -> None:
+    waiting = Comparisons().with_rows(ID, 5, 1.0).with_rows(ID, 2, 2.0)
+    assert waiting.pending[ID] == PendingRows(7, 1.0)
+    after = waiting.compared(ID, 5, 1.5, [EQUAL])
+    assert after.pending[ID] == PendingRows(2, 1.5)
+    assert after.unjudged([RUN], ID) == ()
+    assert after.only([]).judged == {}
+    assert after.only([RUN]) is after
+
+
+def test_delivered_rows_are_compared_and_a_verification_ends_with_a_result() -> None:
+    background = files_delivered(table_met(Background(), ID, HAD, {}, 0.0), ID, HAD, HAD, read_rows(3), 10.0)
+    lake = lake_of(RUN)
+    assert background_due_at(background, lake) == 10.0 + LONGEST_WAIT_S
+    background, work = next_work(background, lake, 5, "position", 10.0 + LONGEST_WAIT_S)
+    assert work == VerifyRows(ID, (RUN,), 5, "position", 3, 4)
+    assert work.ended == ()
+    background = work_done(background, TableSize(), 50.0)
+    assert next_work(background, lake, 5, "position", 100.0)[1] is None
+    background, work = next_work(background, lake_of(ENDED), 6, "position", 51.0)
+    assert isinstance(work, VerifyRows)
+    assert (work.ended, work.due, work.kind) == ((ENDED,), ComparisonDue(ID), "verify")
+    background = work_done(background, TableSize(), 52.0, [EQUAL])
+    assert background.verified.judged == {("v1", ID): EQUAL}
+    assert next_work(background, lake_of(ENDED), 6, "position", 100.0)[1] is None
+
+
+def test_nothing_is_compared_while_the_lake_lacks_something() -> None:
+    background = table_met(Background(), ID, HAD, {}, 0.0)
+    assert background_due_at(background, lake_of(ENDED, incomplete=True)) is None
+    _, work = next_work(background.rebuilt(ID, 3.0), lake_of(ENDED), 5, "position", 9.0)
+    assert isinstance(work, CompleteMirror), "readers don't see it yet"
+    newer = VerificationRun("v1", ID, 0, narrowed=False, ended=True, reason="", rows=3)
+    filling = replace(lake_of(newer), mirrors={ID: Filling(9)})
+    assert background_due_at(background.rebuilt(ID, 3.0), filling) == -math.inf, "it can't be judged"
+
+
+def test_files_that_a_start_finds_are_compared_at_once() -> None:
+    found = LakeTableState(ORDERS, generation=0, uncompared=True)
+    background = table_met(Background(), ID, found, {}, 0.0)
+    assert background_due_at(background, lake_of(RUN)) == -math.inf
+
+
+def test_changes_that_a_verification_needs_are_not_trimmed() -> None:
+    settings = LakeSettings("lake", keep_changelog_hours=1)
+    lake = LakeTables(settings, {ID: HAD}, {ID: Ready(0)}, (RUN,))
+    background = table_met(Background(), ID, HAD, {Tier.CHANGELOG: TableSize(1)}, 0.0)
+    _, work = next_work(background, lake, 5, "position", 3_600.0)
+    assert isinstance(work, MaintainTable)
+    assert work.trim == Trim(0, 1, RUN.since)
