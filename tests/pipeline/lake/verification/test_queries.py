@@ -1,4 +1,4 @@
-"""The text of a verification's queries; what they find is told by the tests on a real Spark."""
+"""The text of a verification's queries. The tests on a real Spark say what they find."""
 
 from pipeline.lake.live_view import MirrorPosition, Versions
 from pipeline.lake.verification.queries import (
