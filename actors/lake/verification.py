@@ -99,7 +99,7 @@ class LakeVerification:
         """Compares a table's files, and returns the results of the verifications that have ended."""
         known = {run: self._judged(run) for run in work.ended}
         open_runs = [run for run in work.runs if known.get(run) is None]
-        view = find_view(self._session, self._root, work.table)
+        view = None if work.stopped else find_view(self._session, self._root, work.table)
         self._compare(work, view, open_runs)
         return tuple(known[run] or self._judge(work, view, run) for run in work.ended)
 

@@ -158,7 +158,7 @@ class VerifyRows:
     """Compare what verifications have read of a table, `through` a segment, whose end has this position.
 
     `runs`: the verifications of the table that have no result. Those that have `ended` get one. `rows` wait to be
-    compared. `unread`: as of ComparedTable.
+    compared. `unread`: as of ComparedTable. `stopped`: whether the lake gets nothing more of the table.
     """
 
     table: TableId
@@ -167,6 +167,7 @@ class VerifyRows:
     position: str
     rows: int
     unread: int | None
+    stopped: bool = False
 
     @property
     def ended(self) -> tuple[VerificationRun, ...]:
@@ -455,6 +456,7 @@ def _work(background: Background, lake: LakeTables, due: Due, through: int, posi
                 position,
                 0 if pending is None else pending.rows,
                 lake.unread.get(table),
+                table in lake.tables and lake.stopped(table),
             )
         case ChoreDue(chore, table, tier):
             kept = background.kept[table, tier]

@@ -42,7 +42,7 @@ ROWS_AT_ONCE: Final = 4_000_000
 LONGEST_WAIT_S: Final = 30.0
 
 # Why nothing can be told.
-NO_MIRROR: Final = "the lake has no complete mirror of the table"
+NO_MIRROR: Final = "the lake has no complete mirror of the table, or gets nothing more of it"
 MIRROR_CHANGED: Final = "the table's mirror has begun again: verify it once that is complete"
 COLUMNS_CHANGED: Final = "the table's columns have changed meanwhile: verify it again"
 ROWS_LOST: Final = "rows that it read are no longer there: verify the table again"

@@ -17,11 +17,10 @@ from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import LakeTableState, next_batch
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.tables import Tier, findings_path, location, quoted, table_at
-from pipeline.lake.verification.runs import COLUMNS_CHANGED, MIRROR_CHANGED, Judgement, LakeVerdict, runs_of
+from pipeline.lake.verification.runs import Judgement, LakeVerdict, runs_of
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.snapshot.checkpoint import Filling
 from pipeline.types import column_types as t
-from tests.integration.history import READY, History, Row, Table
+from tests.integration.history import READY, History, Row
 
 INT = t.Integer(8, unsigned=False)
 WIDE = TableSchema(
@@ -308,34 +307,3 @@ def test_what_isnt_delivered_yet_isnt_compared(verified: Verified) -> None:
     assert verified.lake.verification.holds(verified.id)
     verified.deliver()
     assert verified.end("v", 2).verdict is LakeVerdict.EQUAL
-
-
-def test_what_cant_be_judged_has_a_reason(verified: Verified) -> None:
-    history, table = verified.history, verified.table
-    history.transaction((table, "c", wide(1)))
-    history.begin_verification("columns", table)
-    history.verify("columns", table, [(1, "a")])
-    verified.deliver()
-    narrower = TableSchema(WIDE.table, WIDE.columns[:-1], WIDE.key)
-    change(table, narrower)
-    history.transaction((table, "c", wide(2)[:-1]))
-    judged = verified.end("columns", 1)
-    assert (judged.verdict, judged.reason) == (LakeVerdict.UNJUDGED, COLUMNS_CHANGED)
-    history.begin_verification("lost", table)
-    assert verified.end("lost", 2).verdict is LakeVerdict.UNJUDGED
-    history.begin_verification("mirror", table)
-    history.verify("mirror", table, [(2, "a")])
-    verified.deliver()
-    history.restart(table, narrower, Filling)
-    history.scn += 1
-    judged = verified.end("mirror", 1)
-    assert (judged.verdict, judged.reason) == (LakeVerdict.UNJUDGED, MIRROR_CHANGED)
-
-
-def change(table: Table, schema: TableSchema) -> None:
-    """Gives the table other columns, as a statement does."""
-    table.close_version()
-    width = len(schema.columns)
-    table.schema = schema
-    for rows in (table.source, table.rows):
-        rows.update({key: row[:width] for key, row in rows.items()})

@@ -20,7 +20,7 @@ from pipeline.lake.background import (
     table_met,
     work_done,
 )
-from pipeline.lake.batch import LakeTableState, Piece, Pieces
+from pipeline.lake.batch import DeliveryStop, LakeTableState, Piece, Pieces
 from pipeline.lake.maintenance import TableSize, Trim
 from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import (
@@ -133,6 +133,14 @@ def test_nothing_is_compared_while_the_lake_lacks_something() -> None:
     newer = VerificationRun("v1", ID, 0, narrowed=False, ended=True, reason="", rows=3)
     filling = replace(lake_of(newer), mirrors={ID: Filling(9)})
     assert background_due_at(background.rebuilt(ID, 3.0), filling) == -math.inf, "it can't be judged"
+
+
+def test_a_table_that_has_stopped_is_not_compared() -> None:
+    stopped = LakeTableState(ORDERS, generation=0, stopped=DeliveryStop("so", 3))
+    lake = replace(lake_of(ENDED), tables={ID: stopped})
+    _, work = next_work(table_met(Background(), ID, stopped, {}, 0.0), lake, 5, "position", 9.0)
+    assert isinstance(work, VerifyRows)
+    assert work.stopped
 
 
 def test_files_that_a_start_finds_are_compared_at_once() -> None:
