@@ -167,10 +167,11 @@ class LakeVerification:
         if not reason and (view is None or view.reached.generation >= run.since):
             reason = _reason(view)
         if not reason:
+            _, reason = self._found(run)
+        if not reason:
             assert view is not None
             reason = self._find_left_over(work, view, run)
-        found, doubt = self._found(run)
-        reason = reason or doubt
+        found, _ = self._found(run)
         verdict = LakeVerdict.DIFFERENT if found else LakeVerdict.UNJUDGED if reason else LakeVerdict.EQUAL
         judgement = Judgement(run.run, run.table, verdict, run.rows, found, work.position, reason)
         once = made_once(f"{self._journal}/judged/{_digest(f'{run.run} {run.table}')}", 1, "{}")

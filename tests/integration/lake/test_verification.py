@@ -17,10 +17,18 @@ from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import LakeTableState, next_batch
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.tables import Tier, findings_path, location, quoted, table_at
-from pipeline.lake.verification.runs import Judgement, LakeVerdict, runs_of
+from pipeline.lake.verification.runs import (
+    COLUMNS_CHANGED,
+    MIRROR_CHANGED,
+    ROWS_LOST,
+    Judgement,
+    LakeVerdict,
+    runs_of,
+)
 from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.snapshot.checkpoint import Ready
 from pipeline.types import column_types as t
-from tests.integration.history import READY, History, Row
+from tests.integration.history import READY, History, Row, Table
 
 INT = t.Integer(8, unsigned=False)
 WIDE = TableSchema(
@@ -134,6 +142,12 @@ class Verified:
         found = self.lake.find(self.id)
         reached = MirrorPosition(found.generation or 0, found.merged, found.partial)
         self.lake.merge(self.id, reached, self.segment, "position")
+
+    def complete(self) -> None:
+        """Shows readers the newest generation."""
+        generation = self.lake.find(self.id).generation
+        assert generation is not None
+        self.lake.complete(self.id, generation, self.segment, "position")
 
     def verify_all(self, run: str) -> Judgement:
         """Verifies the table from its beginning to its end, in two chunks."""
@@ -307,3 +321,37 @@ def test_what_isnt_delivered_yet_isnt_compared(verified: Verified) -> None:
     assert verified.lake.verification.holds(verified.id)
     verified.deliver()
     assert verified.end("v", 2).verdict is LakeVerdict.EQUAL
+
+
+def test_what_cant_be_judged_has_a_reason(verified: Verified) -> None:
+    history, table = verified.history, verified.table
+    history.transaction((table, "c", wide(1)))
+    history.begin_verification("columns", table)
+    history.verify("columns", table, [(1, "a")])
+    verified.deliver()
+    wider = TableSchema(WIDE.table, (*WIDE.columns, Column("more", INT, True)), WIDE.key)
+    add_column(table, wider)
+    history.transaction((table, "c", (*wide(2), 7)))
+    judged = verified.end("columns", 1)
+    assert (judged.verdict, judged.reason) == (LakeVerdict.UNJUDGED, COLUMNS_CHANGED)
+    history.begin_verification("lost", table)
+    judged = verified.end("lost", 2)
+    assert (judged.verdict, judged.reason) == (LakeVerdict.UNJUDGED, ROWS_LOST)
+    history.begin_verification("mirror", table)
+    history.verify("mirror", table, [(2, "a")])
+    verified.deliver()
+    history.transaction((table, "c", (*wide(3), 7)))
+    history.restart(table, wider, Ready)
+    history.transaction((table, "c", (*wide(4), 7)))
+    verified.deliver()
+    verified.complete()
+    judged = verified.end("mirror", 1)
+    assert (judged.verdict, judged.reason) == (LakeVerdict.UNJUDGED, MIRROR_CHANGED)
+
+
+def add_column(table: Table, schema: TableSchema) -> None:
+    """Gives the table a column more, as a statement does."""
+    table.close_version()
+    table.schema = schema
+    for rows in (table.source, table.rows):
+        rows.update({key: (*row, None) for key, row in rows.items()})
