@@ -314,7 +314,7 @@ class Sink:
             return present
         columns = tuple(each.column for each in todo.plan.columns)
         taken = replace(present, schema=todo.schema, since=todo.since, columns=columns)
-        if present.schema != todo.schema:
+        if (present.schema, present.since) != (todo.schema, todo.since):
             self._tell(lake, schema=taken.schema, since=taken.since, columns=taken.columns)
             yield
         before = -1 if present.generation is None else present.generation
@@ -367,7 +367,8 @@ class Sink:
 
     def _seen(self, table: TableId) -> LakeOfTable | None:
         """What a comparison sees of a table, None if its mirror isn't whole."""
-        lake = self.tables[table]
+        if (lake := self.tables.get(table)) is None:
+            return None
         told = lake.told
         if told.schema is None or told.generation is None:
             return None
