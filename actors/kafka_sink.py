@@ -33,7 +33,7 @@ from pipeline.config.settings import ConverterKind, KafkaSinkSettings
 from pipeline.journal.entry import Entry
 from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
-from pipeline.kafka.errors import TopicRefusal
+from pipeline.kafka.errors import KafkaUnavailable, TopicRefusal
 from pipeline.kafka.reached import KafkaReached
 from pipeline.kafka.runs import statements_of
 from pipeline.kafka.state import Committing, JournalBounds, OneTopic, SinkPosition, State, Topics, includes
@@ -56,6 +56,7 @@ from pipeline.kafka.step import (
     TopicRefused,
     TransactionCommitted,
 )
+from pipeline.kafka.unended import Ending, TopicPart
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToKafkaSink
 from pipeline.messages.journal import SegmentSealed, StatementPart
@@ -82,6 +83,7 @@ class _Connected:
 
     producer: KafkaProducer
     position_topic: str
+    looked_at: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._wait: _Wait | None = None
         self._heartbeat_at: float | None = None
         self._due_at: dict[str, float] = {}
+        # Where records of ours are open that no position knows. The next start drops them.
+        self._open = frozenset[TopicPart]()
         # An outbox is set aside as a whole, by the topic of its table.
         self._set_aside_as: dict[str, str] = {}
 
@@ -209,9 +213,12 @@ class KafkaSink(Actor[ToKafkaSink]):
         position_topic = await self._at_broker(self._topics.position_topic())
         producer = self._producer = KafkaProducer(self._settings, self._pipeline)
         await self._at_broker(producer.start())
-        found = await self._at_broker(last_position(self._settings, self._pipeline, position_topic))
+        found = await self._at_broker(last_position(self._settings, self._pipeline, position_topic, producer))
+        if self._open:
+            await self._at_broker(producer.end(self._open, Ending.ABORT))
+            self._open = frozenset()
         bounds = await self._in_thread(self._bounds)
-        of, at = found if found is not None else (None, None)
+        of, at = (found.journal, found.at) if found is not None else (None, None)
         self._connected = _Connected(producer, position_topic)
         self.metrics.set(catalogue.KAFKA_UP, 1)
         segment = bounds.joined if at is None else at.position.segment
@@ -417,10 +424,22 @@ class KafkaSink(Actor[ToKafkaSink]):
             ids = [await self._answered(each, "the schema registry") for each in asked]
             records = await self._in_thread(records.identified, ids)
         partitions = await self._at_broker(self._topics.partitions(records.topic))
+        await self._look_at(connected, records.topic, partitions)
         making = self._making.batches_of(records, partitions, now_us // 1000)
         while (batch := await self._in_thread(next, making, None)) is not None:
             await self._at_broker(connected.producer.send(batch))
             self._sent.bytes += batch.records.size()
+
+    async def _look_at(self, connected: _Connected, topic: str, partitions: int) -> None:
+        """Looks whether a topic has open records before its first batch of this start (`pipeline.kafka.unended`)."""
+        if topic in connected.looked_at:
+            return
+        self._open = await self._at_broker(connected.producer.opened(topic, partitions))
+        if self._open:
+            raise KafkaUnavailable(
+                f"{topic}: records of a Kafka transaction are open that has ended; the next start drops them"
+            )
+        connected.looked_at.add(topic)
 
     async def _send_heartbeat(self, connected: _Connected) -> None:
         now = time.time_ns() // 1000
@@ -445,12 +464,9 @@ class KafkaSink(Actor[ToKafkaSink]):
 
     async def _commit(self, connected: _Connected, at: SinkPosition) -> None:
         await self._send_rows(connected, await self._in_thread(self._gathered.all))
-        batch = position_batch(
-            connected.position_topic,
-            self._journal.identity.id,
-            at,
-            time.time_ns() // 1_000_000,
-        )
+        ends = await self._at_broker(connected.producer.acknowledged())
+        now_ms = time.time_ns() // 1_000_000
+        batch = position_batch(connected.position_topic, self._journal.identity.id, at, now_ms, ends)
         await self._at_broker(connected.producer.send(batch))
         await self._at_broker(connected.producer.commit())
         self._measure()

@@ -6,6 +6,9 @@ the last message of a key stays forever. Its key is the journal's id.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -13,60 +16,128 @@ from aiokafka.errors import KafkaError
 
 from actors.kafka.batches import PartitionBatch, single_batch
 from actors.kafka.client import client_options
-from actors.kafka.producer import failure
+from actors.kafka.end_offsets import Isolation
+from actors.kafka.producer import KafkaProducer, failure
 from pipeline.config.settings import KafkaSinkSettings
-from pipeline.kafka.state import SinkPosition, position_from_json, position_to_json
+from pipeline.kafka.state import SinkPosition, ends_from_json, position_from_json, position_to_json
+from pipeline.kafka.unended import Ending, Ends, TopicPart, ending_of, open_parts
 
 _WITHIN_S: Final = 60.0
 # How many offsets before the end are looked at first; a Kafka transaction takes two.
 _LAST: Final = 64
 
 
-def position_batch(topic: str, journal: str, at: SinkPosition, at_ms: int) -> PartitionBatch:
-    """Returns a batch of only the position."""
-    return single_batch(topic, journal.encode(), position_to_json(at), at_ms)
+@dataclass(frozen=True, slots=True)
+class FoundPosition:
+    """A position in the topic: the id of its journal, and where the records of its Kafka transaction end."""
+
+    journal: str
+    at: SinkPosition
+    ends: Ends
+
+
+def position_batch(
+    topic: str, journal: str, at: SinkPosition, at_ms: int, ends: Ends | None = None
+) -> PartitionBatch:
+    """Returns a batch of only the position; `ends`: where the records of its Kafka transaction end."""
+    return single_batch(topic, journal.encode(), position_to_json(at, ends), at_ms)
 
 
 async def last_position(
-    settings: KafkaSinkSettings, pipeline: str, topic: str
-) -> tuple[str, SinkPosition] | None:
-    """Returns the last committed position and the id of its journal, None for an empty topic.
+    settings: KafkaSinkSettings, pipeline: str, topic: str, producer: KafkaProducer
+) -> FoundPosition | None:
+    """Returns the last committed position, None for an empty topic.
 
-    Call it once a predecessor is fenced. Raises KafkaUnavailable and KafkaRefused.
+    Before that it ends what a broker left open of the last Kafka transaction (`pipeline.kafka.unended`). The producer
+    has fenced its predecessor. Raises KafkaUnavailable and KafkaRefused.
     """
+    positions = (topic, 0)
+    stable = (await producer.offsets([positions], Isolation.COMMITTED))[positions]
+    end = (await producer.offsets([positions], Isolation.UNCOMMITTED))[positions]
+    if stable < end:
+        ends = await _hidden(settings, pipeline, topic, stable, end)
+        there = await producer.offsets(ends, Isolation.COMMITTED)
+        opened = open_parts(ends, there)
+        closed = (ends.keys() - opened) & there.keys()
+        shown = [await _shows(settings, pipeline, part, ends[part] - 1) for part in sorted(closed)]
+        await producer.end(opened | {positions}, ending_of(shown))
+    found = await _last_committed(settings, pipeline, topic)
+    if found is not None:
+        opened = open_parts(found.ends, await producer.offsets(found.ends, Isolation.COMMITTED))
+        if opened:
+            await producer.end(opened, Ending.COMMIT)
+    return found
+
+
+async def _last_committed(settings: KafkaSinkSettings, pipeline: str, topic: str) -> FoundPosition | None:
+    """Returns the last position that a consumer of committed messages sees."""
+    async with _reading(settings, pipeline, (topic, 0), Isolation.COMMITTED) as (consumer, partition):
+        begin = (await consumer.beginning_offsets([partition]))[partition]
+        end = (await consumer.end_offsets([partition]))[partition]
+        back = _LAST
+        while True:
+            start = max(begin, end - back)
+            found = await _positions(consumer, partition, start, end)
+            if found or start == begin:
+                return found[-1] if found else None
+            back *= 16
+
+
+async def _hidden(
+    settings: KafkaSinkSettings, pipeline: str, topic: str, start: int, end: int
+) -> dict[TopicPart, int]:
+    """Returns where the records of the Kafka transaction end whose position is open, from one offset up to another."""
+    async with _reading(settings, pipeline, (topic, 0), Isolation.UNCOMMITTED) as (consumer, partition):
+        found = await _positions(consumer, partition, start, end)
+    return {part: each for position in found for part, each in position.ends.items()}
+
+
+async def _shows(settings: KafkaSinkSettings, pipeline: str, part: TopicPart, offset: int) -> bool:
+    """Returns whether a consumer of committed messages sees the message at this offset."""
+    async with _reading(settings, pipeline, part, Isolation.COMMITTED) as (consumer, partition):
+        begin = (await consumer.beginning_offsets([partition]))[partition]
+        if offset < begin:
+            return False
+        consumer.seek(partition, offset)
+        while await consumer.position(partition) <= offset:
+            for record in (await consumer.getmany(partition, timeout_ms=200, max_records=1)).get(
+                partition, ()
+            ):
+                return bool(record.offset == offset)
+        return False
+
+
+@asynccontextmanager
+async def _reading(
+    settings: KafkaSinkSettings, pipeline: str, part: TopicPart, isolation: Isolation
+) -> AsyncIterator[tuple[AIOKafkaConsumer, TopicPartition]]:
+    """A consumer of one partition. Raises KafkaUnavailable and KafkaRefused."""
     consumer = AIOKafkaConsumer(
         **client_options(settings, pipeline),
-        isolation_level="read_committed",
+        isolation_level=f"read_{isolation.name.lower()}",
         enable_auto_commit=False,
         auto_offset_reset="earliest",
     )
-    partition = TopicPartition(topic, 0)
+    partition = TopicPartition(*part)
     try:
         async with asyncio.timeout(_WITHIN_S):
             await consumer.start()
             consumer.assign([partition])
-            begin = (await consumer.beginning_offsets([partition]))[partition]
-            end = (await consumer.end_offsets([partition]))[partition]
-            back = _LAST
-            while True:
-                start = max(begin, end - back)
-                found = await _last(consumer, partition, start, end)
-                if found is not None or start == begin:
-                    return found
-                back *= 16
+            yield consumer, partition
     except (KafkaError, OSError, TimeoutError) as error:
-        raise failure(error, topic) from error
+        raise failure(error, part[0]) from error
     finally:
         await consumer.stop()
 
 
-async def _last(
+async def _positions(
     consumer: AIOKafkaConsumer, partition: TopicPartition, start: int, end: int
-) -> tuple[str, SinkPosition] | None:
-    """Returns the last position from one offset up to another."""
-    found = None
+) -> list[FoundPosition]:
+    """Returns the positions from one offset up to another."""
+    found = []
     consumer.seek(partition, start)
     while await consumer.position(partition) < end:
         for record in (await consumer.getmany(partition, timeout_ms=200)).get(partition, ()):
-            found = ((record.key or b"").decode(), position_from_json(record.value or b""))
+            key, value = record.key or b"", record.value or b""
+            found.append(FoundPosition(key.decode(), position_from_json(value), ends_from_json(value)))
     return found

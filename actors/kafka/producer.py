@@ -1,23 +1,27 @@
 """A transactional producer of Kafka's that takes complete batches.
 
 Its transactional id is the pipeline's. `start` gives it a new epoch: the broker ends a predecessor's open transaction,
-and accepts nothing more from it. A batch counts once the broker has acknowledged it: `commit` waits for all of them.
+and accepts nothing more from it. A batch counts once the broker has acknowledged it, and a commit once the broker has
+written its markers: `commit` waits for both.
 
 After any failure the sink closes the producer and starts another one.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from actors.kafka.batches import PartitionBatch
 from actors.kafka.client import client_options
+from actors.kafka.end_offsets import Isolation, end_offsets
 from actors.runtime.redaction import safe_message
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, classed
+from pipeline.kafka.unended import Ending, Ends, TopicPart, open_parts
 
 # How long a start, and an end, may take (s).
 STARTS_WITHIN_S: Final = 30.0
@@ -25,6 +29,11 @@ ENDS_WITHIN_S: Final = 5.0
 
 # After so long (s) without an answer to a batch its topic is looked for.
 LOOK_AFTER_S: Final = 2.0
+
+# The broker writes the markers of a commit within milliseconds (s).
+_MARKED_WITHIN_S: Final = 5.0
+_LOOK_FIRST_S: Final = 0.001
+_LOOK_LAST_S: Final = 0.1
 
 Result = TypeVar("Result")
 
@@ -39,13 +48,26 @@ def transactional_id(pipeline: str) -> str:
     return f"tidemark-{pipeline}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """A batch that the broker has not acknowledged yet."""
+
+    topic: str
+    partition: int
+    count: int
+    future: asyncio.Future[Any]
+
+
 class KafkaProducer:
     """Sends batches in Kafka transactions. Raises KafkaUnavailable and KafkaRefused."""
 
     def __init__(self, settings: KafkaSinkSettings, pipeline: str) -> None:
         self._timeout_s = settings.transaction_timeout_s
         self._deadline = 0.0
-        self._sent: list[tuple[str, asyncio.Future[Any]]] = []
+        self._sent: list[_Sending] = []
+        self._ends: dict[TopicPart, int] = {}
+        # Somebody else's records may be open here, so that the stable offset does not say whether ours are.
+        self._shared: set[TopicPart] = set()
         self._producer = AIOKafkaProducer(
             **client_options(settings, pipeline),
             transactional_id=transactional_id(pipeline),
@@ -62,21 +84,50 @@ class KafkaProducer:
 
     async def begin(self) -> None:
         """Begins a Kafka transaction. It must be committed before the broker aborts it."""
-        self._sent = []
+        self._sent, self._ends = [], {}
         self._deadline = self._now() + self._timeout_s
         await self._in_time(self._producer.begin_transaction())
 
     async def send(self, batch: PartitionBatch) -> None:
         """Sends a batch; returns when it is queued."""
-        sending = self._producer.send_batch(batch.records, batch.topic, partition=batch.partition)
-        self._sent.append((batch.topic, await self._in_time(sending, batch.topic)))
+        topic, partition = batch.topic, batch.partition
+        sending = self._producer.send_batch(batch.records, topic, partition=partition)
+        count = batch.records.record_count()
+        self._sent.append(_Sending(topic, partition, count, await self._in_time(sending, topic)))
         self._failed()
 
+    async def acknowledged(self) -> Ends:
+        """Waits until the broker has acknowledged all batches. Returns where they end."""
+        for each in self._sent:
+            await self._in_time(self._acknowledged(each), each.topic)
+        self._failed()
+        return dict(self._ends)
+
     async def commit(self) -> None:
-        """Waits until the broker has acknowledged all batches, and commits them."""
-        for topic, future in self._sent:
-            await self._in_time(self._acknowledged(topic, future), topic)
+        """Waits until the broker has acknowledged all batches, commits them, and waits for their markers."""
+        ends = await self.acknowledged()
         await self._in_time(self._producer.commit_transaction())
+        if unmarked := await self._in_time(self._unmarked(ends)):
+            raise KafkaUnavailable(
+                f"the broker ended a Kafka transaction and left {len(unmarked)} partitions without its marker; "
+                "the next start ends it there"
+            )
+
+    async def end(self, parts: Collection[TopicPart], ending: Ending) -> None:
+        """Ends what is open of ours in these partitions, by a Kafka transaction without a message."""
+        await self.begin()
+        await self._in_time(self._ended(parts, ending))
+
+    async def opened(self, topic: str, partitions: int) -> frozenset[TopicPart]:
+        """Returns in which partitions of a topic records are open. Ask before the first batch to it."""
+        parts = [(topic, each) for each in range(partitions)]
+        stable = await self.offsets(parts, Isolation.COMMITTED)
+        return open_parts(await self.offsets(parts, Isolation.UNCOMMITTED), stable) - self._shared
+
+    async def offsets(self, parts: Collection[TopicPart], isolation: Isolation) -> dict[TopicPart, int]:
+        """Returns the end of each of these partitions that exist, as such a consumer sees it."""
+        self._deadline = max(self._deadline, self._now() + ENDS_WITHIN_S)
+        return await self._in_time(end_offsets(self._producer.client, parts, isolation))
 
     async def close(self) -> None:
         """Closes it. Aborts the open Kafka transaction if the broker answers."""
@@ -95,23 +146,57 @@ class KafkaProducer:
                 task.cancel()
                 await asyncio.wait({task}, timeout=ENDS_WITHIN_S)
             await producer.client.close()
-        for _, future in self._sent:
-            future.cancelled() or (future.done() and future.exception())
+        for each in self._sent:
+            each.future.cancelled() or (each.future.done() and each.future.exception())
 
-    async def _acknowledged(self, topic: str, future: asyncio.Future[Any]) -> None:
+    async def _acknowledged(self, sending: _Sending) -> None:
         """Waits for a batch. aiokafka retries forever if the topic was removed, so this looks whether it exists."""
-        while not (await asyncio.wait({future}, timeout=LOOK_AFTER_S))[0]:
+        while not (await asyncio.wait({sending.future}, timeout=LOOK_AFTER_S))[0]:
             await self._producer.client.force_metadata_update()
-            if topic not in self._producer.client.cluster.topics():
-                raise UnknownTopicOrPartitionError(topic)
-        future.result()
+            if sending.topic not in self._producer.client.cluster.topics():
+                raise UnknownTopicOrPartitionError(sending.topic)
+        sending.future.result()
+
+    async def _unmarked(self, ends: Ends) -> frozenset[TopicPart]:
+        """Waits until no record before these ends is open, for a while. Returns where one still is."""
+        pause, until = _LOOK_FIRST_S, self._now() + _MARKED_WITHIN_S
+        unsure = frozenset(ends.keys() - self._shared)
+        while unsure:
+            stable = await end_offsets(self._producer.client, unsure, Isolation.COMMITTED)
+            unsure = open_parts({part: ends[part] for part in unsure}, stable)
+            if not unsure or self._now() > until:
+                break
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LOOK_LAST_S)
+        return unsure
+
+    async def _ended(self, parts: Collection[TopicPart], ending: Ending) -> None:
+        manager = self._producer._txn_manager  # noqa: SLF001 - a partition can't be added without a record otherwise
+        for topic, partition in parts:
+            manager.maybe_add_partition_to_txn(TopicPartition(topic, partition))
+        if ending is Ending.COMMIT:
+            await self._producer.commit_transaction()
+        else:
+            await self._producer.abort_transaction()
+        # Our marker comes. If a partition stays open, somebody else has records there.
+        ends = await end_offsets(self._producer.client, parts, Isolation.UNCOMMITTED)
+        self._shared |= await self._unmarked(ends)
 
     def _failed(self) -> None:
         """Raises a batch's failure as soon as it is known, and forgets the acknowledged batches."""
-        for topic, future in self._sent:
-            if future.done() and (error := future.exception()) is not None:
-                raise failure(error, topic) from error
-        self._sent = [(topic, future) for topic, future in self._sent if not future.done()]
+        for each in self._sent:
+            if not each.future.done():
+                continue
+            if (error := each.future.exception()) is not None:
+                raise failure(error, each.topic) from error
+            offset = each.future.result().offset
+            if offset < 0:  # it was sent twice, and the broker no longer knows where it put the first one
+                raise KafkaUnavailable(
+                    f"{each.topic}: the broker doesn't say where it put a batch; it's sent again"
+                )
+            part = each.topic, each.partition
+            self._ends[part] = max(self._ends.get(part, 0), offset + each.count)
+        self._sent = [each for each in self._sent if not each.future.done()]
 
     async def _in_time(self, work: Coroutine[Any, Any, Result], topic: str | None = None) -> Result:
         try:

@@ -1,12 +1,14 @@
 """What the KafkaSink knows of its topics, and what it does (`pipeline.kafka.step`)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
 from pipeline.errors import Definite
 from pipeline.kafka.runs import MOST_BYTES, Capacity, Run
+from pipeline.kafka.unended import Ends
 
 # How many rows the first Kafka transaction of a start takes. Each committed one doubles it.
 FIRST_ROWS: Final = 1_000
@@ -41,26 +43,49 @@ class SinkPosition:
     set_aside: Mapping[str, SetAside] = field(default_factory=dict)
 
 
-def position_to_json(at: SinkPosition) -> bytes:
-    """Returns the value of a position's message."""
+def position_to_json(at: SinkPosition, ends: Ends | None = None) -> bytes:
+    """Returns the value of a position's message; `ends`: where the records of its Kafka transaction end."""
     value = _position_json(at.position)
     if at.set_aside:
         value["set_aside"] = {
             topic: {**_position_json(each.position), "reason": each.reason}
             for topic, each in at.set_aside.items()
         }
+    if ends:
+        by_topic: dict[str, dict[str, int]] = {}
+        for (topic, partition), end in sorted(ends.items()):
+            by_topic.setdefault(topic, {})[str(partition)] = end
+        value["ends"] = by_topic
     return json.dumps(value).encode()
 
 
 def position_from_json(text: bytes) -> SinkPosition:
-    """Parses what `position_to_json` returns. Raises Definite for anything else."""
-    try:
+    """Parses the position that `position_to_json` returned. Raises Definite for anything else."""
+    with _refused():
         value: dict[str, Any] = json.loads(text)
         aside = {
             topic: SetAside(_position_of(each), str(each["reason"]))
             for topic, each in value.get("set_aside", {}).items()
         }
         return SinkPosition(_position_of(value), aside)
+
+
+def ends_from_json(text: bytes) -> Ends:
+    """Parses the ends that `position_to_json` wrote; none are in a position of an earlier version. Raises Definite."""
+    with _refused():
+        value: dict[str, Any] = json.loads(text)
+        return {
+            (topic, int(partition)): int(end)
+            for topic, parts in value.get("ends", {}).items()
+            for partition, end in parts.items()
+        }
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Raises Definite for a text that is no position."""
+    try:
+        yield
     except (AttributeError, ValueError, KeyError, TypeError) as error:
         raise Definite(
             "the position topic has a message that is no position; name another topic with kafka.position_topic"

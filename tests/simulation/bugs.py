@@ -29,6 +29,8 @@ from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.runs import Run
 from pipeline.kafka.state import AllTopicsBut, KafkaPosition, OpenTransaction, SendingRun, SinkPosition
 from pipeline.kafka.state import State as Sending
+from pipeline.kafka.step import TransactionCommitted
+from pipeline.kafka.unended import Ending
 from pipeline.lake import batch as batch_
 from pipeline.lake import delivery
 from pipeline.lake import step as spark_sink
@@ -359,6 +361,28 @@ def a_predecessor_is_not_fenced(patch: Patch) -> None:
     patch.setattr(Broker, "fence", lambda _: None)
 
 
+def what_a_broker_left_open_is_not_ended(patch: Patch) -> None:
+    patch.setattr(Topics, "end_what_is_open", lambda *_: None)
+
+
+def what_consumers_have_seen_in_part_is_aborted(patch: Patch) -> None:
+    patch.setattr("tests.simulation.topics.ending_of", lambda _: Ending.ABORT)
+
+
+def what_nobody_has_seen_is_left_open(patch: Patch) -> None:
+    original = Topics.end_what_is_open
+
+    def end(self: Topics, broker: Broker) -> None:
+        if broker.left_position is None:
+            original(self, broker)
+
+    patch.setattr(Topics, "end_what_is_open", end)
+
+
+def a_commit_does_not_wait_for_its_markers(patch: Patch) -> None:
+    patch.setattr(Topics, "missed_markers", lambda _, life: life.facts.append(TransactionCommitted()))
+
+
 def messages_are_visible_before_their_position(patch: Patch) -> None:
     original = Broker.take
 
@@ -657,6 +681,10 @@ BUGS: tuple[Bug, ...] = (
     a_batch_leaves_out_its_first_segment,
     a_position_is_outside_of_its_transaction,
     a_predecessor_is_not_fenced,
+    what_a_broker_left_open_is_not_ended,
+    what_consumers_have_seen_in_part_is_aborted,
+    what_nobody_has_seen_is_left_open,
+    a_commit_does_not_wait_for_its_markers,
     messages_are_visible_before_their_position,
     a_source_transaction_is_divided,
     what_was_sent_of_a_large_transaction_is_sent_again,

@@ -4,13 +4,14 @@
 `pipeline.kafka.state` how the position is written. What's modelled is the broker: it takes messages into the
 transaction of a producer, makes them visible by one commit with the position, and ends what predecessors have open. A
 kill may come between any two things that the sink does. Its predecessor may then continue beside it. Now and then a
-topic refuses its messages for a while. Held to at each commit: a topic has the first of its messages, each once and in
-the stream's order, and the topic of notifications has one of each segment. Only a source transaction that is too large
-is split. The journal still has what a topic lacks.
+topic refuses its messages for a while. Now and then the broker dies after it has decided on a commit, and comes back
+without some of its markers: those records stay open until the next marker of ours in their topic. Held to at each
+commit: a topic has the first of its messages, each once and in the stream's order, and the topic of notifications has
+one of each segment. Only a source transaction that is too large is split. The journal still has what a topic lacks.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
@@ -49,6 +50,7 @@ from pipeline.kafka.step import (
     TopicRefused,
     TransactionCommitted,
 )
+from pipeline.kafka.unended import Ending, Ends, TopicPart, ending_of, open_parts
 from pipeline.messages.journal import SegmentSealed
 from tests.simulation.lake import Violation
 from tests.simulation.sink import Message, Segments
@@ -56,6 +58,9 @@ from tests.simulation.story import Story
 
 # Where each segment has one message, with its number, instead of a notification of snapshots.
 REPORTS = "reports"
+
+# The topic of the position.
+POSITION = "position"
 
 
 def reported(segment: int) -> Message:
@@ -67,15 +72,34 @@ class Fenced(Exception):
     """A later producer has begun."""
 
 
+class BrokerDied(Exception):
+    """The broker died after it decided on a commit, and is back. Some markers are missing."""
+
+
+class Position(NamedTuple):
+    """A position's bytes, and where the records of its Kafka transaction end."""
+
+    text: bytes
+    ends: Ends
+
+
 @dataclass
 class Broker:
-    """What's committed by topic, the position's bytes, what each producer has open, and the topics that refuse."""
+    """What's committed by topic, the position, what each producer has open, and the topics that refuse.
+
+    `left`: what a Kafka transaction that has ended left open for want of a marker, `left_position`: its position.
+    """
 
     committed: dict[str, list[Message]] = field(default_factory=dict)
-    position: bytes | None = None
+    position: Position | None = None
     open: dict[int, list[Message]] = field(default_factory=dict)
     epoch: int = 0
     refusing: set[str] = field(default_factory=set)
+    left: dict[str, list[Message]] = field(default_factory=dict)
+    left_position: Position | None = None
+    ends: Counter[str] = field(default_factory=Counter)
+    stable: Counter[str] = field(default_factory=Counter)
+    shown: set[tuple[str, int]] = field(default_factory=set)
 
     def begin(self) -> int:
         """A new epoch."""
@@ -86,20 +110,55 @@ class Broker:
 
     def fence(self) -> None:
         """End what predecessors have open, and take nothing from them any more."""
+        for topic in {message.topic for messages in self.open.values() for message in messages}:
+            self.mark(topic, [], Ending.ABORT)
         self.open = {}
 
     def take(self, epoch: int, messages: list[Message]) -> None:
         """Add messages to a producer's transaction."""
         self._open(epoch).extend(messages)
+        self.ends.update(message.topic for message in messages)
 
-    def commit(self, epoch: int, position: bytes | None) -> list[Message]:
-        """Make visible what a producer has open, and the position; returns the messages."""
+    def commit(
+        self, epoch: int, position: bytes | None, missing: Callable[[str], bool] = lambda _: False
+    ) -> list[Message]:
+        """Make visible what a producer has open, and the position, if their markers aren't missing.
+
+        Returns the visible messages.
+        """
         messages = list(self._open(epoch))
         self.open[epoch] = []
-        self.position = position or self.position
-        for message in messages:
-            self.committed.setdefault(message.topic, []).append(message)
-        return messages
+        topics = {message.topic for message in messages}
+        if position is not None:
+            self.ends[POSITION] += 1
+            self.left_position = Position(position, {(topic, 0): self.ends[topic] for topic in topics})
+            topics |= {POSITION}
+        visible = []
+        for topic in sorted(topics):
+            new = [message for message in messages if message.topic == topic]
+            if missing(topic):
+                self.left.setdefault(topic, []).extend(new)
+            else:
+                visible += self.mark(topic, new, Ending.COMMIT)
+        return visible
+
+    def mark(self, topic: str, new: list[Message], ending: Ending) -> list[Message]:
+        """Write a marker, which ends all that is open in a topic. Returns what it makes visible."""
+        ended = [*self.left.pop(topic, []), *new]
+        self.stable[topic] = self.ends[topic]
+        if topic == POSITION:
+            if ending is Ending.COMMIT and self.left_position is not None:
+                self.position = self.left_position
+            self.left_position = None
+        if ending is Ending.COMMIT:
+            self.committed.setdefault(topic, []).extend(ended)
+            self.shown.add((topic, self.ends[topic]))
+            return ended
+        return []
+
+    def stable_offsets(self, ends: Ends) -> dict[TopicPart, int]:
+        """The last stable offsets of these partitions."""
+        return {(topic, 0): self.stable[topic] for topic, _ in ends}
 
     def _open(self, epoch: int) -> list[Message]:
         if epoch not in self.open:
@@ -139,6 +198,7 @@ class Topics:
         self._confirmed: int | None = None
         self._needed = 1  # the first segment that the journal still has
         self._predecessors: list[Life] = []
+        self._calm = False
         self._life = self._started()
 
     def go_on(self) -> None:
@@ -159,6 +219,7 @@ class Topics:
         for predecessor in list(self._predecessors):
             while predecessor in self._predecessors and not predecessor.idle:
                 self._moved_beside(predecessor)
+        self._calm = True
         self._come_to_rest()
         self._judge_end(self._broker.refusing)
         self._broker.refusing = set()
@@ -198,10 +259,27 @@ class Topics:
 
     def _places(self, life: Life) -> PlacesFound:
         life.epoch = self._broker.begin()
+        self.end_what_is_open(self._broker)
         position, told = self._broker.position, self._confirmed
-        at = None if position is None else kafka_state.position_from_json(position)
+        at = None if position is None else kafka_state.position_from_json(position.text)
         bounds = JournalBounds("j", self._needed, self._sealed, told or 0, told is not None)
         return PlacesFound(at, None if at is None else "j", bounds)
+
+    def end_what_is_open(self, broker: Broker) -> None:
+        """End what the last Kafka transaction left open, as `pipeline.kafka.unended` says."""
+        if broker.left_position is not None:
+            ends = broker.left_position.ends
+            opened = open_parts(ends, broker.stable_offsets(ends))
+            ending = ending_of((topic, ends[topic, 0]) in broker.shown for topic, _ in ends.keys() - opened)
+            self._reached[f"a start ended an open Kafka transaction: {ending.value}"] += 1
+            self._end({*opened, (POSITION, 0)}, ending)
+        if broker.position is not None:
+            ends = broker.position.ends
+            self._end(open_parts(ends, broker.stable_offsets(ends)), Ending.COMMIT)
+
+    def _end(self, parts: Iterable[TopicPart], ending: Ending) -> None:
+        visible = [message for topic, _ in sorted(parts) for message in self._broker.mark(topic, [], ending)]
+        self._committed(visible)
 
     def _something_comes(self) -> None:
         """News of a segment, an old one too; the time for a heartbeat, or for a topic that was set aside."""
@@ -226,10 +304,19 @@ class Topics:
 
     def _move(self, life: Life) -> None:
         if life.orders:
-            self._carry_out(life, life.orders.pop(0))
+            try:
+                self._carry_out(life, life.orders.pop(0))
+            except BrokerDied:
+                self.missed_markers(life)
         elif life.facts:
             life.state, orders = kafka_sink.step(life.state, life.facts.pop(0))
             life.orders += orders
+
+    def missed_markers(self, life: Life) -> None:
+        """The sink misses the markers of its commit, and starts again."""
+        if life is not self._life:
+            raise Fenced
+        self._life = self._started()
 
     def _carry_out(self, life: Life, order: Order | Commit) -> None:
         match order:
@@ -245,7 +332,7 @@ class Topics:
             case CommitTransaction(at):
                 life.orders[:0] = self.commits(at)
             case Commit(position, last):
-                self._committed(self._broker.commit(life.epoch, position))
+                self._commit(life, position)
                 life.facts += [TransactionCommitted()] if last else []
             case BeginAgain():
                 if life is not self._life:
@@ -254,6 +341,15 @@ class Topics:
             case ConfirmSegment(segment):
                 self._confirmed = segment
                 self._needed = max(self._needed, segment + 1)
+
+    def _commit(self, life: Life, position: bytes | None) -> None:
+        """Commit; or the broker dies over it, and the sink, which waits for the markers, starts again."""
+        if self._calm or self._random.random() >= 0.1:
+            self._committed(self._broker.commit(life.epoch, position))
+            return
+        self._committed(self._broker.commit(life.epoch, position, lambda _: self._random.random() < 0.5))
+        self._story.tell("the broker died over a commit")
+        raise BrokerDied
 
     def _report(self, life: Life, order: SendNotifications) -> None:
         """Send what a segment reports. A refusal ends the orders that follow from the same fact."""

@@ -12,7 +12,7 @@ import pytest
 
 from actors.kafka.batches import PartitionBatch
 from actors.kafka.client import client_options
-from actors.kafka.position import last_position, position_batch
+from actors.kafka.position import _last_committed, last_position, position_batch
 from actors.kafka.producer import KafkaProducer
 from actors.kafka.record_batch import RecordBatch
 from actors.kafka.topics import KafkaTopics
@@ -45,6 +45,14 @@ def batch(topic: str, *values: bytes, compression: Compression = Compression.NON
     return PartitionBatch(topic, 0, RecordBatch(records, 1, compression))
 
 
+async def found_at(of: KafkaSinkSettings, positions: str) -> KafkaPosition:
+    """What a start finds."""
+    async with producing(of) as producer:
+        found = await last_position(of, of.topic_prefix, positions, producer)
+    assert found is not None and found.journal == "j"
+    return found.at.position
+
+
 async def topic_of(of: KafkaSinkSettings, name: str = "t") -> str:
     topic = f"{of.topic_prefix}.{name}"
     assert await KafkaTopics(of, of.topic_prefix).partitions(topic) == of.partitions
@@ -55,8 +63,8 @@ async def test_messages_and_position_are_there_together_or_not_at_all(kafka: Kaf
     of = settings(kafka)
     topic = await topic_of(of)
     positions = await KafkaTopics(of, of.topic_prefix).position_topic()
-    assert await last_position(of, of.topic_prefix, positions) is None
     async with producing(of) as producer:
+        assert await last_position(of, of.topic_prefix, positions, producer) is None
         for number in range(3):
             await producer.begin()
             await producer.send(batch(topic, b"%d" % number))
@@ -66,7 +74,7 @@ async def test_messages_and_position_are_there_together_or_not_at_all(kafka: Kaf
         await producer.send(batch(topic, b"lost"))
         await producer.send(position_batch(positions, "j", SinkPosition(KafkaPosition(9)), 1))
     assert [record.value for record in await committed_messages(kafka, topic)] == [b"0", b"1", b"2"]
-    assert await last_position(of, of.topic_prefix, positions) == ("j", SinkPosition(KafkaPosition(2)))
+    assert await found_at(of, positions) == KafkaPosition(2)
 
 
 async def test_a_predecessor_is_fenced(kafka: KafkaBroker) -> None:
@@ -123,7 +131,7 @@ async def test_a_broker_that_is_not_there() -> None:
     with pytest.raises(Transient):
         await KafkaTopics(of, "p").partitions("t")
     with pytest.raises(KafkaUnavailable):
-        await last_position(of, "p", "t")
+        await _last_committed(of, "p", "t")
 
 
 async def test_a_position_far_before_the_end_is_found(kafka: KafkaBroker) -> None:
@@ -136,7 +144,7 @@ async def test_a_position_far_before_the_end_is_found(kafka: KafkaBroker) -> Non
         await producer.begin()
         for number in range(100):
             await producer.send(position_batch(positions, "j", SinkPosition(KafkaPosition(10 + number)), 1))
-    assert await last_position(of, of.topic_prefix, positions) == ("j", SinkPosition(KafkaPosition(7)))
+    assert await found_at(of, positions) == KafkaPosition(7)
 
 
 def test_what_clients_are_told() -> None:

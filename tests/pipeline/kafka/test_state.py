@@ -3,12 +3,26 @@
 import pytest
 
 from pipeline.errors import Definite
-from pipeline.kafka.state import KafkaPosition, SetAside, SinkPosition, position_from_json, position_to_json
+from pipeline.kafka.state import (
+    KafkaPosition,
+    SetAside,
+    SinkPosition,
+    ends_from_json,
+    position_from_json,
+    position_to_json,
+)
 
 
 def test_a_position_is_read_as_it_was_written() -> None:
     at = SinkPosition(KafkaPosition(3, 4, 5), {"p.a.b": SetAside(KafkaPosition(2, 1, 0), "too large")})
     assert position_from_json(position_to_json(at)) == at
+
+
+def test_the_ends_of_a_kafka_transaction_are_beside_its_position() -> None:
+    at, ends = SinkPosition(KafkaPosition(3)), {("p.a.b", 1): 7, ("p.a.b", 0): 9, ("p.a", 0): 2}
+    text = position_to_json(at, ends)
+    assert (position_from_json(text), ends_from_json(text)) == (at, ends)
+    assert ends_from_json(position_to_json(at)) == {}
 
 
 def test_a_position_without_topics_that_are_set_aside_is_as_it_always_was() -> None:
@@ -30,3 +44,9 @@ def test_a_position_without_topics_that_are_set_aside_is_as_it_always_was() -> N
 def test_any_other_text_is_refused(text: bytes) -> None:
     with pytest.raises(Definite, match=r"kafka\.position_topic"):
         position_from_json(text)
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b'{"ends": [1]}', b'{"ends": {"t": {"x": 1}}}'])
+def test_other_ends_are_refused(text: bytes) -> None:
+    with pytest.raises(Definite, match=r"kafka\.position_topic"):
+        ends_from_json(text)
