@@ -20,7 +20,7 @@ from actors.kafka.end_offsets import Isolation
 from actors.kafka.producer import KafkaProducer, failure
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.kafka.state import SinkPosition, ends_from_json, position_from_json, position_to_json
-from pipeline.kafka.unended import Ending, Ends, TopicPart, ending_of, open_parts
+from pipeline.kafka.unended import Ending, RecordEnds, TopicPart, ending_of, open_parts
 
 _WITHIN_S: Final = 60.0
 # How many offsets before the end are looked at first; a Kafka transaction takes two.
@@ -33,11 +33,11 @@ class FoundPosition:
 
     journal: str
     at: SinkPosition
-    ends: Ends
+    ends: RecordEnds
 
 
 def position_batch(
-    topic: str, journal: str, at: SinkPosition, at_ms: int, ends: Ends | None = None
+    topic: str, journal: str, at: SinkPosition, at_ms: int, ends: RecordEnds | None = None
 ) -> PartitionBatch:
     """Returns a batch of only the position; `ends`: where the records of its Kafka transaction end."""
     return single_batch(topic, journal.encode(), position_to_json(at, ends), at_ms)

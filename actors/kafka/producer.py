@@ -21,7 +21,7 @@ from actors.kafka.end_offsets import Isolation, end_offsets
 from actors.runtime.redaction import safe_message
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, classed
-from pipeline.kafka.unended import Ending, Ends, TopicPart, open_parts
+from pipeline.kafka.unended import Ending, RecordEnds, TopicPart, open_parts
 
 # How long a start, and an end, may take (s).
 STARTS_WITHIN_S: Final = 30.0
@@ -96,7 +96,7 @@ class KafkaProducer:
         self._sent.append(_Sending(topic, partition, count, await self._in_time(sending, topic)))
         self._failed()
 
-    async def acknowledged(self) -> Ends:
+    async def acknowledged(self) -> RecordEnds:
         """Waits until the broker has acknowledged all batches. Returns where they end."""
         for each in self._sent:
             await self._in_time(self._acknowledged(each), each.topic)
@@ -114,7 +114,7 @@ class KafkaProducer:
             )
 
     async def end(self, parts: Collection[TopicPart], ending: Ending) -> None:
-        """Ends what is open of ours in these partitions, by a Kafka transaction without a message."""
+        """RecordEnds what is open of ours in these partitions, by a Kafka transaction without a message."""
         await self.begin()
         await self._in_time(self._ended(parts, ending))
 
@@ -157,7 +157,7 @@ class KafkaProducer:
                 raise UnknownTopicOrPartitionError(sending.topic)
         sending.future.result()
 
-    async def _unmarked(self, ends: Ends) -> frozenset[TopicPart]:
+    async def _unmarked(self, ends: RecordEnds) -> frozenset[TopicPart]:
         """Waits until no record before these ends is open, for a while. Returns where one still is."""
         pause, until = _LOOK_FIRST_S, self._now() + _MARKED_WITHIN_S
         unsure = frozenset(ends.keys() - self._shared)

@@ -1,17 +1,18 @@
 """What the KafkaSink knows of its topics, and what it does (`pipeline.kafka.step`)."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 from pipeline.errors import Definite
 from pipeline.kafka.runs import MOST_BYTES, Capacity, Run
-from pipeline.kafka.unended import Ends
+from pipeline.kafka.unended import RecordEnds
 
 # How many rows the first Kafka transaction of a start takes. Each committed one doubles it.
 FIRST_ROWS: Final = 1_000
+
+Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,7 +44,7 @@ class SinkPosition:
     set_aside: Mapping[str, SetAside] = field(default_factory=dict)
 
 
-def position_to_json(at: SinkPosition, ends: Ends | None = None) -> bytes:
+def position_to_json(at: SinkPosition, ends: RecordEnds | None = None) -> bytes:
     """Returns the value of a position's message; `ends`: where the records of its Kafka transaction end."""
     value = _position_json(at.position)
     if at.set_aside:
@@ -61,35 +62,38 @@ def position_to_json(at: SinkPosition, ends: Ends | None = None) -> bytes:
 
 def position_from_json(text: bytes) -> SinkPosition:
     """Parses the position that `position_to_json` returned. Raises Definite for anything else."""
-    with _refused():
-        value: dict[str, Any] = json.loads(text)
-        aside = {
-            topic: SetAside(_position_of(each), str(each["reason"]))
-            for topic, each in value.get("set_aside", {}).items()
-        }
-        return SinkPosition(_position_of(value), aside)
+    return _parsed(text, _sink_position_of)
 
 
-def ends_from_json(text: bytes) -> Ends:
+def ends_from_json(text: bytes) -> RecordEnds:
     """Parses the ends that `position_to_json` wrote; none are in a position of an earlier version. Raises Definite."""
-    with _refused():
-        value: dict[str, Any] = json.loads(text)
-        return {
-            (topic, int(partition)): int(end)
-            for topic, parts in value.get("ends", {}).items()
-            for partition, end in parts.items()
-        }
+    return _parsed(text, _ends_of)
 
 
-@contextmanager
-def _refused() -> Iterator[None]:
-    """Raises Definite for a text that is no position."""
+def _parsed(text: bytes, parse: Callable[[Mapping[str, Any]], Parsed]) -> Parsed:
+    """Returns what a position's text says. Raises Definite for another text."""
     try:
-        yield
+        return parse(json.loads(text))
     except (AttributeError, ValueError, KeyError, TypeError) as error:
         raise Definite(
             "the position topic has a message that is no position; name another topic with kafka.position_topic"
         ) from error
+
+
+def _sink_position_of(value: Mapping[str, Any]) -> SinkPosition:
+    aside = {
+        topic: SetAside(_position_of(each), str(each["reason"]))
+        for topic, each in value.get("set_aside", {}).items()
+    }
+    return SinkPosition(_position_of(value), aside)
+
+
+def _ends_of(value: Mapping[str, Any]) -> RecordEnds:
+    return {
+        (topic, int(partition)): int(end)
+        for topic, parts in value.get("ends", {}).items()
+        for partition, end in parts.items()
+    }
 
 
 def _position_json(position: KafkaPosition) -> dict[str, Any]:

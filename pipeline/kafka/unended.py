@@ -7,8 +7,8 @@ and it does not matter in which transaction it comes. So a commit would show the
 
 **Assumptions.**
 
-A1. A position names the partitions of its Kafka transaction, and the offset after the last record in each (`Ends`). The
-    broker has acknowledged those records before the sink sends the position.
+A1. A position names the partitions of its Kafka transaction, and the offset after the last record in each
+    (`RecordEnds`). The broker has acknowledged those records before the sink sends the position.
 A2. The sink begins a Kafka transaction only if no record of ours is open.
 A3. The transactional id keeps its producer id.
 
@@ -31,7 +31,7 @@ from enum import Enum
 TopicPart = tuple[str, int]
 
 # By partition, the offset after a Kafka transaction's last record there.
-Ends = Mapping[TopicPart, int]
+RecordEnds = Mapping[TopicPart, int]
 
 
 class Ending(Enum):
@@ -41,7 +41,7 @@ class Ending(Enum):
     ABORT = "abort"
 
 
-def open_parts(ends: Ends, stable: Mapping[TopicPart, int]) -> frozenset[TopicPart]:
+def open_parts(ends: RecordEnds, stable: Mapping[TopicPart, int]) -> frozenset[TopicPart]:
     """Returns the partitions in which a Kafka transaction is open, by their last stable offsets.
 
     A partition without a stable offset is gone, and nothing is open there.

@@ -369,6 +369,16 @@ def what_consumers_have_seen_in_part_is_aborted(patch: Patch) -> None:
     patch.setattr("tests.simulation.topics.ending_of", lambda _: Ending.ABORT)
 
 
+def what_nobody_has_seen_is_left_open(patch: Patch) -> None:
+    original = Topics.end_what_is_open
+
+    def end(self: Topics, broker: Broker) -> None:
+        if broker.left_position is None:
+            original(self, broker)
+
+    patch.setattr(Topics, "end_what_is_open", end)
+
+
 def a_commit_does_not_wait_for_its_markers(patch: Patch) -> None:
     patch.setattr(Topics, "missed_markers", lambda _, life: life.facts.append(TransactionCommitted()))
 
@@ -673,6 +683,7 @@ BUGS: tuple[Bug, ...] = (
     a_predecessor_is_not_fenced,
     what_a_broker_left_open_is_not_ended,
     what_consumers_have_seen_in_part_is_aborted,
+    what_nobody_has_seen_is_left_open,
     a_commit_does_not_wait_for_its_markers,
     messages_are_visible_before_their_position,
     a_source_transaction_is_divided,

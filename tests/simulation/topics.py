@@ -50,7 +50,7 @@ from pipeline.kafka.step import (
     TopicRefused,
     TransactionCommitted,
 )
-from pipeline.kafka.unended import Ending, Ends, TopicPart, ending_of, open_parts
+from pipeline.kafka.unended import Ending, RecordEnds, TopicPart, ending_of, open_parts
 from pipeline.messages.journal import SegmentSealed
 from tests.simulation.lake import Violation
 from tests.simulation.sink import Message, Segments
@@ -80,7 +80,7 @@ class Position(NamedTuple):
     """A position's bytes, and where the records of its Kafka transaction end."""
 
     text: bytes
-    ends: Ends
+    ends: RecordEnds
 
 
 @dataclass
@@ -156,7 +156,7 @@ class Broker:
             return ended
         return []
 
-    def stable_offsets(self, ends: Ends) -> dict[TopicPart, int]:
+    def stable_offsets(self, ends: RecordEnds) -> dict[TopicPart, int]:
         """The last stable offsets of these partitions."""
         return {(topic, 0): self.stable[topic] for topic, _ in ends}
 
@@ -309,7 +309,10 @@ class Topics:
             except BrokerDied:
                 self.missed_markers(life)
         elif life.facts:
-            life.state, orders = kafka_sink.step(life.state, life.facts.pop(0))
+            try:
+                life.state, orders = kafka_sink.step(life.state, life.facts.pop(0))
+            except kafka_sink.PositionLost as lost:
+                raise Violation(str(lost)) from lost
             life.orders += orders
 
     def missed_markers(self, life: Life) -> None:
