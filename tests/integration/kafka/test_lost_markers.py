@@ -73,12 +73,16 @@ class Pipeline:
     def parts(self) -> dict[str, str]:
         return {"a": self.topics[0], "b": self.topics[1], "position": self.positions}
 
-    async def send(self, producer: KafkaProducer, number: int) -> None:
+    async def fill(self, producer: KafkaProducer, number: int) -> None:
         await producer.begin()
         for topic in self.topics:
             await producer.send(batch(topic, b"%d" % number))
         ends, at = await producer.acknowledged(), SinkPosition(KafkaPosition(number))
         await producer.send(position_batch(self.positions, "j", at, now_ms(), ends))
+        await producer.acknowledged()
+
+    async def send(self, producer: KafkaProducer, number: int) -> None:
+        await self.fill(producer, number)
         await producer.commit()
 
     async def position(self, producer: KafkaProducer) -> int:
@@ -168,3 +172,23 @@ async def test_a_commit_without_markers_is_none(parts: Parts, tmp_path: Path) ->
             await other.commit()
         values = [record.value for record in await committed_messages(broker, of.topics[0])]
         assert values == [b"other", b"0", b"1"]
+
+
+@pytest.mark.full
+async def test_killed_right_after_the_answer_to_a_commit(parts: Parts, tmp_path: Path) -> None:
+    """The broker itself decides what is missing: nothing in most cases, all markers in some."""
+    assert parts.kafka is not None
+    with KafkaBroker(parts.kafka, tmp_path / "kafka") as broker:
+        for _ in range(24):
+            of = await pipeline(broker)
+            async with producing(of.settings) as producer:
+                await of.fill(producer, 0)
+                # Without the wait for the markers.
+                await producer._producer.commit_transaction()
+                broker.kill()
+            broker.start()
+            async with producing(of.settings) as producer:
+                for number in range(await of.position(producer) + 1, 2):
+                    await of.send(producer, number)
+            for topic in of.topics:
+                assert [each.value for each in await committed_messages(broker, topic)] == [b"0", b"1"]
