@@ -33,7 +33,7 @@ from pipeline.config.settings import ConverterKind, KafkaSinkSettings
 from pipeline.journal.entry import Entry
 from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
-from pipeline.kafka.errors import KafkaUnavailable, TopicRefusal
+from pipeline.kafka.errors import TopicRefusal
 from pipeline.kafka.reached import KafkaReached
 from pipeline.kafka.runs import statements_of
 from pipeline.kafka.state import Committing, JournalBounds, OneTopic, SinkPosition, State, Topics, includes
@@ -44,6 +44,7 @@ from pipeline.kafka.step import (
     ConfirmSegment,
     Fact,
     HeartbeatDue,
+    OpenRecordsFound,
     Order,
     PlacesFound,
     PlanSegment,
@@ -75,6 +76,10 @@ AGAIN_AFTER_S: Final = 30.0
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+
+
+class _OpenRecords(Exception):
+    """A topic has open records of a Kafka transaction that has ended."""
 
 
 @dataclass(slots=True)
@@ -147,7 +152,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._wait: _Wait | None = None
         self._heartbeat_at: float | None = None
         self._due_at: dict[str, float] = {}
-        # Where records of ours are open that no position knows. The next start drops them.
+        # Where records are open that no position knows.
         self._open = frozenset[TopicPart]()
         # An outbox is set aside as a whole, by the topic of its table.
         self._set_aside_as: dict[str, str] = {}
@@ -272,7 +277,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             for order in orders:
                 brought = await self._brought(order)
                 facts += [brought] if brought is not None else []
-                if isinstance(brought, TopicRefused):
+                if isinstance(brought, TopicRefused | OpenRecordsFound):
                     break
             self._count_set_aside()
 
@@ -280,6 +285,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         """Returns the fact that an order brings. A topic's refusal is one, unless it is the position's topic."""
         try:
             return await self._carry_out(order)
+        except _OpenRecords:
+            return OpenRecordsFound()
         except TopicRefusal as refusal:
             if self._connected is None or refusal.topic == self._connected.position_topic:
                 raise
@@ -436,9 +443,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             return
         self._open = await self._at_broker(connected.producer.opened(topic, partitions))
         if self._open:
-            raise KafkaUnavailable(
-                f"{topic}: records of a Kafka transaction are open that has ended; the next start drops them"
-            )
+            raise _OpenRecords
         connected.looked_at.add(topic)
 
     async def _send_heartbeat(self, connected: _Connected) -> None:

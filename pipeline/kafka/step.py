@@ -23,10 +23,11 @@ it lacks, in separate Kafka transactions, until it is where the others are. So e
 at any moment, each once. The journal keeps what the last of them lacks.
 
 **Facts** say what has happened. `step` returns the orders that follow from a fact, in their order. Each order except
-ConfirmSegment, BeginTransaction, SendHeartbeat and SendNotifications brings a fact. A refusal ends the orders that
-follow from the same fact.
+ConfirmSegment, BeginTransaction, SendHeartbeat and SendNotifications brings a fact. A refusal and open records end the
+orders that follow from the same fact.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
@@ -90,6 +91,11 @@ class TopicRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenRecordsFound:
+    """A topic has open records of a Kafka transaction that has ended (`pipeline.kafka.unended`)."""
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDue:
     """It is time to try a topic that was set aside. The journal has every segment from `first` on."""
 
@@ -109,6 +115,7 @@ Fact = (
     | RunSent
     | TransactionCommitted
     | TopicRefused
+    | OpenRecordsFound
     | TopicDue
     | HeartbeatDue
 )
@@ -172,7 +179,7 @@ class CommitTransaction:
 
 @dataclass(frozen=True, slots=True)
 class BeginAgain:
-    """Abort the Kafka transaction, and find the position again, with a new epoch."""
+    """Abort the Kafka transaction, end open records, and find the position again, with a new epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,12 +236,19 @@ def step(state: State, fact: Fact) -> Next:
         case TransactionCommitted():
             return _committed(state, _expect(Committing, state, fact))
         case TopicRefused(topic, reason):
-            known = {name: each.reason for name, each in state.at.set_aside.items()}
-            return replace(state, doing=FindingPosition({**known, topic: reason})), (BeginAgain(),)
+            return _begin_again(state, {topic: reason})
+        case OpenRecordsFound():
+            return _begin_again(state, {})
         case TopicDue():
             return _retry_topic(state, fact)
         case _:
             assert_never(fact)
+
+
+def _begin_again(state: State, refused: Mapping[str, str]) -> Next:
+    """Begins again, with the topics that were set aside and those that have refused now."""
+    known = {name: each.reason for name, each in state.at.set_aside.items()}
+    return replace(state, doing=FindingPosition({**known, **refused})), (BeginAgain(),)
 
 
 def _expect(kind: type[_D], state: State, fact: Fact) -> _D:

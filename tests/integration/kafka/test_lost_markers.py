@@ -20,7 +20,9 @@ from actors.kafka.position import last_position, position_batch
 from actors.kafka.producer import KafkaProducer
 from actors.kafka.record_batch import RecordBatch
 from actors.kafka.topics import KafkaTopics
+from actors.service.assembly import Assembly
 from deploy.toolchain.kafka_broker import KafkaBroker
+from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Compression, KafkaSinkSettings
 from pipeline.kafka.errors import KafkaUnavailable
@@ -28,7 +30,10 @@ from pipeline.kafka.records import record_runs
 from pipeline.kafka.state import KafkaPosition, SinkPosition
 from pipeline.kafka.unended import Ending
 from tests.actors.kafka.test_producer import producing, settings, topic_of
+from tests.integration.kafka.test_kafka_sink import sent, to_topics
+from tests.servers.kafka import create_topic
 from tests.servers.kafka_messages import committed_messages
+from tests.servers.service import running
 
 _HEAD = struct.Struct(">qi")  # a batch's first offset, and how many bytes follow
 _CONTROL = 0x20
@@ -152,6 +157,28 @@ async def test_what_a_broker_left_open_is_there_once(parts: Parts, tmp_path: Pat
             assert await producer.opened(dropped.topics[0], 1) == frozenset()
             await dropped.send(producer, 1)
         assert [each.value for each in await committed_messages(broker, dropped.topics[0])] == [b"0", b"1"]
+
+
+async def test_somebody_elses_open_records_hold_up_nothing(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """The sink takes them for its own at first."""
+    settings_ = to_topics(kafka, open_shop, tmp_path)
+    assert settings_.kafka is not None
+    topic = f"{settings_.kafka.topic_prefix}.shop.orders"
+    await create_topic(kafka, topic)
+    async with producing(settings(kafka)) as other:
+        await other.begin()
+        await other.send(batch(topic, b"other"))
+        await other.acknowledged()
+        async with running(settings_, Assembly) as service:
+            await service.begun()
+            open_shop.sql("UPDATE shop.orders SET total = 17 WHERE id = 1")
+            await service.caught_up(open_shop)
+            await sent(service)
+            await service.stop()
+        await other.commit()
+    assert len(await committed_messages(kafka, topic)) == 2
 
 
 async def test_a_commit_without_markers_is_none(parts: Parts, tmp_path: Path) -> None:

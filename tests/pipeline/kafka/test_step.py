@@ -25,6 +25,7 @@ from pipeline.kafka.step import (
     CommitTransaction,
     ConfirmSegment,
     HeartbeatDue,
+    OpenRecordsFound,
     PlacesFound,
     PlanSegment,
     PositionLost,
@@ -86,6 +87,13 @@ def test_a_topic_that_refuses_is_set_aside_where_all_were() -> None:
     assert commit == CommitTransaction(SinkPosition(KafkaPosition(1), state.at.set_aside))
     # Retention keeps what the topic lacks.
     assert step(state, TransactionCommitted())[1] == (ConfirmSegment(0),)
+
+
+def test_open_records_are_ended_before_anything_is_sent() -> None:
+    state, _ = step(idle(a=SetAside(KafkaPosition(2), "too large")), SegmentSealed(4))
+    state, _ = step(state, SegmentPlanned((Run(7, 7, 1),)))
+    state, orders = step(state, OpenRecordsFound())
+    assert (state.doing, orders) == (FindingPosition({"a": "too large"}), (BeginAgain(),))
 
 
 def test_a_topic_that_was_set_aside_catches_up_alone_and_is_one_of_them_again() -> None:
