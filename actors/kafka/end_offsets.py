@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from aiokafka import TopicPartition
-from aiokafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import KafkaError, LeaderNotAvailableError, UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.offset import OffsetRequest
 
 from pipeline.kafka.unended import TopicPart
@@ -21,6 +21,8 @@ from pipeline.kafka.unended import TopicPart
 _LATEST: Final = -1
 # In place of a broker's number: a client asks.
 _CLIENT: Final = -1
+
+_AGAIN_AFTER_S: Final = 0.02
 
 
 class Isolation(IntEnum):
@@ -35,8 +37,21 @@ async def end_offsets(
 ) -> dict[TopicPart, int]:
     """Returns the offset after the last message of each of these partitions; none of a partition that is gone.
 
-    Raises KafkaError: also if a partition has no leader.
+    It waits for a leader, also for one that has just been chosen and does not know it yet. Raises KafkaError.
     """
+    while True:
+        try:
+            return await _end_offsets(client, parts, isolation)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+        await asyncio.sleep(_AGAIN_AFTER_S)
+
+
+async def _end_offsets(
+    client: Any, parts: Collection[TopicPart], isolation: Isolation
+) -> dict[TopicPart, int]:
+    """Asks once."""
     await asyncio.gather(*(client.add_topic(topic) for topic, _ in parts))
     by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for topic, partition in parts:
