@@ -114,7 +114,7 @@ class KafkaProducer:
             )
 
     async def end(self, parts: Collection[TopicPart], ending: Ending) -> None:
-        """RecordEnds what is open of ours in these partitions, by a Kafka transaction without a message."""
+        """Ends what is open of ours in these partitions, by a Kafka transaction without a message."""
         await self.begin()
         await self._in_time(self._ended(parts, ending))
 
