@@ -23,6 +23,7 @@ UNITS = (
     "errors",
     "failovers",
     "files",
+    "findings",
     "images",
     "info",
     "messages",

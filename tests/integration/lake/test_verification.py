@@ -202,9 +202,6 @@ def test_each_planted_corruption_is_found_and_named(verified: Verified) -> None:
     history.transaction(*((table, "c", wide(key, "A" if key % 2 else "ä")) for key in range(40)))
     verified.deliver()
     verified.merge()
-    assert verified.verify_all("clean") == Judgement(
-        "clean", WIDE.table, LakeVerdict.EQUAL, 40, {}, "the position"
-    )
     expected: set[tuple[Any, ...]] = set()
     least = []
     for key, (column, value) in enumerate(LEAST.items()):
@@ -234,9 +231,10 @@ def test_each_planted_corruption_is_found_and_named(verified: Verified) -> None:
     history.transaction(*((table, "r", row) for row in table.source.values()))
     history.transaction((table, "d", wide(33, "a")))
     verified.deliver()
-    assert verified.verify_all("read again").verdict is LakeVerdict.EQUAL
     verified.merge()
-    assert verified.verify_all("merged").verdict is LakeVerdict.EQUAL
+    assert verified.verify_all("merged") == Judgement(
+        "merged", WIDE.table, LakeVerdict.EQUAL, 40, {}, "the position"
+    )
 
 
 def test_a_file_that_was_rewritten_is_found(spark: Spark, tmp_path: Path) -> None:

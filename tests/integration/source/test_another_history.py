@@ -163,7 +163,7 @@ async def test_of_several_sources_each_ones_last_is_looked_at(
             "UPDATE d.t SET v = 1 WHERE id = 8",
         )
         await service.caught_up(primary)
-        await service.until(lambda: service.status(Name.JOURNAL_WRITER).get("position"), "it's sealed")
+        await sealed(service, primary)
         caught_up(primary, sound)
         primary.kill()
         await service.until(
