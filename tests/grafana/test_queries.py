@@ -91,7 +91,6 @@ SEEN_ELSEWHERE: dict[Metric, str] = {
     catalogue.ROWS_UNREAD: "for moments, between two scrapes: tests/integration/service/test_row_images.py",
     catalogue.JOURNAL_FULL: "it has room: tests/chaos/test_alerts.py",
     catalogue.CONFLICTS: "nobody else writes to the lake: tests/integration/lake/test_maintenance.py",
-    catalogue.VERIFIED_AT: "no table is verified: tests/integration/lake/test_verify_command.py",
     catalogue.FINDINGS: "the lake is what the source is: tests/integration/lake/test_verify_command.py",
     catalogue.WORK_FAILED: "all that's begun succeeds: tests/actors/test_spark_sink.py",
     catalogue.SIGNALS_UNANSWERED: "for moments: tests/actors/test_signal_listener.py",

@@ -58,6 +58,15 @@ class Watched:
         data = {"type": "incremental", "data-collections": [tables]}
         self._send({"id": id_, "type": "execute-snapshot", "data": data})
 
+    def verify(self, id_: str, table: str) -> None:
+        """Verify a table, and wait for the result."""
+        self._send({"id": id_, "type": "verify", "data": {"data-collections": [table]}})
+        until(lambda: self._verified(id_), "the result of a verification")
+
+    def _verified(self, id_: str) -> bool:
+        sink = json.loads(self.get("/status"))["actors"]["SparkSink"]
+        return id_ in sink["verifications"] and None not in sink["verifications"][id_].values()
+
     def _send(self, signal: dict[str, Any]) -> None:
         request = urllib.request.Request(
             f"{address(self.service)}/signals",
@@ -207,4 +216,5 @@ def trouble(watched: Watched) -> None:
         watched.server.sql(f"TRUNCATE {_EMPTIED}")
         until(lambda: watched.completed("s1"), "the snapshot's end")
         watched.wait_for_own_writes()
+        watched.verify("v1", r"shop\.customers")
     watched.oddities("SET SESSION binlog_row_image = 'MINIMAL'", "INSERT INTO {} (id) VALUES (4)")
