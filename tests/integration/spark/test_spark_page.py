@@ -78,6 +78,7 @@ def minute(scn: int) -> datetime:
     return datetime.fromtimestamp(1_700_000_000, tz=None) + timedelta(minutes=scn)  # noqa: DTZ006
 
 
+@pytest.mark.full
 def test_the_examples_of_the_page(reports: Reports) -> None:
     history, orders, payments = reports.history, reports.orders, reports.payments
     history.transaction((orders, "c", (1, "placed", Number(10))), (orders, "c", (2, "placed", Number(5))))
