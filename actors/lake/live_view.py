@@ -21,7 +21,7 @@ from actors.lake.read_your_writes import Written
 from actors.lake.spark_connect import is_lost
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, Transient
-from pipeline.lake.live_view import MirrorPosition, Versions, check_complete, live_view_sql
+from pipeline.lake.live_view import NO_KEY, MirrorPosition, Versions, check_complete, live_view_sql
 from pipeline.lake.tables import Tier, literal, location, quoted
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -123,7 +123,7 @@ class CatalogViews:
         with self._making:
             if self._shown_table(table) == table:
                 self._session.sql(f"DROP VIEW {self._name(table.database, table.name)}")
-        return "it has no primary key: it has a changelog and no live view"
+        return f"it {NO_KEY}"
 
     def _shown_table(self, table: TableId) -> TableId | None:
         """Returns the table that the view of this name shows; None if there is no view, or it doesn't say."""

@@ -69,6 +69,7 @@ here (a zero date has no other form) is compared so that null equals null.
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from pipeline.errors import Definite
 from pipeline.lake.sql_dialects import Dialect
@@ -140,6 +141,10 @@ class Versions:
         return Versions(max(mirrors, default=None), max(self.changelog, other.changelog))
 
 
+# Why a table has no live view.
+NO_KEY: Final = "has no primary key: it has a changelog and no live view"
+
+
 def check_complete(mirror: TableReport, table: TableId) -> None:
     """Raises Definite if a mirror has never been complete, so that it has no live view yet."""
     if mirror.first:
@@ -164,7 +169,7 @@ def live_view_sql(
     isn't ahead of the changelog. Raises Definite for a table without a primary key.
     """
     if not schema.key:
-        raise Definite(f"{schema.table} has no primary key: it has a changelog and no live view")
+        raise Definite(f"{schema.table} {NO_KEY}")
     pin = None if at else reached.pin
     mirror = dialect.table(lake, schema.table, Tier.MIRROR, at.mirror if at else None)
     mirror += _bound(" WHERE", pin, dialect)
