@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 
 from actors.runtime.supervisor import ExitCode
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.gtid.gtid_set import GtidSet
 from tests.servers.executed import executed
 from tests.servers.service import WITHIN_S, until
 
@@ -52,17 +50,6 @@ def connect_thousand(stack: ExitStack, url: str, data: bytes) -> None:
             continue
 
 
-async def told(url: str, path: str) -> dict[str, Any]:
-    """What a client hears that sends a whole request, and again where its connection was cut."""
-    async with aiohttp.ClientSession() as session:
-        while True:
-            try:
-                async with session.get(url + path) as answer:
-                    return dict(await answer.json())
-            except aiohttp.ClientConnectionError:
-                await asyncio.sleep(0.05)
-
-
 async def signalled(url: str, token: str) -> int:
     """The answer's status to a signal with this token, from who hasn't asked too often."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -89,11 +76,15 @@ def said(file: Path) -> str:
 
 
 async def sealed_all(url: str, mysql: MysqlServer) -> None:
-    """Until the journal has all that the server has executed by now."""
-    everything = executed(mysql)
-    async with asyncio.timeout(WITHIN_S):
-        while not everything <= GtidSet.parse((await told(url, "/position"))["sealed_position"] or ""):
-            pass
+    """Until the journal has all that the server has executed by now. Asks again where the connection is cut."""
+    asked = {"gtid_set": str(executed(mysql)), "through": "journal", "timeout_s": str(WITHIN_S)}
+    async with asyncio.timeout(WITHIN_S), aiohttp.ClientSession(raise_for_status=True) as session:
+        while True:
+            try:
+                async with session.get(f"{url}/applied", params=asked):
+                    return
+            except aiohttp.ClientConnectionError:
+                await asyncio.sleep(0.05)
 
 
 async def test_capture_does_not_notice_who_sends_half_a_request(
