@@ -35,7 +35,7 @@ from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
 from pipeline.kafka.errors import TopicRefusal
 from pipeline.kafka.reached import KafkaReached
-from pipeline.kafka.runs import statements_of
+from pipeline.kafka.runs import unsent
 from pipeline.kafka.state import Committing, JournalBounds, OneTopic, SinkPosition, State, Topics, includes
 from pipeline.kafka.step import (
     BeginAgain,
@@ -358,10 +358,10 @@ class KafkaSink(Actor[ToKafkaSink]):
     async def _send(self, connected: _Connected, order: SendRun) -> RunSent:
         """Sends the statements and the rows of a run."""
         entry = await self._entry_of(order.segment)
-        statements = statements_of(entry, order.run)
-        rows, one_scn = len(statements[order.skip :]), order.run.first_scn == order.run.last_scn
-        await self._send_statements(connected, statements[order.skip :], order.topics)
-        parts = self._rows.rows(entry, order.run, max(0, order.skip - len(statements)))
+        statements, skip = unsent(entry, order.run, order.skip)
+        rows, one_scn = len(statements), order.run.first_scn == order.run.last_scn
+        await self._send_statements(connected, statements, order.topics)
+        parts = self._rows.rows(entry, order.run, skip)
         changed = await self._changed(entry, order)
         orders = marks = None
         if changed is not None:

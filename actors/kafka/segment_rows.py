@@ -62,16 +62,8 @@ class SegmentRows:
         self._pass: _Pass | None = None
 
     def plan(self, entry: Entry, after_scn: int, capacity: Capacity, *, split: bool) -> tuple[Run, ...]:
-        """Returns the runs of a segment's rows and statements after an SCN; see `pipeline.kafka.runs.divided`."""
-        whole = runs.whole(entry, runs.stream_files(entry))
-        if not whole.rows:
-            return ()
-        if capacity.fits(whole) and not after_scn and not split:
-            return (whole,)
-        told = np.array([each.scn for each in entry.statements], np.int64)
-        scns = np.concatenate([told, *(self._scns(entry, file) for file in runs.stream_files(entry))])
-        divided = runs.divided(scns[scns > after_scn], capacity.rows_of(whole), split=split)
-        return runs.weighed(divided, whole)
+        """Returns the runs of a segment's rows and statements after an SCN; see `pipeline.kafka.runs.planned`."""
+        return runs.planned(entry, after_scn, capacity, lambda: self._scns_of_rows(entry), split=split)
 
     def rows(self, entry: Entry, run: Run, skip: int = 0) -> Iterator[TableRows]:
         """Returns the rows of a run after the first `skip` ones.
@@ -103,6 +95,10 @@ class SegmentRows:
                     rows = narrowing.narrowed(schema, batch.slice(begin, end - begin))
                     found.append((file.table, rows))
         return ChangedRows.of(found)
+
+    def _scns_of_rows(self, entry: Entry) -> NDArray[np.int64]:
+        files = runs.stream_files(entry)
+        return np.concatenate([np.empty(0, np.int64), *(self._scns(entry, file) for file in files)])
 
     def _scns(self, entry: Entry, file: File) -> NDArray[np.int64]:
         if file.kind is FileKind.ROWS:

@@ -6,7 +6,7 @@ divided between SCNs. A run with a single SCN can still have more rows: one sour
 such a run is split within. A statement that the journal keeps counts as a row, before all rows of its SCN.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -70,6 +70,35 @@ def whole(entry: Entry, files: Iterable[File]) -> Run:
 def statements_of(entry: Entry, run: Run) -> tuple[StatementPart, ...]:
     """Returns the statements of a segment that are in the run."""
     return tuple(each for each in entry.statements if run.first_scn <= each.scn <= run.last_scn)
+
+
+def planned(
+    entry: Entry,
+    after_scn: int,
+    capacity: Capacity,
+    scns_of_rows: Callable[[], NDArray[np.int64]],
+    *,
+    split: bool,
+) -> tuple[Run, ...]:
+    """Returns the runs of a segment's rows and statements after an SCN; see `divided`.
+
+    `scns_of_rows` reads the SCN of each row of the segment. A segment for which there is room needs none of them.
+    """
+    of_segment = whole(entry, stream_files(entry))
+    if not of_segment.rows:
+        return ()
+    if capacity.fits(of_segment) and not after_scn and not split:
+        return (of_segment,)
+    statements = np.array([each.scn for each in entry.statements], np.int64)
+    scns = np.concatenate([statements, scns_of_rows()])
+    runs = divided(scns[scns > after_scn], capacity.rows_of(of_segment), split=split)
+    return weighed(runs, of_segment)
+
+
+def unsent(entry: Entry, run: Run, skip: int) -> tuple[tuple[StatementPart, ...], int]:
+    """Returns the statements of a run that aren't among its first `skip` rows, and how many of these are rows."""
+    statements = statements_of(entry, run)
+    return statements[skip:], max(0, skip - len(statements))
 
 
 def weighed(runs: Iterable[Run], of: Run) -> tuple[Run, ...]:

@@ -24,6 +24,8 @@ from pipeline.gtid.witness import Witness
 from pipeline.journal.applied.gtid_index import GtidIndex
 from pipeline.journal.applied.question import Applied
 from pipeline.journal.applied.waiters import Waiters
+from pipeline.journal.entry import Entry
+from pipeline.kafka import runs
 from pipeline.kafka import state as kafka_state
 from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.runs import Run
@@ -63,7 +65,7 @@ from tests.simulation.replica import Replica
 from tests.simulation.selector import Chunk, Selector
 from tests.simulation.server import Server, gtid_set
 from tests.simulation.sink import Message, Sink
-from tests.simulation.topics import Broker, Commit, Topics
+from tests.simulation.topics import STATEMENTS, Broker, Commit, Topics
 from tests.simulation.verifying import Verifying
 from tests.simulation.views import Views
 from tests.simulation.world import Reads
@@ -427,6 +429,34 @@ def notifications_are_sent_after_their_position(patch: Patch) -> None:
     patch.setattr(kafka_sink, "_segment_ended", segment_ended)
 
 
+def a_statement_without_rows_is_left_out(patch: Patch) -> None:
+    original = runs.whole
+    patch.setattr(runs, "whole", lambda entry, files: original(replace(entry, statements=()), files))
+
+
+def a_statement_is_sent_with_each_part(patch: Patch) -> None:
+    def sent(entry: Entry, run: Run, skip: int) -> object:
+        statements = runs.statements_of(entry, run)
+        return statements, max(0, skip - len(statements))
+
+    patch.setattr("tests.simulation.topics.unsent", sent)
+
+
+def a_statement_is_sent_after_what_follows_it(patch: Patch) -> None:
+    original, held = Broker.take, list[Message]()
+
+    def take(self: Broker, epoch: int, messages: list[Message]) -> None:
+        before, held[:] = list(held), [each for each in messages if each.topic == STATEMENTS]
+        original(self, epoch, [*(each for each in messages if each.topic != STATEMENTS), *before])
+
+    patch.setattr(Broker, "take", take)
+
+
+def a_statement_has_the_number_of_the_next_transaction(patch: Patch) -> None:
+    original = passed.statement_parts
+    patch.setattr(passed, "statement_parts", lambda scn, message: original(scn + 1, message))
+
+
 def the_rest_of_a_large_transaction_is_left_out(patch: Patch) -> None:
     original = kafka_sink._run_sent
 
@@ -689,6 +719,10 @@ BUGS: tuple[Bug, ...] = (
     a_source_transaction_is_divided,
     what_was_sent_of_a_large_transaction_is_sent_again,
     notifications_are_sent_after_their_position,
+    a_statement_without_rows_is_left_out,
+    a_statement_is_sent_with_each_part,
+    a_statement_is_sent_after_what_follows_it,
+    a_statement_has_the_number_of_the_next_transaction,
     the_rest_of_a_large_transaction_is_left_out,
     the_topics_begin_where_the_journal_was_told,
     a_topic_that_is_set_aside_is_sent_to,

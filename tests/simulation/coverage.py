@@ -137,6 +137,7 @@ HARD = (
     "a predecessor of the topics' sink was fenced",
     "a topic refused its messages",
     "the topic of notifications refused",
+    "a change was sent after a statement",
     "a start ended an open Kafka transaction: commit",
     "a start ended an open Kafka transaction: abort",
 )

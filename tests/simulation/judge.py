@@ -2,7 +2,8 @@
 
 - Each chunk row equals the source's row at the very position at which it's emitted, under the schema that holds there.
 - Whatever row the live view has is the source's, and it has each row of the keys that snapshots have covered.
-- The changes between two positions are in the stream exactly once, with their rows; numbers (SCN) only rise. Only where
+- The changes between two positions are in the stream exactly once, with their rows, and so are the statements on the
+  schema; numbers (SCN) only rise. Only where
   a table's mirror begins again, changes before that may be left out whose columns nobody can name.
 - What has ended stays as it ended. A table's snapshot is complete only if each row that it was asked for has been
   emitted or has changed since it was asked for.
@@ -32,6 +33,9 @@ from tests.simulation.reader import images
 from tests.simulation.selector import along_key, order_of, walk_of, wanted
 from tests.simulation.server import Numbers, Rows, Server, Transaction, apply, gtid_set, lacking, numbers
 from tests.simulation.world import Alteration
+
+# Kinds of statements that are no messages.
+_NO_MESSAGES = (Alteration.ANALYZE, Alteration.TRUNCATE)
 
 Of = tuple[str, TableId]  # a table in a snapshot
 
@@ -98,6 +102,7 @@ class Judge:
         self._before = before
         new = self._passed(append.checkpoint.position)
         self._judge_changes(append, new, before)
+        _judge_statements(append, new, before)
         for transaction in new:
             apply(record.rows, transaction)
             record.schemas.update(transaction.schemas)
@@ -393,6 +398,20 @@ def _begins_anew(before: Mirror | None, after: Mirror) -> bool:
             return True
         case _:
             return before.since < after.since
+
+
+def _judge_statements(append: Append, new: Sequence[Transaction], before: Checkpoint) -> None:
+    """The statements on the schema are in the stream, each once and where it was executed."""
+    came = [(each.scn, each.gtid, each.statement.text) for each in append.statements]
+    expected = [
+        (before.scn + i, str(transaction.gtid), statement.text)
+        for i, transaction in enumerate(new, 1)
+        if (statement := transaction.statement) and statement.kind not in _NO_MESSAGES
+    ]
+    if came != expected:
+        raise Violation(
+            f"the statements up to {append.checkpoint.position} are {expected}, but came as {came}"
+        )
 
 
 def _judge_order(append: Append) -> None:

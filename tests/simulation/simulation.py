@@ -361,6 +361,7 @@ class Simulation:
             checkpoint.stopped,
             checkpoint.unproven,
             self.server.foreign_keys,
+            keeps=SHOP,
             unknown_engines=checkpoint.unknown_engines,
         )
         self.state, orders = coordinator.start(checkpoint, self.world.limits, self.world.mode, snapshot_mode)

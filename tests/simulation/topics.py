@@ -1,13 +1,14 @@
 """A model of Kafka: a broker with transactions, and the KafkaSink, which brings what's sealed into topics.
 
-`pipeline.kafka.step` decides what's done next, `pipeline.kafka.runs` how a segment is divided, and
+`pipeline.kafka.step` decides what's done next, `pipeline.kafka.runs` how a segment and its statements are divided, and
 `pipeline.kafka.state` how the position is written. What's modelled is the broker: it takes messages into the
 transaction of a producer, makes them visible by one commit with the position, and ends what predecessors have open. A
 kill may come between any two things that the sink does. Its predecessor may then continue beside it. Now and then a
 topic refuses its messages for a while. Now and then the broker dies after it has decided on a commit, and comes back
 without some of its markers: those records stay open until the next marker of ours in their topic. Held to at each
 commit: a topic has the first of its messages, each once and in the stream's order, and the topic of notifications has
-one of each segment. Only a source transaction that is too large is split. The journal still has what a topic lacks.
+one of each segment. No change is visible before the statements that precede it, unless their topic is set aside. Only
+a source transaction that is too large is split. The journal still has what a topic lacks.
 """
 
 from collections import Counter
@@ -18,9 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pipeline.journal.entry import Entry
 from pipeline.kafka import state as kafka_state
 from pipeline.kafka import step as kafka_sink
-from pipeline.kafka.runs import divided
+from pipeline.kafka.runs import planned, unsent
 from pipeline.kafka.state import (
     AllSent,
     Committing,
@@ -51,13 +53,16 @@ from pipeline.kafka.step import (
     TransactionCommitted,
 )
 from pipeline.kafka.unended import Ending, RecordEnds, TopicPart, ending_of, open_parts
-from pipeline.messages.journal import SegmentSealed
+from pipeline.messages.journal import SegmentSealed, StatementPart
 from tests.simulation.lake import Violation
 from tests.simulation.sink import Message, Segments
 from tests.simulation.story import Story
 
 # Where each segment has one message, with its number, instead of a notification of snapshots.
 REPORTS = "reports"
+
+# The topic of statements on the schema.
+STATEMENTS = "statements"
 
 # The topic of the position.
 POSITION = "position"
@@ -66,6 +71,11 @@ POSITION = "position"
 def reported(segment: int) -> Message:
     """What a segment reports; its SCN is none of a row."""
     return Message(-segment, REPORTS, 0, "", None, None)
+
+
+def stated(parts: Iterable[StatementPart]) -> list[Message]:
+    """What the topic of statements gets for these."""
+    return [Message(part.scn, STATEMENTS, 0, part.statement.text, None, None) for part in parts]
 
 
 class Fenced(Exception):
@@ -210,7 +220,7 @@ class Topics:
                 self._moved_beside(self._random.choice(self._predecessors))
         if self._random.random() < 0.1:
             topics = sorted({message.topic for stream in self._segments.streams for message in stream})
-            self._broker.refusing ^= {self._random.choice([*topics, REPORTS])}
+            self._broker.refusing ^= {self._random.choice([*topics, REPORTS, STATEMENTS])}
         if self._random.random() < 0.15:
             self._kill()
 
@@ -328,7 +338,8 @@ class Topics:
             case SendNotifications():
                 self._report(life, order)
             case PlanSegment(segment, after, split, capacity):
-                runs = divided(self._scns(life, segment, after), capacity.rows, split=split)
+                entry = self._entry(life, segment)
+                runs = planned(entry, after, capacity, lambda: self._scns(segment), split=split)
                 life.facts.append(SegmentPlanned(runs))
             case SendRun():
                 life.facts.append(self._sent(life, order))
@@ -369,18 +380,22 @@ class Topics:
         """One commit, of the messages and of the position."""
         return [Commit(kafka_state.position_to_json(at), last=True)]
 
-    def _scns(self, life: Life, segment: int, after: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _entry(self, life: Life, segment: int) -> Entry:
         if segment < self._needed:
             if life is not self._life:
                 raise Fenced
             raise Violation(f"the topics need segment {segment}, and the journal begins with {self._needed}")
-        scns = [message.scn for message in self._segments.streams[segment - 1] if message.scn > after]
-        return np.array(scns, np.int64)
+        return self._segments.entries[segment - 1]
+
+    def _scns(self, segment: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.array([message.scn for message in self._segments.streams[segment - 1]], np.int64)
 
     def _sent(self, life: Life, order: SendRun) -> RunSent | TopicRefused:
-        run = order.run
-        stream = self._segments.streams[order.segment - 1]
-        left = [each for each in stream if run.first_scn <= each.scn <= run.last_scn][order.skip :]
+        run, index = order.run, order.segment - 1
+        statements, skip = unsent(self._segments.entries[index], run, order.skip)
+        stream = self._segments.streams[index]
+        rows = [each for each in stream if run.first_scn <= each.scn <= run.last_scn][skip:]
+        left = [*stated(statements), *rows]
         some = left[: order.most] if run.first_scn == run.last_scn else left
         wanted = [message for message in some if includes(order.topics, message.topic)]
         if refused := self._broker.refusing & {message.topic for message in wanted}:
@@ -393,7 +408,12 @@ class Topics:
     def _of_topic(self, topic: str) -> Iterator[Message]:
         if topic == REPORTS:
             return (reported(number) for number in range(1, self._sealed + 1))
-        return (message for stream in self._segments.streams for message in stream if message.topic == topic)
+        return (message for message in self._messages() if message.topic == topic)
+
+    def _messages(self) -> Iterator[Message]:
+        for entry, stream in zip(self._segments.entries, self._segments.streams, strict=True):
+            yield from stated(entry.statements)
+            yield from stream
 
     def _committed(self, messages: list[Message]) -> None:
         """Judge what became visible together."""
@@ -407,12 +427,28 @@ class Topics:
             torn = [scn for scn in own if own[scn] != whole[scn] and self._rows_of(scn) <= self._most]
             if torn:
                 raise Violation(f"{topic}: source transactions {torn} were split, and aren't too large")
+        self._judge_statements(messages)
+
+    def _judge_statements(self, messages: list[Message]) -> None:
+        """Whoever sees a change sees the statements before it, unless their topic is set aside or lacks its marker."""
+        broker = self._broker
+        at = None if broker.position is None else kafka_state.position_from_json(broker.position.text)
+        if STATEMENTS in broker.left or (at is not None and STATEMENTS in at.set_aside):
+            return
+        last = max(
+            (message.scn for message in messages if message.topic not in (REPORTS, STATEMENTS)), default=0
+        )
+        visible = broker.committed.get(STATEMENTS, [])
+        before = [message for message in self._of_topic(STATEMENTS) if message.scn <= last]
+        self._reached["a change was sent after a statement"] += bool(before)
+        if visible[: len(before)] != before:
+            raise Violation(f"changes through the SCN {last} are visible, and of the statements {visible}")
 
     def _rows_of(self, scn: int) -> int:
-        return sum(message.scn == scn for stream in self._segments.streams for message in stream)
+        return sum(message.scn == scn for message in self._messages())
 
     def _judge_end(self, refusing: set[str]) -> None:
-        every = {message.topic for stream in self._segments.streams for message in stream}
+        every = {message.topic for message in self._messages()}
         for topic in (every | {REPORTS}) - refusing:
             visible, wanted = self._broker.committed.get(topic, []), list(self._of_topic(topic))
             if visible != wanted:

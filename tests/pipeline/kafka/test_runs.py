@@ -6,7 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.kafka.runs import Capacity, Run, divided, merged_runs, weighed
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.entry import Entry
+from pipeline.journal.segment import seal
+from pipeline.kafka.runs import Capacity, Run, divided, merged_runs, planned, unsent, weighed
+from pipeline.messages.journal import Append, StatementPart
+from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
+from pipeline.snapshot.checkpoint import Checkpoint
 
 
 def runs(scns: list[int], most: int, *, split: bool = False) -> tuple[Run, ...]:
@@ -40,6 +46,31 @@ def test_runs_have_their_share_of_the_bytes() -> None:
     assert Capacity(9, 50).rows_of(whole) == 2
     assert Capacity(1, 50).rows_of(whole) == 1
     assert Capacity(9, 100).rows_of(whole) == 9
+
+
+def entry_with_statements(*scns: int) -> Entry:
+    """A segment without a row, and with a statement at each of these SCNs."""
+    statement = SchemaStatement(SchemaObject.TABLE, "shop", (), (), "ALTER TABLE t ADD c INT")
+    parts = tuple(StatementPart(scn, None, 0, None, 1, statement) for scn in scns)
+    append = Append((), Checkpoint(GtidSet(), scn=max(scns, default=1)), statements=parts)
+    return seal(1, [append], (), None, 0)
+
+
+def test_statements_are_planned_like_rows() -> None:
+    entry = entry_with_statements(3, 5, 5)
+    assert planned(entry_with_statements(), 0, Capacity(9), lambda: np.empty(0, np.int64), split=False) == ()
+    (whole,) = planned(entry, 0, Capacity(9), lambda: np.array([4, 5]), split=False)
+    assert whole.rows == 3
+    after = planned(entry, 3, Capacity(3), lambda: np.array([4, 5]), split=False)
+    assert [(run.first_scn, run.last_scn, run.rows) for run in after] == [(4, 4, 1), (5, 5, 3)]
+
+
+def test_statements_come_before_the_rows_of_a_run_and_are_not_sent_again() -> None:
+    entry, run = entry_with_statements(3, 5, 5), Run(5, 5, 4)
+    first, second = entry.statements[1:]
+    assert unsent(entry, run, 0) == ((first, second), 0)
+    assert unsent(entry, run, 1) == ((second,), 0)
+    assert unsent(entry, run, 3) == ((), 1)
 
 
 @given(st.lists(st.integers(1, 12)), st.integers(1, 9), st.booleans())
