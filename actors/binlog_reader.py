@@ -78,11 +78,13 @@ class BinlogReader(Actor[ToBinlogReader]):
         verifier: Sender[ToSchemaVerifier],
         server: str | None = None,
         prepared: tuple[XaPrepared, ...] = (),
+        journal: str = "",
     ) -> None:
         super().__init__(mailbox, metrics)
         self._settings = settings
         self._server = server
         self._position = position
+        self._journal = journal
         self._verifier = verifier
         self._stream = LogStream(
             captured.match,
@@ -101,7 +103,7 @@ class BinlogReader(Actor[ToBinlogReader]):
     async def run(self) -> None:
         """Reads until the mailbox is closed, and sends what's complete by then."""
         try:
-            self._dump = await BinlogDump.open(self._settings, self._position, self._server)
+            self._dump = await BinlogDump.open(self._settings, self._position, self._server, self._journal)
             await self._read(self._dump)
             self._cut()
             while self._decoding.oldest is not None:

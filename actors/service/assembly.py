@@ -126,7 +126,7 @@ class Assembly:
         self.applied = AppliedWatch(settings, self.metrics)
         self._settings = settings
         self._store = store
-        self._servers = Servers(settings, self.metrics)
+        self._servers = Servers(settings, store.identity.id, self.metrics)
         if settings.kafka is not None:
             kafka_sink.join_journal(store)
         for name, mailbox in self.mailboxes.items():
@@ -154,7 +154,9 @@ class Assembly:
         self.applied.captured_from(found.source, sealed)
         checkpoint = _beginning(last, found, settings)
         if not checkpoint.witnesses:
-            initial = await witnesses.initial_witnesses(found.source, found.server, checkpoint.position)
+            initial = await witnesses.initial_witnesses(
+                found.source, found.server, checkpoint.position, self._store.identity.id
+            )
             checkpoint = replace(checkpoint, witnesses=initial)
         segment = 0 if last is None else last.segment
         log.info("capture begins", segment=segment, position=str(checkpoint.position), server=found.server)
@@ -200,6 +202,7 @@ class Assembly:
             self._outlet(Name.BINLOG_READER, Name.SCHEMA_VERIFIER),
             found.server,
             checkpoint.prepared,
+            self._store.identity.id,
         )
         verifier = SchemaVerifier(
             self.mailboxes[Name.SCHEMA_VERIFIER],

@@ -28,6 +28,7 @@ from pymysql.constants import COMMAND
 from pymysqlreplication.binlogstream import ReportSlave
 
 from actors.source.connection import Source
+from actors.source.server_facts import find_replicas
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.packets import Packets
 from pipeline.config.settings import ServerSettings, SourceSettings
@@ -82,11 +83,13 @@ class BinlogDump:
         self._silence_s = 2 * _heartbeat_s(source.settings)
 
     @staticmethod
-    async def open(settings: SourceSettings, position: GtidSet, server: str | None = None) -> "BinlogDump":
-        """Connects and requests what isn't in the position.
+    async def open(
+        settings: SourceSettings, position: GtidSet, server: str | None = None, journal: str = ""
+    ) -> "BinlogDump":
+        """Connects and requests what isn't in the position, for the journal of this identity.
 
         Raises Definite if the server can't send it all, Transient if it can't be reached, or could a moment ago, or its
-        UUID isn't `server`.
+        UUID isn't `server`, or the replica of another journal has our server_id.
         """
         source = await Source.connect(settings, server)
         try:
@@ -96,7 +99,7 @@ class BinlogDump:
             else:
                 file, offset = await _checked_place(source, position)
                 command, request = COMMAND.COM_BINLOG_DUMP, _from_place(settings.server_id, file, offset)
-            await _prepare(source, settings)
+            await _prepare(source, settings, journal)
             await source.stream(command, request)
         except BaseException:
             source.close()
@@ -104,11 +107,11 @@ class BinlogDump:
         return BinlogDump(source)
 
     @staticmethod
-    async def from_file(settings: SourceSettings, file: str, server: str) -> "BinlogDump":
+    async def from_file(settings: SourceSettings, file: str, server: str, journal: str) -> "BinlogDump":
         """Connect and ask for all that's in the log from the beginning of this file on. Raises as `open`."""
         source = await Source.connect(settings, server)
         try:
-            await _prepare(source, settings)
+            await _prepare(source, settings, journal)
             request = _from_place(settings.server_id, file, FIRST_OFFSET)
             await source.stream(COMMAND.COM_BINLOG_DUMP, request)
         except BaseException:
@@ -201,9 +204,22 @@ async def _checked_place(source: Source, position: GtidSet) -> tuple[str, int]:
     return files[number], offset if offset < _OFFSETS else FIRST_OFFSET
 
 
-async def _prepare(source: Source, settings: SourceSettings) -> None:
-    # The server ends the older of two connections with the same one, such as one that we lost and it didn't.
-    ours = uuid.uuid5(uuid.NAMESPACE_OID, f"tidemark {settings.server_id}")
+def replica_uuid(journal: str) -> uuid.UUID:
+    """Returns the UUID by which the source knows the replica that fills this journal.
+
+    The server ends the older of two connections with one UUID, such as a connection that we lost and it didn't. So two
+    pipelines never share it, whatever server_id they have.
+    """
+    return uuid.uuid5(uuid.NAMESPACE_OID, f"tidemark {journal}")
+
+
+async def _prepare(source: Source, settings: SourceSettings, journal: str) -> None:
+    ours = replica_uuid(journal)
+    if others := await find_replicas(source, settings.server_id, but=ours):
+        raise Transient(
+            f"source.server_id {settings.server_id} is that of another replica, which is connected: {others[0]}; "
+            "give a number that no other replica has"
+        )
     heartbeat_ns = int(_heartbeat_s(settings) * 1e9)
     session = _SESSION.format(heartbeat_ns=heartbeat_ns, uuid=ours, patience_s=_PATIENCE_S)
     await source.ask(Statement(session))

@@ -48,8 +48,9 @@ def list_servers(source: SourceSettings) -> tuple[SourceSettings, ...]:
 class Servers:
     """The servers of the list, and the one that capture is at."""
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, journal: str, metrics: Metrics) -> None:
         self._settings = settings
+        self._journal = journal
         self._metrics = metrics
         self._servers = list_servers(settings.source)
         self._at: int | None = None
@@ -59,7 +60,7 @@ class Servers:
 
         Raises NoServer if none is suitable, Unfit if it's the only one, and Transient if none can be reached.
         """
-        index, found = await _Search(self._settings, self._servers, self._at, last).found()
+        index, found = await _Search(self._settings, self._journal, self._servers, self._at, last).found()
         if last is not None and last.server not in ("", found.server):
             before = last.server if self._at is None else f"{_name(self._servers[self._at])} ({last.server})"
             here = f"{_name(found.source)} ({found.server})"
@@ -75,12 +76,18 @@ class _Search:
     """The search for a server with which to continue."""
 
     def __init__(
-        self, settings: Settings, servers: tuple[SourceSettings, ...], at: int | None, last: Checkpoint | None
+        self,
+        settings: Settings,
+        journal: str,
+        servers: tuple[SourceSettings, ...],
+        at: int | None,
+        last: Checkpoint | None,
     ) -> None:
         position = NO_GTIDS if last is None else last.position
         self._places = file_positions.server_of(position) is not None
         self._servers = servers[:1] if self._places else servers
         self._settings = settings
+        self._journal = journal
         self._at = at
         self._last = last
         # Those that have been found to be of no use when they were looked at more closely.
@@ -190,11 +197,13 @@ class _Search:
         source = self._sources[index]
         position = NO_GTIDS if self._last is None else self._last.position
         if self._last is not None:
-            contradiction = await witnesses.contradiction(source, self._servers[index], self._last)
+            contradiction = await witnesses.contradiction(
+                source, self._servers[index], self._last, self._journal
+            )
             if contradiction is not None:
                 self._refused[index] = failover.Refused(contradiction)
                 return None
-        errant = await _errant(source, self._servers[index], verdict, position)
+        errant = await _errant(source, self._servers[index], verdict, position, self._journal)
         if errant:
             self._refused[index] = failover.Refused(failover.ERRANT.format(errant=errant))
             return None
@@ -210,7 +219,11 @@ class _Search:
 
 
 async def _errant(
-    source: Source, settings: SourceSettings, verdict: failover.CandidateVerdict, position: GtidSet
+    source: Source,
+    settings: SourceSettings,
+    verdict: failover.CandidateVerdict,
+    position: GtidSet,
+    journal: str,
 ) -> GtidSet:
     """Returns those of a server's doubtful transactions that its log has before something that has passed here."""
     if not isinstance(verdict, failover.CanContinue) or not verdict.doubtful:
@@ -223,7 +236,7 @@ async def _errant(
     log.info(
         "checking the order of the log", server=verdict.server, file=file, doubtful=str(verdict.doubtful)
     )
-    dump = await BinlogDump.from_file(settings, file, verdict.server)
+    dump = await BinlogDump.from_file(settings, file, verdict.server, journal)
     try:
         stream = LogStream(lambda _: False, lambda _: False)
         while order.ahead and not stream.reached(end):

@@ -17,7 +17,9 @@ from pipeline.gtid.witness import MOST, Witness, Witnesses
 from pipeline.snapshot.checkpoint import Checkpoint
 
 
-async def contradiction(source: Source, settings: SourceSettings, last: Checkpoint) -> str | None:
+async def contradiction(
+    source: Source, settings: SourceSettings, last: Checkpoint, journal: str
+) -> str | None:
     """Returns why this server can't have the checkpoint's history; None if nothing contradicts that.
 
     Raises Transient if the query fails.
@@ -30,13 +32,15 @@ async def contradiction(source: Source, settings: SourceSettings, last: Checkpoi
     for witness in reversed(last.witnesses):
         if witness.gtid in gone:
             continue
-        found = await _find(source, settings, witness.gtid, by_places)
+        found = await _find(source, settings, witness.gtid, by_places, journal)
         if found is not None and witness.differs(found, last.server == source.server):
             return witness.contradicted(found)
     return None
 
 
-async def initial_witnesses(settings: SourceSettings, server: str, position: GtidSet) -> Witnesses:
+async def initial_witnesses(
+    settings: SourceSettings, server: str, position: GtidSet, journal: str
+) -> Witnesses:
     """The witnesses of a position that capture begins at, so that nothing of it has passed here.
 
     That's the last transaction of each source, as far as it's in the log; that of the server's own comes last.
@@ -49,20 +53,22 @@ async def initial_witnesses(settings: SourceSettings, server: str, position: Gti
     try:
         gone = await gtid_history.purged_transactions(source, by_places=False)
         there = [gtid for gtid in last[-MOST:] if gtid not in gone]
-        found = [await _find(source, settings, gtid, by_places=False) for gtid in there]
+        found = [await _find(source, settings, gtid, by_places=False, journal=journal) for gtid in there]
     finally:
         source.close()
     return tuple(each for each in found if each is not None)
 
 
-async def _find(source: Source, settings: SourceSettings, wanted: Gtid, by_places: bool) -> Witness | None:
+async def _find(
+    source: Source, settings: SourceSettings, wanted: Gtid, by_places: bool, journal: str
+) -> Witness | None:
     """The transaction of that name in the server's log."""
     if by_places:
         asked = GtidSet.of_range(wanted.source, 1, wanted.number)
     else:
         asked = await source.executed() - GtidSet().with_gtid(wanted)
     end, _ = await source.end_of_log()
-    dump = await BinlogDump.open(settings, asked, source.server)
+    dump = await BinlogDump.open(settings, asked, source.server, journal)
     try:
         return await _looked_for(dump, CommitTimeScan(asked), wanted, end)
     finally:

@@ -194,7 +194,7 @@ async def test_without_gtids_the_last_place_is_looked_at(
         name = file_positions.transaction_at(server.uuid, coordinates.Coordinates(file, int(begins)))
         last = Checkpoint(file_positions.all_before(server.uuid, end), server=server.uuid)
         other = witness.Witness(name, 1_600_000_000_000_000, 0)
-        told = await contradiction(source, settings, replace(last, witnesses=(other,)))
+        told = await contradiction(source, settings, replace(last, witnesses=(other,)), "journal")
         assert told is not None and f"{name}, which has passed here, was committed at 2020-09-13" in told
         time = told.partition("its transaction of that name at ")[2].partition(";")[0]
         if version == "5.6":

@@ -10,7 +10,7 @@ from actors.source.server_facts import find_replicas
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events import event as events
-from pipeline.errors import Definite
+from pipeline.errors import Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
 from tests.servers.source import settings
 
@@ -54,6 +54,23 @@ async def test_the_older_of_two_with_the_same_id_is_ended_by_name(mysql: MysqlSe
     finally:
         older.close()
         newer.close()
+
+
+async def test_who_has_the_id_of_another_journals_replica_is_refused(
+    mysql: MysqlServer, database: str
+) -> None:
+    account, position = mysql.create_capture_user(database), GtidSet.parse(mysql.executed())
+    healthy = await BinlogDump.open(settings(mysql, account), position, journal="first")
+    try:
+        await codes_through(healthy, Code.FORMAT_DESCRIPTION)
+        with pytest.raises(
+            Transient, match=r"source\.server_id 7 .* another replica.*tidemark \(.*give a number"
+        ):
+            await BinlogDump.open(settings(mysql, account), position, journal="second")
+        mysql.sql("CREATE TABLE still (id INT PRIMARY KEY)", database=database)
+        await codes_through(healthy, Code.QUERY)
+    finally:
+        healthy.close()
 
 
 async def test_the_server_tells_of_us_as_of_a_replica(mysql: MysqlServer, database: str) -> None:
