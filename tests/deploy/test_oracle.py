@@ -7,12 +7,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from deploy.demo import judge
 from deploy.demo.judge import reads_only, same_changes
+from deploy.oracle.changes import untrue_changes
 from deploy.oracle.forms import forms, forms_of_rows
 from deploy.oracle.source import source_table
 from deploy.oracle.tables import unequal_rows
 from deploy.toolchain.mysql_server import Account, LoggedCommand, MysqlServer
 from pipeline.schema.table_schema import TableId
+from tests.chaos import oracles
+from tests.histories import play
+from tests.servers import journal_oracle, lake_oracle
 
 T = TableId("shop", "t")
 
@@ -119,6 +124,15 @@ def test_values_as_python_has_them_have_the_same_form() -> None:
     for value, form in zip(values, forms_, strict=True):
         assert forms_of_rows([{"c": value}]).to_pylist() == [{"c": form}]
     assert forms_of_rows([{"c": value} for value in values])["c"].to_pylist() == forms_
+
+
+def test_the_demo_the_chaos_runs_and_the_histories_have_one_oracle() -> None:
+    for each in (judge, journal_oracle, lake_oracle):
+        for function in (unequal_rows, source_table, untrue_changes):
+            assert vars(each)[function.__name__] is function
+    for each in (oracles, play):
+        assert vars(each)["unequal"] is journal_oracle.unequal
+        assert vars(each)["unequal_lake"] is lake_oracle.unequal_lake
 
 
 def test_a_table_that_is_not_there_has_no_rows(mysql: MysqlServer, database: str) -> None:
