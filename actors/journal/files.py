@@ -349,11 +349,11 @@ def journal_errors(shown: str) -> Iterator[None]:
             case _ if any(words in str(error) for words in _REFUSED):
                 raise _refusal(shown, error) from error
             case _:
-                raise Transient(f"writing the journal in {shown} failed: {error}") from error
+                raise Transient(f"the journal in {shown} failed: {error}") from error
 
 
 def _refusal(shown: str, error: OSError) -> Definite:
-    return Definite(f"the journal in {shown} can't be written: {error}; see to its permissions")
+    return Definite(f"the journal in {shown} can't be read or written: {error}; see to its permissions")
 
 
 def _size(directory: str) -> int:

@@ -559,5 +559,5 @@ def test_a_full_disk_is_transient(store: JournalStore) -> None:
 
 def test_a_path_through_a_file_is_definite(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Definite, match="can't be written"):
+    with pytest.raises(Definite, match="can't be read or written"):
         JournalStore.open_single_writer(tmp_path / "file" / "journal", "test")
