@@ -58,7 +58,8 @@ def _is_found(parts: Parts, planted: Planted, lots: Sequence[Sequence[History]])
     ):
         fault.plant(patch)
         for at, lot in enumerate(lots, 1):
-            if shown(planted, played(server, Path(name) / f"lot-{at}", lot, spark).findings):
+            if found := shown(planted, played(server, Path(name) / f"lot-{at}", lot, spark).findings):
+                print(*found, sep="\n", file=sys.stderr, flush=True)  # noqa: T201
                 return at
     return None
 

@@ -354,10 +354,8 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
     Planted.MEMORY: Fault(
         _memory, "R8", "memory-tables-after-a-restart", "unequal", (moves.forgotten,), *_OLD
     ),
-    Planted.LETTERS: Fault(_letters, "R10", "columns-that-spark-knows", "lake", (moves.create,), lake=True),
-    Planted.HIDDEN: Fault(
-        _hidden, "R11", "columns-that-spark-knows", _SINK_FAILS, (moves.create,), lake=True
-    ),
+    Planted.LETTERS: Fault(_letters, "R10", "columns-that-spark-knows", "lake", (moves.known,), lake=True),
+    Planted.HIDDEN: Fault(_hidden, "R11", "columns-that-spark-knows", _SINK_FAILS, (moves.known,), lake=True),
     Planted.YEAR_0: Fault(_year_0, "R12", "a-year-0-in-a-key", _SINK_FAILS, (moves.alike,), lake=True),
     Planted.LABELS: Fault(_labels, "R15", "labels-beyond-u-ffff", "stopped", (moves.create,)),
     Planted.STOPS_ALL: Fault(_stops_all, "R16", "a-column-of-ours", "the service ended", (moves.create,)),
@@ -391,7 +389,7 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
     Planted.MERGED: Fault(_merged, "", "rows-through-a-merge-table", about=(moves.merged,)),
     Planted.STUCK: Fault(_stuck, "", "prepared-and-forgotten", "stop", (moves.struck,)),
     Planted.ONE_VIEW: Fault(
-        _one_view, "R9", "views-that-differ-by-case", "catalog", (moves.create, moves.rename), lake=True
+        _one_view, "R9", "views-that-differ-by-case", "catalog", (moves.cased, moves.rename), lake=True
     ),
 }
 

@@ -118,12 +118,13 @@ def test_what_is_planted_is_found(
     spark = request.getfixturevalue("spark_settings") if fault.lake else None
     server = started(fault.version)
     fault.plant(monkeypatch)
-    for seed in range(1, LOTS * SIZE, SIZE):
-        seeds = map(str, range(seed, seed + SIZE))
+    size = OF_LAKE if fault.lake else SIZE
+    for seed in range(1, LOTS * size, size):
+        seeds = map(str, range(seed, seed + size))
         lot = [history(each, fault.version, fault.metadata, weights(planted)) for each in seeds]
         if shown(planted, played(server, tmp_path / f"lot-{seed}", lot, spark).findings):
             return
-    pytest.fail(f"{LOTS * SIZE} histories didn't find it")
+    pytest.fail(f"{LOTS * size} histories didn't find it")
 
 
 @pytest.mark.full
