@@ -22,10 +22,10 @@ from tests.fuzz.run import REPLAY
 ROOT: Final = Path(__file__).parents[2]
 
 SEED: Final = 1
-LOGS: Final = 3_000  # cases, by each of the two
-ROWS: Final = 5_000
+LOGS: Final = 1_500  # cases, by each of the two
+ROWS: Final = 2_500
 WITHIN_S: Final = 1800  # on however busy a machine
-LONG_RUNS: Final = 130  # as many, each of seeds of its own
+LONG_RUNS: Final = 260  # as many, each of seeds of its own
 
 
 @pytest.fixture(scope="module")

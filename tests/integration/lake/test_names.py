@@ -90,7 +90,7 @@ def test_a_column_may_be_called_whatever_mysql_allows(spark: Spark, tmp_path: Pa
         table = Hostile(delivery, early)
         for id_ in range(4):
             table.put("c", id_, 100 * id_)
-        table.shown()
+        delivery.deliver()
         absent = early[::3] if partial else ()
         table.put("u", 1, 1000, *absent)
         table.put("d", 2, 0)
@@ -106,7 +106,7 @@ def test_a_column_may_be_called_whatever_mysql_allows(spark: Spark, tmp_path: Pa
             known.update({key: (*row, *(None for _ in late)) for key, row in known.items()})
         table.put("c", 5, 5000)
         table.put("u", 3, 6000, *(late[::3] if partial else ()))
-        table.shown()
+        delivery.deliver()
         table.merged()
         delivery.history.restart(table.table, schema(*kept, *late), type(table.table.mirror))  # type: ignore[arg-type]
         table.put("c", 7, 7000)
