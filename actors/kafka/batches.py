@@ -18,7 +18,7 @@ from actors.kafka.gathered_rows import MessageRows
 from actors.kafka.record_batch import RecordBatch
 from actors.kafka.segment_rows import TableRows
 from pipeline.config.outbox import Outbox
-from pipeline.config.settings import Compression, ConverterKind, KafkaSinkSettings
+from pipeline.config.settings import Compression, ConverterKind, HeaderConverterKind, KafkaSinkSettings
 from pipeline.kafka.avro.avro_format import AVRO
 from pipeline.kafka.avro.wire_format import framed
 from pipeline.kafka.debezium.changed_rows import without
@@ -36,6 +36,7 @@ from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders, tra
 from pipeline.kafka.errors import KafkaRefused, TopicRefusal
 from pipeline.kafka.partitioner import partitions
 from pipeline.kafka.records import encoded_headers, record_runs
+from pipeline.kafka.simple_headers import SIMPLE
 from pipeline.kafka.topics import Destination, destination_of
 from pipeline.messages.journal import StatementPart
 from pipeline.schema.ddl.schema_statements import SchemaStatement
@@ -123,9 +124,11 @@ class MessageBatches:
     def __init__(self, settings: KafkaSinkSettings) -> None:
         self._settings = settings
         self._version = software_version()
-        self._headers = JsonFormat(settings.schemas_enable)
         self._avro = settings.converter is ConverterKind.AVRO
-        self._format: MessageFormat = AVRO if self._avro else self._headers
+        json = JsonFormat(settings.schemas_enable)
+        simple = settings.header_converter is HeaderConverterKind.SIMPLE
+        self._headers: MessageFormat = SIMPLE if simple else json
+        self._format: MessageFormat = AVRO if self._avro else json
 
     def topic(self, table: TableId) -> str:
         """Returns where messages of a table go."""

@@ -284,6 +284,13 @@ class ConverterKind(StrEnum):
     AVRO = "avro"
 
 
+class HeaderConverterKind(StrEnum):
+    """How headers are written: as JsonConverter or as SimpleHeaderConverter does."""
+
+    JSON = "json"
+    SIMPLE = "simple"
+
+
 _TOPIC_PART = {"pattern": r"[a-zA-Z0-9._-]{1,120}", "words": "a-z, A-Z, 0-9, ., _ and -, at most 120"}
 
 
@@ -321,6 +328,7 @@ class KafkaSinkSettings(BrokerSettings):
     schema_registry_username: str | None = None
     schema_registry_password: Secret = NO_SECRET
     auto_register_schemas: bool = True
+    header_converter: HeaderConverterKind = HeaderConverterKind.JSON
     schemas_enable: bool = False
     tombstones_on_delete: bool = True
     skipped_operations: tuple[str, ...] = ("t",)

@@ -30,7 +30,11 @@ _HEAD: Final = struct.Struct(">qiibIhiqqqhii")
 HEAD_BYTES: Final = _HEAD.size
 _FORMAT: Final = 2
 _TRANSACTIONAL: Final = 0x10
+# The number -1 as a signed one of variable length.
+_NULL_SIZE: Final = b"\1"
 _NO_HEADERS: Final = b"\0"
+# What stands for the value of a header that has none. No text in UTF-8 has this byte.
+NO_VALUE: Final = b"\xff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,11 @@ class RecordRun:
 
 
 def encoded_headers(headers: Sequence[tuple[str, bytes]]) -> bytes:
-    """Returns the headers of a record, in its encoding."""
+    """Returns the headers of a record, in its encoding. The value of a header may be NO_VALUE."""
     pieces = [_varint(len(headers))]
     for name, value in headers:
-        pieces += [_varint(len(name.encode())), name.encode(), _varint(len(value)), value]
+        pieces += [_varint(len(name.encode())), name.encode()]
+        pieces += [_NULL_SIZE] if value == NO_VALUE else [_varint(len(value)), value]
     return b"".join(pieces)
 
 

@@ -55,7 +55,10 @@ def debezium_variants(
     parts: Parts, server: MysqlServer, account: Account, start: LogStart, last: str, folder: Path,
     options: Mapping[str, str] | None, variants: Mapping[str, Mapping[str, str]],
 ) -> dict[str, list[Message]]:  # fmt: skip
-    """The same messages by variants: of each its name, and the properties `transforms`, `transforms.*`, `converter`."""
+    """The same messages by variants: of each its name, and its properties.
+
+    These are `transforms`, `transforms.*`, `converter` and `headers`.
+    """
     settings = {
         "name": "messages",
         "connector.class": "io.debezium.connector.mysql.MySqlConnector",

@@ -1,4 +1,4 @@
-"""How a connector's keys and values are written: what its converters say, under the names that `[kafka]` has for it.
+"""How a connector's keys, values and headers are written: what its converters say, under the names of `[kafka]`.
 
 Source: Apache Kafka, `JsonConverterConfig`; Confluent Platform, "Kafka Connect: Using with Schema Registry".
 """
@@ -7,9 +7,10 @@ import re
 from typing import Final
 
 from pipeline.config.debezium.conversion import Conversion, NoteKind, items_of
-from pipeline.config.settings import ConverterKind
+from pipeline.config.settings import ConverterKind, HeaderConverterKind
 
 _JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
+_SIMPLE: Final = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _AVRO: Final = "io.confluent.connect.avro.AvroConverter"
 # An address of http or https, with a user and his password in it or without.
 _ADDRESS: Final = re.compile(r"(https?://)(?:([^@/]*)@)?([^@/]+.*)")
@@ -17,7 +18,8 @@ _SIDES: Final = ("key.converter", "value.converter")
 
 
 def converters(work: Conversion) -> None:
-    """Take over both converters, which are one option here."""
+    """Take over the converters. Those of keys and values are one option here."""
+    _headers(work)
     kinds = {side: work.take(side) for side in _SIDES}
     if set(kinds.values()) == {_AVRO}:
         work.put("kafka", "converter", ConverterKind.AVRO.value)
@@ -39,6 +41,16 @@ def converters(work: Conversion) -> None:
         work.tell(NoteKind.OTHERWISE, "key.converter.schemas.enable", why)
     if said:
         work.put("kafka", "schemas_enable", said.get("value.converter", next(iter(said.values()))))
+
+
+def _headers(work: Conversion) -> None:
+    """The converter of headers. A connector without one has Kafka Connect's default."""
+    given = work.take("header.converter") or _SIMPLE
+    if given == _SIMPLE:
+        work.put("kafka", "header_converter", HeaderConverterKind.SIMPLE.value)
+    elif given != _JSON:
+        why = "headers are as JsonConverter or SimpleHeaderConverter writes them"
+        work.tell(NoteKind.OTHERWISE, "header.converter", why)
 
 
 def _registry(work: Conversion) -> None:

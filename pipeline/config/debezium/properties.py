@@ -73,7 +73,6 @@ VERDICTS: Final[dict[str, Verdict]] = {
     "transaction.boundary": _CONNECT,
     "transaction.boundary.interval.ms": _CONNECT,
     "offsets.storage.topic": Pointless("the journal's last segment is the position"),
-    "header.converter": Otherwise("headers are JSON", ("org.apache.kafka.connect.json.jsonconverter",)),
     "errors.tolerance": Otherwise("an error is never passed over", ("none",)),
     "errors.retry.timeout": _RETRIES,
     "errors.retry.delay.max.ms": _RETRIES,

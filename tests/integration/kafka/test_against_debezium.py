@@ -26,7 +26,7 @@ from pipeline.config.message_handling import (
 from pipeline.config.message_routes import TopicRoute
 from pipeline.config.outbox import Missing, NullsInPayload, Outbox
 from pipeline.config.secret import Secret
-from pipeline.config.settings import KafkaSinkSettings
+from pipeline.config.settings import HeaderConverterKind, KafkaSinkSettings
 from pipeline.config.unwrapping import DeleteHandling, Unwrap
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.chunk_size import ChunkLimits
@@ -36,6 +36,7 @@ from pipeline.journal.change_rows import change_table
 from pipeline.kafka.debezium.heartbeat import heartbeat
 from pipeline.kafka.debezium.json_format import JsonFormat
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
+from pipeline.kafka.records import NO_VALUE
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart
 from pipeline.schema.known_schemas import KnownSchemas
@@ -158,10 +159,16 @@ def put(found: dict[str, list[Message]], records: Records) -> None:
     places = [None] * len(records.keys) if records.partitions is None else records.partitions.to_pylist()
     times = [None] * len(records.keys) if records.times is None else records.times.to_pylist()
     for at, (key, value) in enumerate(zip(*printed(records), strict=True)):
-        named = tuple((name, texts[at]) for name, texts in headers if texts[at] is not None)
+        named = tuple((name, header_text(texts[at])) for name, texts in headers if texts[at] is not None)
         found.setdefault(records.topic, []).append(
             Message(records.topic, key, value, named, places[at], times[at])
         )
+
+
+def header_text(value: str | bytes) -> str | None:
+    """A header's value as text, None if it has none."""
+    whole = value if isinstance(value, bytes) else value.encode()
+    return None if whole == NO_VALUE else whole.decode()
 
 
 def _at(message: Message) -> int | None:
@@ -258,7 +265,9 @@ def changes_of_all_kinds(server: MysqlServer) -> LogStart:
 
 def test_messages_are_debeziums(parts: Parts, server: MysqlServer, account: Account, tmp_path: Path) -> None:
     start = changes_of_all_kinds(server)
-    theirs = compare(parts, server, account, start, tmp_path, {})
+    simple = {"headers": "simple"}, SIMPLE_HEADERS
+    variants: dict[str, tuple[dict[str, str], dict[str, Any]]] = {"plain": ({}, {}), "simple": simple}
+    theirs = compare_variants(parts, server, account, start, tmp_path, {}, variants)["plain"]
     assert {json.loads(m.value)["op"] for m in theirs if m.value} == set("cud")
     assert any(m.value is None for m in theirs)
 
@@ -288,6 +297,39 @@ def test_messages_are_debeziums_in_each_mode(
 ) -> None:
     start = changes_of_all_kinds(server)
     compare(parts, server, account, start, tmp_path, options, **form)
+
+
+@pytest.mark.full
+def test_headers_without_json_are_debeziums(
+    parts: Parts, server: MysqlServer, account: Account, tmp_path: Path
+) -> None:
+    """Keys of all types that a key may have, in the headers of updates that change them."""
+    kinds = (
+        "INT", "BIGINT UNSIGNED", "DECIMAL(20,9)", "DOUBLE", "BIT(10)", "DATE", "TIME(3)", "DATETIME(3)",
+        "TIMESTAMP(2)", "VARCHAR(60)", "VARBINARY(10)", "ENUM('a','b''c')",
+    )  # fmt: skip
+    values = (
+        "1", "18446744073709551615", "0.000000001", "1e16", "b'1000000011'", "'2024-02-29'", "'12:34:56.5'",
+        "'2024-02-29 12:34:56.120'", "'2024-02-29 12:34:56.12'", "'q\"\\\\\\n€😀'", "x'ff00'", "'b''c'",
+    )  # fmt: skip
+    names = [f"c{number}" for number in range(len(kinds))]
+    columns = ", ".join(f"{name} {kind}" for name, kind in zip(names, kinds, strict=True))
+    server.sql(f"CREATE TABLE shop.kinds ({columns}, PRIMARY KEY ({', '.join(names)}))")
+    start = log_end(server)
+    server.sql(f"INSERT INTO shop.kinds VALUES ({', '.join(values)})", "UPDATE shop.kinds SET c0 = 2")
+    modes: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+        "plain": ({"headers": "simple"}, {**SIMPLE_HEADERS}),
+    }
+    found = compare_variants(parts, server, account, start, tmp_path, {}, modes)
+    assert len([header for message in found["plain"] for header in message.headers]) > 1
+    connect = {"time.precision.mode": "connect", "bigint.unsigned.handling.mode": "precise"}
+    form = {
+        "time_precision_mode": TimePrecision.CONNECT,
+        "bigint_unsigned_handling_mode": UnsignedBigintHandling.PRECISE,
+    }
+    modes = {"connect": ({"headers": "simple"}, {**SIMPLE_HEADERS, **form})}
+    server.sql("DELETE FROM marker.end")
+    compare_variants(parts, server, account, start, tmp_path, connect, modes)
 
 
 @pytest.mark.parametrize("compressed", ["OFF", "ON"])
@@ -412,6 +454,8 @@ def test_flat_messages_are_debeziums(
     form = {"schemas_enable": schemas, "skipped_operations": ("none",)}
     options = {"converter.schemas.enable": str(schemas).lower(), "skipped.operations": "none"}
     whole = {name: (said, {**more, **form}) for name, (said, more) in variants.items()}
+    said, more = whole[f"{DeleteHandling.REWRITE_WITH_TOMBSTONE}-added"]
+    whole["simple-headers"] = {**said, "headers": "simple"}, {**more, **SIMPLE_HEADERS}
     compare_variants(parts, server, account, start, tmp_path, options, whole, empty=_EMPTY)
 
 
@@ -503,6 +547,8 @@ def test_columns_keys_and_routes_are_debeziums(
     compare_variants(parts, server, account, start, tmp_path, options, variants)
 
 
+SIMPLE_HEADERS: Final = {"header_converter": HeaderConverterKind.SIMPLE}
+
 EVENTS: Final = (
     (
         "1",
@@ -550,11 +596,16 @@ def test_events_of_an_outbox_are_debeziums(
     # An envelope's schema has the name of the first event's route with Debezium, and of its own route with us.
     enveloped = () if schemas else ("part:envelope:where", "at:envelope")
     placed = ("type:header:eventType", *enveloped, "aggregatetype:header")
+    in_headers = ("type:header:eventType", "payload:header", "aggregateid:header", "part:header", "at:header")
     variants = {
         "plain": (routed(), Outbox(tables)),
         "placed": (
             routed(table__fields__additional__placement=",".join(placed)),
             Outbox(tables, table_fields_additional_placement=placed),
+        ),
+        "headers": (
+            routed(table__fields__additional__placement=",".join(in_headers)),
+            Outbox(tables, table_fields_additional_placement=in_headers),
         ),
         "tombstones": (
             routed(
@@ -586,5 +637,7 @@ def test_events_of_an_outbox_are_debeziums(
         name: (said, {"schemas_enable": schemas, "outboxes": (box,)})
         for name, (said, box) in variants.items()
     }
+    said, form = whole["headers"]
+    whole["simple-headers"] = {**said, "headers": "simple"}, {**form, **SIMPLE_HEADERS}
     theirs = compare_variants(parts, server, account, start, tmp_path, options, whole)
     assert {message.partition for message in theirs["tombstones"]} == {0, 1}

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from pipeline.kafka.records import HEAD_BYTES, encoded_headers, record_runs
+from pipeline.kafka.records import HEAD_BYTES, NO_VALUE, encoded_headers, record_runs
 
 
 def test_a_run_ends_where_the_next_record_would_be_too_much() -> None:
@@ -18,6 +18,7 @@ def test_a_run_ends_where_the_next_record_would_be_too_much() -> None:
 
 def test_headers_are_counted_and_named() -> None:
     assert encoded_headers([]) == b"\0"
+    assert encoded_headers([("a", NO_VALUE)]) == b"\x02\x02a\x01"
     assert (
         encoded_headers([("a", b"bc"), ("é", b"x" * 100)])
         == b"\x04\x02a\x04bc\x04\xc3\xa9\xc8\x01" + b"x" * 100

@@ -25,6 +25,8 @@ import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.Converter;
+import org.apache.kafka.connect.storage.HeaderConverter;
+import org.apache.kafka.connect.storage.SimpleHeaderConverter;
 import org.apache.kafka.connect.transforms.Transformation;
 
 /**
@@ -40,6 +42,8 @@ import org.apache.kafka.connect.transforms.Transformation;
  *
  * <p>With {@code v.converter=avro} keys and values are those of Confluent's AvroConverter, each as its schema's text, a
  * newline, and in base64 what follows the schema's id.
+ *
+ * <p>With {@code v.headers=simple} headers are those of SimpleHeaderConverter.
  */
 final class Messages {
     private final PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -57,7 +61,7 @@ final class Messages {
     private static final class Variant {
         private final String name;
         private final List<Transformation<SourceRecord>> transformations = new ArrayList<>();
-        private final JsonConverter headers = new JsonConverter();
+        private final HeaderConverter headers;
         private final Converter keys;
         private final Converter values;
         private final SchemaRegistryClient schemas;
@@ -71,7 +75,11 @@ final class Messages {
             keys = avro ? new AvroConverter(schemas) : new JsonConverter();
             values = avro ? new AvroConverter(schemas) : new JsonConverter();
             Map<String, String> options = Map.of("schemas.enable", enable, "schema.registry.url", "none");
-            headers.configure(options, false);
+            boolean simple = properties.getProperty(name + ".headers", "json").equals("simple");
+            headers = simple ? new SimpleHeaderConverter() : new JsonConverter();
+            Map<String, String> ofHeaders = new HashMap<>(options);
+            ofHeaders.put("converter.type", "header");
+            headers.configure(ofHeaders);
             keys.configure(options, true);
             values.configure(options, false);
             for (String each : properties.getProperty(name + ".transforms", "").split(",")) {

@@ -47,6 +47,23 @@ def test_what_is_lacking_is_to_do(given: dict[str, str], told: str) -> None:
     assert told in {note.name for note in notes if note.kind is NoteKind.TO_DO}
 
 
+@pytest.mark.parametrize(
+    ("given", "ours"),
+    [
+        ({}, "simple"),
+        ({"header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConverter"}, "simple"),
+        ({"header.converter": "org.apache.kafka.connect.json.JsonConverter"}, None),
+        ({"header.converter": "some.Other"}, None),
+    ],
+)
+def test_headers_have_the_converter_of_the_connector_or_kafka_connects_default(
+    given: dict[str, str], ours: str | None
+) -> None:
+    assert kafka(given).get("header_converter") == ours
+    named = {note.name for note in take_over(LEAST | given).notes}
+    assert ("header.converter" in named) == ("some.Other" in given.values())
+
+
 @pytest.mark.parametrize("side", ["key.converter", "value.converter"])
 def test_one_converter_is_not_both(side: str) -> None:
     section: dict[str, Any] = kafka({side: AVRO})
