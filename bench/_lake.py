@@ -32,6 +32,7 @@ from bench._commits import plain_spark
 from bench._logs import DATABASE
 from bench._service import noted, source
 from bench._snapshots import TABLE
+from bench._topics import topics
 from deploy.toolchain.parts import Parts, locate
 from pipeline import metrics as catalogue
 from pipeline.config.settings import (
@@ -68,7 +69,8 @@ class Order:
     It takes a first snapshot of those of them that match `snapshot`, if any do, delivers what the server has executed
     up to `through`, merges so many `rounds`, and then goes on for `watch_s`. `merge_rows` and `merge_after_s` as in its
     settings. `begun`: a file that's made when the last of these begins. Before each round but the first it makes the
-    file `round_begun`, for whoever makes the changes for it.
+    file `round_begun`, for whoever makes the changes for it. With `brokers` it sends all of it to topics as well, whose
+    prefix is `topics`.
     """
 
     port: int
@@ -81,6 +83,8 @@ class Order:
     watch_s: float = 0.0
     merge_after_s: float = 3600.0
     begun: str | None = None
+    brokers: str = ""
+    topics: str = ""
 
 
 def round_begun(folder: str | Path, number: int) -> Path:
@@ -146,6 +150,7 @@ def _settings(order: Order) -> Settings:
         LakeSettings(f"{order.folder}/lake", merge_rows=order.merge_rows, merge_after_s=order.merge_after_s),
         SnapshotSettings(mode=SnapshotMode.NO_DATA),
         spark=SparkSettings(jars=locate().jars, driver_memory=JVM_MEMORY),
+        kafka=topics(order.brokers, order.topics) if order.brokers else None,
     )
 
 

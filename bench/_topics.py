@@ -42,7 +42,7 @@ PARTITIONS: Final = 4
 _LOOK_EVERY_S: Final = 0.02
 _US: Final = 1e6
 # What isn't counted, in which the service and the consumer come up.
-_SETTLING_S: Final = 5.0
+SETTLING_S: Final = 5.0
 
 
 def settings(source: SourceSettings, table: str, folder: Path, kafka: KafkaSinkSettings) -> Settings:
@@ -168,14 +168,20 @@ def processor_s(pid: int) -> float:
 def ages(port: int, address: str, folder: Path, watch_s: float) -> list[float]:
     """How old (s) each message was that came within a time, beside the whole service, for a consumer of the topic."""
     prefix = "fresh"
-    with ProcessPoolExecutor(2, get_context("spawn")) as processes:
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
         ended = folder / "ended"
-        service = processes.submit(_serve, port, address, prefix, folder, ended)
+        service = process.submit(_serve, port, address, prefix, folder, ended)
         try:
-            return processes.submit(_watch, address, prefix, watch_s).result()
+            return watch(address, prefix, watch_s)
         finally:
             ended.touch()
             service.result()
+
+
+def watch(address: str, prefix: str, watch_s: float) -> list[float]:
+    """How old (s) each message was that came within a time, for a consumer of the topic in a process of its own."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(_watch, address, prefix, watch_s).result()
 
 
 def _serve(port: int, address: str, prefix: str, folder: Path, ended: Path) -> None:
@@ -203,7 +209,7 @@ async def _watched(address: str, topic: str, watch_s: float) -> list[float]:
         while topic not in await consumer.topics():  # noqa: ASYNC110 - a state
             await asyncio.sleep(0.1)
         consumer.assign([TopicPartition(topic, number) for number in range(PARTITIONS)])
-        begin = time.time() + _SETTLING_S
+        begin = time.time() + SETTLING_S
         while (now := time.time()) < begin + watch_s:
             for records in (await consumer.getmany(timeout_ms=100)).values():
                 came = time.time()
