@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from actors.journal.files import journal_errors, open_files
 from pipeline.errors import Definite
+from pipeline.journal.changes.row_choice import CHOSEN_BY, choose_rows
 from pipeline.lake.stream.change_file import ChangeFile
-from pipeline.lake.stream.row_choice import CHOSEN_BY, choose_rows
 from pipeline.lake.stream.table_rows import read_columns, shape_rows
 
 # How many rows Spark gets at once, at most. Rows of small files come together.

@@ -9,9 +9,10 @@ from actors.journal.store import JournalReader
 from pipeline.config.validation import Mistake
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.changes.retained import RetainedRange
 from pipeline.journal.entry import Entry
 from pipeline.lake.stream.change_file import ChangeFile
-from pipeline.lake.stream.segment_offset import RetainedRange, SegmentOffset, check_offset, check_retained
+from pipeline.lake.stream.segment_offset import SegmentOffset, check_offset, check_retained
 from pipeline.lake.stream.segment_plan import (
     FixedColumns,
     MicroBatchLimit,

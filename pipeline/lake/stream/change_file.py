@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pipeline.lake.stream.row_choice import ALL_ROWS, RowChoice
+from pipeline.journal.changes.row_choice import ALL_ROWS, RowChoice
 from pipeline.schema.table_schema import TableId
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.errors import Definite
+from pipeline.journal.changes.retained import RetainedRange
 
 
 class WrongOffset(Definite):
@@ -24,17 +25,6 @@ class SegmentOffset:
 
     journal: str
     segment: int
-
-
-@dataclass(frozen=True, slots=True)
-class RetainedRange:
-    """The segments that a journal has. `id` is the journal's, `shown` where it is, `scn` the first one's first SCN."""
-
-    id: str
-    shown: str
-    first: int
-    last: int
-    scn: int
 
 
 def to_json(offset: SegmentOffset) -> dict[str, int | str]:

@@ -3,20 +3,16 @@
 SCNs and positions rise from segment to segment, so a few entries are enough to find a place.
 """
 
-import bisect
-from collections.abc import Callable
 from typing import assert_never
 
 from pipeline.errors import Definite
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.changes.retained import Entries, RetainedRange, first_segment_where
+from pipeline.journal.changes.row_choice import RowChoice
 from pipeline.journal.entry import Entry
-from pipeline.lake.stream.row_choice import RowChoice
-from pipeline.lake.stream.segment_offset import RetainedRange, check_retained
+from pipeline.lake.stream.segment_offset import check_retained
 from pipeline.lake.stream.source_options import SourceOptions, StreamBegin
-
-# Returns the entry of a segment.
-Entries = Callable[[int], Entry]
 
 
 class NotYetSealed(Definite):
@@ -31,7 +27,7 @@ def begin_after(place: int | GtidSet | StreamBegin, there: RetainedRange, entry:
         case StreamBegin.LATEST:
             return there.last
         case int():
-            found = _first(there, lambda segment: entry(segment).last_scn >= place)
+            found = first_segment_where(there, lambda segment: entry(segment).last_scn >= place)
             reached = entry(there.last).last_scn if there.last else 0
             if found is None and place > reached + 1:
                 raise NotYetSealed(f"from: the SCN {place} comes after {reached}, the journal's last one")
@@ -48,10 +44,10 @@ def end_with(place: int | GtidSet, there: RetainedRange, entry: Entries) -> int 
     """Returns the segment with which a stream ends; None if it isn't there so far."""
     match place:
         case int():
-            return _first(there, lambda segment: entry(segment).last_scn >= place)
+            return first_segment_where(there, lambda segment: entry(segment).last_scn >= place)
         case GtidSet():
             _check_kind("through", place, there, entry)
-            return _first(there, lambda segment: place <= entry(segment).checkpoint.position)
+            return first_segment_where(there, lambda segment: place <= entry(segment).checkpoint.position)
         case _:
             assert_never(place)
 
@@ -75,7 +71,7 @@ def _after_transactions(place: GtidSet, there: RetainedRange, entry: Entries) ->
     position = entry(there.last).checkpoint.position if there.last else GtidSet()
     if not place <= position:
         raise NotYetSealed(f"from: the journal doesn't have {place - position} yet")
-    found = _first(there, lambda segment: not entry(segment).checkpoint.position <= place)
+    found = first_segment_where(there, lambda segment: not entry(segment).checkpoint.position <= place)
     if found == there.first:
         # What else is missing may be in this segment, or in one that has gone.
         check_retained(max(1, there.first - 1), there)
@@ -88,10 +84,3 @@ def _check_kind(option: str, place: GtidSet, there: RetainedRange, entry: Entrie
         own = file_positions.server_of(position)
         if own is not None and file_positions.server_of(place) != own:
             raise Definite(f"{option}: the source has no GTIDs; give an SCN")
-
-
-def _first(there: RetainedRange, holds: Callable[[int], bool]) -> int | None:
-    """Returns the first segment for which something holds that holds for all later ones; None without one."""
-    segments = range(there.first, there.last + 1)
-    found = bisect.bisect_left(segments, True, key=holds)
-    return segments[found] if found < len(segments) else None

@@ -13,8 +13,8 @@ from actors.journal.stream import file_rows
 from actors.journal.stream.file_rows import FileRows
 from deploy.toolchain.cache import REPOSITORY
 from pipeline.errors import Definite
+from pipeline.journal.changes.row_choice import RowChoice
 from pipeline.lake.stream.change_file import ChangeFile
-from pipeline.lake.stream.row_choice import RowChoice
 from tests.integration.history import History, Table
 from tests.pipeline.lake.stream.entries import ORDERS, SOURCE
 

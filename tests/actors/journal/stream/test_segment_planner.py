@@ -11,8 +11,8 @@ from actors.journal.stream.segment_planner import SegmentPlanner, load_columns
 from pipeline.config.settings import JournalSettings
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.changes.row_choice import ALL_ROWS, RowChoice
 from pipeline.lake.stream.change_file import ChangeFile
-from pipeline.lake.stream.row_choice import ALL_ROWS, RowChoice
 from pipeline.lake.stream.segment_offset import SegmentOffset, SegmentsGone, WrongOffset
 from pipeline.lake.stream.segment_plan import ColumnsChanged, MicroBatchLimit
 from pipeline.lake.stream.source_options import SourceOptions, StreamBegin, WrongOption

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.journal.changes.retained import RetainedRange
 from pipeline.lake.stream import segment_offset
 from pipeline.lake.stream.segment_offset import (
-    RetainedRange,
     SegmentOffset,
     SegmentsGone,
     WrongOffset,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from pipeline.journal.changes.row_choice import ALL_ROWS
 from pipeline.journal.entry import Entry, FileKind
-from pipeline.lake.stream.row_choice import ALL_ROWS
 from pipeline.lake.stream.segment_plan import (
     IDLE_SEGMENTS,
     TASK_BYTES,

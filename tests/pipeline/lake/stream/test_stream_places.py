@@ -6,9 +6,10 @@ import pytest
 
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.changes.retained import RetainedRange
+from pipeline.journal.changes.row_choice import ALL_ROWS, RowChoice
 from pipeline.journal.entry import Entry
-from pipeline.lake.stream.row_choice import ALL_ROWS, RowChoice
-from pipeline.lake.stream.segment_offset import RetainedRange, SegmentsGone
+from pipeline.lake.stream.segment_offset import SegmentsGone
 from pipeline.lake.stream.source_options import SourceOptions, StreamBegin
 from pipeline.lake.stream.stream_places import NotYetSealed, begin_after, choice_of, end_with
 from pipeline.schema.table_schema import TableId

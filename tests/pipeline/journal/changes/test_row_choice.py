@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
-from pipeline.lake.stream.row_choice import ALL_ROWS, RowChoice, choose_rows
+from pipeline.journal.changes.row_choice import ALL_ROWS, RowChoice, choose_rows
 
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "00000000-0000-0000-0000-00000000000b"
 SOURCES = (Tsid(A), Tsid(B), Tsid(A, "tag"))

@@ -1,0 +1,170 @@
+"""The rows of a segment's files in the order of commits, and where they may be cut.
+
+A *lane* is the files of one table version, one after the other: its rows are in the order of the stream. The lanes are
+merged in columns. Each step takes of every lane what comes before the least of the lanes' ends. So no more than one
+batch of each lane is in memory, and no row becomes a Python object.
+
+A cut is between transactions. Only a transaction that is larger than a batch comes in several pieces.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.types.buffers import Longs
+
+# What the order depends on.
+ORDERED_BY: Final = ("__op", "__scn", "__ordinal")
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRows:
+    """Rows of a lane, by its number."""
+
+    lane: int
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedRows:
+    """Rows of several lanes in the order of commits: `order` has the places in the parts end to end, `scn` theirs."""
+
+    parts: tuple[LaneRows, ...]
+    order: Longs
+    scn: Longs
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def between(self, begin: int, end: int) -> "OrderedRows":
+        """Returns these of the rows."""
+        return OrderedRows(self.parts, self.order[begin:end], self.scn[begin:end])
+
+    def taken(self) -> Iterator[tuple[LaneRows, Longs]]:
+        """Returns the rows of each part, and the place of each row in the order."""
+        begin = 0
+        for part in self.parts:
+            end = begin + part.rows.num_rows
+            places = np.flatnonzero((self.order >= begin) & (self.order < end))
+            if len(places):
+                yield LaneRows(part.lane, _take(part.rows, self.order[places] - begin)), places
+            begin = end
+
+
+@dataclass(frozen=True, slots=True)
+class CutRows:
+    """Rows that follow each other. With them all through the SCN `complete` has come; None amid a transaction."""
+
+    rows: OrderedRows
+    complete: int | None
+
+
+def merge_lanes(lanes: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[OrderedRows]:
+    """Returns the rows of all lanes, which have the columns ORDERED_BY, in the order of commits."""
+    heads: dict[int, _Head] = {}
+    while True:
+        for lane, batches in enumerate(lanes):
+            if lane not in heads:
+                rows = next((rows for rows in batches if rows.num_rows), None)
+                if rows is not None:
+                    heads[lane] = _Head(rows)
+        if not heads:
+            return
+        until = min(head.last for head in heads.values())
+        yield _merged({lane: head.pop(until) for lane, head in heads.items()})
+        heads = {lane: head for lane, head in heads.items() if head.left}
+
+
+def cut_transactions(ordered: Iterable[OrderedRows], most: int) -> Iterator[CutRows]:
+    """Returns the rows in pieces that end with transactions, of about `most` rows."""
+    held: OrderedRows | None = None
+    for rows in ordered:
+        left = rows
+        if held is not None:
+            own = int(np.searchsorted(rows.scn, held.scn[0], "right"))
+            held, left = _joined(held, rows.between(0, own)), rows.between(own, len(rows))
+            if len(left):
+                yield CutRows(held, int(held.scn[0]))
+            elif len(held) > most:
+                # The last row stays, so that there is one with which the transaction's end can come.
+                yield CutRows(held.between(0, len(held) - 1), None)
+                held = held.between(len(held) - 1, len(held))
+        if len(left):
+            begins = int(np.searchsorted(left.scn, left.scn[-1]))
+            yield from _pieces(left.between(0, begins), most)
+            held = left.between(begins, len(left))
+    if held is not None:
+        yield CutRows(held, int(held.scn[0]))
+
+
+def _pieces(rows: OrderedRows, most: int) -> Iterator[CutRows]:
+    begin = 0
+    while begin < len(rows):
+        end = len(rows)
+        if begin + most < end:
+            end = int(np.searchsorted(rows.scn, rows.scn[begin + most]))
+            if end <= begin:
+                end = int(np.searchsorted(rows.scn, rows.scn[begin], "right"))
+        yield CutRows(rows.between(begin, end), int(rows.scn[end - 1]))
+        begin = end
+
+
+class _Head:
+    """What is in hand of a lane. A snapshot's rows come after the changes through their SCN."""
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        self._rows = rows
+        scn = rows.column("__scn").to_numpy()
+        is_read = pc.equal(rows.column("__op"), "r").to_numpy(zero_copy_only=False)
+        self._stage: Longs = 2 * scn + is_read
+        # Each chunk counts from 0 again; the order of two chunks' rows is that of their file.
+        self._ordinal: Longs = np.where(is_read, 0, rows.column("__ordinal").to_numpy()).astype(np.int64)
+        self._at = 0
+
+    @property
+    def last(self) -> tuple[int, int]:
+        return int(self._stage[-1]), int(self._ordinal[-1])
+
+    @property
+    def left(self) -> bool:
+        return self._at < len(self._stage)
+
+    def pop(self, until: tuple[int, int]) -> tuple[pa.RecordBatch, Longs, Longs]:
+        stage, ordinal = until
+        begin = int(np.searchsorted(self._stage, stage))
+        end = int(np.searchsorted(self._stage, stage, "right"))
+        end = begin + int(np.searchsorted(self._ordinal[begin:end], ordinal, "right"))
+        first, self._at = self._at, max(self._at, end)
+        rows = self._rows.slice(first, self._at - first)
+        return rows, self._stage[first : self._at], self._ordinal[first : self._at]
+
+
+def _merged(popped: dict[int, tuple[pa.RecordBatch, Longs, Longs]]) -> OrderedRows:
+    kept = {lane: each for lane, each in popped.items() if each[0].num_rows}
+    parts = tuple(LaneRows(lane, rows) for lane, (rows, _, _) in kept.items())
+    stage = np.concatenate([each for _, each, _ in kept.values()])
+    if len(kept) == 1:
+        return OrderedRows(parts, np.arange(len(stage)), stage >> 1)
+    order = np.lexsort((np.concatenate([each for _, _, each in kept.values()]), stage))
+    return OrderedRows(parts, order, stage[order] >> 1)
+
+
+def _joined(one: OrderedRows, other: OrderedRows) -> OrderedRows:
+    if not len(other):
+        return one
+    count = sum(part.rows.num_rows for part in one.parts)
+    return OrderedRows(
+        one.parts + other.parts,
+        np.concatenate([one.order, other.order + count]),
+        np.concatenate([one.scn, other.scn]),
+    )
+
+
+def _take(rows: pa.RecordBatch, places: Longs) -> pa.RecordBatch:
+    if places[-1] - places[0] == len(places) - 1:
+        return rows.slice(int(places[0]), len(places))
+    return rows.take(pa.array(places))

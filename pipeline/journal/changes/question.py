@@ -1,0 +1,123 @@
+"""Which changes a request for `/changes` wants, and in which form."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from pipeline.errors import Definite
+from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
+from pipeline.journal.changes.checkpoint import ChangesCheckpoint, MalformedCheckpoint, parse_checkpoint
+from pipeline.schema.table_names import MalformedTableName, parse_tables
+from pipeline.schema.table_schema import TableId
+
+_PARAMETERS: Final = ("tables", "since", "through", "format", "compression")
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+class MalformedRequest(Definite):
+    """A request for changes has a wrong parameter; the text names it."""
+
+
+class NamedPlace(StrEnum):
+    """A place in the journal that has no number."""
+
+    NOW = "now"
+    EARLIEST = "earliest"
+
+
+class ChangesFormat(StrEnum):
+    """The form of the changes: lines of JSON, or Arrow's IPC streams."""
+
+    JSON = "json"
+    ARROW = "arrow"
+
+
+class BufferCompression(StrEnum):
+    """How the buffers of Arrow's batches are compressed."""
+
+    NONE = "none"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+Since = NamedPlace | int | GtidSet | ChangesCheckpoint
+ThroughPlace = NamedPlace | int | GtidSet
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesQuestion:
+    """The changes of these tables (of all captured ones, if none is named) after `since`.
+
+    They end with `through`. None has no end: they follow the journal.
+    """
+
+    tables: tuple[TableId, ...] = ()
+    since: Since = NamedPlace.NOW
+    through: ThroughPlace | None = None
+    format: ChangesFormat = ChangesFormat.JSON
+    compression: BufferCompression = BufferCompression.NONE
+
+
+def parse_changes_question(parameters: Mapping[str, str]) -> ChangesQuestion:
+    """Returns what a request's parameters ask. Raises MalformedRequest."""
+    if unknown := sorted(parameters.keys() - set(_PARAMETERS)):
+        raise MalformedRequest(
+            f"{unknown[0]}: there is no such parameter; there are {', '.join(_PARAMETERS)}"
+        )
+    format_ = _one_of(ChangesFormat, "format", parameters)
+    compression = _one_of(BufferCompression, "compression", parameters)
+    if format_ is ChangesFormat.JSON and compression is not BufferCompression.NONE:
+        raise MalformedRequest("compression: lines of JSON have none; ask for format=arrow")
+    return ChangesQuestion(
+        _tables(parameters["tables"]) if "tables" in parameters else (),
+        _since(parameters.get("since", NamedPlace.NOW)),
+        _through(parameters["through"]) if "through" in parameters else None,
+        format_,
+        compression,
+    )
+
+
+def _tables(text: str) -> tuple[TableId, ...]:
+    try:
+        return tuple(dict.fromkeys(parse_tables(text)))
+    except MalformedTableName as error:
+        raise MalformedRequest(f"tables: {error}") from error
+
+
+def _since(text: str) -> Since:
+    if text in set(NamedPlace):
+        return NamedPlace(text)
+    if "." in text:
+        try:
+            return parse_checkpoint(text)
+        except MalformedCheckpoint as error:
+            raise MalformedRequest(f"since: {error}") from error
+    return _place("since", text, "now, earliest, a checkpoint")
+
+
+def _through(text: str) -> ThroughPlace:
+    return NamedPlace.NOW if text == NamedPlace.NOW else _place("through", text, "now")
+
+
+def _place(parameter: str, text: str, besides: str) -> int | GtidSet:
+    if text.isascii() and text.isdecimal() and int(text) < 1 << 63:
+        return int(text)
+    remedy = f"give {besides}, an SCN as 12345, or a GTID set as 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23"
+    try:
+        gtids = GtidSet.parse(text)
+    except MalformedGtid as error:
+        raise MalformedRequest(f"{parameter}: {text!r} is no place in the journal; {remedy}") from error
+    if not gtids:
+        raise MalformedRequest(f"{parameter}: the GTID set is empty; {remedy}")
+    return gtids
+
+
+def _one_of(kind: type[_Choice], parameter: str, parameters: Mapping[str, str]) -> _Choice:
+    """Returns the choice that a parameter names, the first one if it's missing."""
+    values = list(kind)
+    text = parameters.get(parameter, values[0])
+    if text not in set(values):
+        raise MalformedRequest(f"{parameter}: {text!r} is none of {', '.join(values)}")
+    return kind(text)

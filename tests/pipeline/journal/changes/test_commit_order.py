@@ -1,0 +1,90 @@
+"""However the rows of a segment lie in its files, they come out once, in the order of commits, and whole."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.journal.changes.commit_order import CutRows, OrderedRows, cut_transactions, merge_lanes
+
+# A row: its SCN, whether a snapshot has read it, its ordinal, its lane.
+Row = tuple[int, bool, int, int]
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> list[Row]:
+    """The rows of a segment in their order: transactions over three lanes, and chunks of each after some."""
+    rows: list[Row] = []
+    for scn in range(1, draw(st.integers(1, 6)) + 1):
+        count = draw(st.integers(0, 7))
+        rows += [(scn, False, ordinal, draw(st.integers(0, 2))) for ordinal in range(count)]
+        for lane in sorted(draw(st.lists(st.integers(0, 2), max_size=3))):
+            rows += [(scn, True, ordinal, lane) for ordinal in range(draw(st.integers(1, 3)))]
+    return rows
+
+
+def lane_of(rows: list[Row], lane: int, size: int) -> Iterator[pa.RecordBatch]:
+    """A lane's rows in batches of this size; `id` is the place in all rows."""
+    own = [(place, row) for place, row in enumerate(rows) if row[3] == lane]
+    for begin in range(0, len(own), size):
+        batch = own[begin : begin + size]
+        yield pa.record_batch(
+            {
+                "__op": pa.array(["r" if row[1] else "c" for _, row in batch], pa.string()),
+                "__scn": pa.array([row[0] for _, row in batch], pa.int64()),
+                "__ordinal": pa.array([row[2] for _, row in batch], pa.int32()),
+                "id": pa.array([place for place, _ in batch], pa.int64()),
+            }
+        )
+
+
+def ids(rows: OrderedRows) -> list[int]:
+    found: dict[int, int] = {}
+    for part, places in rows.taken():
+        found |= dict(zip(places.tolist(), part.rows.column("id").to_pylist(), strict=True))
+    return [found[place] for place in range(len(rows))]
+
+
+def pieces(rows: list[Row], size: int, most: int) -> list[CutRows]:
+    return list(cut_transactions(merge_lanes([lane_of(rows, lane, size) for lane in range(3)]), most))
+
+
+@given(segments(), st.integers(1, 9), st.integers(1, 9))
+def test_the_rows_come_once_and_in_the_order_of_commits(rows: list[Row], size: int, most: int) -> None:
+    found = [rows[id_] for piece in pieces(rows, size, most) for id_ in ids(piece.rows)]
+    # Rows of two tables' chunks after one transaction may come in either order.
+    assert [row if not row[1] else row[:2] for row in found] == [
+        row if not row[1] else row[:2] for row in rows
+    ]
+    for lane in range(3):
+        assert [row for row in found if row[3] == lane] == [row for row in rows if row[3] == lane]
+
+
+@given(segments(), st.integers(1, 9), st.integers(1, 9))
+def test_a_piece_that_is_complete_ends_with_a_transaction_and_the_last_one_is(
+    rows: list[Row], size: int, most: int
+) -> None:
+    found = pieces(rows, size, most)
+    passed = 0
+    for piece in found:
+        passed += len(piece.rows)
+        following = {row[0] for row in rows[passed:]}
+        if piece.complete is not None:
+            assert piece.complete == rows[passed - 1][0] and piece.complete not in following
+        else:
+            assert rows[passed - 1][0] in following and len(piece.rows) >= most
+    assert not found or found[-1].complete is not None
+
+
+@given(segments(), st.integers(1, 9))
+def test_small_transactions_are_never_divided(rows: list[Row], size: int) -> None:
+    assert all(piece.complete is not None for piece in pieces(rows, size, len(rows) + 1))
+
+
+@given(segments(), st.integers(1, 9), st.integers(1, 9))
+def test_a_piece_is_no_larger_than_wanted_unless_one_transaction_is(
+    rows: list[Row], size: int, most: int
+) -> None:
+    for piece in pieces(rows, size, most):
+        assert len(piece.rows) <= most or len(set(piece.rows.scn.tolist())) == 1

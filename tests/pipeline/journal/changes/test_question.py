@@ -1,0 +1,55 @@
+"""A request for changes says what it wants, and a wrong parameter is named with what it may be."""
+
+import pytest
+
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.changes.checkpoint import ChangesCheckpoint
+from pipeline.journal.changes.question import (
+    BufferCompression,
+    ChangesFormat,
+    ChangesQuestion,
+    MalformedRequest,
+    NamedPlace,
+    parse_changes_question,
+)
+from pipeline.schema.table_schema import TableId
+
+GTIDS = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23"
+
+
+def test_what_is_not_said_is_what_most_want() -> None:
+    assert parse_changes_question({}) == ChangesQuestion(
+        (), NamedPlace.NOW, None, ChangesFormat.JSON, BufferCompression.NONE
+    )
+
+
+def test_all_that_can_be_said() -> None:
+    asked = {"tables": "shop.a,shop.b,shop.a", "since": "3f5c.4.17", "through": GTIDS}
+    assert parse_changes_question({**asked, "format": "arrow", "compression": "lz4"}) == ChangesQuestion(
+        (TableId("shop", "a"), TableId("shop", "b")),
+        ChangesCheckpoint("3f5c", 4, 17),
+        GtidSet.parse(GTIDS),
+        ChangesFormat.ARROW,
+        BufferCompression.LZ4,
+    )
+    assert parse_changes_question({"since": "earliest"}).since is NamedPlace.EARLIEST
+    assert parse_changes_question({"since": "0", "through": "now"}).through is NamedPlace.NOW
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"table": "a.b"}, "table: there is no such parameter"),
+        ({"tables": "orders"}, "tables: 'orders' isn't database.table"),
+        ({"since": "yesterday"}, "since: 'yesterday' is no place in the journal; give now, earliest"),
+        ({"since": ""}, "since: the GTID set is empty"),
+        ({"since": "3f5c.4"}, "since: '3f5c.4' is no checkpoint"),
+        ({"since": str(1 << 63)}, "is no place in the journal"),
+        ({"through": "earliest"}, "through: 'earliest' is no place in the journal; give now"),
+        ({"format": "xml"}, "format: 'xml' is none of json, arrow"),
+        ({"format": "json", "compression": "zstd"}, "compression: lines of JSON have none"),
+    ],
+)
+def test_a_wrong_parameter_is_named(asked: dict[str, str], said: str) -> None:
+    with pytest.raises(MalformedRequest, match=said):
+        parse_changes_question(asked)

@@ -1,0 +1,13 @@
+"""The first segment for which something holds is found, wherever it begins to hold."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.journal.changes.retained import RetainedRange, first_segment_where
+
+
+@given(st.integers(1, 20), st.integers(0, 20), st.integers(0, 50))
+def test_it_is_found(first: int, more: int, begins: int) -> None:
+    there = RetainedRange("j1", "/journal", first, first + more, 1)
+    expected = next((segment for segment in range(first, first + more + 1) if segment >= begins), None)
+    assert first_segment_where(there, lambda segment: segment >= begins) == expected
