@@ -122,6 +122,41 @@ ROUTES: Final[tuple[Route, ...]] = (
             ),
         },
     ),
+    Route(
+        "changes",
+        "GET",
+        "/changes",
+        "Follow the changes in the journal, from a place on (docs/relay.md)",
+        Access.READ,
+        {
+            200: ApiResponse(
+                "Lines of JSON (application/x-ndjson), or Arrow's IPC streams "
+                "(application/vnd.apache.arrow.stream). A client continues with the last checkpoint that it got.",
+                content="application/x-ndjson",
+            ),
+            400: ApiResponse("A parameter is wrong.", "Error"),
+            404: ApiResponse("A table isn't captured.", "Error"),
+            409: ApiResponse("The journal doesn't have the place, or not yet.", "Error"),
+            410: ApiResponse("The changes after the place have gone from the journal.", "Error"),
+            503: ApiResponse("The journal has nothing yet, or can't be read.", "Error"),
+        },
+        query={
+            "tables": QueryParameter(
+                "The tables, as database.table, with commas between them; all if none is named."
+            ),
+            "since": QueryParameter(
+                "The place after which the changes begin: now (the default), earliest, a checkpoint, an SCN, or a "
+                "GTID set as MySQL writes it."
+            ),
+            "through": QueryParameter(
+                "The place with which they end: now, an SCN or a GTID set. Without one they have no end."
+            ),
+            "format": QueryParameter("json (the default) or arrow."),
+            "compression": QueryParameter(
+                "How the buffers of Arrow's batches are compressed: none (the default), lz4 or zstd."
+            ),
+        },
+    ),
     _get(
         "/freshness",
         "freshness",

@@ -9,12 +9,17 @@ waits for its answer:
 A request for `/applied` waits until transactions have been applied (`actors.status.applied_watch`):
 
     200 they have, 400 a parameter is wrong, 409 they can't come, 429 too many wait, 504 not in time
+
+A request for `/changes` reads the journal from a place on (`actors.http.changes.consumers`):
+
+    200 the changes, 400 a parameter is wrong, 404 no such table, 409 no such place, 410 it has gone, 429 too many read
 """
 
 import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +29,13 @@ from aiohttp import web
 from actors.http import routes as api
 from actors.http import static_files
 from actors.http.access import HEADERS, Access, Guard, TokenBucket
+from actors.http.changes.consumers import (
+    STALLED_S,
+    ChangesConsumers,
+    ConsumerStream,
+    NothingSealed,
+    TooManyConsumers,
+)
 from actors.http.connections import Connection, ConnectionLimits, Connections
 from actors.http.event_stream import PATIENCE_S, Followers, TooManyFollowers
 from actors.runtime.filesystem import put_file
@@ -33,8 +45,10 @@ from actors.status.applied_watch import MOST_WAITERS, AppliedWatch, TooManyWait,
 from actors.status.status_board import StatusBoard
 from pipeline import metrics as catalogue
 from pipeline.config.settings import HttpSettings
-from pipeline.errors import Definite
+from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.question import MalformedQuestion, NeverApplied, NotYetApplied, parse_question
+from pipeline.journal.changes.place import PlaceGone, UnknownTables, UnreachedPlace
+from pipeline.journal.changes.question import ChangesFormat, MalformedRequest, parse_changes_question
 from pipeline.messages.signals import SignalAccepted
 from pipeline.signals.signal import LONGEST, MalformedSignal, parse_signal
 
@@ -77,6 +91,7 @@ class HttpServer:
         metrics: Metrics,
         signals: SignalRest,
         applied: AppliedWatch,
+        changes: ChangesConsumers,
         answer_within_s: float = ANSWER_WITHIN_S,
         limits: ConnectionLimits | None = None,
     ) -> None:
@@ -87,6 +102,7 @@ class HttpServer:
         self._metrics = metrics
         self._signals = signals
         self._applied = applied
+        self._changes = changes
         self._answer_within_s = answer_within_s
         self._guard = Guard(settings)
         self._buckets = {access: TokenBucket(per_s, burst) for access, (burst, per_s) in LIMITS.items()}
@@ -162,6 +178,7 @@ class HttpServer:
             "signal_state": self._signal_state,
             "signal": self._signal,
             "applied": self._wait_applied,
+            "changes": self._follow_changes,
         }
         for route in api.ROUTES:
             added = app.router.add_route(route.method, route.path, handlers[route.name])
@@ -186,8 +203,7 @@ class HttpServer:
             except ConnectionError:
                 pass  # the client has gone
             except TimeoutError:
-                if isinstance(request.protocol, Connection):
-                    request.protocol.cut()
+                _cut(request)
             return answer
 
     async def _answered_safely(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -218,6 +234,7 @@ class HttpServer:
 
     async def _end(self, _: web.Application) -> None:
         self._live.end()
+        self._changes.end()
         await self._applied.close()
 
     async def _page(self, _: web.Request) -> web.Response:
@@ -288,6 +305,45 @@ class HttpServer:
             return web.json_response(told, status=504)
         return web.json_response({**reached, "tables": {str(t): at for t, at in answer.read_at.items()}})
 
+    async def _follow_changes(self, request: web.Request) -> web.StreamResponse:
+        try:
+            question = parse_changes_question(request.query)
+            with self._changes.consumer():
+                stream = await self._changes.open(question)
+                return await self._send_changes(request, stream, question.format)
+        except MalformedRequest as error:
+            return _error(400, str(error))
+        except UnknownTables as error:
+            return _error(404, str(error))
+        except UnreachedPlace as error:
+            return _error(409, str(error))
+        except PlaceGone as error:
+            return _error(410, str(error))
+        except TooManyConsumers as error:
+            return _error(429, str(error), {"Retry-After": "5"})
+        except NothingSealed as error:
+            return _error(503, str(error), {"Retry-After": "5"})
+        except (Definite, Transient) as error:
+            return _error(503, _unread_journal(error), {"Retry-After": "5"})
+
+    async def _send_changes(
+        self, request: web.Request, stream: ConsumerStream, form: ChangesFormat
+    ) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Type": stream.form.content_type})
+        await answer.prepare(request)
+        try:
+            async for data in self._changes.follow(stream, form):
+                await _write(answer, data, STALLED_S)
+        except (ConnectionError, TimeoutError):
+            _cut(request)  # the consumer has gone, or takes nothing any more
+        except (Definite, Transient) as error:
+            said = str(error) if isinstance(error, PlaceGone) else _unread_journal(error)
+            # The answer has no proper end then, so no client takes it for complete.
+            with suppress(ConnectionError, TimeoutError):
+                await _write(answer, stream.form.error(said), PATIENCE_S)
+            _close(request)
+        return answer
+
     async def _signal(self, request: web.Request) -> web.Response:
         if request.content_type != "application/json":
             return _error(415, "say that it's JSON: Content-Type: application/json")
@@ -336,8 +392,26 @@ def _answer_with_one(tell: Callable[[], list[dict[str, Any]]], key: str) -> Hand
     return handle
 
 
-async def _write(answer: web.StreamResponse, message: bytes) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+def _unread_journal(error: Exception) -> str:
+    """Returns what a client learns of an error of the journal, and logs the rest."""
+    log.warning("changes can't be read", error=str(error))
+    return "the journal can't be read; the service's log has the story"
+
+
+def _cut(request: web.Request) -> None:
+    """Ends the connection of a request at once."""
+    if isinstance(request.protocol, Connection):
+        request.protocol.cut()
+
+
+def _close(request: web.Request) -> None:
+    """Ends the connection of a request once what was written has been sent."""
+    if request.transport is not None:
+        request.transport.close()
+
+
+async def _write(answer: web.StreamResponse, message: bytes, within_s: float = PATIENCE_S) -> None:
+    async with asyncio.timeout(within_s):
         await answer.write(message)
 
 

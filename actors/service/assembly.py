@@ -18,6 +18,7 @@ import structlog
 from actors import kafka_sink, watermark_coordinator
 from actors.binlog_reader import BinlogReader
 from actors.chunk_selector import ChunkSelector
+from actors.http.changes.consumers import ChangesConsumers
 from actors.http.server import HttpServer
 from actors.journal import reselect_keys
 from actors.journal.store import JournalStore
@@ -101,6 +102,7 @@ async def serve(settings: Settings, recent: RecentEvents) -> RunOutcome:
             assembly.metrics,
             assembly.requests,
             assembly.applied,
+            assembly.changes,
         ):
             watch = LagWatch(settings.source, supervisor.actors, assembly.metrics)
             looking = [
@@ -124,6 +126,7 @@ class Assembly:
         self.mailboxes: dict[Name, Mailbox[Any]] = {name: Mailbox(inbox(name)) for name in Name}
         self.requests = SignalRest()
         self.applied = AppliedWatch(settings, self.metrics)
+        self.changes = ChangesConsumers(settings.journal.path, settings.tables.match, self.metrics)
         self._settings = settings
         self._store = store
         self._servers = Servers(settings, store.identity.id, self.metrics)
@@ -171,12 +174,17 @@ class Assembly:
                 self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),
                 tuple(self._outlet(Name.JOURNAL_WRITER, sink) for sink in (Name.SPARK_SINK, Name.KAFKA_SINK)),
                 self._outlet(Name.JOURNAL_WRITER, Name.WATERMARK_COORDINATOR),
-                self.applied.journal_reached,
+                self._tell_sealed,
             ),
             _journal_rules(settings, self._store),
         )
         unread = await asyncio.to_thread(reselect_keys.unread_rows_keys, self._store, last, checkpoint)
         return (*self._stream(checkpoint, found), *self._snapshots(checkpoint, found, unread), journal)
+
+    def _tell_sealed(self, progress: JournalProgress) -> None:
+        """Tells those who wait for what the journal seals."""
+        self.applied.journal_reached(progress)
+        self.changes.journal_reached(progress)
 
     def _stream(self, checkpoint: Checkpoint, found: Preflight) -> tuple[Actor[Any], ...]:
         """Those who read the log."""

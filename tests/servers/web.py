@@ -34,7 +34,13 @@ async def web(
     assembly = service.assembly
     board = StatusBoard("shop", service.supervisor, assembly.mailboxes, assembly.metrics, recent)
     server = HttpServer(
-        settings, folder / "http.json", board, assembly.metrics, assembly.requests, assembly.applied
+        settings,
+        folder / "http.json",
+        board,
+        assembly.metrics,
+        assembly.requests,
+        assembly.applied,
+        assembly.changes,
     )
     async with server:
         looks = asyncio.create_task(board.run()) if looking else None

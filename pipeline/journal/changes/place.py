@@ -74,7 +74,7 @@ def check_through(through: ThroughPlace | None, there: RetainedRange, entry: Ent
         _check_kind("through", through, there, entry)
 
 
-def choose_of(entry: Entry, place: ReadPlace, through: ThroughPlace | None) -> RowChoice:
+def choose_of(entry: Entry, place: ReadPlace, through: int | GtidSet | None) -> RowChoice:
     """Returns which rows of the segment at `place` are wanted."""
     last = only = None
     if isinstance(through, int) and entry.last_scn > through:

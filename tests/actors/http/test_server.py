@@ -14,6 +14,7 @@ import pytest
 
 from actors.http import static_files
 from actors.http.access import HEADERS, Access, TokenBucket
+from actors.http.changes.consumers import ChangesConsumers
 from actors.http.connections import ConnectionLimits
 from actors.http.routes import ROUTES
 from actors.http.server import LIMITS, HttpServer
@@ -109,8 +110,17 @@ class Bench:
         self.recent = RecentEvents()
         self.board = StatusBoard("shop", self.supervisor, self.mailboxes, self.metrics, self.recent)
         self.applied = AppliedWatch(SHOP, self.metrics)
+        self.changes = ChangesConsumers(str(address.with_name("journal")), SHOP.tables.match, self.metrics)
         self.server = HttpServer(
-            settings, address, self.board, self.metrics, self.signals, self.applied, answer_within_s, limits
+            settings,
+            address,
+            self.board,
+            self.metrics,
+            self.signals,
+            self.applied,
+            self.changes,
+            answer_within_s,
+            limits,
         )
 
     async def build(self, group: Group) -> tuple[Actor[Any], ...]:
@@ -188,6 +198,7 @@ async def test_a_port_that_is_taken_is_said_to_be(tmp_path: Path) -> None:
             bench.metrics,
             SignalRest(),
             bench.applied,
+            bench.changes,
         )
         with pytest.raises(Definite, match=f"127.0.0.1:{port} can't be listened on"):
             await other.__aenter__()

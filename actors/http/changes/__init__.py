@@ -1,0 +1,1 @@
+"""`/changes`: the journal's changes as a stream over HTTP, for consumers that keep their own place."""

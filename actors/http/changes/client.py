@@ -1,0 +1,136 @@
+"""Reads a service's changes as Arrow batches, with checkpoints.
+
+    stream = changes("http://127.0.0.1:8321", since=checkpoint, tables=["shop.orders"])
+    for batch in stream:                       # or `async for`
+        write(batch.rows)
+        if batch.checkpoint is not None:
+            commit(batch.checkpoint)           # continue with since=batch.checkpoint
+
+It needs nothing else of Tidemark's than its address. A batch ends with whole transactions, and has a checkpoint then.
+Only a transaction of more than some thousand rows comes in several batches: its last one has the checkpoint.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from ssl import SSLContext
+from urllib.parse import urlencode, urlsplit
+
+import pyarrow as pa
+
+from pipeline.errors import Definite, Transient
+
+__all__ = ["ChangeBatch", "ChangesGone", "ChangesInterrupted", "changes"]
+
+# The service sends something at least so often (s), even if nothing changes.
+_SILENT_S = 60.0
+
+_CHECKPOINT = b"checkpoint"
+_ERROR = b"error"
+
+
+class ChangesInterrupted(Transient):
+    """The stream broke off, or the service doesn't answer now: continue with the last checkpoint."""
+
+
+class ChangesGone(Definite):
+    """The journal doesn't have the changes after the place any more; the text says what to read instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """Rows in the order of commits. With them all before `checkpoint` has come; None amid a large transaction."""
+
+    rows: pa.RecordBatch
+    checkpoint: str | None
+
+
+class _Changes:
+    """The stream: an iterable of both kinds."""
+
+    def __init__(
+        self, url: str, parameters: dict[str, str], token: str | None, tls: SSLContext | None
+    ) -> None:
+        self._url = urlsplit(url)
+        self._path = f"{self._url.path.rstrip('/')}/changes?{urlencode(parameters)}"
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._tls = tls
+
+    def __iter__(self) -> Iterator[ChangeBatch]:
+        with closing(self._connection()) as connection:
+            try:
+                connection.request("GET", self._path, headers=self._headers)
+                answer = connection.getresponse()
+                _check_answer(answer)
+                yield from _batches(answer)
+            except (OSError, HTTPException, pa.ArrowInvalid) as error:
+                raise ChangesInterrupted(f"{self._url.netloc} sends no more changes ({error})") from error
+
+    async def __aiter__(self) -> AsyncIterator[ChangeBatch]:
+        batches = iter(self)
+        # Arrow's reader waits in a thread.
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+            yield batch
+
+    def _connection(self) -> HTTPConnection:
+        if self._url.scheme == "https":
+            return HTTPSConnection(self._url.netloc, timeout=_SILENT_S, context=self._tls)
+        return HTTPConnection(self._url.netloc, timeout=_SILENT_S)
+
+
+def changes(
+    url: str,
+    since: str | int = "now",
+    *,
+    tables: Iterable[str] = (),
+    through: str | int | None = None,
+    compression: str = "none",
+    token: str | None = None,
+    tls: SSLContext | None = None,
+) -> _Changes:
+    """Returns the changes after `since`, as an iterable and an async iterable of ChangeBatch.
+
+    `since`: now, earliest, a checkpoint, an SCN or a GTID set. `through`: now, an SCN or a GTID set; without it the
+    stream has no end. Iterating raises ChangesGone, ChangesInterrupted, or Definite if the service refuses.
+    """
+    parameters = {"format": "arrow", "since": str(since), "compression": compression}
+    if named := ",".join(tables):
+        parameters["tables"] = named
+    if through is not None:
+        parameters["through"] = str(through)
+    return _Changes(url, parameters, token, tls)
+
+
+def _check_answer(answer: HTTPResponse) -> None:
+    status = answer.status
+    if status == HTTPStatus.OK:
+        return
+    try:
+        said = json.loads(answer.read())["error"]
+    except (ValueError, KeyError, TypeError):
+        said = f"it answers {status}"
+    if status == HTTPStatus.GONE:
+        raise ChangesGone(said)
+    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        raise ChangesInterrupted(said)
+    raise Definite(said)
+
+
+def _batches(answer: HTTPResponse) -> Iterator[ChangeBatch]:
+    """Returns the batches of all the IPC streams in an answer."""
+    while answer.peek(1):
+        with pa.ipc.open_stream(pa.PythonFile(answer, "r")) as reader:
+            while True:
+                try:
+                    rows, metadata = reader.read_next_batch_with_custom_metadata()
+                except StopIteration:
+                    break
+                told = {} if metadata is None else dict(metadata)
+                if (error := told.get(_ERROR)) is not None:
+                    raise ChangesInterrupted(error.decode())
+                checkpoint = told.get(_CHECKPOINT)
+                yield ChangeBatch(rows, None if checkpoint is None else checkpoint.decode())

@@ -1,0 +1,200 @@
+"""Those who read `/changes`: each has its own place, and the socket holds it back.
+
+A consumer's changes are made in one of a few threads, a piece at a time, and only once it has taken the piece before.
+So a slow consumer costs a connection and the pieces in hand, and delays no other. New segments are awaited: the
+journal's writer reports each one here. The service keeps nothing of a consumer. Retention doesn't wait for it.
+
+It lives as long as the service, while actors are built again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from actors.http.changes.arrow_stream import ArrowStream
+from actors.http.changes.json_lines import JsonLines
+from actors.http.changes.segment_changes import ChangesRead, SegmentChanges, retained_range
+from actors.journal.store import JournalReader
+from actors.runtime.measuring import contain_errors
+from actors.runtime.metrics import Metrics
+from pipeline import metrics as catalogue
+from pipeline.errors import Transient
+from pipeline.journal.applied.progress import JournalProgress
+from pipeline.journal.changes.place import UnknownTables, check_tables, check_through, find_place
+from pipeline.journal.changes.question import ChangesFormat, ChangesQuestion, NamedPlace
+from pipeline.schema.table_schema import TableId, TableSchema
+
+MOST_CONSUMERS: Final = 128
+
+# A consumer that has nothing to read gets a checkpoint so often (s). It notices then that the service is there, and the
+# service that the consumer is.
+CHECKPOINT_EVERY_S: Final = 10.0
+
+# How long (s) a consumer may take nothing.
+STALLED_S: Final = 600.0
+
+# A stream of several tables has a struct for each one in every batch.
+MOST_STRUCTS: Final = 64
+
+# Capture has the same cores.
+_THREADS: Final = 2
+
+_Value = TypeVar("_Value")
+
+
+class TooManyConsumers(Transient):
+    """No more can read at once."""
+
+
+class NothingSealed(Transient):
+    """The journal has no segment yet."""
+
+
+class StreamForm(Protocol):
+    """The form of a consumer's changes."""
+
+    @property
+    def content_type(self) -> str:
+        """Returns its media type."""
+
+    def begin(self) -> bytes:
+        """Returns what comes first."""
+
+    def write(self, read: ChangesRead) -> bytes:
+        """Returns rows and their checkpoint."""
+
+    def error(self, text: str) -> bytes:
+        """Returns an error that ends the changes."""
+
+    def end(self) -> bytes:
+        """Returns what comes last."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStream:
+    """The changes of one consumer, and their form."""
+
+    form: StreamForm
+    changes: SegmentChanges
+
+
+class ChangesConsumers:
+    """Those who read now, `count` of them. `captured`: which of the journal's tables the configuration captures."""
+
+    def __init__(self, journal: str, captured: Callable[[TableId], bool], metrics: Metrics) -> None:
+        self._journal = journal
+        self._captured = captured
+        self._metrics = metrics
+        self._threads = ThreadPoolExecutor(_THREADS, "changes")
+        self.count = 0
+        self._sealed = 0
+        self._news = asyncio.Event()
+        self._ended = False
+        metrics.watch(catalogue.CHANGES_CONSUMERS, lambda: self.count)
+
+    @contain_errors
+    def journal_reached(self, progress: JournalProgress) -> None:
+        """The journal has sealed a segment."""
+        self._sealed = progress.segment
+        self._wake()
+
+    def end(self) -> None:
+        """Lets all go."""
+        self._ended = True
+        self._wake()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    @contextmanager
+    def consumer(self) -> Iterator[None]:
+        """One more who reads. Raises TooManyConsumers."""
+        if self.count >= MOST_CONSUMERS:
+            raise TooManyConsumers(f"{MOST_CONSUMERS} read changes already")
+        self.count += 1
+        try:
+            yield
+        finally:
+            self.count -= 1
+
+    async def open(self, question: ChangesQuestion) -> ConsumerStream:
+        """Returns the stream of a consumer. Raises UnreachedPlace, PlaceGone, UnknownTables or NothingSealed."""
+        return await self._in_thread(lambda: self._open(question))
+
+    def _open(self, question: ChangesQuestion) -> ConsumerStream:
+        journal = JournalReader(self._journal)
+        there = retained_range(journal)
+        if there.last == 0:
+            raise NothingSealed("the journal has no segment yet")
+        last = journal.entry(there.last)
+        known = {t: schema for t, schema in last.checkpoint.schemas.items() if self._captured(t)}
+        check_tables(question.tables, known)
+        place = find_place(question.since, there, journal.entry)
+        check_through(question.through, there, journal.entry)
+        through = question.through
+        # What comes after `now` isn't wanted.
+        ends = there.last if through is NamedPlace.NOW else None
+        place_wanted = None if isinstance(through, NamedPlace) else through
+        changes = SegmentChanges(journal, place, frozenset(question.tables), place_wanted, ends)
+        then = journal.entry(min(max(place.segment, there.first), there.last)).checkpoint.schemas
+        return ConsumerStream(
+            _form(question, {t: then.get(t, schema) for t, schema in known.items()}), changes
+        )
+
+    async def follow(self, stream: ConsumerStream, form: ChangesFormat) -> AsyncIterator[bytes]:
+        """Returns the pieces of a consumer's changes, without an end if it wants none.
+
+        Raises PlaceGone, or Definite if the journal is damaged.
+        """
+        changes = stream.changes
+        yield stream.form.begin()
+        sealed = (await self._in_thread(changes.there)).last
+        while not self._ended:
+            pieces = changes.read(max(sealed, self._sealed))
+            while (piece := await self._in_thread(lambda: self._next(pieces, stream.form))) is not None:  # noqa: B023
+                data, rows = piece
+                self._measure(form, rows, len(data))
+                yield data
+            if changes.ended:
+                yield stream.form.end()
+                return
+            if not await self._newer(changes.place.segment):
+                yield stream.form.write(ChangesRead((), None, 0, changes.checkpoint()))
+
+    def _next(self, pieces: Iterator[ChangesRead], form: StreamForm) -> tuple[bytes, int] | None:
+        read = next(pieces, None)
+        return None if read is None else (form.write(read), len(read.rows or ()))
+
+    async def _newer(self, segment: int) -> bool:
+        """Waits until the journal has this segment; returns False if it takes long."""
+        try:
+            async with asyncio.timeout(CHECKPOINT_EVERY_S):
+                while self._sealed < segment and not self._ended:
+                    await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _in_thread(self, work: Callable[[], _Value]) -> _Value:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    @contain_errors
+    def _measure(self, form: ChangesFormat, rows: int, size: int) -> None:
+        self._metrics.count(catalogue.CHANGES_ROWS, rows, format=form.value)
+        self._metrics.count(catalogue.CHANGES_BYTES, size, format=form.value)
+
+
+def _form(question: ChangesQuestion, known: dict[TableId, TableSchema]) -> StreamForm:
+    if question.format is ChangesFormat.JSON:
+        return JsonLines()
+    wanted = {table: known[table] for table in question.tables} if question.tables else known
+    if len(wanted) > MOST_STRUCTS:
+        raise UnknownTables(
+            f"tables: {len(wanted)} are too many for one stream of Arrow; name {MOST_STRUCTS} of them, or ask for JSON"
+        )
+    return ArrowStream(wanted, question.compression)

@@ -1,0 +1,116 @@
+"""Changes as lines of JSON, made in columns.
+
+    {"table":"shop.orders","op":"u","scn":17,"ordinal":0,"gtid":"…:17","time":"2026-…Z","row":{"id":1,…}}
+    {"checkpoint":"3f5c0a.12.17","scn":17}
+
+`absent` names the columns of which the log doesn't have the row's value, `chunk` the chunk that a snapshot's row is of.
+Values are as in Debezium's messages with decimals, moments and bytes as texts. JSON is JSON, and BIGINT UNSIGNED a
+number.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from actors.http.changes.segment_changes import ChangesRead
+from pipeline.config.message_handling import BinaryHandling, DecimalHandling, Handling, TimePrecision
+from pipeline.journal.changes.checkpoint import ChangesCheckpoint
+from pipeline.journal.changes.commit_order import LaneRows
+from pipeline.kafka.debezium.json_values import json_piece, json_told, object_piece
+from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined
+from pipeline.schema.table_schema import Column, TableSchema
+from pipeline.types.arrow_arrays import bytes_of
+from pipeline.types.column_types import Integer, Json, Timestamp
+
+_HANDLING: Final = Handling(DecimalHandling.STRING, TimePrecision.ISOSTRING, binary=BinaryHandling.BASE64)
+_TIME: Final = Column("time", Timestamp(6), nullable=True)
+
+
+class JsonLines:
+    """Writes a consumer's changes as lines."""
+
+    content_type = "application/x-ndjson"
+
+    def begin(self) -> bytes:
+        """Returns nothing: lines need no beginning."""
+        return b""
+
+    def write(self, read: ChangesRead) -> bytes:
+        """Returns a line for each row, and one for the checkpoint."""
+        lines = b"" if read.rows is None else _lines(read)
+        return lines if read.checkpoint is None else lines + _checkpoint_line(read.checkpoint, read.scn)
+
+    def error(self, text: str) -> bytes:
+        """Returns a last line that has the error."""
+        return json.dumps({"error": text}).encode() + b"\n"
+
+    def end(self) -> bytes:
+        """Returns nothing."""
+        return b""
+
+
+def _checkpoint_line(checkpoint: ChangesCheckpoint, scn: int) -> bytes:
+    return json.dumps({"checkpoint": str(checkpoint), "scn": scn}, separators=(",", ":")).encode() + b"\n"
+
+
+def _lines(read: ChangesRead) -> bytes:
+    assert read.rows is not None
+    texts, places = [], []
+    for part, at in read.rows.taken():
+        texts.append(_texts(part, read.lanes[part.lane]))
+        places.append(at)
+    if len(texts) > 1:
+        every = pa.concat_arrays(texts)
+        texts = [every.take(pa.array(np.argsort(np.concatenate(places))))]
+    return bytes_of(texts[0])[0].tobytes()
+
+
+def _texts(part: LaneRows, schema: TableSchema) -> pa.Array:
+    """Returns the line of each row."""
+    rows, count = part.rows, part.rows.num_rows
+    own = {column.name: _value(column, rows.column(column.name)) for column in schema.columns}
+    fields: dict[str, Piece] = {
+        "table": json.dumps(str(schema.table), ensure_ascii=False),
+        "op": json_told(rows.column("__op")),
+        "scn": json_told(rows.column("__scn")),
+        "ordinal": json_told(rows.column("__ordinal")),
+        **_known(rows, {"gtid": "__gtid", "chunk": "__chunk"}),
+    }
+    time = rows.column("__commit_time")
+    if time.null_count < count:
+        fields["time"] = json_piece(_TIME, time, _HANDLING)
+    if rows.column("__absent").null_count < count:
+        fields["absent"] = _lists(rows.column("__absent"))
+    return joined(object_piece({**fields, "row": object_piece(own)}), "\n", count=count)
+
+
+def _known(rows: pa.RecordBatch, names: Mapping[str, str]) -> dict[str, Piece]:
+    """Returns the fields that some row has."""
+    columns = {shown: rows.column(name) for shown, name in names.items()}
+    return {shown: json_told(column) for shown, column in columns.items() if column.null_count < len(column)}
+
+
+def _lists(lists: pa.Array) -> Piece:
+    """Returns lists of texts."""
+    values = joined(json_told(lists.flatten()), count=len(lists.flatten()))
+    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    inner = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), values), ",")
+    return Chosen(joined("[", inner, "]", count=len(lists))).where(np.asarray(lists.is_valid()))
+
+
+def _value(column: Column, values: pa.Array) -> Piece:
+    """Returns the values of a column; a value that no calendar has is null, and so are those of an emptied table."""
+    exists = np.asarray(values.is_valid())
+    match column.type:
+        case Json():
+            return Chosen(values).where(exists)
+        case Integer(8, unsigned=True):
+            return Chosen(pc.cast(values, pa.string())).where(exists)
+        case _:
+            return json_piece(replace(column, nullable=True), values, _HANDLING)

@@ -1,0 +1,157 @@
+"""Reads a consumer's changes from the journal's files, one segment after the other.
+
+It holds one batch of each table version that a segment has. Nothing is read before it is wanted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from actors.journal.files import journal_errors
+from actors.journal.store import JournalReader
+from pipeline.errors import Definite, Transient
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.change_rows import META, changes_schema
+from pipeline.journal.changes.checkpoint import ChangesCheckpoint
+from pipeline.journal.changes.commit_order import ORDERED_BY, OrderedRows, cut_transactions, merge_lanes
+from pipeline.journal.changes.place import ReadPlace, choose_of, has_ended, place_gone
+from pipeline.journal.changes.retained import RetainedRange
+from pipeline.journal.changes.row_choice import CHOSEN_BY, RowChoice, choose_rows
+from pipeline.journal.entry import Entry, File, FileKind
+from pipeline.schema.table_schema import TableId, TableSchema
+
+# How many rows are read of a file at once, and about how many a consumer gets at once.
+READ_ROWS: Final = 1 << 15
+SENT_ROWS: Final = 1 << 13
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesRead:
+    """Rows in the order of commits, of the table versions `lanes`; `scn` of the last one.
+
+    `checkpoint`: where to continue after them; None amid a transaction. There may be a checkpoint without rows.
+    """
+
+    lanes: tuple[TableSchema, ...]
+    rows: OrderedRows | None
+    scn: int
+    checkpoint: ChangesCheckpoint | None
+
+
+class SegmentChanges:
+    """A consumer's way through the journal: from `place` on, to a place or to the end of segment `last`.
+
+    `tables`: all captured ones without any.
+    """
+
+    def __init__(
+        self,
+        journal: JournalReader,
+        place: ReadPlace,
+        tables: frozenset[TableId],
+        through: int | GtidSet | None = None,
+        last: int | None = None,
+    ) -> None:
+        self.place = place
+        self._last = last
+        self._journal = journal
+        self._tables = tables
+        self._through = through
+        self.ended = self._has_ended()
+
+    def there(self) -> RetainedRange:
+        """Returns what the journal has now."""
+        return retained_range(self._journal)
+
+    def checkpoint(self) -> ChangesCheckpoint:
+        """Returns where to continue after all segments that have been read."""
+        return self._at(self.place.segment, 0)
+
+    def read(self, last: int) -> Iterator[ChangesRead]:
+        """Returns the changes through segment `last`. Raises PlaceGone, or Definite if a file is damaged."""
+        while self.place.segment <= last and not self.ended:
+            try:
+                entry = self._journal.entry(self.place.segment)
+                yield from self._of(entry)
+            except (Definite, Transient, FileNotFoundError) as error:
+                there = self.there()
+                if self.place.segment < there.first:
+                    raise place_gone(f"segment {self.place.segment - 1}", there) from error
+                raise
+            self.place = self.place.after(entry)
+            self.ended = self._has_ended()
+
+    def _has_ended(self) -> bool:
+        """Returns whether the segments before the place have all that is wanted."""
+        before = self.place.segment - 1
+        if self._last is not None and before >= self._last:
+            return True
+        if self._through is None or before < self._journal.consumers.first():
+            return False
+        return has_ended(self._journal.entry(before), self._through)
+
+    def _of(self, entry: Entry) -> Iterator[ChangesRead]:
+        choice = choose_of(entry, self.place, self._through)
+        files: dict[tuple[TableId, str], list[File]] = {}
+        for file in entry.files:
+            if file.kind is FileKind.CHANGES and (not self._tables or file.table in self._tables):
+                files.setdefault((file.table, file.version), []).append(file)
+        lanes = tuple(entry.schemas[version] for _, version in files)
+        ordered = merge_lanes(
+            [
+                self._lane(entry.segment, schema, own, choice)
+                for schema, own in zip(lanes, files.values(), strict=True)
+            ]
+        )
+        after = self.place.after(entry)
+        last: ChangesRead | None = None
+        for piece in cut_transactions(ordered, SENT_ROWS):
+            if last is not None:
+                yield last
+            at = None if piece.complete is None else self._at(entry.segment, piece.complete)
+            last = ChangesRead(lanes, piece.rows, int(piece.rows.scn[-1]), at)
+        if last is not None:
+            ends = ChangesCheckpoint(self._journal.identity.id, after.segment, 0, after.without)
+            yield ChangesRead(last.lanes, last.rows, last.scn, ends)
+
+    def _at(self, segment: int, scn: int) -> ChangesCheckpoint:
+        return ChangesCheckpoint(self._journal.identity.id, segment, scn, self.place.without)
+
+    def _lane(
+        self, segment: int, schema: TableSchema, files: list[File], choice: RowChoice
+    ) -> Iterator[pa.RecordBatch]:
+        wanted = changes_schema(schema)
+        for file in files:
+            path = self._journal.file(segment, file.path)
+            with (
+                journal_errors(self._journal.files.shown),
+                self._journal.files.filesystem.open_input_file(path) as opened,
+            ):
+                # A row group isn't read ahead: whoever takes nothing costs no memory for it.
+                parquet = pq.ParquetFile(opened, pre_buffer=False)
+                for rows in parquet.iter_batches(READ_ROWS, columns=wanted.names, use_threads=False):
+                    yield _cast(choose_rows(rows, choice) if choice else rows, wanted)
+
+
+def retained_range(journal: JournalReader) -> RetainedRange:
+    """Returns the segments that a journal has."""
+    last, first = journal.last_segment(), journal.consumers.first()
+    scn = journal.entry(first).first_scn if first <= last else 1
+    return RetainedRange(journal.identity.id, journal.files.shown, first, last, scn)
+
+
+def _cast(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    if rows.schema.equals(wanted):
+        return rows
+    columns = (rows.column(field.name) for field in wanted)
+    cast = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(columns, wanted, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(cast, schema=wanted)
+
+
+assert {*ORDERED_BY, *CHOSEN_BY} <= set(META.names)

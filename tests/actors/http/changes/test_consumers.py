@@ -1,0 +1,204 @@
+"""Consumers at different places each get each change once, in the order of commits, and transactions as a whole."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from actors.http.changes import consumers, segment_changes
+from actors.http.changes.client import changes
+from pipeline.config.settings import JournalSettings
+from tests.actors.http.changes.journals import Tapped, tapped
+from tests.servers.service import WITHIN_S, until
+
+Row = tuple[int, int]
+
+
+def row(line: dict[str, Any]) -> Row:
+    return line["scn"], line["ordinal"]
+
+
+async def following(tap: Tapped, **asked: str) -> AsyncGenerator[dict[str, Any], None]:
+    """The lines of an answer without an end."""
+    async with (
+        aiohttp.ClientSession(read_bufsize=1 << 22) as session,
+        session.get(f"{tap.url}/changes", params=asked) as answer,
+    ):
+        assert answer.status == 200, await answer.text()
+        async for line in answer.content:
+            yield json.loads(line)
+
+
+async def whole(tap: Tapped, until_scn: int, **asked: str) -> list[Row]:
+    """The rows that a consumer has by the checkpoint of this SCN."""
+    rows: list[Row] = []
+    async with asyncio.timeout(WITHIN_S), aclosing(following(tap, **asked)) as lines:
+        async for line in lines:
+            if "checkpoint" not in line:
+                rows.append(row(line))
+            elif line["scn"] == until_scn:
+                return rows
+    raise AssertionError("it has no end")
+
+
+def expected(first: int, last: int, rows: int = 4) -> list[Row]:
+    return [(scn, ordinal) for scn in range(first, last + 1) for ordinal in range(rows)]
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment comes in many pieces, and a file in many batches."""
+    monkeypatch.setattr(segment_changes, "READ_ROWS", 7)
+    monkeypatch.setattr(segment_changes, "SENT_ROWS", 5)
+
+
+@pytest.mark.usefixtures("small_pieces")
+async def test_consumers_at_different_places_follow_the_journal(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        for _ in range(3):
+            tap.commit(5, rows=4)
+            tap.seal()
+        places = {"earliest": 1, "0": 1, "7": 8, "15": 16, "now": 16}
+        consumers_ = [asyncio.create_task(whole(tap, 25, since=since)) for since in places]
+        await until(lambda: tap.bench.changes.count == len(places), "all read")
+        for _ in range(2):
+            tap.commit(5, rows=4)
+            tap.seal()
+        for first, rows in zip(places.values(), await asyncio.gather(*consumers_), strict=True):
+            assert rows == expected(first, 25)
+
+
+@pytest.mark.usefixtures("small_pieces")
+async def test_a_consumer_that_is_killed_continues_from_any_of_its_checkpoints(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        for _ in range(3):
+            tap.commit(4, rows=6)
+            tap.seal()
+        lines = await tap.lines()
+        rows: list[Row] = []
+        for line in lines:
+            if "checkpoint" in line:
+                left = await tap.lines(since=line["checkpoint"])
+                assert rows + [row(each) for each in left if "row" in each] == expected(1, 12, 6)
+            else:
+                rows.append(row(line))
+        assert sum("checkpoint" in line for line in lines) > 3
+
+
+async def test_one_that_takes_nothing_delays_no_other_and_gets_all_in_the_end(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        tap.commit(1, rows=2)
+        tap.seal()
+        host, port = tap.url.removeprefix("http://").split(":")
+        with socket.socket() as stalled:
+            stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            stalled.connect((host, int(port)))
+            stalled.sendall(f"GET /changes?since=0 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            await until(lambda: tap.bench.changes.count == 1, "it reads")
+            # 16 MB, more than the socket has room for.
+            for _ in range(40):
+                tap.commit(1, rows=40, text="x" * 20_000)
+                tap.seal()
+            assert await whole(tap, 41, since="1") == expected(2, 41, 40)
+            got = b""
+            while b'"scn":41}' not in got[-1000:]:
+                got += await asyncio.to_thread(stalled.recv, 1 << 16)
+            found = [json.loads(line) for line in got.splitlines() if line.startswith(b'{"table"')]
+            assert [row(line) for line in found] == [*expected(1, 1, 2), *expected(2, 41, 40)]
+        tap.commit()
+        tap.seal()
+        await until(lambda: tap.bench.changes.count == 0, "it has gone")
+
+
+async def test_wrong_places_and_tables_are_refused_by_name(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        asked = [("since=now", 503, "no segment yet")]
+        assert await refusals(tap, asked) == asked
+        for _ in range(3):
+            tap.commit(2)
+            tap.seal()
+        store = tap.history.store
+        store.consumers.tell("another", 3)
+        store.retain(JournalSettings(str(store.directory), keep_hours=0), 10**18)
+        gone = store.consumers.first()
+        asked = [
+            ("since=7", 409, "the SCN 7 comes after 6"),
+            ("since=x.1.1", 409, "the checkpoint is of the journal x"),
+            ("since=yesterday", 400, "is no place in the journal"),
+            ("since=0", 410, f"the journal begins with segment {gone}"),
+            (f"since={store.identity.id}.1.1", 410, f"begins with segment {gone}"),
+            ("tables=shop.order", 404, "did you mean shop.orders?"),
+            ("nothing=1", 400, "nothing: there is no such parameter"),
+        ]
+        assert await refusals(tap, asked) == asked
+
+
+async def refusals(tap: Tapped, asked: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
+    found = []
+    async with aiohttp.ClientSession() as session:
+        for query, _, said in asked:
+            async with session.get(f"{tap.url}/changes?{query}") as answer:
+                error = (await answer.json())["error"]
+                found.append((query, answer.status, said if said in error else error))
+    return found
+
+
+async def test_one_too_many_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumers, "MOST_CONSUMERS", 1)
+    async with tapped(tmp_path) as tap:
+        tap.seal()
+        async with aclosing(following(tap)) as lines:
+            first = asyncio.ensure_future(anext(lines))
+            await until(lambda: tap.bench.changes.count == 1, "the first reads")
+            status, text = await tap.bench.get("/changes")
+            assert (status, json.loads(text)["error"]) == (429, "1 read changes already")
+            tap.commit()
+            tap.seal()
+            assert (await first)["scn"] == 1
+
+
+async def test_one_whose_place_goes_while_it_reads_learns_it(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        for _ in range(4):
+            tap.commit(2)
+            tap.seal()
+        lines = following(tap, since="0")
+        async with aclosing(lines):
+            first = await anext(lines)
+            assert first["scn"] == 1
+            # What it reads next is removed by hand.
+            store = tap.history.store
+            store.consumers.tell("another", 4)
+            store.retain(JournalSettings(str(store.directory), keep_hours=0), 10**18)
+            tap.commit(2)
+            tap.seal()
+            said: list[dict[str, Any]] = []
+            with pytest.raises(aiohttp.ClientPayloadError):
+                said += [line async for line in lines]
+
+
+async def test_an_idle_consumer_gets_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumers, "CHECKPOINT_EVERY_S", 0.01)
+    async with tapped(tmp_path) as tap:
+        tap.commit()
+        tap.seal()
+        async with aclosing(following(tap)) as lines:
+            assert (await anext(lines))["checkpoint"] == f"{tap.history.store.identity.id}.2.0"
+
+
+async def test_python_iterates_over_batches_both_ways(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        tap.commit(6, rows=4)
+        tap.seal()
+        stream = changes(tap.url, 0, tables=["shop.orders"], through="now")
+        both = [[batch async for batch in stream], await asyncio.to_thread(list, stream)]
+        for batches in both:
+            ids = [id_ for batch in batches for id_ in batch.rows.column("id").to_pylist()]
+            assert ids == [1000 * n + k for n in range(6) for k in (0, 2)]
+            assert batches[-1].checkpoint == f"{tap.history.store.identity.id}.2.0"
