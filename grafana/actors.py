@@ -177,6 +177,36 @@ _FAILS: Final = Row(
             ],
             "s",
         ),
+        series_panel(
+            "Readers of changes",
+            Words(
+                "Programs that read /changes.",
+                "At 128 no other one gets in.",
+                "Find programs that open a stream and don't close it.",
+            ),
+            [Query(CHOSEN.max(of.CHANGES_CONSUMERS), "readers")],
+            "short",
+        ),
+        series_panel(
+            "Changes sent to readers",
+            Words(
+                "Rows each second that /changes has sent, by format.",
+                "Far above the rate of capture for long: a reader reads the same again and again.",
+                "See whether a reader keeps its checkpoint.",
+            ),
+            [Query(CHOSEN.rate(of.CHANGES_ROWS, "format"), "{{format}}")],
+            "short",
+        ),
+        series_panel(
+            "Bytes sent to readers",
+            Words(
+                "Bytes each second that /changes has sent, by format.",
+                "Near what the network can carry.",
+                "Let readers name their tables, or ask for Arrow with compression.",
+            ),
+            [Query(CHOSEN.rate(of.CHANGES_BYTES, "format"), "{{format}}")],
+            "Bps",
+        ),
     ),
 )
 

@@ -174,14 +174,14 @@ class Assembly:
                 self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),
                 tuple(self._outlet(Name.JOURNAL_WRITER, sink) for sink in (Name.SPARK_SINK, Name.KAFKA_SINK)),
                 self._outlet(Name.JOURNAL_WRITER, Name.WATERMARK_COORDINATOR),
-                self._tell_sealed,
+                self._journal_reached,
             ),
             _journal_rules(settings, self._store),
         )
         unread = await asyncio.to_thread(reselect_keys.unread_rows_keys, self._store, last, checkpoint)
         return (*self._stream(checkpoint, found), *self._snapshots(checkpoint, found, unread), journal)
 
-    def _tell_sealed(self, progress: JournalProgress) -> None:
+    def _journal_reached(self, progress: JournalProgress) -> None:
         """Tells those who wait for what the journal seals."""
         self.applied.journal_reached(progress)
         self.changes.journal_reached(progress)

@@ -40,6 +40,8 @@ TESTED_BY = {
     "pipeline/types/collations.py": "integration/types/test_charset_tables.py",
     "pipeline/types/field_types.py": "pipeline/schema/test_table_map.py",
     "pipeline/types/value_kernels.py": _ROWS,
+    "actors/http/changes/client.py": "actors/http/changes/test_arrow_stream.py",
+    "actors/http/changes/segment_changes.py": "actors/http/changes/test_consumers.py",
     "actors/http/json_schemas.py": "actors/http/test_routes.py",
     "actors/kafka/client.py": "actors/kafka/test_producer.py",
     "actors/kafka/position.py": "actors/kafka/test_producer.py",

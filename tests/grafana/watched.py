@@ -107,6 +107,20 @@ class Watched:
 
         until(seen, "a request waits")
 
+    def read_changes(self) -> None:
+        """Read the changes until somebody who looks meanwhile has found a reader."""
+        with (
+            urllib.request.urlopen(
+                f"{address(self.service)}/changes?since=earliest", timeout=WITHIN_S
+            ) as lines,
+            urllib.request.urlopen(
+                f"{address(self.service)}/changes?since=earliest&format=arrow&tables={_ODDITIES}",
+                timeout=WITHIN_S,
+            ) as arrow,
+        ):
+            assert lines.readline() and arrow.read(8)
+            until(lambda: self.prometheus.has_had(f"{catalogue.CHANGES_CONSUMERS.name} > 1"), "both read")
+
     def stopped(self) -> bool:
         """Whether the lake takes nothing of the odd table any more."""
         tables = json.loads(self.get("/status"))["actors"]["SparkSink"]["tables"]
@@ -219,5 +233,6 @@ def trouble(watched: Watched) -> None:
         watched.server.sql(f"TRUNCATE {_EMPTIED}")
         until(lambda: watched.completed("s1"), "the snapshot's end")
     watched.wait_for_own_writes()
+    watched.read_changes()
     watched.verify("v1", r"shop\.customers")
     watched.oddities("SET SESSION binlog_row_image = 'MINIMAL'", "INSERT INTO {} (id) VALUES (4)")

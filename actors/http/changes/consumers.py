@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from actors.http.changes.arrow_stream import ArrowStream
@@ -93,7 +94,7 @@ class ChangesConsumers:
         self._sealed = 0
         self._news = asyncio.Event()
         self._ended = False
-        metrics.watch(catalogue.CHANGES_CONSUMERS, lambda: self.count)
+        metrics.watch(catalogue.CHANGES_CONSUMERS, partial(getattr, self, "count"))
 
     @contain_errors
     def journal_reached(self, progress: JournalProgress) -> None:

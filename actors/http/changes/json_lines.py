@@ -3,13 +3,12 @@
     {"table":"shop.orders","op":"u","scn":17,"ordinal":0,"gtid":"…:17","time":"2026-…Z","row":{"id":1,…}}
     {"checkpoint":"3f5c0a.12.17","scn":17}
 
-`absent` names the columns of which the log doesn't have the row's value, `chunk` the chunk that a snapshot's row is of.
+If the log lacks values of a row, `absent` names their columns. `chunk` names the chunk of a snapshot's row.
 Values are as in Debezium's messages with decimals, moments and bytes as texts. JSON is JSON, and BIGINT UNSIGNED a
 number.
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -79,20 +78,21 @@ def _texts(part: LaneRows, schema: TableSchema) -> pa.Array:
         "op": json_told(rows.column("__op")),
         "scn": json_told(rows.column("__scn")),
         "ordinal": json_told(rows.column("__ordinal")),
-        **_known(rows, {"gtid": "__gtid", "chunk": "__chunk"}),
+        "gtid": json_told(rows.column("__gtid")),
+        "time": json_piece(_TIME, rows.column("__commit_time"), _HANDLING),
     }
-    time = rows.column("__commit_time")
-    if time.null_count < count:
-        fields["time"] = json_piece(_TIME, time, _HANDLING)
-    if rows.column("__absent").null_count < count:
-        fields["absent"] = _lists(rows.column("__absent"))
-    return joined(object_piece({**fields, "row": object_piece(own)}), "\n", count=count)
+    begin = object_piece(fields)[:-1]
+    more = (_optional("chunk", rows.column("__chunk")), _optional("absent", rows.column("__absent")))
+    return joined(*begin, *more, ',"row":', object_piece(own), "}\n", count=count)
 
 
-def _known(rows: pa.RecordBatch, names: Mapping[str, str]) -> dict[str, Piece]:
-    """Returns the fields that some row has."""
-    columns = {shown: rows.column(name) for shown, name in names.items()}
-    return {shown: json_told(column) for shown, column in columns.items() if column.null_count < len(column)}
+def _optional(name: str, values: pa.Array) -> Piece:
+    """Returns a field with a text or a list of texts, which only rows have that have a value."""
+    count, exists = len(values), np.asarray(values.is_valid())
+    if not exists.any():
+        return ""
+    value = _lists(values) if pa.types.is_list(values.type) else json_told(values)
+    return Chosen(joined(f',"{name}":', value, count=count), none=b"").where(exists)
 
 
 def _lists(lists: pa.Array) -> Piece:
@@ -101,7 +101,7 @@ def _lists(lists: pa.Array) -> Piece:
     counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     inner = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), values), ",")
-    return Chosen(joined("[", inner, "]", count=len(lists))).where(np.asarray(lists.is_valid()))
+    return ("[", inner, "]")
 
 
 def _value(column: Column, values: pa.Array) -> Piece:

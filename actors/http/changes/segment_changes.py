@@ -17,7 +17,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import META, changes_schema
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.commit_order import ORDERED_BY, OrderedRows, cut_transactions, merge_lanes
-from pipeline.journal.changes.place import ReadPlace, choose_of, has_ended, place_gone
+from pipeline.journal.changes.place import ReadPlace, choose_of, is_through, place_gone
 from pipeline.journal.changes.retained import RetainedRange
 from pipeline.journal.changes.row_choice import CHOSEN_BY, RowChoice, choose_rows
 from pipeline.journal.entry import Entry, File, FileKind
@@ -91,7 +91,7 @@ class SegmentChanges:
             return True
         if self._through is None or before < self._journal.consumers.first():
             return False
-        return has_ended(self._journal.entry(before), self._through)
+        return is_through(self._journal.entry(before), self._through)
 
     def _of(self, entry: Entry) -> Iterator[ChangesRead]:
         choice = choose_of(entry, self.place, self._through)

@@ -82,7 +82,7 @@ def merge_lanes(lanes: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[OrderedRo
 def cut_transactions(ordered: Iterable[OrderedRows], most: int) -> Iterator[CutRows]:
     """Returns the rows in pieces that end with transactions, of about `most` rows."""
     held: OrderedRows | None = None
-    for rows in ordered:
+    for rows, is_last in _with_end(ordered):
         left = rows
         if held is not None:
             own = int(np.searchsorted(rows.scn, held.scn[0], "right"))
@@ -94,11 +94,22 @@ def cut_transactions(ordered: Iterable[OrderedRows], most: int) -> Iterator[CutR
                 yield CutRows(held.between(0, len(held) - 1), None)
                 held = held.between(len(held) - 1, len(held))
         if len(left):
-            begins = int(np.searchsorted(left.scn, left.scn[-1]))
+            begins = len(left) if is_last else int(np.searchsorted(left.scn, left.scn[-1]))
             yield from _pieces(left.between(0, begins), most)
-            held = left.between(begins, len(left))
+            held = left.between(begins, len(left)) if begins < len(left) else None
     if held is not None:
         yield CutRows(held, int(held.scn[0]))
+
+
+def _with_end(ordered: Iterable[OrderedRows]) -> Iterator[tuple[OrderedRows, bool]]:
+    """Returns each of the rows, and whether they are the last."""
+    before: OrderedRows | None = None
+    for rows in ordered:
+        if before is not None:
+            yield before, False
+        before = rows
+    if before is not None:
+        yield before, True
 
 
 def _pieces(rows: OrderedRows, most: int) -> Iterator[CutRows]:

@@ -85,7 +85,7 @@ def choose_of(entry: Entry, place: ReadPlace, through: int | GtidSet | None) -> 
     return RowChoice(first, last, None if place.without is None else str(place.without), only)
 
 
-def has_ended(entry: Entry, through: int | GtidSet) -> bool:
+def is_through(entry: Entry, through: int | GtidSet) -> bool:
     """Returns whether nothing after this segment is wanted."""
     if isinstance(through, int):
         return entry.last_scn >= through

@@ -44,7 +44,7 @@ def object_of(fields: Mapping[str, Piece], count: int) -> pa.Array:
     return joined(object_piece(fields), count=count)
 
 
-def object_piece(fields: Mapping[str, Piece]) -> Piece:
+def object_piece(fields: Mapping[str, Piece]) -> tuple[Piece, ...]:
     """Returns JSON objects of these fields as a piece of rows."""
     pieces: list[Piece] = []
     for name, texts in fields.items():

@@ -26,6 +26,7 @@ MEASURE = {
     "SchemaVerifier",
     "SnapshotMetrics",
     "AppliedWatch",
+    "ChangesConsumers",
     "JournalWriter",
     "SignalListener",
 }

@@ -1,0 +1,114 @@
+"""Any reader of Arrow's streams gets the rows in the order of commits, with the columns of their time."""
+
+import asyncio
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from actors.http.changes.client import ChangesGone, changes
+from pipeline.errors import Definite
+from tests.actors.http.changes.journals import WIDER, Tapped, tapped
+
+
+def fetched(tap: Tapped, query: str, read: Callable[[pa.NativeFile], Any]) -> Any:
+    with urllib.request.urlopen(f"{tap.url}/changes?format=arrow&through=now&{query}") as answer:
+        assert answer.headers["Content-Type"] == "application/vnd.apache.arrow.stream"
+        return read(pa.PythonFile(answer, "r"))
+
+
+def as_table(file: pa.NativeFile) -> pa.Table:
+    return pa.ipc.open_stream(file).read_all()
+
+
+async def test_one_table_has_its_columns_and_several_a_struct_each(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        tap.commit(2, rows=3)
+        tap.seal()
+        flat = await asyncio.to_thread(fetched, tap, "since=0&tables=shop.orders", as_table)
+        assert flat.column_names[-2:] == ["id", "note"]
+        assert flat.select(["__scn", "__ordinal", "id"]).to_pylist() == [
+            {"__scn": scn, "__ordinal": ordinal, "id": 1000 * (scn - 1) + ordinal}
+            for scn in (1, 2)
+            for ordinal in (0, 2)
+        ]
+        both = await asyncio.to_thread(fetched, tap, "since=0&compression=zstd", as_table)
+        assert [row["__ordinal"] for row in both.to_pylist()] == [0, 1, 2, 0, 1, 2]
+        assert both.column("__table").to_pylist()[:3] == ["shop.orders", "shop.items", "shop.orders"]
+        assert both.column("shop.items").to_pylist()[:2] == [None, {"id": 1}]
+        assert both.column("shop.orders").to_pylist()[:2] == [{"id": 0, "note": "ö0"}, None]
+
+
+async def test_duckdb_reads_a_stream(tmp_path: Path) -> None:
+    def grouped(file: pa.NativeFile) -> list[tuple[Any, ...]]:
+        stream = pa.ipc.open_stream(file)
+        return duckdb.from_arrow(stream).aggregate("__op, count(*), sum(id)").fetchall()
+
+    async with tapped(tmp_path) as tap:
+        tap.commit(3, rows=4)
+        tap.seal()
+        found = await asyncio.to_thread(fetched, tap, "since=earliest&tables=shop.items", grouped)
+        assert found == [("c", 6, 6 * 1000 + 3 * (1 + 3))]
+
+
+async def test_columns_that_change_begin_another_stream(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        tap.commit(2, rows=1)
+        tap.seal()
+        tap.orders.schema = WIDER
+        tap.history.transaction((tap.orders, "c", (7, "seven", None)))
+        tap.seal()
+        for tables in (["shop.orders"], []):
+            batches = await asyncio.to_thread(
+                lambda: list(changes(tap.url, "earliest", tables=tables, through="now"))  # noqa: B023
+            )
+            columns = [
+                batch.rows.schema.names if tables else batch.rows.schema.field("shop.orders").type.names
+                for batch in batches
+            ]
+            assert ["price" in names for names in columns] == [False, True]
+        # A generic reader gets all of the first stream.
+        first = await asyncio.to_thread(fetched, tap, "since=0&tables=shop.orders", as_table)
+        assert first.column("id").to_pylist() == [0, 1000]
+
+
+async def test_two_versions_in_one_segment_are_in_order(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        tap.commit(2, rows=3)
+        tap.orders.close_version()
+        tap.orders.schema = WIDER
+        tap.history.transaction((tap.orders, "c", (7, "seven", None)), (tap.items, "c", (8,)))
+        tap.seal()
+        batches = await asyncio.to_thread(lambda: list(changes(tap.url, "earliest", through="now")))
+        rows = [row for batch in batches for row in batch.rows.select(["__scn", "__ordinal"]).to_pylist()]
+        assert [tuple(row.values()) for row in rows] == [
+            (1, 0),
+            (1, 1),
+            (1, 2),
+            (2, 0),
+            (2, 1),
+            (2, 2),
+            (3, 0),
+            (3, 1),
+        ]
+        has_price = ["price" in batch.rows.schema.field("shop.orders").type.names for batch in batches]
+        assert has_price == sorted(has_price) and set(has_price) == {False, True}
+        assert batches[-1].checkpoint == f"{tap.history.store.identity.id}.2.0"
+
+
+async def test_python_names_what_is_wrong(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        tap.commit()
+        tap.seal()
+        for since, error, said in (("9", Definite, "the SCN 9 comes after 1"), ("x", Definite, "no place")):
+            with pytest.raises(error, match=said):
+                await asyncio.to_thread(lambda: list(changes(tap.url, since)))  # noqa: B023
+        tap.commit()
+        tap.seal()
+        tap.history.store.consumers.begin_at(2)
+        with pytest.raises(ChangesGone, match="begins with segment 2"):
+            await asyncio.to_thread(lambda: list(changes(tap.url, 0)))
