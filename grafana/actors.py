@@ -178,23 +178,16 @@ _FAILS: Final = Row(
             "s",
         ),
         series_panel(
-            "Readers of changes",
-            Words(
-                "Programs that read /changes.",
-                "At 128 no other one gets in.",
-                "Find programs that open a stream and don't close it.",
-            ),
-            [Query(CHOSEN.max(of.CHANGES_CONSUMERS), "readers")],
-            "short",
-        ),
-        series_panel(
             "Changes sent to readers",
             Words(
-                "Rows each second that /changes has sent, by format.",
-                "Far above the rate of capture for long: a reader reads the same again and again.",
-                "See whether a reader keeps its checkpoint.",
+                "Programs that read /changes, and rows each second that were sent to them, by format.",
+                "128 readers: no other gets in. Far more rows than are captured: one reads the same again and again.",
+                "Find programs that don't close a stream, or don't keep their checkpoint.",
             ),
-            [Query(CHOSEN.rate(of.CHANGES_ROWS, "format"), "{{format}}")],
+            [
+                Query(CHOSEN.max(of.CHANGES_CONSUMERS), "readers"),
+                Query(CHOSEN.rate(of.CHANGES_ROWS, "format"), "{{format}}"),
+            ],
             "short",
         ),
         series_panel(
