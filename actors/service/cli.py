@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -23,6 +23,9 @@ from actors.service.config_file import load
 from pipeline.config.settings import Settings
 from pipeline.errors import Definite, TidemarkError, Transient
 from pipeline.schema.table_schema import TableId
+
+if TYPE_CHECKING:
+    from actors.service.change_text import ChangeText
 
 EXIT_CODES = """\b
 Exit codes:
@@ -70,6 +73,7 @@ def main() -> None:
     tidemark tables shop.toml            list the captured tables
     tidemark sql shop.toml shop.orders   print the query that reads a table as of now
     tidemark wait shop.toml --gtid …     wait until a reader sees a transaction
+    tidemark tail shop.toml              follow the changes, like tail -f
     tidemark import-debezium connector.json > shop.toml
     """
 
@@ -292,6 +296,66 @@ def wait(settings: Settings, gtid_set: str, through: str, tables: str | None, ti
     click.echo(json.dumps(_applied(settings, asked, timeout_s)))
 
 
+@main.command(epilog=EXIT_CODES)
+@config_argument
+@click.option(
+    "--tables", "-t", metavar="NAMES", help="The tables, as database.table, with commas; all by default."
+)
+@click.option(
+    "--since",
+    metavar="PLACE",
+    default="now",
+    show_default=True,
+    help="Begin after this place: now, earliest, a checkpoint, an SCN or a GTID set.",
+)
+@click.option("--through", metavar="PLACE", help="End with this place: now, an SCN or a GTID set.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "arrow"]),
+    default="text",
+    show_default=True,
+    help="Lines for people, lines of JSON, or Arrow's IPC streams.",
+)
+@click.option(
+    "--filter",
+    "filters",
+    metavar="COLUMN=VALUE",
+    multiple=True,
+    help="Only rows with this value; not for Arrow. More than one may be given.",
+)
+def tail(
+    settings: Settings,
+    tables: str | None,
+    since: str,
+    through: str | None,
+    form: str,
+    filters: tuple[str, ...],
+) -> None:
+    """Print the changes in the journal of the running service, and follow them.
+
+    Interrupt it to end it. It then says with which checkpoint to continue. docs/relay.md describes the formats.
+    """
+    from actors.service.change_text import ChangeText
+
+    pairs = [tuple(each.split("=", 1)) for each in filters]
+    if any(len(pair) < 2 for pair in pairs):
+        raise click.UsageError("--filter takes COLUMN=VALUE")
+    if form == "arrow" and filters:
+        raise click.UsageError("--filter isn't for Arrow: filter the batches")
+    asked = {"since": since, "format": "arrow" if form == "arrow" else "json"}
+    asked |= {"tables": tables} if tables else {}
+    asked |= {"through": through} if through else {}
+    text = ChangeText((column, value) for column, value in pairs)
+    try:
+        asyncio.run(_print_changes(settings, asked, text, form))
+    except KeyboardInterrupt:
+        pass
+    finally:
+        if text.checkpoint is not None and through is None:
+            click.echo(f"tidemark: continue with --since {text.checkpoint}", err=True)
+
+
 @main.command()
 @config_argument
 @click.argument("table")
@@ -330,6 +394,21 @@ def sql(settings: Settings, table: str, dialect: str, stale: bool, gtid_set: str
         click.echo(live_view_text(_lake(settings), table, Dialect(dialect), stopped, stale=stale, at=at))
     except OSError as error:
         _fail(f"the lake can't be read: {error}", 1)
+
+
+async def _print_changes(settings: Settings, asked: Mapping[str, str], text: "ChangeText", form: str) -> None:
+    """Prints changes as they come."""
+    from actors.service.change_text import split_lines
+
+    rest = b""
+    async for data in client.follow_changes(settings, asked):
+        if form == "arrow":
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+            continue
+        lines, rest = split_lines(rest, data)
+        for line in text.lines(lines, as_json=form == "json"):
+            click.echo(line)
 
 
 def _applied(settings: Settings, asked: Mapping[str, str], timeout_s: float) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -54,22 +55,32 @@ def wait_applied(
     return asyncio.run(_ask(settings, "GET", path, None, timeout_s + PATIENCE_S))
 
 
-async def _ask(
-    settings: Settings, method: str, path: str, body: dict[str, Any] | None, patience_s: float = PATIENCE_S
-) -> tuple[int, dict[str, Any]]:
+async def follow_changes(settings: Settings, parameters: Mapping[str, str]) -> AsyncIterator[bytes]:
+    """Returns the bytes of GET /changes as they come. Raises NotRunning, Definite if the service refuses, or Transient
+    if the answer breaks off."""
+    timeout = aiohttp.ClientTimeout(total=None, sock_read=PATIENCE_S)
+    async with (
+        _reaching(settings) as (url, headers),
+        aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+        session.get(f"{url}/changes", params=parameters) as answer,
+    ):
+        if answer.status != HTTPStatus.OK:
+            said = (await answer.json()).get("error", answer.status)
+            raise (Transient if answer.status >= HTTPStatus.TOO_MANY_REQUESTS else Definite)(said)
+        try:
+            async for data in answer.content.iter_any():
+                yield data
+        except aiohttp.ClientPayloadError as error:
+            raise Transient(f"the service of {settings.name} sends no more changes") from error
+
+
+@asynccontextmanager
+async def _reaching(settings: Settings) -> AsyncIterator[tuple[str, dict[str, str]]]:
+    """Returns the address of the service, and the headers that it wants. Raises NotRunning for what fails within."""
     try:
         url = json.loads(address_file(settings).read_text(encoding="utf-8"))["url"]
-        timeout = aiohttp.ClientTimeout(patience_s)
         token = settings.http.token.value or settings.http.read_token.value or _made_token(settings)
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        async with (
-            aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
-            session.request(method, url + path, json=body) as answer,
-        ):
-            value = await answer.json()
-            if not isinstance(value, dict):
-                raise ValueError(f"{url}{path} gives something else")
-            return answer.status, value
+        yield url, {"Authorization": f"Bearer {token}"} if token else {}
     except FileNotFoundError as error:
         raise NotRunning(
             f"the service of {settings.name} isn't running; start it with `tidemark run`"
@@ -79,6 +90,21 @@ async def _ask(
         raise NotRunning(
             f"the service of {settings.name} doesn't answer ({error}); start it with `tidemark run`"
         ) from error
+
+
+async def _ask(
+    settings: Settings, method: str, path: str, body: dict[str, Any] | None, patience_s: float = PATIENCE_S
+) -> tuple[int, dict[str, Any]]:
+    timeout = aiohttp.ClientTimeout(patience_s)
+    async with (
+        _reaching(settings) as (url, headers),
+        aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+        session.request(method, url + path, json=body) as answer,
+    ):
+        value = await answer.json()
+        if not isinstance(value, dict):
+            raise ValueError(f"{url}{path} gives something else")
+        return answer.status, value
 
 
 def _made_token(settings: Settings) -> str:

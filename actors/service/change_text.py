@@ -1,0 +1,74 @@
+"""Changes as lines for people: `tidemark tail`.
+
+    12:00:00.000000 345 shop.orders + id=7 status="new"
+
+`+` is an insert, `-` a delete, `~` an update, `=` a row that a snapshot has read, and `!` a statement that emptied the
+table. If the journal has what an update found, that comes first, as `<`, and what the update changed is bold.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+_SIGNS: Final = {
+    "c": ("+", "green"),
+    "d": ("-", "red"),
+    "u": ("~", "yellow"),
+    "b": ("<", "red"),
+    "r": ("=", "cyan"),
+    "t": ("!", "magenta"),
+}
+
+Change = Mapping[str, Any]
+
+
+class ChangeText:
+    """Writes changes as lines in colours. `checkpoint`: the last one that came."""
+
+    def __init__(self, filters: Iterable[tuple[str, str]] = ()) -> None:
+        self.checkpoint: str | None = None
+        self._filters = tuple(filters)
+        self._found: Change | None = None
+
+    def lines(self, answered: Iterable[bytes], *, as_json: bool) -> Iterator[str]:
+        """Returns what to print for lines of the service's answer, either so or as they are."""
+        for line in answered:
+            told = json.loads(line)
+            self.checkpoint = told.get("checkpoint", self.checkpoint)
+            if "row" not in told:
+                if as_json:
+                    yield line.decode()
+                continue
+            if self._passes(told):
+                yield line.decode() if as_json else self._line(told)
+
+    def _passes(self, change: Change) -> bool:
+        row = change["row"]
+        return all(column in row and _shown(row[column]).strip('"') == text for column, text in self._filters)
+
+    def _line(self, change: Change) -> str:
+        sign, colour = _SIGNS[change["op"]]
+        time = (change["time"] or "")[11:-1] or "-"
+        before = self._found["row"] if self._found is not None and change["op"] == "u" else None
+        self._found = change if change["op"] == "b" else None
+        values = " ".join(
+            click.style(
+                f"{name}={_shown(value)}", fg=colour, bold=before is not None and before[name] != value
+            )
+            for name, value in change["row"].items()
+            if change["op"] != "t" and name not in change.get("absent", ())
+        )
+        head = f"{time} {change['scn']} {change['table']}"
+        return f"{click.style(head, dim=True)} {click.style(sign, fg=colour)} {values}".rstrip()
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def split_lines(pending: bytes, data: bytes) -> tuple[list[bytes], bytes]:
+    """Returns the whole lines that have come, and what remains."""
+    *lines, rest = (pending + data).split(b"\n")
+    return lines, rest

@@ -1,0 +1,98 @@
+"""What people see of changes: a line for each row, with what an update changed made bold, and no colours in a pipe."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from actors.service.change_text import ChangeText, split_lines
+from actors.service.cli import main
+from tests.actors.http.changes.journals import Tapped, tapped
+
+TOML = """
+name = "shop"
+tables = ["shop\\\\..*"]
+source = {{ host = "127.0.0.1", port = 1, user = "tidemark", server_id = 7 }}
+journal = {{ path = "{}" }}
+lake = {{ path = "lake" }}
+"""
+
+
+def line(op: str, scn: int = 5, absent: tuple[str, ...] = (), **row: object) -> bytes:
+    told = {"table": "shop.t", "op": op, "scn": scn, "ordinal": 0, "gtid": "g:1"}
+    more = {"absent": list(absent)} if absent else {}
+    return json.dumps({**told, "time": "2026-05-01T12:00:00.000001Z", **more, "row": row}).encode()
+
+
+def test_each_row_has_its_sign_and_what_an_update_changed_is_bold() -> None:
+    text = ChangeText()
+    lines = [line("b", id=1, note="old"), line("u", id=1, note="new"), line("d", absent=("note",), id=1, note=None),
+             line("t", id=None, note=None), b'{"checkpoint":"j.1.5","scn":5}']  # fmt: skip
+    found = list(text.lines(lines, as_json=False))
+    head = "12:00:00.000001 5 shop.t"
+    assert list(map(click.unstyle, found)) == [
+        f'{head} < id=1 note="old"', f'{head} ~ id=1 note="new"', f"{head} - id=1", f"{head} !",
+    ]  # fmt: skip
+    bold = "\x1b[1m"
+    assert bold in found[1].split("note")[0][-8:] and bold not in found[1].split("note")[0][:-8]
+    assert text.checkpoint == "j.1.5"
+
+
+def test_lines_are_whole_however_they_come() -> None:
+    assert split_lines(b"a", b"b\nc\nd") == ([b"ab", b"c"], b"d")
+
+
+def test_filters_leave_the_other_rows_out() -> None:
+    text = ChangeText([("note", "new"), ("id", "1")])
+    rows = [line("c", id=1, note="new"), line("c", id=2, note="new"), line("c", id=1, note="old")]
+    assert list(text.lines(rows, as_json=True)) == [rows[0].decode()]
+
+
+async def tail(tap: Tapped, folder: Path, *more: str) -> Result:
+    """What the command prints of the journal's changes, as in a pipe."""
+    (folder / "shop.toml").write_text(TOML.format(tap.bench.address.parent / "journal"))
+    arguments = ["tail", str(folder / "shop.toml"), "--since", "earliest", "--through", "now", *more]
+    return await asyncio.to_thread(CliRunner().invoke, main, arguments)
+
+
+async def test_tail_prints_what_the_service_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with tapped(tmp_path) as tap:
+        monkeypatch.setattr("actors.service.client.address_file", lambda _: tap.bench.address)
+        tap.commit(2, rows=2)
+        tap.seal()
+        told = await tail(tap, tmp_path)
+        assert told.exit_code == 0
+        assert [each.split(" ", 1)[1] for each in told.stdout.splitlines()] == [
+            '1 shop.orders + id=0 note="ö0"', "1 shop.items + id=1",
+            '2 shop.orders + id=1000 note="ö0"', "2 shop.items + id=1001",
+        ]  # fmt: skip
+        as_json = await tail(
+            tap, tmp_path, "--format", "json", "--tables", "shop.items", "--filter", "id=1001"
+        )
+        assert [json.loads(each).get("row") for each in as_json.stdout.splitlines()] == [{"id": 1001}, None]
+        as_arrow = await tail(tap, tmp_path, "--format", "arrow", "--tables", "shop.items")
+        assert pa.ipc.open_stream(as_arrow.stdout_bytes).read_all().column("id").to_pylist() == [1, 1001]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--since", "77"], 2, "the SCN 77 comes after 1"),
+        (["--tables", "shop.order"], 2, "did you mean shop.orders?"),
+        (["--filter", "id"], 2, "--filter takes COLUMN=VALUE"),
+        (["--filter", "id=1", "--format", "arrow"], 2, "--filter isn't for Arrow"),
+    ],
+)
+async def test_a_mistake_is_told(
+    arguments: list[str], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with tapped(tmp_path) as tap:
+        monkeypatch.setattr("actors.service.client.address_file", lambda _: tap.bench.address)
+        tap.commit()
+        tap.seal()
+        told = await tail(tap, tmp_path, *arguments)
+        assert (told.exit_code, said in told.stderr) == (code, True), told.stderr
