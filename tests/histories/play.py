@@ -563,7 +563,7 @@ class Player:
         reached: Callable[[], int] | None = None,
         look_s: float = _LOOK_S,
     ) -> bool:
-        """Whether it becomes so, while the service runs. It has this long, anew with each segment that is `reached`."""
+        """Whether it becomes so, while the service runs. It has this long, again each time that `reached` changes."""
         deadline, last = time.monotonic() + within_s, 0
         assert self.service is not None
         while not (await answer if isinstance(answer := so(), Awaitable) else answer):
@@ -757,10 +757,10 @@ class Player:
             )
             return not any(part is None or part.owns(name) for name in {*sink["late"], *filling} - stopped)
 
-        if not await self._until(delivered, _DELIVERED_S, self._in_lake, look_s=_LOOK_LAKE_S):
+        if not await self._until(delivered, _DELIVERED_S, self._lake_progress, look_s=_LOOK_LAKE_S):
             self._find(part, "lake", f"isn't delivered: {self._sink()}"[:600])
         elif part is None and not await self._until(
-            lambda: self._merged(stopped), _MERGED_S, self._in_lake, look_s=_LOOK_LAKE_S
+            lambda: self._merged(stopped), _MERGED_S, self._lake_progress, look_s=_LOOK_LAKE_S
         ):
             self._find(None, "lake", f"isn't merged: {self._sink()}"[:600])
         return checkpoint
@@ -772,6 +772,12 @@ class Player:
     def _in_lake(self) -> int:
         """The segment through which the lake has everything."""
         return int(self._sink().get("segment") or 0)
+
+    def _lake_progress(self) -> int:
+        """How far the lake is: it grows with segments, merged segments, and mirrors that are complete."""
+        tables = self._sink().get("tables", {}).values()
+        merged = sum(table["merged"] or 0 for table in tables)
+        return self._in_lake() + merged + sum(not table["rebuilding_since"] for table in tables)
 
     def _merged(self, but: Set[str]) -> bool:
         """Whether all mirrors have merged their changes, but for these."""
