@@ -64,15 +64,15 @@ def topics(address: str, prefix: str) -> KafkaSinkSettings:
     return KafkaSinkSettings((address,), prefix, partitions=PARTITIONS, position_topic=position)
 
 
-def capture(log: Log, through: str, folder: Path) -> None:
-    """Bring a log into a journal, up to a GTID set, without a reader."""
+def capture(log: Log, through: str, folder: Path, *, for_topics: bool = True) -> None:
+    """Bring a log into a journal, up to a GTID set, without a reader; with what updates found if it's for topics."""
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        process.submit(_capture, log, through, folder).result()
+        process.submit(_capture, log, through, folder, for_topics).result()
 
 
-def _capture(log: Log, through: str, folder: Path) -> None:
+def _capture(log: Log, through: str, folder: Path, for_topics: bool) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_captured(log, GtidSet.parse(through), folder))
+        runner.run(_captured(log, GtidSet.parse(through), folder, for_topics))
 
 
 class _CaptureAlone(Assembly):
@@ -85,10 +85,12 @@ class _CaptureAlone(Assembly):
         return ()
 
 
-async def _captured(log: Log, through: GtidSet, folder: Path) -> None:
+async def _captured(log: Log, through: GtidSet, folder: Path, for_topics: bool) -> None:
     pipeline = settings(
         replace(log.source, begin_after=log.gtids), log.table, folder, topics("127.0.0.1:1", "bench")
     )
+    if not for_topics:
+        pipeline = replace(pipeline, kafka=None)
     async with running(pipeline, _CaptureAlone) as service:
         await service.until(
             lambda: through <= GtidSet.parse(service.status().get("position", "")), "all was captured"
