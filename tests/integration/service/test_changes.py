@@ -1,0 +1,87 @@
+"""A real server's changes come to readers over HTTP once, in the order of commits, and transactions as a whole."""
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from actors.http.changes.client import changes
+from deploy.toolchain.mysql_server import GTIDS
+from pipeline.config.settings import HttpSettings
+from tests.servers.executed import executed
+from tests.servers.mysql import MysqlFactory
+from tests.servers.service import WITHIN_S, pipeline, running
+from tests.servers.web import Web, web
+
+TRANSFERS = 40
+
+
+async def read(served: Web, killed_after: int, **asked: str) -> list[dict[str, Any]]:
+    """The rows of a reader that breaks off after so many lines with a checkpoint among them, until the last row."""
+    kept: list[dict[str, Any]] = []
+    since = asked.pop("since")
+    async with asyncio.timeout(WITHIN_S), aiohttp.ClientSession(served.url, read_bufsize=1 << 20) as session:
+        while True:
+            rows, first = list[dict[str, Any]](), since
+            async with session.get("/changes", params={**asked, "since": since}) as answer:
+                assert answer.status == 200, await answer.text()
+                lines = 0
+                while lines < killed_after or since == first:
+                    lines += 1
+                    line = json.loads(await answer.content.readline())
+                    if "checkpoint" not in line:
+                        rows.append(line)
+                        continue
+                    since, kept, rows = line["checkpoint"], [*kept, *rows], []
+                    if kept and kept[-1]["row"].get("id") == -1:
+                        return kept
+
+
+async def test_readers_at_different_places_have_each_change_of_a_real_server_once(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    server = mysql_factory(GTIDS)
+    server.sql(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.debits (id INT PRIMARY KEY, amount DECIMAL(10, 2))",
+        "CREATE TABLE shop.credits (id INT PRIMARY KEY, amount DECIMAL(10, 2))",
+    )
+    settings = replace(pipeline(server, tmp_path, "shop"), lake=None)
+    async with running(settings) as service, web(service, HttpSettings(), tmp_path) as served:
+        await service.begun()
+        begin = str(executed(server))
+        ways = [
+            asyncio.create_task(read(served, killed, since=since))
+            for since, killed in (("earliest", 10_000), (begin, 7), ("0", 23))
+        ]
+        for first in range(0, TRANSFERS, 10):
+            await asyncio.to_thread(
+                server.sql,
+                *(
+                    statement
+                    for n in range(first, first + 10)
+                    for statement in (
+                        "BEGIN",
+                        f"INSERT INTO shop.debits VALUES ({n}, 1.50)",
+                        f"INSERT INTO shop.credits VALUES ({n}, 1.50)",
+                        "COMMIT",
+                    )
+                ),
+            )
+        server.sql("INSERT INTO shop.debits VALUES (-1, NULL)")
+        for rows in await asyncio.gather(*ways):
+            told = [(row["table"], row["op"], row["row"]["id"], row["row"]["amount"]) for row in rows[:-1]]
+            assert told == [
+                (f"shop.{table}", "c", n, "1.50") for n in range(TRANSFERS) for table in ("debits", "credits")
+            ]
+            assert [row["ordinal"] for row in rows[:-1]] == [0, 1] * TRANSFERS
+            assert all(
+                one["gtid"] == other["gtid"] for one, other in zip(rows[:-1:2], rows[1::2], strict=True)
+            )
+        stream = changes(served.url, begin, tables=["shop.credits"], through="now", compression="lz4")
+        batches = [batch async for batch in stream]
+        ids = [id_ for batch in batches for id_ in batch.rows.column("id").to_pylist()]
+        assert ids == list(range(TRANSFERS)) and batches[-1].checkpoint is not None
