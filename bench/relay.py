@@ -2,8 +2,7 @@
 
 For each scenario a server writes a log, and Tidemark captures it into a journal. Then a process has the service's HTTP
 server before that journal, and this one reads: Arrow by the iterator of docs/relay.md, and JSON as curl would, counting
-lines. The figures stand against what was asked for, and against Databus, whose authors published 2,100 events/s for a
-relay that serves (All Aboard the Databus, SoCC 2012).
+lines. The figures stand against what was asked for, and against the 2,100 events/s that were published for Databus.
 """
 
 import asyncio
