@@ -1,16 +1,19 @@
 """Which segments a journal has, and how a place among them is found.
 
-SCNs and positions rise from segment to segment, so a few entries are enough.
+SCNs and positions rise from segment to segment, so a few entries are enough. Spark's executors import this module, so
+it imports little.
 """
 
 import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pipeline.journal.entry import Entry
+if TYPE_CHECKING:
+    from pipeline.journal.entry import Entry
 
 # Returns the entry of a segment.
-Entries = Callable[[int], Entry]
+Entries = Callable[[int], "Entry"]
 
 
 @dataclass(frozen=True, slots=True)

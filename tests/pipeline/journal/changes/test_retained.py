@@ -1,5 +1,8 @@
 """The first segment for which something holds is found, wherever it begins to hold."""
 
+import subprocess
+import sys
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,3 +14,11 @@ def test_it_is_found(first: int, more: int, begins: int) -> None:
     there = RetainedRange("j1", "/journal", first, first + more, 1)
     expected = next((segment for segment in range(first, first + more + 1) if segment >= begins), None)
     assert first_segment_where(there, lambda segment: segment >= begins) == expected
+
+
+def test_an_offset_of_spark_needs_neither_numba_nor_the_entries() -> None:
+    said = (
+        "import sys, pipeline.lake.stream.segment_offset\n"
+        "print({'numba', 'pipeline.journal.entry'} & {*sys.modules})"
+    )
+    assert subprocess.run([sys.executable, "-c", said], capture_output=True, check=True).stdout == b"set()\n"
