@@ -133,7 +133,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             case chunks.ReadChunk():
                 self._watch.ordered()
                 self._orders.create_task(self._read(message))
-            case chunks.ReselectRows():
+            case chunks.ReselectRows() | chunks.RepairRows():
                 self._watch.ordered()
                 self._orders.create_task(self._read_again(message))
             case chunks.OpenTransactions():
@@ -198,8 +198,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
         self._watch.carried_out(answer.rows.num_rows if isinstance(answer, chunks.ChunkRead) else 0)
         await self._coordinator.put(answer)
 
-    async def _read_again(self, order: chunks.ReselectRows) -> None:
-        """The stream can't do without these rows: where they don't come for now, all of capture begins again."""
+    async def _read_again(self, order: chunks.ReadByKeys) -> None:
+        """Reads rows by their keys. If they don't come for now, all of capture begins again: the stream needs them."""
         rows = partial(self._between_watermarks, order=order, select=partial(self._some, order))
         try:
             answer: chunks.ChunkRead | chunks.ChunkSchemaChanged | chunks.ChunkFailed = await self._retry(
@@ -213,7 +213,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         await self._coordinator.put(answer)
 
     async def _schema_changed(
-        self, order: chunks.ReadChunk | chunks.ReselectRows, why: StatementOutdated
+        self, order: chunks.ReadChunk | chunks.ReadByKeys, why: StatementOutdated
     ) -> chunks.ChunkSchemaChanged | chunks.ChunkFailed:
         """What outdated the chunk is in the log before `high`."""
         if self._consistent is not None:
@@ -283,7 +283,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
     async def _between_watermarks(
         self,
         source: Source,
-        order: chunks.ReadChunk | chunks.ReselectRows,
+        order: chunks.ReadChunk | chunks.ReadByKeys,
         select: Callable[[Source], Awaitable[Selected]],
     ) -> chunks.ChunkRead:
         """Returns the result of a SELECT, between the low watermark and the high one."""
@@ -297,7 +297,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return chunks.ChunkRead(order.chunk, low, rows, upto, high, round((selected - asked) * 1e6), size)
 
     async def low(
-        self, source: Source, order: chunks.PlanTable | chunks.ReadChunk | chunks.ReselectRows
+        self, source: Source, order: chunks.PlanTable | chunks.ReadChunk | chunks.ReadByKeys
     ) -> GtidSet:
         """What the next SELECT sees all of: what is visible, as soon as it's usable, or what lies before a marker.
 
@@ -339,7 +339,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                     upto = result_set.row_key(located, batch.num_rows - 1, places)
         return await _join(schema, batches), upto, size
 
-    async def _some(self, order: chunks.ReselectRows, source: Source) -> Selected:
+    async def _some(self, order: chunks.ReadByKeys, source: Source) -> Selected:
         """The rows of the order's keys."""
         schema = order.schema
         wanted = row_filter_sql.keys_condition(schema, key_literals.bound_keys(schema, order.keys))
@@ -372,7 +372,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             self.metrics.count(catalogue.IMPOSSIBLE_DATES, impossible, table=table, part="chunks")
 
     async def high(
-        self, source: Source, order: chunks.PlanTable | chunks.ReadChunk | chunks.ReselectRows
+        self, source: Source, order: chunks.PlanTable | chunks.ReadChunk | chunks.ReadByKeys
     ) -> High:
         """The end of the log, or a marker in it: what was seen before lies before it. On a replica, all of that."""
         if self._consistent is not None and source in self._consistent:
@@ -385,7 +385,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return coordinates
 
 
-def _for_whom(order: chunks.PlanTable | chunks.ReadChunk | chunks.ReselectRows) -> str:
+def _for_whom(order: chunks.PlanTable | chunks.ReadChunk | chunks.ReadByKeys) -> str:
     """For whom a marker is written."""
     return str(order.table if isinstance(order, chunks.PlanTable) else order.chunk)
 

@@ -36,6 +36,7 @@ from pipeline.messages.chunks import (
     OpenTransactions,
     PlanTable,
     ReadChunk,
+    RepairRows,
     ReselectRows,
 )
 from pipeline.messages.inboxes import ToBinlogReader, ToChunkSelector, ToJournalWriter, ToWatermarkCoordinator
@@ -69,10 +70,14 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         outlets: CoordinatorPorts,
         snapshot_mode: SnapshotMode = SnapshotMode.NO_DATA,
         unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,
+        *,
+        has_lake: bool = True,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._outlets = outlets
-        self._state, self._first_orders = coordinator.start(checkpoint, limits, mode, snapshot_mode, unread)
+        self._state, self._first_orders = coordinator.start(
+            checkpoint, limits, mode, snapshot_mode, unread, has_lake=has_lake
+        )
         self._measured = SnapshotMetrics(metrics, self._state)
 
     async def begin(self) -> None:
@@ -133,7 +138,9 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
     async def _perform(self, orders: tuple[Order, ...]) -> None:
         for order in orders:
             match order:
-                case PlanTable() | ReadChunk() | ReselectRows() | OpenTransactions() | CloseTransactions():
+                case PlanTable() | ReadChunk() | ReselectRows() | RepairRows():
+                    await self.send(self._outlets.selector, order)
+                case OpenTransactions() | CloseTransactions():
                     await self.send(self._outlets.selector, order)
                 case PauseReading() | ResumeReading():
                     await self.send(self._outlets.reader, order)

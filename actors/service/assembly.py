@@ -247,6 +247,7 @@ class Assembly:
             ),
             snapshot.mode,
             unread,
+            has_lake=settings.lake is not None,
         )
         selector = ChunkSelector(
             self.mailboxes[Name.CHUNK_SELECTOR],

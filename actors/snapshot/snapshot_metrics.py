@@ -13,7 +13,7 @@ from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.coordinator import recapture, reselect
 from pipeline.coordinator.state import Order, SourceAtLimit, State
-from pipeline.messages.chunks import ChunkFailed, ChunkRead, ReadChunk, ReselectRows
+from pipeline.messages.chunks import ChunkFailed, ChunkRead, ReadByKeys, ReadChunk
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -22,6 +22,7 @@ from pipeline.snapshot.snapshot import (
     Chunking,
     Completed,
     Progress,
+    Repairing,
     Snapshot,
     SnapshotFailed,
     SnapshotStopped,
@@ -59,7 +60,7 @@ class SnapshotMetrics:
         """Times the windows from their orders until they aren't open any more."""
         now = monotonic()
         ordered = self._ordered | {
-            order.chunk: now for order in orders if isinstance(order, ReadChunk | ReselectRows)
+            order.chunk: now for order in orders if isinstance(order, ReadChunk | ReadByKeys)
         }
         still_open = {window.order.chunk for window in state.windows}
         self._ordered = {chunk: at for chunk, at in ordered.items() if chunk in still_open}
@@ -172,6 +173,8 @@ def _log_state(id_: str, table: str, state: TableSnapshot) -> None:
             pass
         case Chunking():
             log.info("the table's snapshot has begun", id=id_, table=table)
+        case Repairing(done):
+            log.info("all rows to verify are in the journal", id=id_, table=table, rows=done.rows)
         case Completed(done):
             log.info("the table's snapshot is complete", id=id_, table=table, rows=done.rows)
         case SnapshotStopped():

@@ -32,12 +32,15 @@ from pipeline.coordinator.state import (
     with_table,
     without_run,
 )
+from pipeline.coordinator.verification import repair
 from pipeline.coordinator.window import Reading
 from pipeline.messages.chunks import (
     ChunkFailed,
     ChunkRead,
     ChunkSchemaChanged,
     PlanFailed,
+    ReadByKeys,
+    RepairRows,
     ReselectRows,
     TablePlanned,
     TableRanges,
@@ -131,7 +134,7 @@ def chunk_read(state: State, message: ChunkRead) -> State:
     window = reading_window(state, message.chunk)
     if window is None:  # dropped since: by a statement, a stop, or a failure of its table
         return state
-    if isinstance(window.order, ReselectRows):
+    if isinstance(window.order, ReadByKeys):
         return _measure_rows(_reconciling(state, window, message), message)
     order, table = window.order, window.order.schema.table
     if why := ambiguous_keys(order.schema, message.rows):
@@ -167,6 +170,8 @@ def chunk_failed(state: State, message: ChunkFailed) -> State:
         return state
     if isinstance(window.order, ReselectRows):
         return stop_table(state, table, _NOT_AGAIN.format(reason=message.reason))
+    if isinstance(window.order, RepairRows):
+        return repair.repair_failed(state, message.reason)
     return fail_table(state, table, message.reason)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
-from pipeline.coordinator import recapture, verification
+from pipeline.coordinator import recapture
 from pipeline.coordinator.state import (
     State,
     end_table,
@@ -18,6 +18,7 @@ from pipeline.coordinator.state import (
     with_checkpoint,
     with_snapshot,
 )
+from pipeline.coordinator.verification import comparability
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalRejected
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
@@ -40,6 +41,8 @@ from pipeline.snapshot.snapshot import (
 
 # How many accepted signals the checkpoint keeps, so that a repeated signal takes effect once.
 SIGNALS_REMEMBERED = 1000
+
+_NO_LAKE = "this pipeline has no lake to compare with the source: its configuration has no [lake]"
 
 
 class _Rejected(Exception):
@@ -186,6 +189,8 @@ def _refusal(checkpoint: Checkpoint, table: TableId) -> str | None:
 
 
 def _begin_verification(state: State, signal: signals.VerifyTables) -> tuple[State, str]:
+    if not state.has_lake:
+        raise _Rejected(_NO_LAKE)
     checkpoint, since = state.checkpoint, state.checkpoint.scn
     request = signals.ExecuteSnapshot(
         signal.id,
@@ -197,8 +202,8 @@ def _begin_verification(state: State, signal: signals.VerifyTables) -> tuple[Sta
     return _take_snapshot(
         state,
         request,
-        lambda table: _refusal(checkpoint, table) or verification.refusal(checkpoint, table),
-        Verification(since),
+        lambda table: _refusal(checkpoint, table) or comparability.refusal(checkpoint, table),
+        Verification(since, repairs=signal.repair),
     )
 
 

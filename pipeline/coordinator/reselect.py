@@ -138,7 +138,7 @@ def order_reselect(state: State) -> tuple[State, tuple[ReselectRows, ...]]:
         return state, ()
     if isinstance(state.source, SourceAtLimit) or _open(state) >= MOST_OPEN:
         return state, ()
-    readable = [table for table in state.unread if _is_schema_settled(state, table)]
+    readable = [table for table in state.unread if is_schema_settled(state, table)]
     if not readable:
         return state, ()
     table = min(readable, key=lambda table: state.unread[table][0].since)
@@ -176,7 +176,7 @@ def _open(state: State) -> int:
     return sum(isinstance(window.order, ReselectRows) for window in state.windows)
 
 
-def _is_schema_settled(state: State, table: TableId) -> bool:
+def is_schema_settled(state: State, table: TableId) -> bool:
     """Returns whether the table's schema is verified in the stream, and the source isn't ahead of it."""
     checkpoint: Checkpoint = state.checkpoint
     unsettled = isinstance(state.runs.get(table), SchemaDiffers)

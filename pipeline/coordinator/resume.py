@@ -38,6 +38,7 @@ from pipeline.snapshot.snapshot import (
     SnapshotFailed,
     SnapshotWaiting,
     TableSnapshot,
+    Unfinished,
     progress,
 )
 from pipeline.source.failover import PURGED
@@ -201,9 +202,7 @@ def _begin_at(
 
 def _fail_snapshot(snapshot: Snapshot, reason: str) -> Snapshot:
     tables: dict[TableId, TableSnapshot] = {
-        table: SnapshotFailed(reason, progress(state))
-        if isinstance(state, SnapshotWaiting | Chunking)
-        else state
+        table: SnapshotFailed(reason, progress(state)) if isinstance(state, Unfinished) else state
         for table, state in snapshot.tables.items()
     }
     return replace(snapshot, tables=tables)

@@ -16,8 +16,8 @@ open windows gets the next chunk, and of its ranges the one with the fewest. So 
 most as many tables are under way at once as there are connections, because more couldn't be read. Otherwise a thousand
 tables would all begin, none would end for long, and the checkpoint would hold the ranges of them all.
 
-Rows that are read again (`pipeline.coordinator.reselect`) come before all of that. They are few, and one order of them
-at a time takes no chunk's turn.
+Rows that are read again (`pipeline.coordinator.reselect`, `pipeline.coordinator.verification.repair`) come before all
+of that. They are few, and one order of them at a time takes no chunk's turn.
 
 **How much.** At most as many chunks are ordered as there are connections: another one would only be a window that opens
 too early. And no more than the memory has room for, together with the waiting rows (`pipeline.coordinator.chunk_size`).
@@ -61,6 +61,7 @@ from pipeline.coordinator.state import (
     window_table,
     with_run,
 )
+from pipeline.coordinator.verification import repair
 from pipeline.coordinator.window import Reading, Reconciling
 from pipeline.messages.binlog import PauseReading, ResumeReading
 from pipeline.messages.chunks import PlanTable, ReadChunk
@@ -110,7 +111,9 @@ def order_reads(state: State) -> tuple[State, tuple[Order, ...]]:
 
 def _order_regular_reads(state: State) -> tuple[State, tuple[Order, ...]]:
     """Orders what belongs to no consistent snapshot."""
-    state, again = reselect.order_reselect(state)
+    state, unread = reselect.order_reselect(state)
+    state, repaired = repair.order_repair(state)
+    again: tuple[Order, ...] = (*unread, *repaired)
     match state.mode:
         case Pausing():
             state, orders = _order_in_pause(state, next(_turns(state), None))

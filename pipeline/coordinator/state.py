@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+import pyarrow as pa
+
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator.chunk_size import ChunkLimits, ChunkSize
 from pipeline.coordinator.consistent_state import ConsistentPhase, NoPosition
@@ -12,7 +14,14 @@ from pipeline.coordinator.window import Reading, Window
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.messages.binlog import PauseReading, ResumeReading
-from pipeline.messages.chunks import CloseTransactions, OpenTransactions, PlanTable, ReadChunk, ReselectRows
+from pipeline.messages.chunks import (
+    CloseTransactions,
+    OpenTransactions,
+    PlanTable,
+    ReadByKeys,
+    ReadChunk,
+    ReselectRows,
+)
 from pipeline.messages.journal import Append, AppendRows, HasSpace, Room
 from pipeline.messages.signals import SignalOutcome
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -27,6 +36,7 @@ from pipeline.snapshot.snapshot import (
     SnapshotFailed,
     SnapshotWaiting,
     TableSnapshot,
+    Unfinished,
     progress,
 )
 from pipeline.snapshot.watermark import High, StreamPosition
@@ -163,6 +173,18 @@ StreamPlace = BetweenTransactions | InTransaction
 
 
 @dataclass(frozen=True, slots=True)
+class Repair:
+    """The batch of keys that a verification (`run`) repairs. `checks`: they are read again, and are to be compared."""
+
+    run: str
+    table: TableId
+    batch: int
+    keys: pa.RecordBatch
+    last: bool
+    checks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """Everything that the coordinator knows.
 
@@ -173,7 +195,8 @@ class State:
     still open. `chunk_sizes`: by table. `consistent_position`: where the stream is for a consistent snapshot. `source`:
     whether it has room for chunks. `markers`: the ids of marker rows that have passed, while a watermark may still be
     among them. `chunks`: how many chunks were ordered in this run. `unread`: the rows to read again that aren't ordered
-    yet, the oldest first. `reselecting`: those that are ordered and haven't come.
+    yet, the oldest first. `reselecting`: the rows that are ordered by their keys and haven't come. `repair`: the batch
+    that is under way (`pipeline.coordinator.verification.repair`). `has_lake`: whether the pipeline has a lake.
     """
 
     limits: ChunkLimits
@@ -194,6 +217,8 @@ class State:
     chunks: int = 0
     unread: dict[TableId, tuple[UnknownRows, ...]] = field(default_factory=dict)
     reselecting: ChunkId | None = None
+    repair: Repair | None = None
+    has_lake: bool = True
 
     @property
     def passed(self) -> StreamPosition:
@@ -204,7 +229,7 @@ class State:
 Order = (
     PlanTable
     | ReadChunk
-    | ReselectRows
+    | ReadByKeys
     | OpenTransactions
     | CloseTransactions
     | PauseReading
@@ -222,6 +247,10 @@ def stop_table(state: State, table: TableId, reason: str) -> State:
     state = forget_unknown_rows(state, table)
     while snapshot_of(state.checkpoint, table):  # also those that wait for the first one
         state = fail_table(state, table, reason)
+    for snapshot, other in list(unfinished_tables(state.checkpoint)):  # and those that are being repaired
+        if other == table:
+            ended = SnapshotFailed(reason, progress(snapshot.tables[table]))
+            state = end_table(state, snapshot, table, ended)
     return state
 
 
@@ -384,7 +413,8 @@ def table_turns(checkpoint: Checkpoint) -> dict[TableId, Snapshot]:
     """Returns each table that a snapshot will read, with its `snapshot_of`, in the order of their turns."""
     turns: dict[TableId, Snapshot] = {}
     for snapshot, table in unfinished_tables(checkpoint):
-        if table not in turns or isinstance(snapshot.tables[table], Chunking):
+        state = snapshot.tables[table]
+        if isinstance(state, Chunking) or (isinstance(state, SnapshotWaiting) and table not in turns):
             turns[table] = snapshot
     return turns
 
@@ -393,7 +423,7 @@ def unfinished_tables(checkpoint: Checkpoint) -> Iterator[tuple[Snapshot, TableI
     """Returns the tables of all waiting and running snapshots, in the snapshots' order."""
     for snapshot in by_priority(checkpoint):
         for table, state in snapshot.tables.items():
-            if isinstance(state, SnapshotWaiting | Chunking):
+            if isinstance(state, Unfinished):
                 yield snapshot, table
 
 

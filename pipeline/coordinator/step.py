@@ -22,7 +22,7 @@ If a table stops within a transaction, the journal has nothing of that table in 
 that it has.
 
 The log may have only a part of a row. If the rest is unknown, the row is read again (`pipeline.coordinator.reselect`),
-in a separate window.
+in a separate window. So are rows that a verification found to differ (`pipeline.coordinator.verification.repair`).
 
 `State.checkpoint` is the durable part of the state. It goes out with each `Append`. A restart drops all else (plans,
 open windows) and orders it again.
@@ -50,7 +50,6 @@ from pipeline.coordinator import (
     handle_log,
     reselect,
     resume,
-    verification,
 )
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import ChunkLimits
@@ -78,6 +77,7 @@ from pipeline.coordinator.state import (
     with_table,
     without_run,
 )
+from pipeline.coordinator.verification import comparability, repair
 from pipeline.coordinator.window import Reconciling, Window
 from pipeline.errors import InvariantBroken
 from pipeline.messages import binlog, changes, chunks, journal, signals
@@ -85,7 +85,7 @@ from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.snapshot.snapshot import Chunking, Completed, Progress, advance_range
+from pipeline.snapshot.snapshot import Chunking, Progress, advance_range
 
 
 def start(
@@ -94,16 +94,21 @@ def start(
     mode: WindowMode,
     snapshot_mode: SnapshotMode = SnapshotMode.NO_DATA,
     unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,
+    *,
+    has_lake: bool = True,
 ) -> tuple[State, tuple[Order, ...]]:
     """Returns the state after a start from a checkpoint, and the first orders. Snapshots continue where they were.
 
     `snapshot_mode`: how new tables are snapshotted without a signal. `unread`: for each table of the checkpoint with
-    rows to read again, their keys as the journal has them (`reselect`), or None.
+    rows to read again, their keys as the journal has them (`reselect`), or None. `has_lake`: whether there is a lake to
+    verify.
     """
     if isinstance(mode, Overlapping) and not 1 <= mode.most <= MOST_WINDOWS:
         raise ValueError(f"the number of windows must be from 1 to {MOST_WINDOWS}, not {mode.most}")
     checkpoint = resume.begin_snapshot(resume.restart_consistent_snapshots(checkpoint), snapshot_mode)
-    state = verification.end_outdated(None, State(limits, mode, checkpoint, snapshot_mode))
+    state = comparability.end_outdated(
+        None, State(limits, mode, checkpoint, snapshot_mode, has_lake=has_lake)
+    )
     state, orders = order_reads(reselect.restore_keys(state, unread))
     state = _skip_begun_scn(state)
     return state, (journal.Append((), state.checkpoint), *orders)
@@ -154,7 +159,7 @@ def _append(
     statements: tuple[journal.StatementPart, ...],
 ) -> tuple[State, tuple[Order, ...]]:
     """Closes the windows that can close, orders reads, and appends the changes, then the rows of the closed windows."""
-    taken = verification.end_outdated(state.checkpoint, handle_chunks.stop_contradicted_tables(taken))
+    taken = comparability.end_outdated(state.checkpoint, handle_chunks.stop_contradicted_tables(taken))
     emitted, rows = close_windows(taken)
     after, orders = order_reads(emitted)
     after = reselect.mark_unread(after)
@@ -222,6 +227,8 @@ def _handle(
             return consistent_schedule.transactions_opened(state, message), (), ()
         case journal.MirrorDataExpired():
             return handle_log.mirror_data_expired(state, message), (), ()
+        case journal.DifferencesReported():
+            return repair.differences_reported(state, message), (), ()
         case _:
             assert_never(message)
 
@@ -244,7 +251,7 @@ def close_windows(state: State) -> tuple[State, tuple[journal.ChunkPart, ...]]:
             held.add(range_of(window))
             still_open.append(window)
     state = _forget_markers(_complete_empty_tables(replace(state, windows=tuple(still_open))))
-    return state, tuple(part for part in parts if part.rows.num_rows)
+    return state, tuple(part for part in parts if len(part.rows) or part.gone)
 
 
 def _complete_empty_tables(state: State) -> State:
@@ -257,7 +264,7 @@ def _complete_empty_tables(state: State) -> State:
             # Another table's turn has come since then. Its own plan decides.
             state = without_run(state, table)
         elif state.passed.has(run.high):
-            state = end_table(state, snapshot, table, Completed(Progress()))
+            state = end_table(state, snapshot, table, snapshot.read_whole(Progress()))
     return state
 
 
@@ -273,6 +280,10 @@ def _emit(state: State, window: Reconciling) -> tuple[State, journal.ChunkPart]:
     )
     if isinstance(order, chunks.ReselectRows):
         return emitted, part
+    if isinstance(order, chunks.RepairRows):
+        gone = windows.gone_keys(window)
+        part = replace(part, verifies=order.checks, gone=gone)
+        return repair.batch_emitted(emitted, len(rows) + len(gone)), part
     snapshot = snapshot_of(state.checkpoint, table)
     chunking = snapshot.tables[table] if snapshot else None
     if snapshot is None or not isinstance(chunking, Chunking):
@@ -287,7 +298,7 @@ def _emit(state: State, window: Reconciling) -> tuple[State, journal.ChunkPart]:
         superseded=chunking.progress.superseded + window.superseded + len(window.rows) - len(rows),
         ranges_done=chunking.progress.ranges - len(left),
     )
-    ended = replace(chunking, ranges=left, progress=counts) if left else Completed(counts)
+    ended = replace(chunking, ranges=left, progress=counts) if left else snapshot.read_whole(counts)
     advance = with_table if left else end_table
     part = replace(part, first=chunking.first, verifies=snapshot.verification is not None)
     return advance(emitted, snapshot, table, ended), part

@@ -63,9 +63,13 @@ A row that moved along the walk may come in two chunks. It then has two primary 
 r), and the later one counts. So chunks along another index than the primary key never go straight to a mirror, where
 only the present rows count.
 
-**Rows that are read again** by their keys (`ReselectRows`) are a chunk of exactly these keys, and the proof is the
-same. Of the log only their keys matter. The server's collation may return a row with other bytes for one of them. That
-isn't the row: it got this key by a change, which the stream has.
+**Rows that are read again** by their keys (`ReadByKeys`) are a chunk of exactly these keys, and the proof is the same.
+Of the log only their keys matter. The server's collation may return a row with other bytes for one of them. That isn't
+the row: it got this key by a change, which the stream has.
+
+**Keys that are gone.** A repair (`RepairRows`) also emits the keys of which S returned no row with exactly these bytes,
+without those in `touched`. Each has no row at E. Suppose that it has one. Then some T gave a row this key after the
+state that S saw, or S would have returned it. The two cases hold for this T: its new key is in `touched`.
 
 Sources: DBLog (Andreakis and Papapanagiotou, 2020) for the window; WL#6355 for what commit order does and doesn't
 promise; `watermark` for why the high watermark is a position in the log.
@@ -85,7 +89,7 @@ from pipeline.coordinator.partial_rows import PartialRows, apply_partial_rows
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
-from pipeline.messages.chunks import ChunkRead, ReadChunk, ReselectRows
+from pipeline.messages.chunks import ChunkRead, ReadByKeys, ReadChunk, RepairRows
 from pipeline.schema.row_keys import Key, tokens
 from pipeline.snapshot.watermark import High, StreamPosition, is_usable_low
 
@@ -169,7 +173,7 @@ class Reading:
 
     wire: ClassVar[str] = "reading"
 
-    order: ReadChunk | ReselectRows
+    order: ReadChunk | ReadByKeys
     passed: KeyRuns = KeyRuns()
     kept: int = 0
 
@@ -181,12 +185,12 @@ class Reconciling:
     `passed`: the keys that may have touched it. `keys`: how many. Each window of a lagging stream gets each run of
     them, so it examines them only when it closes. `rows`: the chunk's rows without the `superseded` ones, which changes
     superseded already and whose keys are no longer kept. `laid_over`: whether rows that passed in part were laid over
-    some of them already.
+    some of them already. `gone`: of a repair, the requested keys without a row that no dropped key touched.
     """
 
     wire: ClassVar[str] = "reconciling"
 
-    order: ReadChunk | ReselectRows
+    order: ReadChunk | ReadByKeys
     low: GtidSet
     high: High
     rows: pa.RecordBatch
@@ -195,6 +199,7 @@ class Reconciling:
     keys: int
     superseded: int = 0
     laid_over: bool = False
+    gone: pa.RecordBatch | None = None
 
 
 Window = Reading | Reconciling
@@ -202,7 +207,7 @@ Window = Reading | Reconciling
 
 def pass_keys(window: Window, keys: PassedKeys) -> Window:
     """Returns the window after transactions have passed that touched `keys` in its table."""
-    if isinstance(window.order, ReselectRows):
+    if isinstance(window.order, ReadByKeys):
         keys = keys.among(window.order.tokens)
     match window:
         case Reading():
@@ -221,10 +226,11 @@ def take_chunk(window: Reading, read: ChunkRead) -> Reconciling:
         )
     keys = sum(len(run) for run in window.passed)
     rows = read.rows
-    if isinstance(window.order, ReselectRows):
+    if isinstance(window.order, ReadByKeys):
         rows = rows.filter(pc.is_in(tokens(rows, window.order.schema.key), window.order.tokens))
+    gone = _without_row(window.order, rows) if isinstance(window.order, RepairRows) else None
     return _drop_touched_rows(
-        Reconciling(window.order, read.low, read.high, rows, read.upto, window.passed, keys)
+        Reconciling(window.order, read.low, read.high, rows, read.upto, window.passed, keys, gone=gone)
     )
 
 
@@ -239,11 +245,31 @@ def untouched_rows(window: Reconciling) -> pa.RecordBatch:
     if not window.passed:
         return window.rows
     passed, key = PassedKeys.joined(window.passed), window.order.schema.key
-    low_matters = passed.partial is None and not window.laid_over
-    touched = passed.outside(window.low) if low_matters else passed.tokens
-    gives_way = pc.is_in(tokens(window.rows, key), touched)
+    gives_way = pc.is_in(tokens(window.rows, key), _touched(window, passed))
     rows = window.rows.filter(pc.invert(gives_way)) if pc.any(gives_way).as_py() else window.rows
     return rows if passed.partial is None else apply_partial_rows(rows, key, passed.partial)
+
+
+def gone_keys(window: Reconciling) -> pa.RecordBatch:
+    """Returns the keys that a repair requested, and of which the source has no row."""
+    assert window.gone is not None
+    if not window.passed:
+        return window.gone
+    passed = PassedKeys.joined(window.passed)
+    touched = _touched(window, passed)
+    if passed.partial is not None:
+        touched = pa.concat_arrays([touched, passed.partial.tokens])
+    own = tokens(window.gone, range(window.gone.num_columns))
+    return window.gone.filter(pc.invert(pc.is_in(own, touched)))
+
+
+def _touched(window: Reconciling, passed: PassedKeys) -> pa.Array:
+    low_matters = passed.partial is None and not window.laid_over
+    return passed.outside(window.low) if low_matters else passed.tokens
+
+
+def _without_row(order: RepairRows, rows: pa.RecordBatch) -> pa.RecordBatch:
+    return order.keys.filter(pc.invert(pc.is_in(order.tokens, tokens(rows, order.schema.key))))
 
 
 def _drop_touched_rows(window: Reconciling) -> Reconciling:
@@ -256,4 +282,12 @@ def _drop_touched_rows(window: Reconciling) -> Reconciling:
     rows = untouched_rows(window)
     given_up = window.superseded + len(window.rows) - len(rows)
     partial = window.laid_over or any(run.partial is not None for run in window.passed)
-    return replace(window, rows=rows, passed=KeyRuns(), keys=0, superseded=given_up, laid_over=partial)
+    return replace(
+        window,
+        rows=rows,
+        passed=KeyRuns(),
+        keys=0,
+        superseded=given_up,
+        laid_over=partial,
+        gone=None if window.gone is None else gone_keys(window),
+    )

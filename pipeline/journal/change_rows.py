@@ -26,13 +26,14 @@ from pipeline.messages.row_images import CHANGE_FIELDS, SOURCE_TYPE, ImageKind
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableSchema
-from pipeline.snapshot.snapshot import ChunkId
+from pipeline.snapshot.snapshot import REPAIRED, ChunkId
 
-# `__op`: c, u, d, r (a snapshot's row), b (what an update found) or t (a statement took all rows away, and the table's
-# own columns are null). `__ordinal`: order inside the transaction or chunk. `__gtid` and `__commit_time` (of the
-# source's commit) are null for r, `__chunk` for all others. `__absent`: the columns of which the log doesn't give the
-# row's value, which is null in the table's own column and means nothing; null where it's all. `__segment`: the number
-# of the segment, so that a file alone shows where its rows belong.
+# `__op`: c, u, d (also a key that a repair found no row of), r (a snapshot's row), b (what an update found) or t (a
+# statement took all rows away, and the table's own columns are null). `__ordinal`: order inside the transaction or
+# chunk. `__gtid` and `__commit_time` (of the source's commit) are null for rows of a chunk, `__chunk` for all others.
+# `__absent`: the columns of which the log doesn't give the row's value, which is null in the table's own column and
+# means nothing; null where it's all. `__segment`: the number of the segment, so that a file alone shows where its rows
+# belong.
 META = pa.schema(
     [
         pa.field("__op", pa.string(), nullable=False),
@@ -153,26 +154,61 @@ def _source(images: pa.RecordBatch, passed: Transactions, *, keyed: bool) -> pa.
 def chunk_table(segment: int, part: ChunkPart) -> pa.Table:
     """The rows of a chunk as a rows file has them, or, if it isn't of a first snapshot, as a changes file has.
 
-    Of a verification they name the verification in place of the chunk.
+    Of a verification they name the verification in place of the chunk, and whether it compares what it has repaired.
     """
     named = part.chunk.snapshot if part.verifies else part.chunk
-    rows = part.rows if part.first else chunk_changes(part.rows, named, part.scn, segment, part.at)
-    return pa.Table.from_batches([rows])
+    if part.gone is not None and part.verifies:
+        named = f"{named}{REPAIRED}"
+    if part.first:
+        return pa.Table.from_batches([part.rows])
+    pieces = [chunk_changes(part.rows, named, part.scn, segment, part.at)]
+    if part.gone is not None:
+        pieces.append(
+            _gone_changes(part.schema, part.gone, named, part.scn, segment, part.at, len(part.rows))
+        )
+    return pa.Table.from_batches(pieces)
+
+
+def _gone_changes(
+    schema: TableSchema,
+    keys: pa.RecordBatch,
+    chunk: ChunkId | str,
+    scn: int,
+    segment: int,
+    at: Coordinates | None,
+    first: int,
+) -> pa.RecordBatch:
+    """Returns rows that remove these keys, with ordinals from `first`. Of the other columns nothing is known."""
+    columns = {schema.key[place]: column for place, column in enumerate(keys.columns)}
+    rows = pa.RecordBatch.from_arrays(
+        [columns.get(place, pa.nulls(len(keys), each.type)) for place, each in enumerate(schema.arrow)],
+        schema=schema.arrow,
+    )
+    unknown = [each.name for place, each in enumerate(schema.columns) if place not in schema.key]
+    return chunk_changes(rows, chunk, scn, segment, at, op="d", first=first, absent=unknown)
 
 
 def chunk_changes(
-    rows: pa.RecordBatch, chunk: ChunkId | str, scn: int, segment: int, at: Coordinates | None
+    rows: pa.RecordBatch,
+    chunk: ChunkId | str,
+    scn: int,
+    segment: int,
+    at: Coordinates | None,
+    *,
+    op: str = "r",
+    first: int = 0,
+    absent: Sequence[str] = (),
 ) -> pa.RecordBatch:
-    """Returns rows of a chunk as a changes file has them; `at`: where the log was."""
+    """Returns rows of a chunk as a changes file has them; `at`: where the log was. They lack the `absent` columns."""
     count = rows.num_rows
     meta = [
-        pa.repeat(pa.scalar("r"), count),
+        pa.repeat(pa.scalar(op), count),
         pa.repeat(pa.scalar(scn, pa.int64()), count),
-        pa.array(np.arange(count, dtype=np.int32)),
+        pa.array(np.arange(first, first + count, dtype=np.int32)),
         pa.nulls(count, META.field("__gtid").type),
         pa.nulls(count, META.field("__commit_time").type),
         pa.repeat(pa.scalar(str(chunk)), count),
-        pa.nulls(count, META.field("__absent").type),
+        pa.repeat(pa.scalar(list(absent) or None, META.field("__absent").type), count),
         pa.repeat(pa.scalar(segment, pa.int64()), count),
     ]
     source = at and {"file": at.file, "pos": at.offset, "row": 0}

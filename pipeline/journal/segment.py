@@ -34,6 +34,7 @@ from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule, rule_of
@@ -176,8 +177,11 @@ class SegmentTable:
 
     @property
     def absent(self) -> bool:
-        """Whether there are rows that lack columns."""
-        return self.kind is FileKind.CHANGES and self.rows["__absent"].null_count < len(self.rows)
+        """Whether there are rows of the log that lack columns."""
+        absent = self.rows["__absent"] if self.kind is FileKind.CHANGES else None
+        if absent is None or absent.null_count == len(absent):
+            return False
+        return bool(pc.any(pc.and_(absent.is_valid(), self.rows["__chunk"].is_null())).as_py())
 
     @property
     def stated(self) -> list[str]:
@@ -312,7 +316,7 @@ def _without_rows(part: ChangePart | ChunkPart) -> ChangePart | ChunkPart:
         case ChangePart():
             return replace(part, changes=_rowless(part.changes))
         case ChunkPart():
-            return replace(part, rows=part.rows.select([]))
+            return replace(part, rows=part.rows.select([]), gone=None)
         case _:
             assert_never(part)
 

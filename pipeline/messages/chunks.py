@@ -126,6 +126,24 @@ class ReselectRows:
 
 
 @dataclass(frozen=True, slots=True)
+class RepairRows:
+    """Read the rows with these primary keys, as a chunk: a verification found that the lake's rows differ.
+
+    `keys` and `tokens`: as of ReselectRows. `checks`: the lake only compares them with what it has.
+    """
+
+    chunk: ChunkId
+    schema: TableSchema
+    keys: pa.RecordBatch
+    tokens: pa.Array
+    checks: bool
+    asked_at: GtidSet
+
+
+ReadByKeys = ReselectRows | RepairRows
+
+
+@dataclass(frozen=True, slots=True)
 class OpenTransactions:
     """Open transactions that may all see the source at one place. `failed`: how often that came to nothing before.
 

@@ -22,6 +22,7 @@ ToChunkSelector = (
     chunks.PlanTable
     | chunks.ReadChunk
     | chunks.ReselectRows
+    | chunks.RepairRows
     | chunks.OpenTransactions
     | chunks.CloseTransactions
 )
@@ -45,8 +46,9 @@ _OfChunks = (
 )
 _OfTheSource = chunks.SourceOverloaded | chunks.SourceRecovered | chunks.TransactionsOpened
 _OfTheJournal = journal.MirrorDataExpired | journal.JournalFull | journal.JournalHasSpace
+_OfTheLake = journal.DifferencesReported
 ToWatermarkCoordinator = (
-    _OfTheLog | _OfTables | _OfChunks | _OfTheSource | _OfTheJournal | signals.SignalReceived
+    _OfTheLog | _OfTables | _OfChunks | _OfTheSource | _OfTheJournal | _OfTheLake | signals.SignalReceived
 )
 ToJournalWriter = journal.AppendRows | journal.Append
 ToSignalListener = signals.SignalAccepted | signals.SignalRejected | journal.CheckpointSealed

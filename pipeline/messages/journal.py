@@ -33,7 +33,8 @@ class ChunkPart:
     """The rows of a chunk that no change superseded, at their position in the stream.
 
     `first`: they go straight to the mirror. `verifies`: the lake only compares them with what it has. Otherwise they
-    are separate changes (`op` = r) with this `scn`. `at`: the log's position there, None if it isn't known.
+    are separate changes (`op` = r) with this `scn`. `at`: the log's position there, None if it isn't known. `gone`: the
+    keys (their columns) of which the source has no row, though they were requested (`op` = d); None if that's none.
     """
 
     chunk: ChunkId
@@ -45,6 +46,7 @@ class ChunkPart:
     first: bool
     at: Coordinates | None = None
     verifies: bool = False
+    gone: pa.RecordBatch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,20 @@ class SegmentSealed:
     """The journal holds all segments through this number, durably."""
 
     segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class DifferencesReported:
+    """A verification (`run`) found that the lake differs from the source in the rows with these keys (their columns).
+
+    The batches of a table count from 1. Each has keys, but the `last` one may have None.
+    """
+
+    run: str
+    table: TableId
+    batch: int
+    keys: pa.RecordBatch | None
+    last: bool
 
 
 @dataclass(frozen=True, slots=True)

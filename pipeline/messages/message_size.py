@@ -32,7 +32,9 @@ def weight(message: object) -> int:
 
 def of_part(part: ChangePart | ChunkPart) -> int:
     """Returns the bytes of its rows, and of the description of each."""
-    return _of_tables([part.changes]) if isinstance(part, ChangePart) else bytes_held(part.rows)
+    if isinstance(part, ChangePart):
+        return _of_tables([part.changes])
+    return bytes_held(part.rows) + (0 if part.gone is None else bytes_held(part.gone))
 
 
 def bytes_held(rows: pa.RecordBatch) -> int:

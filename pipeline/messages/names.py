@@ -42,6 +42,8 @@ NAMES: Final[Mapping[type, str]] = {
     journal.MirrorDataExpired: "MirrorsLacked",
     chunks.OpenTransactions: "OpenTransactions",
     chunks.ReselectRows: "ReadKeys",
+    chunks.RepairRows: "RepairRows",
+    journal.DifferencesReported: "DifferencesReported",
     journal.JournalFull: "RoomEnded",
     journal.JournalHasSpace: "RoomMade",
     chunks.SourceRecovered: "SourceEased",

@@ -101,7 +101,7 @@ EDGES = (
         2 * MOST_WINDOWS,
         WhenFull.BOUNDED,
         "one order for each window or planned table, no more of these than MOST_WINDOWS each, one for rows that are "
-        "read again, and one for transactions",
+        "read by their keys, and one for transactions",
     ),
     Edge(
         ActorName.CHUNK_SELECTOR,
@@ -182,6 +182,14 @@ EDGES = (
         1,
         WhenFull.NEWEST,
         "it names everything that is missing, and the sink repeats it until that has come",
+    ),
+    Edge(
+        ActorName.SPARK_SINK,
+        ActorName.WATERMARK_COORDINATOR,
+        (journal.DifferencesReported,),
+        1,
+        WhenFull.NEWEST,
+        "it names the batch of keys that is next, and the sink repeats it until that has passed",
     ),
 )
 

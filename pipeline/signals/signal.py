@@ -84,7 +84,8 @@ class ExecuteSnapshot:
 class VerifyTables:
     """Compare what the lake has of the tables with the source (`pipeline.lake.verification.runs`).
 
-    `filters` narrow it. `chunk_rows` and `priority`: as of a snapshot.
+    `filters` narrow it. `chunk_rows` and `priority`: as of a snapshot. `repair`: whether rows that differ are read
+    again (`pipeline.coordinator.verification.repair`).
     """
 
     wire: ClassVar[str] = "VerifyTables"
@@ -94,6 +95,7 @@ class VerifyTables:
     filters: tuple[Filter, ...] = ()
     chunk_rows: int | None = None
     priority: int = VERIFICATION_PRIORITY
+    repair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +285,7 @@ def _execute(id_: str, data: Mapping[str, Any]) -> ExecuteSnapshot:
 
 
 def _verify(id_: str, data: Mapping[str, Any]) -> VerifyTables:
-    _only(data, '"data"', "data-collections", "additional-conditions", "chunk-rows", "priority")
+    _only(data, '"data"', "data-collections", "additional-conditions", "chunk-rows", "priority", "repair")
     priority = _integer(data, "priority", -MOST_PRIORITY, MOST_PRIORITY, None)
     return VerifyTables(
         id_,
@@ -291,6 +293,7 @@ def _verify(id_: str, data: Mapping[str, Any]) -> VerifyTables:
         tuple(map(_filter, _objects(data, "additional-conditions", "data-collection", "filter"))),
         _integer(data, "chunk-rows", 1, MOST_CHUNK_ROWS, None),
         VERIFICATION_PRIORITY if priority is None else priority,
+        _flag(data, "repair"),
     )
 
 
@@ -395,6 +398,13 @@ def _integer(data: Mapping[str, Any], field: str, least: int, most: int, default
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f'"{field}" isn\'t a whole number from {least} to {most}')
+    return value
+
+
+def _flag(data: Mapping[str, Any], field: str) -> bool:
+    value = data.get(field, False)
+    if not isinstance(value, bool):
+        raise ValueError(f'"{field}" isn\'t true or false')
     return value
 
 

@@ -8,7 +8,7 @@ when its last chunk's have. So a restart reads again what wasn't sealed, and not
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, assert_never
+from typing import Any, ClassVar, Final, assert_never
 
 from pipeline.schema.row_keys import Key, key_from_json, key_to_json
 from pipeline.schema.table_schema import TableId
@@ -33,6 +33,9 @@ class Request:
         """Returns whether all rows are requested."""
         return self.condition is None and not self.keys
 
+
+# After the id of a verification: the rows by which the lake compares what the verification has repaired.
+REPAIRED: Final = " repaired"
 
 # All of a table in its usual way.
 WHOLE = Request()
@@ -91,12 +94,28 @@ class Chunking:
 
 
 @dataclass(frozen=True, slots=True)
+class Repairing:
+    """Of a verification with a repair: all is read, and the lake's differing rows are read again, batch by batch.
+
+    `batches` of their keys have passed. Of these keys no change touched so many (`reread`) when they were compared.
+    """
+
+    wire: ClassVar[str] = "repairing"
+
+    progress: Progress
+    batches: int = 0
+    reread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Completed:
-    """Every key through the frozen end was emitted or superseded by a change."""
+    """Every key through the frozen end was emitted or superseded by a change. The rest is as of Repairing."""
 
     wire: ClassVar[str] = "completed"
 
     progress: Progress
+    batches: int = 0
+    reread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +137,8 @@ class SnapshotFailed:
     progress: Progress
 
 
-TableSnapshot = SnapshotWaiting | Chunking | Completed | SnapshotStopped | SnapshotFailed
+Unfinished = SnapshotWaiting | Chunking | Repairing
+TableSnapshot = Unfinished | Completed | SnapshotStopped | SnapshotFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +146,12 @@ class Verification:
     """What makes a snapshot a verification: the lake only compares its rows with what it has.
 
     `since`: the SCN of the last thing in the stream when it was requested. Each chunk sees all changes up to there.
-    `narrowed`: the tables of which only some rows are read.
+    `narrowed`: the tables of which only some rows are read. `repairs`: whether rows that differ are read again.
     """
 
     since: int
     narrowed: frozenset[TableId] = frozenset()
+    repairs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +175,16 @@ class Snapshot:
     @property
     def ended(self) -> bool:
         """Whether no table of it has anything left to do."""
-        return not any(isinstance(state, SnapshotWaiting | Chunking) for state in self.tables.values())
+        return not any(isinstance(state, Unfinished) for state in self.tables.values())
 
     def request(self, table: TableId) -> Request:
         """Returns what the signal requested of the table."""
         return self.requests.get(table, WHOLE)
+
+    def read_whole(self, counts: Progress) -> Repairing | Completed:
+        """Returns the state of a table all of whose chunks have passed."""
+        repairs = self.verification is not None and self.verification.repairs
+        return Repairing(counts) if repairs else Completed(counts)
 
     def fills(self, table: TableId) -> bool:
         """Returns whether the table's mirror is complete once this snapshot of it is."""
@@ -229,13 +255,15 @@ def _verification_to_json(verification: Verification | None) -> dict[str, Any] |
     if verification is None:
         return None
     narrowed = [[table.database, table.name] for table in sorted(verification.narrowed)]
-    return {"since": verification.since, "narrowed": narrowed}
+    repairs = {"repairs": True} if verification.repairs else {}
+    return {"since": verification.since, "narrowed": narrowed, **repairs}
 
 
 def _verification_from_json(value: dict[str, Any] | None) -> Verification | None:
     if value is None:
         return None
-    return Verification(value["since"], frozenset(TableId(*each) for each in value["narrowed"]))
+    narrowed = frozenset(TableId(*each) for each in value["narrowed"])
+    return Verification(value["since"], narrowed, value.get("repairs", False))
 
 
 def _request_to_json(request: Request | None) -> dict[str, Any] | None:
@@ -257,8 +285,12 @@ def _request_from_json(value: dict[str, Any]) -> Request:
 def _state_to_json(state: TableSnapshot) -> dict[str, Any]:
     common = {"state": state.wire, **_progress_to_json(progress(state))}
     match state:
-        case SnapshotWaiting() | Completed() | SnapshotStopped():
+        case SnapshotWaiting() | SnapshotStopped():
             return common
+        case Completed(batches=batches, reread=reread):
+            return {**common, "batches": batches, "reread": reread} if batches else common
+        case Repairing(batches=batches, reread=reread):
+            return {**common, "batches": batches, "reread": reread}
         case Chunking(ranges, walk_version, first):
             to_go = [_range_to_json(each) for each in ranges]
             return {**common, "to_go": to_go, "walk_version": walk_version, "first": first}
@@ -276,8 +308,10 @@ def _state_from_json(value: dict[str, Any]) -> TableSnapshot:
         case "chunking":
             ranges = tuple(_range_from_json(each) for each in value["to_go"])
             return Chunking(ranges, value["walk_version"], value["first"], counts)
+        case "repairing":
+            return Repairing(counts, value["batches"], value["reread"])
         case "completed":
-            return Completed(counts)
+            return Completed(counts, value.get("batches", 0), value.get("reread", 0))
         case "stopped":
             return SnapshotStopped(counts)
         case "failed":

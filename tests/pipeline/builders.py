@@ -221,7 +221,7 @@ def planned(
 
 
 def read(
-    order: chunks.ReadChunk | chunks.ReselectRows,
+    order: chunks.ReadChunk | chunks.ReadByKeys,
     *keys: int,
     low: str = "a:1-5",
     high: int | High = 10,

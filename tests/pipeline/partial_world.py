@@ -59,7 +59,7 @@ class World:
         self.kept: list[ChangePart] = []
         self.read: dict[int, tuple[ChangePart | ChunkPart, list[dict[str, Any]]]] = {}
         self.sealed = 0
-        self.ordered: list[chunks.ReadChunk | chunks.ReselectRows] = []
+        self.ordered: list[chunks.ReadChunk | chunks.ReadByKeys] = []
         self.mode = Pausing() if self.dice.random() < 0.2 else Overlapping(self.dice.randrange(1, 4))
         self.begin(Checkpoint(gtids("a:1-5"), schemas={TABLE.table: TABLE}))
         self.give(execute("s1", TABLE, surrogate="a" if surrogate else None))
@@ -109,7 +109,7 @@ class World:
     def begin(self, checkpoint: Checkpoint) -> None:
         """A start, with the keys that the journal has."""
         limits = ChunkLimits(chunk_rows=2, chunk_us=1000, connections=2)
-        self.pending: list[chunks.PlanTable | chunks.ReadChunk | chunks.ReselectRows] = []
+        self.pending: list[chunks.PlanTable | chunks.ReadChunk | chunks.ReadByKeys] = []
         self.paused = False
         self.within: list[Image] = []
         self.passed = checkpoint.position.count() - 5
@@ -136,7 +136,7 @@ class World:
     def take(self, orders: Iterable[Order]) -> None:
         for order in orders:
             match order:
-                case chunks.PlanTable() | chunks.ReadChunk() | chunks.ReselectRows():
+                case chunks.PlanTable() | chunks.ReadChunk() | chunks.ReselectRows() | chunks.RepairRows():
                     self.pending.append(order)
                     self.ordered += [] if isinstance(order, chunks.PlanTable) else [order]
                 case AppendRows(parts):
@@ -184,7 +184,7 @@ class World:
         self.passed, self.within = through, []
         self.give(ChangesVerified(run, (changed(several),), self.end(through)))
 
-    def answer(self, order: chunks.PlanTable | chunks.ReadChunk | chunks.ReselectRows) -> None:
+    def answer(self, order: chunks.PlanTable | chunks.ReadChunk | chunks.ReadByKeys) -> None:
         """A SELECT sees all of low, and nothing after high; low is any usable set."""
         asked = order.asked_at.count() - 5
         seen = self.dice.randrange(asked, len(self.log) + 1)
@@ -202,7 +202,7 @@ class World:
             self.give(
                 chunks.TablePlanned(TABLE, self.walk(), ranges if order.ranges else chunks.NotDivided(), high)
             )
-        elif isinstance(order, chunks.ReselectRows):
+        elif isinstance(order, chunks.ReadByKeys):
             wanted = order.keys.column(0).to_pylist()
             found = {key: row for key, row in rows.items() if key in wanted}
             self.give(chunks.ChunkRead(order.chunk, low, arrow(found), None, high, 1000, 100))

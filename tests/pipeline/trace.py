@@ -77,7 +77,7 @@ class Trace:
 
     state: State
     settings: dict[str, str]
-    ordered: dict[int, chunks.ReadChunk | chunks.ReselectRows] = field(default_factory=dict)
+    ordered: dict[int, chunks.ReadChunk | chunks.ReadByKeys] = field(default_factory=dict)
     shown: Checkpoint | None = None
 
     @classmethod
@@ -141,7 +141,7 @@ class Trace:
             lines += told(order, shown)
             if isinstance(order, Append):
                 shown = self.shown = order.checkpoint
-            elif isinstance(order, chunks.ReadChunk | chunks.ReselectRows):
+            elif isinstance(order, chunks.ReadChunk | chunks.ReadByKeys):
                 self.ordered[order.chunk.number] = order
         if isinstance(self.state.place, BetweenTransactions):
             assert self.state.checkpoint is self.shown, (
@@ -149,7 +149,7 @@ class Trace:
             )
         return (*lines, *state_lines(before, self.state))
 
-    def chunk(self, number: str) -> chunks.ReadChunk | chunks.ReselectRows:
+    def chunk(self, number: str) -> chunks.ReadChunk | chunks.ReadByKeys:
         """The order of the chunk with this number."""
         if int(number) not in self.ordered:
             raise NotOrdered(f"chunk {number} was not ordered")

@@ -8,7 +8,14 @@ from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator.window import Reconciling
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import PauseReading, ResumeReading
-from pipeline.messages.chunks import CloseTransactions, OpenTransactions, PlanTable, ReadChunk, ReselectRows
+from pipeline.messages.chunks import (
+    CloseTransactions,
+    OpenTransactions,
+    PlanTable,
+    ReadChunk,
+    RepairRows,
+    ReselectRows,
+)
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.row_images import ImageKind, TableChanges
 from pipeline.messages.signals import SignalAccepted, SignalOutcome, SignalRejected
@@ -39,6 +46,10 @@ def told(order: coordinator_state.Order, shown: checkpoints.Checkpoint | None) -
                 f"reselect {chunk.number} of {_schema(schema)}: keys {values}, unknown since SCN {since}, "
                 f"seeing {_set(asked_at)}"
             )
+        case RepairRows(chunk, schema, keys, _, checks, asked_at):
+            values = " ".join(map(str, keys.column(0).to_pylist()))
+            what = "check" if checks else "repair"
+            yield f"{what} {chunk.number} of {_schema(schema)}: keys {values}, seeing {_set(asked_at)}"
         case PauseReading(at):
             yield "pause reading" if at is None else f"pause reading at {_high(at)}"
         case ResumeReading():
@@ -156,6 +167,8 @@ def _state(state: snapshots.TableSnapshot) -> str:
         case snapshots.Chunking(ranges, _, first, progress):
             how = "for the mirror" if first else "as changes"
             return f"reading {how}, left {', '.join(map(_range, ranges))}; {_progress(progress)}"
+        case snapshots.Repairing(progress, batches, reread):
+            return f"repairing, {batches} batches with {reread} keys; {_progress(progress)}"
         case snapshots.Completed(progress):
             return f"completed; {_progress(progress)}"
         case snapshots.SnapshotStopped(progress):

@@ -1,8 +1,8 @@
 """Verifications, on the lake's side: what is compared, when, and what the result is.
 
 **What is compared.** A file of a verification has rows that the source had, each at an SCN s
-(`pipeline.coordinator.verification`). Let b be a segment through which the lake has everything, and s in a segment up
-to b. A key without a change in (s, b] has at b the row that it had at s. So the live view at b has exactly this row, or
+(`pipeline.coordinator.verification.comparability`). Let b be a segment through which the lake has everything, and s in
+a segment up to b. A key without a change in (s, b] has at b the row that it had at s. So the live view at b has exactly this row, or
 it is wrong. Keys with a change after s are left out. So it doesn't matter how late the comparison comes, and what was
 merged before it.
 

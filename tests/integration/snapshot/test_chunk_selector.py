@@ -33,8 +33,8 @@ from pipeline.messages.chunks import (
     OpenTransactions,
     PlanFailed,
     PlanTable,
+    ReadByKeys,
     ReadChunk,
-    ReselectRows,
     TablePlanned,
     TransactionsOpened,
     WithoutRows,
@@ -99,7 +99,7 @@ class Held(ChunkSelector):
         await self.select_now.wait()
         return await super().select(source, order)
 
-    async def high(self, source: Source, order: PlanTable | ReadChunk | ReselectRows) -> High:
+    async def high(self, source: Source, order: PlanTable | ReadChunk | ReadByKeys) -> High:
         if isinstance(order, ReadChunk):
             self.at_high.set()
             await self.high_now.wait()
@@ -183,7 +183,7 @@ async def test_a_low_watermark_waits_for_what_the_stream_has_passed(
     asked = asyncio.Event()
 
     class Watched(ChunkSelector):
-        async def low(self, source: Source, order: PlanTable | ReadChunk | ReselectRows) -> GtidSet:
+        async def low(self, source: Source, order: PlanTable | ReadChunk | ReadByKeys) -> GtidSet:
             if isinstance(order, ReadChunk):
                 asked.set()
             return await super().low(source, order)
@@ -253,7 +253,7 @@ async def test_a_lost_connection_is_tried_again_with_a_new_low(
     lows: list[GtidSet] = []
 
     class Struck(ChunkSelector):
-        async def low(self, source: Source, order: PlanTable | ReadChunk | ReselectRows) -> GtidSet:
+        async def low(self, source: Source, order: PlanTable | ReadChunk | ReadByKeys) -> GtidSet:
             low = await super().low(source, order)
             if isinstance(order, PlanTable):
                 return low
@@ -440,7 +440,7 @@ async def test_what_is_not_foreseen_ends_the_actor(mysql: MysqlServer, database:
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
 
     class Broken(ChunkSelector):
-        async def high(self, source: Source, order: PlanTable | ReadChunk | ReselectRows) -> High:
+        async def high(self, source: Source, order: PlanTable | ReadChunk | ReadByKeys) -> High:
             if isinstance(order, PlanTable):
                 return await super().high(source, order)
             raise InvariantBroken(f"on purpose, at {await source.executed()}, for {order.chunk}")

@@ -16,6 +16,7 @@ from pipeline.messages.chunks import (
     OpenTransactions,
     PlanTable,
     ReadChunk,
+    RepairRows,
     ReselectRows,
     TableRanges,
     WithoutRows,
@@ -51,6 +52,7 @@ SAY_HOW_IT_IS = {journal_messages.JournalFull, journal_messages.JournalHasSpace}
 ORDERS_GIVEN = {
     PlanTable,
     ReadChunk,
+    RepairRows,
     ReselectRows,
     OpenTransactions,
     CloseTransactions,

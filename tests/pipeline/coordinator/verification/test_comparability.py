@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.coordinator.verification import INCOMPLETE, end_outdated, refusal
+from pipeline.coordinator.verification.comparability import INCOMPLETE, end_outdated, refusal
 from pipeline.messages.changes import MirrorInvalidated, SchemaVerified
 from pipeline.messages.journal import ChunkPart
 from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected

@@ -15,8 +15,8 @@ from pipeline.snapshot.checkpoint import Checkpoint, Ready
 from pipeline.snapshot.snapshot import Snapshot, SnapshotFailed, progress
 
 INCOMPLETE = "its mirror isn't complete: verify it once its snapshot is"
-_ANEW = "its mirror has begun again: verify it once that is complete"
-_ALTERED = "its columns have changed meanwhile: verify it again"
+_MIRROR_BEGUN = "its mirror has begun again: verify it once that is complete"
+_COLUMNS_CHANGED = "its columns have changed meanwhile: verify it again"
 
 
 def refusal(checkpoint: Checkpoint, table: TableId) -> str | None:
@@ -46,9 +46,9 @@ def end_outdated(before: Checkpoint | None, state: State) -> State:
 def _outdated(before: Checkpoint | None, after: Checkpoint, since: int, table: TableId) -> str | None:
     mirror = after.mirrors.get(table)
     if mirror is None or mirror.since >= since:
-        return _ANEW
+        return _MIRROR_BEGUN
     was = before and before.schemas.get(table)
-    return _ALTERED if was and was != after.schemas.get(table) else None
+    return _COLUMNS_CHANGED if was and was != after.schemas.get(table) else None
 
 
 def _current(state: State, snapshot: Snapshot) -> Snapshot:
