@@ -45,10 +45,17 @@ from pipeline.lake.maintenance import Chore
 from pipeline.lake.reached import LakeReached
 from pipeline.lake.state import Idle, LakeProgress, SinkEnded, State
 from pipeline.lake.tables import Tier
-from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict, runs_of
+from pipeline.lake.verification.runs import (
+    FindingKind,
+    Judgement,
+    LakeVerdict,
+    VerificationRun,
+    results,
+    runs_of,
+)
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToSparkSink
-from pipeline.messages.journal import MirrorDataExpired, SegmentSealed
+from pipeline.messages.journal import DifferencesReported, MirrorDataExpired, SegmentSealed
 from pipeline.schema.table_schema import TableId
 
 log = structlog.get_logger()
@@ -71,6 +78,14 @@ class SparkUp:
     lake: Lake
 
 
+@dataclass(frozen=True, slots=True)
+class SinkOutlets:
+    """Where the sink's requests go."""
+
+    mirrors: Sender[MirrorDataExpired]
+    differences: Sender[DifferencesReported]
+
+
 class SparkSink(Actor[ToSparkSink]):
     """Owns Spark and the lake's tables. It needs only the reading side of the journal."""
 
@@ -83,14 +98,14 @@ class SparkSink(Actor[ToSparkSink]):
         lake: LakeSettings,
         spark: SparkSettings,
         journal: JournalReader,
-        coordinator: Sender[MirrorDataExpired],
+        outlets: SinkOutlets,
         applied: Callable[[LakeReached], None],
     ) -> None:
         super().__init__(mailbox, metrics)
         self._settings = lake
         self._spark_settings = spark
         self._journal = journal
-        self._coordinator = coordinator
+        self._outlets = outlets
         self._applied = applied
         self._threads = ThreadPoolExecutor(TABLES_AT_ONCE + 1, "spark")
         self._pulse = StallDetector()
@@ -244,12 +259,22 @@ class SparkSink(Actor[ToSparkSink]):
                 await self._in_thread(self._up.spark.stop)
                 return spark_sink.SparkStopped()
             case spark_sink.RequestMirrors(generations):
-                await self._coordinator.put(MirrorDataExpired(generations))
+                await self._outlets.mirrors.put(MirrorDataExpired(generations))
+            case spark_sink.RequestRepair(run, found):
+                await self._request_repair(self._up, run, found)
             case spark_sink.ReportGap() | spark_sink.ReportMissingMirrors():
                 _tell_of(order)
             case _:
                 assert_never(order)
         return None
+
+    async def _request_repair(self, up: SparkUp, run: VerificationRun, found: bool) -> None:
+        assert run.awaits is not None
+        keys, last = None, True
+        if found:
+            keys, last = await self._in_thread(up.lake.verification.keys_to_repair, run)
+        report = DifferencesReported(run.run, run.table, run.awaits, keys, last)
+        await self._outlets.differences.put(report)
 
     async def _find(self, up: SparkUp, table: TableId) -> spark_sink.TableFound | spark_sink.TableFailed:
         try:
@@ -486,17 +511,23 @@ def _stop_reason(table: TableId, so_far: LakeProgress) -> str | None:
 
 
 def _verifications(state: State) -> dict[str, dict[str, Any]]:
-    judged, found = state.background.verified.judged, dict[str, dict[str, Any]]()
-    for run in runs_of((state.so_far.ahead or state.so_far).checkpoint):
-        of = judged.get((run.run, run.table))
-        found.setdefault(run.run, {})[str(run.table)] = None if of is None else {
-            "verdict": of.verdict.value,
-            "rows": of.rows,
-            "found": {kind.value: count for kind, count in of.found.items()},
-            "position": of.position,
-            "reason": of.reason,
-        }  # fmt: skip
+    found: dict[str, dict[str, Any]] = {}
+    runs = runs_of((state.so_far.ahead or state.so_far).checkpoint)
+    for (run, table), result in results(runs, state.background.verified).items():
+        repaired = result and result.repaired and _judgement(result.repaired)
+        told = None if result is None else {**_judgement(result.found), "repaired": repaired}
+        found.setdefault(run, {})[str(table)] = told
     return found
+
+
+def _judgement(judgement: Judgement) -> dict[str, Any]:
+    return {
+        "verdict": judgement.verdict.value,
+        "rows": judgement.rows,
+        "found": {kind.value: count for kind, count in judgement.found.items()},
+        "position": judgement.position,
+        "reason": judgement.reason,
+    }
 
 
 def _mirror_status(state: State, table: TableId) -> dict[str, Any]:

@@ -69,7 +69,7 @@ _COUNTS: Final[dict[str, JsonSchema]] = {
 }
 _TABLE_STATE: Final[JsonSchema] = {
     "type": "string",
-    "enum": ["waiting", "chunking", "completed", "stopped", "failed"],
+    "enum": ["waiting", "chunking", "repairing", "completed", "stopped", "failed"],
 }
 
 _SNAPSHOT_TABLE = _object(database=TEXT, table=TEXT, state=_TABLE_STATE, chunks=COUNT, **_COUNTS)
@@ -191,7 +191,9 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         consistent=BOOL,
         priority={"type": "integer"},
         verification=_described(
-            _or_null(ANY), "Of a verification, the SCN that it began after (`since`); null of a snapshot."
+            _or_null(ANY),
+            "Of a verification, the SCN that it began after (`since`), and whether it `repairs`; null of a "
+            "snapshot.",
         ),
         **_COUNTS,
         tables=_list(_SNAPSHOT_TABLE),

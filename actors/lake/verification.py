@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
+import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
@@ -26,6 +27,7 @@ from actors.lake.filesystem import lake_filesystem
 from actors.lake.live_view import FoundView, find_view
 from actors.lake.spark_session import side_session
 from actors.runtime.filesystem import list_folder
+from pipeline.coordinator.reselect_keys import key_rows
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Piece
 from pipeline.lake.tables import (
@@ -42,6 +44,7 @@ from pipeline.lake.verification.queries import (
     DOUBT,
     ComparedTable,
     doubt_sql,
+    found_keys_sql,
     judgement_sql,
     no_keys_sql,
     of_runs,
@@ -59,6 +62,9 @@ from pipeline.lake.verification.runs import (
     VerificationRun,
 )
 from pipeline.schema.table_schema import TableId
+
+# How many keys a repair gets at once.
+MOST_REPAIRED: Final = 1000
 
 _ROWS: Final = "tidemark_verified_rows"
 _KEYS: Final = "tidemark_verified_keys"
@@ -103,6 +109,20 @@ class LakeVerification:
         self._compare(work, view, open_runs)
         return tuple(known[run] or self._judge(work, view, run) for run in work.ended)
 
+    def keys_to_repair(
+        self, run: VerificationRun, most: int = MOST_REPAIRED
+    ) -> tuple[pa.RecordBatch | None, bool]:
+        """Returns the keys of the batch that a repair needs next, and whether it is the last one."""
+        assert run.awaits is not None
+        view = find_view(self._session, self._root, run.table)
+        if view is None:
+            return None, True
+        after = (run.awaits - 1) * most
+        query = found_keys_sql(findings_path(self._root), run.run, view.schema, after, most + 1)
+        found = self._session.sql(query).toArrow().combine_chunks()
+        keys = key_rows(view.schema, [column.chunk(0) for column in found.columns]) if len(found) else None
+        return keys and keys.slice(0, most), len(found) <= most
+
     def _compare(self, work: VerifyRows, view: FoundView | None, runs: Sequence[VerificationRun]) -> None:
         held = self._held(work.table, work.through)
         if not held:
@@ -138,7 +158,8 @@ class LakeVerification:
         extent = session.sql(compared.extent(rows)).first()
         assert extent is not None
         count, least_scn, *bounds = extent
-        return [compared.findings(rows, least_scn, bounds)] if count else []
+        repaired = any(run.of is not None for run in runs)
+        return [compared.findings(rows, least_scn, bounds, repaired=repaired)] if count else []
 
     def _keep_keys(
         self, session: SparkSession, work: VerifyRows, view: FoundView, runs: Sequence[VerificationRun]
@@ -163,15 +184,14 @@ class LakeVerification:
             stated.unpersist()
 
     def _judge(self, work: VerifyRows, view: FoundView | None, run: VerificationRun) -> Judgement:
-        reason = run.reason
+        found, doubt = self._found(run)
+        reason = run.reason or doubt
         if not reason and (view is None or view.reached.generation >= run.since):
             reason = _reason(view)
         if not reason:
-            _, reason = self._found(run)
-        if not reason:
             assert view is not None
             reason = self._find_left_over(work, view, run)
-        found, _ = self._found(run)
+            found, _ = self._found(run)
         verdict = LakeVerdict.DIFFERENT if found else LakeVerdict.UNJUDGED if reason else LakeVerdict.EQUAL
         judgement = Judgement(run.run, run.table, verdict, run.rows, found, work.position, reason)
         once = made_once(f"{self._journal}/judged/{_digest(f'{run.run} {run.table}')}", 1, "{}")
@@ -194,6 +214,8 @@ class LakeVerification:
                 keys = session.sql(no_keys_sql(own))
             if keys.count() < run.rows:
                 return ROWS_LOST
+            if run.of is not None:  # its rows say which keys the source has no row of
+                return ""
             keys.createOrReplaceTempView(_KEYS)
             left = compared.left_over(run, _KEYS)
             named = f"SELECT {literal(run.run)} AS run, kind, key, NULL AS columns, NULL AS scn FROM ({left})"

@@ -53,7 +53,7 @@ from actors.signals.rest import SignalRest
 from actors.source import witnesses
 from actors.source.failover import Servers
 from actors.source.preflight import Preflight, query_tables, signal_table
-from actors.spark_sink import SparkSink
+from actors.spark_sink import SinkOutlets, SparkSink
 from actors.status.applied_watch import AppliedWatch
 from actors.status.lag_watch import LagWatch
 from actors.status.status_board import StatusBoard
@@ -67,7 +67,7 @@ from pipeline.coordinator.state import Overlapping, Pausing
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.applied.progress import JournalProgress, Through
 from pipeline.journal.entry import Entry
-from pipeline.messages.journal import CheckpointSealed
+from pipeline.messages.journal import CheckpointSealed, DifferencesReported, MirrorDataExpired
 from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import EDGES, inbox
 from pipeline.messages.topology import ActorName as Name
@@ -274,7 +274,10 @@ class Assembly:
                 settings.lake,
                 settings.spark,
                 self._store,
-                self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR),
+                SinkOutlets(
+                    self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR, MirrorDataExpired),
+                    self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR, DifferencesReported),
+                ),
                 partial(self.applied.consumer_reached, Through.LAKE),
             ),
         )

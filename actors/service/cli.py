@@ -187,7 +187,7 @@ def send_signal(settings: Settings, action: str, tables: tuple[str, ...], id_: s
 @main.command(
     epilog="""\b
 Exit codes:
-  0  each table is equal to the source, at the named position
+  0  each table is equal to the source at the named position, perhaps after a repair
   1  rows differ
   2  no row was found to differ, but not all tables could be judged"""
 )
@@ -196,7 +196,8 @@ Exit codes:
     "--tables", "-t", multiple=True, metavar="REGEX", help="Tables, as database.table; all by default."
 )
 @click.option("--where", metavar="CONDITION", help="Only these rows, in the grammar of signals.")
-def verify(settings: Settings, tables: tuple[str, ...], where: str | None) -> None:
+@click.option("--repair", is_flag=True, help="Read the rows that differ again, and compare them once more.")
+def verify(settings: Settings, tables: tuple[str, ...], where: str | None, repair: bool) -> None:
     """Compare the lake with the source, while both continue, and print a result for each table.
 
     docs/verify.md says what it proves. The verification continues if this command is interrupted.
@@ -204,7 +205,7 @@ def verify(settings: Settings, tables: tuple[str, ...], where: str | None) -> No
     from actors.service.terminal_status import verification_line
 
     _lake(settings)
-    data: dict[str, Any] = {"data-collections": list(tables or settings.tables.patterns)}
+    data: dict[str, Any] = {"data-collections": list(tables or settings.tables.patterns), "repair": repair}
     if where is not None:
         named = data["data-collections"]
         data["additional-conditions"] = [{"data-collection": each, "filter": where} for each in named]
@@ -214,7 +215,7 @@ def verify(settings: Settings, tables: tuple[str, ...], where: str | None) -> No
     found = _verified(settings, answer["id"])
     for table, result in found.items():
         click.echo(verification_line(table, result))
-    verdicts = {result["verdict"] for result in found.values()}
+    verdicts = {(result["repaired"] or result)["verdict"] for result in found.values()}
     sys.exit(1 if "different" in verdicts else 2 if "unjudged" in verdicts else 0)
 
 

@@ -135,6 +135,13 @@ def _actors(actors: dict[str, dict[str, Any]]) -> Table:
 
 def verification_line(table: str, result: Mapping[str, Any]) -> str:
     """Returns the result of a verification of a table as a line of text."""
+    told = [_judgement(result, "read")]
+    if (repaired := result["repaired"]) is not None:
+        told.append(f"repaired: {_judgement(repaired, 'read again')}")
+    return f"{table}: {'; '.join(told)}"
+
+
+def _judgement(result: Mapping[str, Any], done: str) -> str:
     found = ", ".join(f"{count:,} {kind}" for kind, count in result["found"].items())
-    said = [result["verdict"], f"{result['rows']:,} rows read", *filter(None, (found, result["reason"]))]
-    return f"{table}: {', '.join(said)}, at {' '.join(result['position'].split())}"
+    said = [result["verdict"], f"{result['rows']:,} rows {done}", *filter(None, (found, result["reason"]))]
+    return f"{', '.join(said)}, at {' '.join(result['position'].split())}"

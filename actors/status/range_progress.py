@@ -82,7 +82,7 @@ def _filled(table: StatusJson, seen: dict[int, _Seen]) -> list[float]:
     """Of each range the part that's done."""
     count: int = table["ranges"]
     left = {each["number"]: each for each in table.get("to_go", ())}
-    if table["state"] == "completed":
+    if table["state"] in ("completed", "repairing"):
         return [1.0] * count
     if table["state"] != "chunking":
         # A snapshot that has ended otherwise says how many ranges are done, and not which.

@@ -103,7 +103,7 @@ def _state(tables: list[str], paused: bool) -> str:
     """A snapshot's state by those of its tables: what it does, or how it ended, the worst first."""
     if all(state in _ENDED for state in tables):
         return next((state for state in _ENDED if state in tables), "completed")
-    return "paused" if paused else "running" if "chunking" in tables else "waiting"
+    return "paused" if paused else "running" if {"chunking", "repairing"} & set(tables) else "waiting"
 
 
 def _dealt_with(table: StatusJson) -> int:

@@ -23,7 +23,7 @@ these. If the table fails once more, the next batch is the one that the others l
 when there is no batch.
 
 **Facts** say what has happened, and `step` gives the orders that follow. The orders of one step don't depend on each
-other. Each order is answered by a fact, except the last three kinds of orders.
+other. Each order is answered by a fact, except the last four kinds of orders.
 """
 
 from collections.abc import Iterator, Mapping
@@ -69,7 +69,7 @@ from pipeline.lake.state import (
     StoppingSpark,
 )
 from pipeline.lake.tables import Tier
-from pipeline.lake.verification.runs import Judgement
+from pipeline.lake.verification.runs import Judgement, VerificationRun, repair_due
 from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -267,6 +267,14 @@ class RequestMirrors:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestRepair:
+    """Request that rows which this verification has found be read again. `found`: whether it has found any."""
+
+    run: VerificationRun
+    found: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ReportGap:
     """Log that these tables lack segments: the journal begins with the segment `begins`."""
 
@@ -291,6 +299,7 @@ Order = (
     | BackgroundWork
     | StopSpark
     | RequestMirrors
+    | RequestRepair
     | ReportGap
     | ReportMissingMirrors
 )
@@ -345,7 +354,8 @@ def _batches(state: State, fact: Fact, now: float) -> _Next:
         case LakeTimerFired():
             return _moment(state, now)
         case WorkDone():
-            return _worked(state, fact, now), ()
+            state = _worked(state, fact, now)
+            return state, _repairs(state) if fact.judgements else ()
         case WorkGivenUp():
             return replace(state, background=background.work_given_up(state.background, now)), ()
         case WorkFailed():
@@ -598,7 +608,13 @@ def _landing(state: State, landing: Delivering, now: float) -> _Next:
     tell = ReportProgress(batch, None if so_far.left_out else so_far.said, now - landing.began)
     so_far = _caught_up(so_far)
     state = replace(state, so_far=so_far, doing=Confirming(landing.sealed))
-    return state, (tell, *_asking(so_far, batch.checkpoint))
+    return state, (tell, *_asking(so_far, batch.checkpoint), *_repairs(state))
+
+
+def _repairs(state: State) -> tuple[RequestRepair, ...]:
+    """Requests what a repair needs next, after each batch, until the checkpoint says that it has come."""
+    due = repair_due(state.lake_tables.runs, state.background.verified)
+    return () if due is None else (RequestRepair(*due),)
 
 
 def _caught_up(so_far: LakeProgress) -> LakeProgress:

@@ -9,7 +9,6 @@ import pytest
 
 from actors.lake.delta_table import Conflict
 from actors.lake.spark_session import SparkLost
-from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.spark_sink import SparkSink, SparkUp
@@ -20,23 +19,23 @@ from pipeline.lake.background import MaintainTable
 from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.step import Fact, WorkFailed, WorkGivenUp
 from pipeline.lake.tables import Tier
-from pipeline.messages.topology import EDGES, ActorName, inbox
+from pipeline.messages.topology import ActorName, inbox
 from pipeline.metrics import Counter
 from pipeline.schema.table_schema import TableId
 from tests.integration.history import History
+from tests.servers.sink import sink_outlets
 
 
 @pytest.fixture
 async def sink(tmp_path: Path) -> AsyncIterator[SparkSink]:
     history = History(tmp_path / "journal")
-    (edge,) = (edge for edge in EDGES if edge.sender is ActorName.SPARK_SINK)
     made = SparkSink(
         Mailbox(inbox(ActorName.SPARK_SINK)),
         Metrics(),
         LakeSettings(str(tmp_path / "lake")),
         SparkSettings(),
         history.store,
-        Sender(edge, Mailbox(inbox(edge.receiver))),
+        sink_outlets(Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))),
         lambda _: None,
     )
     yield made

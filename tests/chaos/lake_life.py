@@ -25,7 +25,6 @@ from actors.lake.file_placement import LakeFiles
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
-from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.spark_sink import SparkSink
@@ -37,11 +36,12 @@ from pipeline.lake import batch, maintenance
 from pipeline.lake.background import completable_tables, mergeable_tables
 from pipeline.lake.maintenance import Trim
 from pipeline.messages.inboxes import ToSparkSink
-from pipeline.messages.topology import EDGES, ActorName, inbox
+from pipeline.messages.topology import ActorName, inbox
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from tests.chaos.delivery_steps import Deed, watch
 from tests.chaos.hurried import hurry
+from tests.servers.sink import sink_outlets
 from tests.servers.spark_cluster import children
 
 LOOK_EVERY_S: Final = 0.02
@@ -53,7 +53,6 @@ DUE_AGAIN_S: Final = 3.0
 RESTS_S: Final = 1.0
 # Of this table the changelog is only the mirror's inbox, where tables are maintained.
 TRIMMED: Final = "customers"
-(ASKING,) = (edge for edge in EDGES if edge.sender is ActorName.SPARK_SINK)
 
 
 class Victim(StrEnum):
@@ -144,9 +143,8 @@ class House:
     async def _live(self) -> None:
         mailbox: Mailbox[ToSparkSink] = Mailbox(inbox(ActorName.SPARK_SINK))
         coordinator: Mailbox[Any] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
-        outlet = Sender(ASKING, coordinator)
         self.sink = sink = SparkSink(
-            mailbox, Metrics(), self.lake, self.spark, self.journal, outlet, lambda _: None
+            mailbox, Metrics(), self.lake, self.spark, self.journal, sink_outlets(coordinator), lambda _: None
         )
         last = self.journal.last_segment()
         running = asyncio.create_task(sink.run())

@@ -22,6 +22,7 @@ from pipeline.snapshot.snapshot import (
     ChunkId,
     Completed,
     Progress,
+    Repairing,
     Snapshot,
     SnapshotWaiting,
     TableSnapshot,
@@ -41,7 +42,7 @@ class Table:
     `changes` and `chunk` are what the open segment holds: (op, scn, ordinal, row) and rows of the first snapshot.
     `absent`: the columns that the log left out of a change, by its scn and ordinal. `segment`: the open one.
     `us_apart`: the time between two commits.
-    `verified`: what a verification has read in it, with its name and the scn.
+    `verified`: what a verification has read in it, with its name and the scn. `parts`: what its repair has.
     """
 
     schema: TableSchema
@@ -55,6 +56,7 @@ class Table:
     us_apart: int = 1
     sealed: list[SegmentTable] = field(default_factory=list)
     verified: list[tuple[str, int, Row]] = field(default_factory=list)
+    parts: list[ChunkPart] = field(default_factory=list)
 
     def key(self, row: Row) -> Row:
         return tuple(row[i] for i in self.schema.key)
@@ -102,7 +104,10 @@ class Table:
                 verifies=True,
             )
             self.sealed.append(SegmentTable(schema, FileKind.VERIFIED, chunk_table(self.segment, chunk)))
-        self.changes, self.chunk, self.verified = [], [], []
+        for part in self.parts:
+            kind = FileKind.VERIFIED if part.verifies else FileKind.CHANGES
+            self.sealed.append(SegmentTable(schema, kind, chunk_table(self.segment, part)))
+        self.changes, self.chunk, self.verified, self.parts = [], [], [], []
 
 
 class History:
@@ -142,11 +147,11 @@ class History:
         table.chunk += found.values()
         table.rows |= found
 
-    def begin_verification(self, run: str, table: Table) -> None:
+    def begin_verification(self, run: str, table: Table, *, repairs: bool = False) -> None:
         """Begin a verification of the table here."""
         self.scn += 1
         states: dict[TableId, TableSnapshot] = {table.schema.table: SnapshotWaiting()}
-        self.snapshots += (Snapshot(run, states, verification=Verification(self.scn)),)
+        self.snapshots += (Snapshot(run, states, verification=Verification(self.scn, repairs=repairs)),)
 
     def verify(self, run: str, table: Table, keys: Iterable[Row]) -> None:
         """Emit a chunk of a verification: what the source has of these keys at this place."""
@@ -155,9 +160,34 @@ class History:
 
     def end_verification(self, run: str, table: Table, rows: int) -> None:
         """End a verification of the table here. It has read so many rows."""
-        ended: dict[TableId, TableSnapshot] = {table.schema.table: Completed(Progress(rows=rows))}
+        self._progress(run, table, lambda snapshot: snapshot.read_whole(Progress(rows=rows)))
+
+    def repair(self, run: str, table: Table, keys: pa.RecordBatch, *, last: bool = True) -> None:
+        """Emit what the source has of these keys, as changes and then to be compared, as a batch of a repair."""
+        named = list(zip(*(column.to_pylist() for column in keys), strict=True))
+        rows = _batch(table.schema, [table.source[key] for key in named if key in table.source])
+        gone = keys.filter(pa.array([key not in table.source for key in named]))
+        chunk = ChunkId(run, table.schema.table, 1)
+        for verifies in (False, True):
+            self.scn += 1
+            table.parts.append(
+                ChunkPart(
+                    chunk, table.schema, rows, GtidSet(), HIGH, self.scn, False, verifies=verifies, gone=gone
+                )
+            )
+
+        def repaired(snapshot: Snapshot) -> TableSnapshot:
+            was = snapshot.tables[table.schema.table]
+            assert isinstance(was, Repairing)
+            counts = was.progress, was.batches + 1, was.reread + len(named)
+            return Completed(*counts) if last else Repairing(*counts)
+
+        self._progress(run, table, repaired)
+
+    def _progress(self, run: str, table: Table, state: Callable[[Snapshot], TableSnapshot]) -> None:
         self.snapshots = tuple(
-            replace(each, tables=ended) if each.id == run else each for each in self.snapshots
+            replace(each, tables={table.schema.table: state(each)}) if each.id == run else each
+            for each in self.snapshots
         )
 
     def restart(self, table: Table, schema: TableSchema, mirror: type[Filling] | type[Ready]) -> None:
@@ -208,10 +238,8 @@ class History:
 
 
 def _batch(schema: TableSchema, rows: list[Row]) -> pa.RecordBatch:
-    arrays = [
-        pa.array(list(values), field.type)
-        for values, field in zip(zip(*rows, strict=True), schema.arrow, strict=True)
-    ]
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema.columns)
+    arrays = [pa.array(list(values), field.type) for values, field in zip(columns, schema.arrow, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
 
 

@@ -17,6 +17,7 @@ from pipeline.coordinator import step as coordinator
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.consistent_state import ApproachingPosition, AtPosition
 from pipeline.coordinator.state import InTransaction, Order, SourceHasCapacity, State
+from pipeline.coordinator.verification import repair
 from pipeline.coordinator.window import Reading, Reconciling, Window
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet, Tsid
@@ -44,7 +45,7 @@ from pipeline.lake.verification.runs import Judgement, VerificationRun
 from pipeline.messages.binlog import DdlRead
 from pipeline.messages.changes import ChangesVerified, SchemaChanged
 from pipeline.messages.chunks import ChunkRead
-from pipeline.messages.journal import ChangePart
+from pipeline.messages.journal import ChangePart, ChunkPart
 from pipeline.messages.row_images import TableChanges
 from pipeline.schema.ddl import effects
 from pipeline.schema.ddl.effects import Unlogged
@@ -54,7 +55,7 @@ from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import snapshot as snapshots
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
-from pipeline.snapshot.snapshot import Range
+from pipeline.snapshot.snapshot import Range, Repairing, TableSnapshot
 from pipeline.snapshot.watermark import High, MarkerRow, StreamPosition
 from pipeline.verifier import cascades, table_restarts
 from pipeline.verifier import step as schema_verifier
@@ -645,6 +646,55 @@ def a_verification_is_older_than_its_beginning(patch: Patch) -> None:
     patch.setattr(Verifying, "_judge", judge)
 
 
+def keys_without_a_row_are_left_out(patch: Patch) -> None:
+    """So a row that only the lake has stays there."""
+    patch.setattr(windows, "gone_keys", lambda window: window.order.keys.slice(0, 0))
+
+
+def a_key_that_came_meanwhile_is_gone(patch: Patch) -> None:
+    patch.setattr(windows, "gone_keys", lambda window: window.gone)
+
+
+def a_repair_writes_nothing(patch: Patch) -> None:
+    """Its rows are compared both times."""
+    original = coordinator.close_windows
+
+    def close_windows(state: State) -> tuple[State, tuple[ChunkPart, ...]]:
+        after, parts = original(state)
+        return after, tuple(part if part.gone is None else replace(part, verifies=True) for part in parts)
+
+    patch.setattr(coordinator, "close_windows", close_windows)
+
+
+def a_repair_is_compared_with_what_it_wrote(patch: Patch) -> None:
+    """Its rows aren't read once more."""
+    original = repair.batch_emitted
+
+    def batch_emitted(state: State, compared: int) -> State:
+        assert state.repair is not None
+        return original(replace(state, repair=replace(state.repair, checks=True)), compared)
+
+    patch.setattr(repair, "batch_emitted", batch_emitted)
+
+
+def a_batch_to_repair_is_skipped(patch: Patch) -> None:
+    """As if what a start has interrupted had passed."""
+    original = coordinator.start
+
+    def start(checkpoint: Checkpoint, *others: Any, **more: Any) -> object:
+        snapshots = tuple(
+            replace(each, tables={t: _after_one(state) for t, state in each.tables.items()})
+            for each in checkpoint.snapshots
+        )
+        return original(replace(checkpoint, snapshots=snapshots), *others, **more)
+
+    patch.setattr(coordinator, "start", start)
+
+
+def _after_one(state: TableSnapshot) -> TableSnapshot:
+    return replace(state, batches=state.batches + 1) if isinstance(state, Repairing) else state
+
+
 BUGS: tuple[Bug, ...] = (
     mutations.any_low_is_usable,
     mutations.low_is_compared_with_nothing,
@@ -749,6 +799,11 @@ BUGS: tuple[Bug, ...] = (
     a_verified_chunk_has_no_high_watermark,
     what_changed_after_a_verified_chunk_is_compared,
     a_verification_is_older_than_its_beginning,
+    keys_without_a_row_are_left_out,
+    a_key_that_came_meanwhile_is_gone,
+    a_repair_writes_nothing,
+    a_repair_is_compared_with_what_it_wrote,
+    a_batch_to_repair_is_skipped,
 )
 
 # It takes hundreds of seeds to find these, or seeds that take long, so that only `make test-full` looks for them.

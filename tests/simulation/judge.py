@@ -22,13 +22,15 @@ from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.snapshot import (
     Chunking,
     Completed,
+    Repairing,
     Snapshot,
     SnapshotFailed,
     SnapshotStopped,
     SnapshotWaiting,
     TableSnapshot,
+    Unfinished,
 )
-from tests.simulation.lake import Changed, Lake, Violation, changed, chunk_rows
+from tests.simulation.lake import Changed, Lake, Violation, changed, chunk_rows, gone_rows
 from tests.simulation.reader import images
 from tests.simulation.selector import along_key, order_of, walk_of, wanted
 from tests.simulation.server import Numbers, Rows, Server, Transaction, apply, gtid_set, lacking, numbers
@@ -122,7 +124,7 @@ class Judge:
         for snapshot in self.record.checkpoint.snapshots:
             for table, state in snapshot.tables.items():
                 was = _state(self._before, (snapshot.id, table))
-                if tables.match(table) and was == state and isinstance(state, SnapshotWaiting | Chunking):
+                if tables.match(table) and was == state and isinstance(state, Unfinished):
                     raise Violation(f"{table} of {snapshot.id} was to be stopped, and is {state}")
 
     def started(self, checkpoint: Checkpoint) -> None:
@@ -238,7 +240,7 @@ class Judge:
     def _judge_chunk(self, part: ChunkPart, before: Checkpoint) -> None:
         table, record = part.schema.table, self.record
         state = _state(before, (part.chunk.snapshot, table))
-        if not isinstance(state, Chunking):
+        if not isinstance(state, Chunking if part.gone is None else Repairing):
             raise Violation(f"chunk {part.chunk} is emitted, but its table was {state}")
         if part.scn <= before.scn:
             raise Violation(f"chunk {part.chunk} has the SCN {part.scn}, and {before.scn} was given before")
@@ -249,6 +251,12 @@ class Judge:
                 raise Violation(
                     f"chunk {part.chunk}: row {key} is {value}, but the source had {truth.get(key)}"
                 )
+        whole = len(part.schema.key) > 1
+        for key, value in gone_rows(part):
+            if key in truth and (not whole or truth[key] == value):
+                raise Violation(f"chunk {part.chunk}: row {key} is gone, but the source had {truth[key]}")
+        if part.gone is not None:
+            return
         if rows and part.schema != record.schemas[table]:
             raise Violation(f"chunk {part.chunk} has columns that the table didn't have there: {part.schema}")
         account = record.accounts.setdefault((part.chunk.snapshot, table), Account())

@@ -65,6 +65,7 @@ class Lake:
                         self.mirror.setdefault(table, []).extend(rows)
                     else:
                         self.changes.setdefault(table, []).extend((True, *row) for row in rows)
+                        self.changes[table].extend((False, *row) for row in gone_rows(part))
                 case ChunkPart():
                     pass  # of a generation before
 
@@ -109,6 +110,13 @@ def changed(part: ChangePart) -> Iterator[Changed]:
     columns = (images["transaction"], images["ordinal"], images["kind"], rows["id"], rows["value"])
     for index, ordinal, kind, key, value in zip(*(c.to_pylist() for c in columns), strict=True):
         yield Changed(part.first_scn + index, ordinal, ImageKind(kind), key, value)
+
+
+def gone_rows(part: ChunkPart) -> list[Row]:
+    """The keys that a repair found no row of, as rows."""
+    if part.gone is None:
+        return []
+    return [(key["id"], key.get("value", 0)) for key in part.gone.to_pylist()]
 
 
 def chunk_rows(part: ChunkPart) -> list[tuple[int, int]]:

@@ -25,6 +25,7 @@ from pipeline.messages.chunks import (
     PlanFailed,
     PlanTable,
     ReadChunk,
+    RepairRows,
     TablePlanned,
     TableRanges,
     TransactionsOpened,
@@ -63,7 +64,7 @@ class Plan:
 class Chunk:
     """An order to read a chunk, as far as it has got: in these transactions, or over a connection to this server."""
 
-    order: ReadChunk
+    order: ReadChunk | RepairRows
     views: Views | None
     where: Server | Replica | None = None
     low: GtidSet | None = None
@@ -110,13 +111,13 @@ class Selector:
         """Whether there's nothing to read."""
         return not self.plans and not self.chunks
 
-    def take(self, order: PlanTable | ReadChunk | OpenTransactions | CloseTransactions) -> None:
+    def take(self, order: PlanTable | ReadChunk | RepairRows | OpenTransactions | CloseTransactions) -> None:
         """Begin with an order."""
         views = self.views if self.views and self.views.opened else None
         match order:
             case PlanTable():
                 self.plans.append(Plan(order, views))
-            case ReadChunk():
+            case ReadChunk() | RepairRows():
                 self.chunks.append(Chunk(order, views))
             case OpenTransactions():
                 connections, locks = self._world.limits.connections, self._world.locks
@@ -271,15 +272,18 @@ class Selector:
 
     def _select(self, chunk: Chunk, where: Server | Replica, rows: Rows) -> None:
         order = chunk.order
-        found = selected(rows.items(), order)
+        if isinstance(order, RepairRows):
+            found = keyed(rows.items(), order)
+        else:
+            found = selected(rows.items(), order)
+            chunk.upto = along_key(found[-1], order.walk) if len(found) == order.limit else None
         chunk.rows = found
-        chunk.upto = along_key(found[-1], order.walk) if len(found) == order.limit else None
         unknown = any(c.table == order.chunk.table for t in where.unexecuted for c in t.changes)
         self._reached["SELECT saw what the executed set lacks"] += unknown
         self._reached["a replica's SELECT saw what its executed set lacks"] += (
             unknown and self._replica is not None
         )
-        self._story.tell("SELECT:", order.chunk, order.after, "to", order.end, "gives", tuple(found))
+        self._story.tell("SELECT:", order.chunk, "gives", tuple(found))
 
     def _answered(self, chunk: Chunk, low: GtidSet, rows: list[Row], high: High) -> ChunkRead:
         columns = [pa.array([row[n] for row in rows], pa.int64()) for n in range(2)]
@@ -296,6 +300,12 @@ def marker_id(row: Transaction) -> str:
     """The id of a row of the signal table."""
     assert row.marker is not None
     return row.marker.id
+
+
+def keyed(rows: Iterable[Row], order: RepairRows) -> list[Row]:
+    """What the SELECT of these keys gives of these rows."""
+    keys = {tuple(key.values()) for key in order.keys.to_pylist()}
+    return sorted(row for row in rows if row[: len(order.schema.key)] in keys)
 
 
 def selected(rows: Iterable[Row], order: ReadChunk) -> list[Row]:

@@ -26,6 +26,7 @@ from pipeline.messages.chunks import (
     OpenTransactions,
     PlanTable,
     ReadChunk,
+    RepairRows,
     SourceOverloaded,
     SourceRecovered,
 )
@@ -46,6 +47,7 @@ from pipeline.signals.signal import (
     VerifyTables,
 )
 from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.snapshot import Repairing
 from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.schema_fence import ServerAnswer
 from pipeline.verifier.state import State as Verifier
@@ -245,11 +247,12 @@ class Simulation:
         else:
             self.send(wanted(f"s{len(self.sent)}", self.server.tables[0], self.world, self.random))
 
-    def verify(self) -> None:
+    def verify(self, *, repair: bool = True) -> None:
         """Ask for a verification of all tables, unless one is under way."""
         snapshots = self.state.checkpoint.snapshots
         if self.world.verifies and not any(s.verification for s in snapshots if not s.ended):
-            self.send(VerifyTables(f"v{len(self.sent)}", SHOP, chunk_rows=self.random.choice((None, 1, 3))))
+            rows = self.random.choice((None, 1, 3))
+            self.send(VerifyTables(f"v{len(self.sent)}", SHOP, chunk_rows=rows, repair=repair))
 
     def recapture(self) -> None:
         """Ask that tables be captured again, whether they have stopped or not."""
@@ -294,10 +297,19 @@ class Simulation:
 
     def deliver(self) -> None:
         """The journal's two readers go on."""
-        self.verify()
+        self.verify(repair=self.timing.random() < 0.7)
         self.waiting.ask()
+        if self.world.tampers and self.timing.random() < 0.3:
+            self.sink.tamper()
         self.sink.go_on()
+        self.take_report()
         self.topics.go_on()
+
+    def take_report(self) -> None:
+        """Give the coordinator what the sink has reported last."""
+        if (report := self.sink.report) is not None and self.timing.random() < 0.7:
+            self.sink.report = None
+            self.give(report)
 
     def crash(self) -> None:
         """Lose all but what's sealed, and start again from there."""
@@ -306,6 +318,7 @@ class Simulation:
         self.coverage.crashed(self.state, self.sealed.checkpoint, emitted)
         self.judge.record = self.sealed.copy()
         self.segments.lose()
+        self.sink.report = None
         self.selector.close()
         if self.selector.elsewhere or (self.world.moves and self.random.random() < 0.5):
             self.reached["another server took over"] += 1
@@ -392,7 +405,7 @@ class Simulation:
                 case PlanTable():
                     self.story.tell("plan asked for:", order.table)
                     self.selector.take(order)
-                case ReadChunk():
+                case ReadChunk() | RepairRows():
                     judge_order(order, self.state, paused=self.judge.record.paused, stands=self.reader.paused)
                     judge_room(order, strained=self.strained, full=self.full)
                     self.story.tell("window opened:", order.chunk, "at", order.asked_at)
@@ -459,6 +472,7 @@ class Simulation:
         # Far more than it takes: with one window at a time and a writer without end, a chunk takes a hundred of these.
         for _ in range(10_000):
             self._let_all_be_seen()
+            self._repair()
             if self._writes_without_end():
                 self.server.write_hot_row()
             self._select()
@@ -487,18 +501,43 @@ class Simulation:
 
     def _verify_at_rest(self) -> None:
         """A verification of all tables, beside which a few rows change, and the lake is merged."""
+        self.seal()
+        self.sink.finish()
+        for _ in range(5 if self.world.tampers else 0):
+            self.sink.tamper()
         self.verify()
         for round_ in range(1_000):
-            if round_ < 30:
+            if round_ < 30 or (round_ < 100 and self._repairing()):
                 self.server.write()
                 self.seal()
                 self.sink.go_on()
+            if round_ < 100 and self._repairing() and self.timing.random() < 0.05:
+                self.crash()
             self._let_all_be_seen()
+            self._repair()
             self._select()
             self.read_log()
             if self.reader.done and self._rested():
-                return
-        raise Violation(f"a verification never ends: {self.state}")
+                break
+        else:
+            raise Violation(f"a verification never ends: {self.state}")
+        self.seal()
+        self.sink.finish()
+        self.sink.judge_repaired()
+
+    def _repairing(self) -> bool:
+        return any(
+            isinstance(state, Repairing)
+            for snapshot in self.state.checkpoint.snapshots
+            for state in snapshot.tables.values()
+        )
+
+    def _repair(self) -> None:
+        """The sink gets on, if a verification waits for it."""
+        if self._repairing():
+            self.seal()
+            self.sink.go_on()
+            self.take_report()
 
     def _writes_without_end(self) -> bool:
         """A row whose key itself rises with each write, within a range, may be met by each of its chunks."""

@@ -39,17 +39,19 @@ from pipeline.lake.step import (
     ProgressReported,
     ReadBatch,
     ReportProgress,
+    RequestRepair,
     TableDelivered,
     TableFound,
     WorkDone,
 )
-from pipeline.messages.journal import Append, ChunkPart, SegmentSealed
-from pipeline.schema.table_schema import TableId
+from pipeline.lake.verification.runs import LakeVerdict, results, runs_of
+from pipeline.messages.journal import Append, ChunkPart, DifferencesReported, SegmentSealed
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Ready
 from tests.simulation.lake import Lake, Violation, chunk_rows
 from tests.simulation.server import Row, Rows
 from tests.simulation.story import Story
-from tests.simulation.verifying import LakeOfTable, VerifiedRow, Verifying
+from tests.simulation.verifying import Key, LakeOfTable, VerifiedRow, Verifying
 
 
 class Logged(NamedTuple):
@@ -199,6 +201,7 @@ class Sink:
         self._segments, self._random, self._story, self._reached = segments, random, story, reached
         self.tables: dict[TableId, Table] = {}
         self.verifying = Verifying()
+        self.report: DifferencesReported | None = None  # the newest one, until the coordinator takes it
         self.reported: Callable[[State], None] = lambda _: None
         self._told: tuple[int, int | None] = (0, None)
         self._most_bytes = random.choice(
@@ -220,10 +223,47 @@ class Sink:
                 self.verifying = Verifying()
             self._start()
 
+    def tamper(self) -> None:
+        """Change, remove or add a row of a mirror, as somebody who has no business there."""
+        tables = [table for table, lake in self.tables.items() if self._has_mirror(table, lake)]
+        if not tables:
+            return
+        table = self._random.choice(tables)
+        lake = self.tables[table]
+        view, tampered = lake.view(), self.verifying.tampered.setdefault(table, set())
+        id_ = self._random.choice([0, *(row[0] for row in lake.mirror)]) + self._random.choice((-1, 0, 0, 1))
+        lake.mirror = [row for row in lake.mirror if row[0] != id_]
+        if id_ not in view or self._random.random() < 0.5:
+            lake.mirror.append((id_, self._random.randint(100, 200)))
+        if lake.view() != view:
+            self._story.tell("somebody changes", table, id_)
+            tampered.add(id_)
+
+    def _has_mirror(self, table: TableId, lake: Table) -> bool:
+        ready = isinstance(self._checkpoint().mirrors.get(table), Ready) if self._segment else False
+        return ready and lake.told.schema is not None and lake.told.generation is not None
+
+    def judge_repaired(self) -> None:
+        """The last verification of each table has found it equal, or has mended it, if it could be judged."""
+        runs = runs_of(self._checkpoint())
+        last = {run.table: run.run for run in runs if run.of is None}
+        for (name, table), result in results(runs, self._state.background.verified).items():
+            if last[table] != name or result is None:
+                continue
+            said = result.repaired or result.found
+            if said.verdict is LakeVerdict.DIFFERENT and not result.found.reason:
+                raise Violation(f"{table} isn't mended: {result}")
+            if said.verdict is LakeVerdict.EQUAL:
+                self.verifying.tampered.pop(table, None)
+
     def finish(self) -> None:
         """Deliver all that's sealed."""
         while self._segment < len(self._segments.entries) or not isinstance(self._state.doing, Idle):
             next(self._work)
+        wanted = self._segments.views.get(self._segment, {})
+        for table, lake in self.tables.items():
+            if table in wanted and lake.told.schema is not None:
+                self._judge_view(table, lake, wanted[table])
 
     @property
     def entries(self) -> list[Entry]:
@@ -261,10 +301,10 @@ class Sink:
             self._state, orders = spark_sink.step(self._state, facts.pop(0), 0.0)
             self.reported(self._state)
             for order in self._random.sample(orders, len(orders)):  # they're carried out side by side
-                fact = yield from self._carry_out(order)
-                facts.append(fact)
+                following = yield from self._carry_out(order)
+                facts += [] if following is None else [following]
 
-    def _carry_out(self, order: Order) -> Generator[None, None, Fact]:
+    def _carry_out(self, order: Order) -> Generator[None, None, Fact | None]:
         match order:
             case FindTable(table):
                 return TableFound(
@@ -291,6 +331,13 @@ class Sink:
                 yield
                 found = self.verifying.compare(work, self._seen(work.table), self._reached)
                 return WorkDone(TableSize(), None, found)
+            case RequestRepair(run, found):
+                keys, last = self.verifying.keys_to_repair(run, 2) if found else ([], True)
+                assert run.awaits is not None
+                schema = self.tables[run.table].told.schema
+                differing = _key_rows(schema, keys) if keys and schema is not None else None
+                self.report = DifferencesReported(run.run, run.table, run.awaits, differing, last)
+                return None
             case _:
                 raise Violation(f"nothing has gone from the journal or the lake, and yet: {order}")
 
@@ -374,8 +421,8 @@ class Sink:
             return None
         seen = LakeOfTable(told.schema, told.generation, lake.view(), {})
         for row in lake.changelog:
-            if row.key is not None and row.value is not None:
-                seen.changed[seen.key((row.key, row.value))] = row.scn
+            if row.key is not None:
+                seen.changed[seen.key((row.key, row.value or 0))] = row.scn
         return seen
 
     def _checkpoint(self) -> Checkpoint:
@@ -395,10 +442,18 @@ class Sink:
         mirror = batch.checkpoint.mirrors.get(table)
         begun = mirror is not None and (told.generation or 0) > mirror.since
         ahead = begun or max(told.changes, told.rows) > batch.through
-        if table in wanted and not ahead and (view := lake.view()) != wanted[table]:
-            raise Violation(
-                f"{table}: the lake's live view is {view} behind segment {batch.through}, the stream's {wanted[table]}"
-            )
+        if table in wanted and not ahead:
+            self._judge_view(table, lake, wanted[table])
+
+    def _judge_view(self, table: TableId, lake: Table, wanted: Rows) -> None:
+        """What nobody has changed is as in the stream."""
+        tampered = self.verifying.tampered.get(table, ())
+        view, stream = (
+            {key: value for key, value in rows.items() if key not in tampered}
+            for rows in (lake.view(), wanted)
+        )
+        if view != stream:
+            raise Violation(f"{table}: the lake's live view is {view}, the stream's {stream}")
 
 
 def _logged(rows: pa.Table) -> list[Logged]:
@@ -407,11 +462,16 @@ def _logged(rows: pa.Table) -> list[Logged]:
 
 
 def _verified(rows: pa.Table) -> list[VerifiedRow]:
-    names = ("__chunk", "__scn", "id", "value")
+    names = ("__chunk", "__scn", "__op", "id", "value")
     return [
-        VerifiedRow(run, scn, (key, value))
-        for run, scn, key, value in zip(*(rows[name].to_pylist() for name in names), strict=True)
+        VerifiedRow(run, scn, (key, value or 0), op == "d")
+        for run, scn, op, key, value in zip(*(rows[name].to_pylist() for name in names), strict=True)
     ]
+
+
+def _key_rows(schema: TableSchema, keys: list[Key]) -> pa.RecordBatch:
+    columns = [pa.array(part, pa.int64()) for part in zip(*keys, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names=list(schema.key_names))
 
 
 def _rows(rows: pa.Table) -> list[Row]:

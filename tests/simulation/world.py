@@ -73,7 +73,8 @@ class World:
     Whether a snapshot is asked for early (`begins`), another server of the same history takes over at a crash
     (`moves`), or has purged what wasn't sealed (`purges`). `snapshot_mode`: how new tables are snapshotted without a
     signal, and whether the source may be locked for that (`locks`). Whether the server may lose the end of its log in a
-    crash, and give the same GTIDs again (`loses_tail`). `verifies`: whether a verification is always under way.
+    crash, and give the same GTIDs again (`loses_tail`). `verifies`: whether a verification is always under way,
+    and `tampers` whether somebody changes the lake meanwhile.
     `weights`: how often what happens.
     """
 
@@ -101,6 +102,7 @@ class World:
     weights: dict[Does, float]
     loses_tail: bool
     verifies: bool
+    tampers: bool
 
 
 _MODES: tuple[WindowMode, ...] = (Overlapping(1), Overlapping(2), Overlapping(4), Overlapping(8), Pausing())
@@ -179,6 +181,7 @@ def drawn(seed: int, mode: WindowMode | None = None) -> World:
         weights=weights,
         loses_tail=False,
         verifies=Random(f"verifies {seed}").random() < 0.3,
+        tampers=Random(f"tampers {seed}").random() < 0.6,
     )
     plain = not (world.moves or world.purges) and reads is not Reads.REPLICA
     return replace(world, loses_tail=plain and Random(f"tails {seed}").random() < 0.3)

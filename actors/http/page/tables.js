@@ -114,7 +114,7 @@ class Row {
     text(this.word, this.words(table, state));
     const told = snapshot ?? {};
     const done = snapshot ? snapshot.rows + snapshot.given_up : 0;
-    const running = snapshot && ["waiting", "chunking"].includes(snapshot.state);
+    const running = snapshot && ["waiting", "chunking", "repairing"].includes(snapshot.state);
     const expected = running && snapshot.expected ? ` / ~${short(Math.max(snapshot.expected, done))}` : "";
     text(this.cells["Rows"], done || expected || state === "complete" ? `${short(done)}${expected}` : "");
     text(this.cells["Rows/s"], running && told.rows_per_second !== null ? short(told.rows_per_second) : "");
@@ -162,7 +162,7 @@ function stateOf({ stopped, keyless, snapshot, lake }, paused) {
   if (stopped || lake.stopped) return "halted";
   if (snapshot?.state === "failed") return "failed";
   if (lake.late) return "late";
-  if (snapshot?.state === "chunking") return paused ? "paused" : "reading";
+  if (["chunking", "repairing"].includes(snapshot?.state)) return paused ? "paused" : "reading";
   if (snapshot?.state === "waiting") return paused ? "paused" : "waiting";
   if (keyless) return "keyless";
   return { completed: "complete", stopped: "stopped" }[snapshot?.state] ?? "streaming";

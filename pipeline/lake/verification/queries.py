@@ -12,7 +12,7 @@ from typing import Final
 
 from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql
 from pipeline.lake.sql_dialects import Dialect
-from pipeline.lake.tables import Tier, literal, quoted, table_at
+from pipeline.lake.tables import Tier, columns, literal, quoted, table_at
 from pipeline.lake.verification.runs import FindingKind, Judgement, VerificationRun
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.column_types import Double, Float, Integer, Vector
@@ -55,11 +55,12 @@ class ComparedTable:
         ends = (f"min({name}), max({name})" for name in map(quoted, self.ordered))
         return f"SELECT {', '.join(('count(*)', 'min(`__scn`)', *ends))} FROM {rows}"
 
-    def findings(self, rows: str, least_scn: int, bounds: Sequence[object]) -> str:
+    def findings(self, rows: str, least_scn: int, bounds: Sequence[object], *, repaired: bool = False) -> str:
         """Returns the query for rows that are missing or different: run, kind, key, columns and scn.
 
-        `rows`: the name of the verified rows, with a live view's columns, `__chunk` and `__scn`. `bounds` of their
-        keys: the least and the greatest value of each part in `ordered`.
+        `rows`: the name of the verified rows, with a live view's columns, `__op`, `__chunk` and `__scn`. `bounds` of
+        their keys: the least and the greatest value of each part in `ordered`. `repaired`: whether rows of a repair are
+        among them. Of those, keys that the source has no row of are found too, and rows that come twice.
         """
         differing = ", ".join(
             f"CASE WHEN NOT {self._equal(column.name)} THEN {literal(column.name)} END"
@@ -67,12 +68,18 @@ class ComparedTable:
             if column.name not in self.schema.key_names
         )
         listed = f"filter(array({differing}), name -> name IS NOT NULL)" if differing else "array()"
-        columns = f"CASE WHEN l.{_THERE} THEN CAST({listed} AS ARRAY<STRING>) END"
-        kind = f"CASE WHEN l.{_THERE} THEN {literal(FindingKind.DIFFERENT)} ELSE {literal(FindingKind.MISSING)} END"
+        there, gone = f"l.{_THERE}", "v.`__op` = 'd'"
+        columns = f"CASE WHEN {there} AND NOT {gone} THEN CAST({listed} AS ARRAY<STRING>) END"
+        kind = f"""CASE WHEN {gone} THEN CASE WHEN {there} THEN {literal(FindingKind.EXTRA)} END
+    WHEN {there} THEN {literal(FindingKind.DIFFERENT)} ELSE {literal(FindingKind.MISSING)} END"""
+        key = ", ".join(f"v.{quoted(name)}" for name in self.schema.key_names)
+        number = f"count(*) OVER (PARTITION BY v.`__chunk`, {key})" if repaired else "1"
         since = least_scn if self.unread is None else min(least_scn, self.unread)
-        return f"""SELECT run, kind, key, columns, scn FROM (
+        twice, extra = literal(FindingKind.DUPLICATE), literal(FindingKind.EXTRA)
+        return f"""SELECT run, CASE WHEN kind <> {extra} AND {_NUMBER} > 1 THEN {twice} ELSE kind END AS kind,
+  key, columns, scn FROM (
 SELECT v.`__chunk` AS run, {kind} AS kind, {self._key_text("v")} AS key, {columns} AS columns, v.`__scn` AS scn,
-  coalesce(x.{_UNKNOWN}, 0) AS hidden
+  coalesce(x.{_UNKNOWN}, 0) AS hidden, {number} AS {_NUMBER}
 FROM {rows} AS v
 LEFT JOIN (SELECT *, true AS {_THERE} FROM (
 {self._live}
@@ -81,7 +88,8 @@ LEFT JOIN (
 {self._changed(since)}
 ) AS x ON {self._same("v", "x")}
 WHERE coalesce(x.{_SCN}, 0) <= v.`__scn`
-) WHERE kind = {literal(FindingKind.MISSING)} AND hidden = 0 OR size(columns) > 0"""
+) WHERE kind = {literal(FindingKind.MISSING)} AND hidden = 0 OR kind = {extra} OR size(columns) > 0
+  OR kind <> {extra} AND {_NUMBER} > 1"""
 
     def left_over(self, run: VerificationRun, keys: str) -> str:
         """Returns the query for keys that are extra, or that the live view has more than once: kind and key.
@@ -149,6 +157,19 @@ WHERE {known}l.{_NUMBER} > 1"""
         names = ", ".join(f"{of}.{quoted(name)} AS {quoted(name)}" for name in self.schema.key_names)
         options = ", ".join(f"{literal(key)}, {literal(value)}" for key, value in _FORMATS.items())
         return f"to_json(struct({names}), map({options}))"
+
+
+def found_keys_sql(path: str, run: str, schema: TableSchema, after: int, most: int) -> str:
+    """Returns the query for keys that a run has found, after so many, in an order that stays, and `most` of them.
+
+    `path`: that of the table of findings. Each key is a row with the key's columns, in their types in the lake.
+    """
+    types = {column.name: column.type for column in columns(schema, Tier.MIRROR)}
+    parts = ", ".join(f"{quoted(name)} {types[name]}" for name in schema.key_names)
+    options = ", ".join(f"{literal(key)}, {literal(value)}" for key, value in _FORMATS.items())
+    return f"""SELECT k.* FROM (SELECT from_json(key, {literal(parts)}, map({options})) AS k FROM (
+SELECT DISTINCT key FROM {table_at(path)}
+WHERE {of_table(run, schema.table)} AND kind <> {literal(DOUBT)} ORDER BY key LIMIT {most} OFFSET {after}))"""
 
 
 def doubt_sql(run: VerificationRun, reason: str) -> str:

@@ -2,9 +2,9 @@
 
 **What is compared.** A file of a verification has rows that the source had, each at an SCN s
 (`pipeline.coordinator.verification.comparability`). Let b be a segment through which the lake has everything, and s in
-a segment up to b. A key without a change in (s, b] has at b the row that it had at s. So the live view at b has exactly this row, or
-it is wrong. Keys with a change after s are left out. So it doesn't matter how late the comparison comes, and what was
-merged before it.
+a segment up to b. A key without a change in (s, b] has at b the row that it had at s. So the live view at b has exactly
+this row, or it is wrong. Keys with a change after s are left out. So it doesn't matter how late the comparison comes,
+and what was merged before it.
 
 **What is too much.** A verification of a table begins after the SCN `since`. Each of its chunks sees all changes up to
 there. Take a key of the live view at b without a change after `since`. If the live view is right, the source had the
@@ -15,11 +15,16 @@ The keys that were read lie beside the lake until the table's verification ends,
 **What can't be judged**: files of another schema than the live view's; a verification of a mirror that has begun again
 since; one that capture ended with a reason.
 
+**What is repaired.** A verification may have a repair (`pipeline.coordinator.verification.repair`). The sink reports
+the keys of what it found, batch by batch, and repeats a report until the checkpoint has the batch. The rows that
+capture reads to compare them have a run of their own. A key without a row is among them, with its SCN s too. So the
+first argument holds for it: at b the live view has no row of it. The result of this second run is the repair's result.
+
 The comparison is work beside the batches (`pipeline.lake.background`). It reads versions of the two lake tables that
 belong together, so neither batches nor merges disturb it. Changes after `since` aren't trimmed until it ends.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
@@ -27,7 +32,10 @@ from typing import Final
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import (
+    REPAIRED,
     Chunking,
+    Completed,
+    Repairing,
     Snapshot,
     SnapshotFailed,
     SnapshotStopped,
@@ -71,7 +79,9 @@ class VerificationRun:
     """The verification of one table, as capture has it: `run` is the id of its signal.
 
     `ended`: whether all chunks are in the stream. `reason`: why it ended without them; empty if it didn't. `rows`:
-    those that capture has read and no change superseded. `narrowed`: whether only some rows are read.
+    those that capture has read and no change superseded. `narrowed`: whether only some rows are read. `of`: of the run
+    that compares what a repair has read again, the verification. `awaits`: the batch of keys that the repair needs
+    next; None if it needs none.
     """
 
     run: str
@@ -81,6 +91,8 @@ class VerificationRun:
     ended: bool
     reason: str
     rows: int
+    of: str | None = None
+    awaits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +160,49 @@ class Comparisons:
 def runs_of(checkpoint: Checkpoint) -> tuple[VerificationRun, ...]:
     """Returns the verifications that a checkpoint knows, table by table."""
     return tuple(
-        _run(snapshot, verification, table, state)
+        run
         for snapshot in checkpoint.snapshots
         if (verification := snapshot.verification) is not None
         for table, state in snapshot.tables.items()
+        for run in _runs(snapshot, verification, table, state)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TableResult:
+    """The result of a verification of a table, and of its repair: None if it has or needs none."""
+
+    found: Judgement
+    repaired: Judgement | None = None
+
+
+def results(
+    runs: Sequence[VerificationRun], comparisons: Comparisons
+) -> dict[tuple[str, TableId], TableResult | None]:
+    """Returns what is known of each verification of a table: None until it has a result and its repair has ended."""
+    judged = comparisons.judged
+    repairs = {(run.of, run.table): judged.get((run.run, run.table)) for run in runs if run.of is not None}
+    found: dict[tuple[str, TableId], TableResult | None] = {}
+    for run in runs:
+        if run.of is None:
+            of = run.run, run.table
+            first, under_way = judged.get(of), run.awaits is not None or (of in repairs and not repairs[of])
+            if first is None or under_way:
+                found[of] = None
+            else:
+                reason = first.reason or run.reason  # a repair that ended early has a reason too
+                found[of] = TableResult(replace(first, reason=reason), repairs.get(of))
+    return found
+
+
+def repair_due(
+    runs: Iterable[VerificationRun], comparisons: Comparisons
+) -> tuple[VerificationRun, bool] | None:
+    """Returns the first run whose repair needs keys, and whether it found any; None if there is none."""
+    for run in runs:
+        if run.awaits is not None and (judged := comparisons.judged.get((run.run, run.table))) is not None:
+            return run, bool(judged.found)
+    return None
 
 
 def comparison_due_at(pending: PendingRows | None, *, ended: bool) -> float | None:
@@ -167,7 +217,26 @@ def comparison_due_at(pending: PendingRows | None, *, ended: bool) -> float | No
     return float("-inf") if pending.rows >= ROWS_AT_ONCE else pending.since + LONGEST_WAIT_S
 
 
-def _run(
+def _runs(
+    snapshot: Snapshot, verification: Verification, table: TableId, state: TableSnapshot
+) -> tuple[VerificationRun, ...]:
+    """Returns the run of a table's verification, and that of its repair if it has begun."""
+    first = _first_run(snapshot, verification, table, state)
+    if not isinstance(state, Repairing | Completed) or not state.batches:
+        return (first,)
+    repair = replace(
+        first,
+        run=f"{snapshot.id}{REPAIRED}",
+        narrowed=True,
+        ended=isinstance(state, Completed),
+        rows=state.reread,
+        of=snapshot.id,
+        awaits=None,
+    )
+    return first, repair
+
+
+def _first_run(
     snapshot: Snapshot, verification: Verification, table: TableId, state: TableSnapshot
 ) -> VerificationRun:
     match state:
@@ -185,4 +254,5 @@ def _run(
         not isinstance(state, SnapshotWaiting | Chunking),
         reason,
         progress(state).rows,
+        awaits=state.batches + 1 if isinstance(state, Repairing) else None,
     )

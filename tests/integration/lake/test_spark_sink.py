@@ -23,7 +23,6 @@ from pyspark import SparkContext
 from actors.lake import spark_session
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
-from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.spark_sink import CONSUMER, SparkSink, SparkUp
@@ -35,17 +34,17 @@ from pipeline.journal.entry import CommitTimes
 from pipeline.lake.reached import LakeReached
 from pipeline.messages.inboxes import ToSparkSink
 from pipeline.messages.journal import MirrorDataExpired, SegmentSealed
-from pipeline.messages.topology import EDGES, ActorName, inbox
+from pipeline.messages.topology import ActorName, inbox
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.types.column_types import Integer
 from tests.integration.history import FILLING, History, Table
+from tests.servers.sink import sink_outlets
 from tests.servers.stopped import stop
 
 INT = Integer(8, unsigned=False)
 (SEALED,) = inbox(ActorName.SPARK_SINK)
-(ASKING,) = (edge for edge in EDGES if edge.sender is ActorName.SPARK_SINK)
 WITHIN_S = 120.0
 
 
@@ -75,7 +74,7 @@ class House:
             self.lake,
             self.spark,
             self.history.store,
-            Sender(ASKING, self.coordinator),
+            sink_outlets(self.coordinator),
             self.reached.append,
         )
         running = asyncio.create_task(self.sink.run())

@@ -4,6 +4,7 @@ import datetime as dt
 import json
 from collections.abc import Iterator
 from decimal import Decimal as Exact
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from actors.lake.lake import Lake
+from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import LakeTableState, next_batch
@@ -23,6 +25,7 @@ from pipeline.lake.verification.runs import (
     ROWS_LOST,
     Judgement,
     LakeVerdict,
+    VerificationRun,
     runs_of,
 )
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -149,9 +152,9 @@ class Verified:
         assert generation is not None
         self.lake.complete(self.id, generation, self.segment, "position")
 
-    def verify_all(self, run: str) -> Judgement:
+    def verify_all(self, run: str, *, repairs: bool = False) -> Judgement:
         """Verifies the table from its beginning to its end, in two chunks."""
-        self.history.begin_verification(run, self.table)
+        self.history.begin_verification(run, self.table, repairs=repairs)
         keys = sorted(self.table.source)
         half = len(keys) // 2
         for chunk in (keys[:half], keys[half:]):
@@ -166,10 +169,24 @@ class Verified:
         (judged,) = self.compare(run)
         return judged
 
+    def repair(self, run: str, most: int) -> Judgement:
+        """Repairs what a verification has found, in batches of so many keys, as the coordinator does."""
+        last = False
+        while not last:
+            awaiting = next(each for each in self._runs() if each.run == run)
+            keys, last = self.lake.verification.keys_to_repair(awaiting, most)
+            assert keys is not None
+            self.history.repair(run, self.table, keys, last=last)
+            self.deliver()
+        (judged,) = self.compare(f"{run} repaired")
+        return judged
+
+    def _runs(self) -> tuple[VerificationRun, ...]:
+        return runs_of(self.history.store.entry(self.segment).checkpoint)
+
     def compare(self, run: str, through: int | None = None) -> tuple[Judgement, ...]:
         """Does what the background work does."""
-        runs = runs_of(self.history.store.entry(self.segment).checkpoint)
-        mine = tuple(each for each in runs if each.run == run and each.table == self.id)
+        mine = tuple(each for each in self._runs() if each.run == run and each.table == self.id)
         work = VerifyRows(self.id, mine, through or self.segment, "the position", 0, None)
         return self.lake.verification.verify(work)
 
@@ -218,7 +235,7 @@ def test_each_planted_corruption_is_found_and_named(verified: Verified) -> None:
         ("missing", (33, "A")),
         ("extra", (33, "a")),
     }
-    judged = verified.verify_all("planted")
+    judged = verified.verify_all("planted", repairs=True)
     assert verified.found("planted") == expected
     assert judged.verdict is LakeVerdict.DIFFERENT
     assert {kind.value: count for kind, count in judged.found.items()} == {
@@ -227,14 +244,46 @@ def test_each_planted_corruption_is_found_and_named(verified: Verified) -> None:
         "extra": 1,
         "duplicate": 1,
     }
-    # All of these come again, and the merge that follows takes them in: nothing of what was planted is left.
-    history.transaction(*((table, "r", row) for row in table.source.values()))
-    history.transaction((table, "d", wide(33, "a")))
+    again = Judgement("planted repaired", WIDE.table, LakeVerdict.EQUAL, len(expected), {}, "the position")
+    assert verified.repair("planted", 20) == again
+    verified.merge()
+    view = live_view(verified.session, verified.root, verified.id).toArrow().to_pylist()
+    assert sorted(view, key=itemgetter("id")) == [*history_rows(table)]
+
+
+def test_a_repair_that_mended_nothing_is_found(spark: Spark, tmp_path: Path) -> None:
+    """Rows that are missing, different, twice and too many are compared once more, key by key."""
+    verified = Verified(spark, tmp_path, TableSchema(TableId("shop", "few"), WIDE.columns[:3], WIDE.key))
+    history, table = verified.history, verified.table
+    history.transaction(*((table, "c", wide(key)[:3]) for key in range(5)))
     verified.deliver()
     verified.merge()
-    assert verified.verify_all("merged") == Judgement(
-        "merged", WIDE.table, LakeVerdict.EQUAL, 40, {}, "the position"
-    )
+    history.begin_verification("v", table, repairs=True)
+    history.end_verification("v", table, 0)
+    keys = pa.RecordBatch.from_pydict({"id": [0, 1, 2, 3, 9], "name": ["a"] * 5})
+    history.repair("v", table, keys)
+    verified.deliver()
+    verified.merge()
+    verified.sql("UPDATE MIRROR SET small = 6 WHERE id = 0")
+    verified.sql("DELETE FROM MIRROR WHERE id = 1")
+    verified.sql("INSERT INTO MIRROR SELECT * FROM MIRROR WHERE id = 2")
+    verified.sql("UPDATE MIRROR SET id = 9 WHERE id = 4")
+    (judged,) = verified.compare("v repaired")
+    assert judged.verdict is LakeVerdict.DIFFERENT
+    assert verified.found("v repaired") == {
+        ("different", (0, "a"), "small"),
+        ("missing", (1, "a")),
+        ("duplicate", (2, "a")),
+        ("extra", (9, "a")),
+    }
+    history.store.close()
+
+
+def history_rows(table: Table) -> Iterator[dict[str, Any]]:
+    """The source's rows as the live view has them."""
+    names = [column.name for column in table.schema.columns]
+    for key in sorted(table.source):
+        yield dict(zip(names, table.source[key], strict=True))
 
 
 def test_a_file_that_was_rewritten_is_found(spark: Spark, tmp_path: Path) -> None:

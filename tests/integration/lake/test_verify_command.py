@@ -11,10 +11,9 @@ from click.testing import CliRunner, Result
 from py4j.protocol import Py4JJavaError
 
 from actors.lake.delta_table import is_conflict
+from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
-from actors.service import client
 from actors.service.cli import main
-from actors.service.config_file import load
 from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
@@ -100,25 +99,17 @@ def test_what_is_tampered_with_is_named_and_read_again(
     mirror = table_at(location(lake, table, Tier.MIRROR))
     tamper(spark, f"UPDATE {mirror} SET n = -1 WHERE code = 'k7'")
     tamper(spark, f"DELETE FROM {mirror} WHERE code = 'k8'")
+    tamper(spark, f"INSERT INTO {mirror} SELECT 'extra', n FROM {mirror} WHERE code = 'k9'")
     different = beside_writes(mysql, table, lambda: tidemark("verify", config))
     assert (different.exit_code, "different" in different.output) == (1, True), different.output
     found = spark.session.sql(f"SELECT * FROM {table_at(findings_path(lake))}").collect()
     named = {(row["kind"], json.loads(row["key"])["code"], tuple(row["columns"] or ())) for row in found}
-    assert named == {("different", "k7", ("n",)), ("missing", "k8", ())}
+    assert named == {("different", "k7", ("n",)), ("missing", "k8", ()), ("extra", "extra", ())}
 
-    pattern = f"{database}\\.items"
-    keys = [{"data-collection": pattern, "keys": ["k7", "k8"]}]
-    again = {"id": "again", "type": "execute-snapshot", "data": {"data-collections": [pattern], "keys": keys}}
-    status, answer = client.post(load(config), "/signals", again)
-    assert status == 200, answer
-    until(
-        service,
-        lambda told: any(
-            each["id"] == "again" and each["state"] == "completed" for each in told["snapshots"]
-        ),
-    )
-    mended = tidemark("verify", config, "--where", "code >= 'k7' AND code <= 'k8'")
-    assert (mended.exit_code, f"{table}: equal" in mended.output) == (0, True), mended.output
+    mended = beside_writes(mysql, table, lambda: tidemark("verify", config, "--repair"))
+    assert (mended.exit_code, "repaired: equal, 3 rows" in mended.output) == (0, True), mended.output
+    rows = live_view(spark.session, lake, table).where("code IN ('k7', 'k8', 'extra')").collect()
+    assert {(row["code"], row["n"]) for row in rows} == {("k7", 7), ("k8", 8)}
 
     wrong = tidemark("verify", config, "--tables", "nowhere")
     assert (wrong.exit_code, "no captured table matches nowhere" in wrong.output) == (2, True), wrong.output

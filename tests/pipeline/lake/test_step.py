@@ -11,7 +11,7 @@ from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.lake import step as spark_sink
-from pipeline.lake.background import MergeMirror
+from pipeline.lake.background import MergeMirror, VerifyRows
 from pipeline.lake.batch import DeliveryStop, LakeTableState
 from pipeline.lake.maintenance import REST_S, TableSize
 from pipeline.lake.state import Idle, SinkEnded, State
@@ -34,6 +34,7 @@ from pipeline.lake.step import (
     ReportMissingMirrors,
     ReportProgress,
     RequestMirrors,
+    RequestRepair,
     SealingEnded,
     SparkStopped,
     StopSpark,
@@ -44,10 +45,19 @@ from pipeline.lake.step import (
     WorkFailed,
     WorkGivenUp,
 )
+from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict
 from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
+from pipeline.snapshot.snapshot import (
+    Completed,
+    Progress,
+    Repairing,
+    Snapshot,
+    TableSnapshot,
+    Verification,
+)
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
 
 ORDERS = V1.table
@@ -399,3 +409,29 @@ def test_at_the_end_nothing_begins_and_spark_is_stopped_after_the_work_under_way
     assert spark_sink.timer_at(story.state) is None
     assert story.after(SparkStopped()).state.doing == SinkEnded()
     assert Story().after(JournalFoundEmpty(), SealingEnded()).only(StopSpark) == StopSpark()
+
+
+def repairing_at(segment: int, state: TableSnapshot) -> Entry:
+    """A segment at whose end a verification of a table is repaired, or was."""
+    made = of(ORDERS, segment, {ORDERS: Ready(1)})
+    snapshot = Snapshot("v1", {ORDERS: state}, verification=Verification(2, repairs=True))
+    return replace(made, checkpoint=replace(made.checkpoint, snapshots=(snapshot,)))
+
+
+def test_a_repair_is_requested_until_its_batch_has_come() -> None:
+    first = repairing_at(3, Repairing(Progress(rows=1)))
+    story = begun({ORDERS: had(3, 2, generation=1)}, CursorFound(3, first.checkpoint), first)
+    work = story.only(VerifyRows)
+    (run,) = work.ended
+    judged = Judgement("v1", ORDERS, LakeVerdict.DIFFERENT, 1, {FindingKind.EXTRA: 1}, "")
+    assert story.after(WorkDone(TableSize(), None, (judged,))).orders == [RequestRepair(run, found=True)]
+    assert run.awaits == 1
+    for segment, batches in ((4, 0), (5, 1)):
+        story.after(SegmentSealed(segment))
+        story.read(repairing_at(segment, Repairing(Progress(rows=1), batches, batches)))
+        _, again = story.after(TableDelivered(ORDERS, had(segment, segment - 1, generation=1))).orders
+        assert isinstance(again, RequestRepair)
+        assert again.run.awaits == batches + 1
+        story.after(ProgressReported())
+    story.after(SegmentSealed(6)).read(repairing_at(6, Completed(Progress(rows=1), 2, 2)))
+    story.after(TableDelivered(ORDERS, had(6, 5, generation=1))).only(ReportProgress)

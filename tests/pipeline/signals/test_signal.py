@@ -116,7 +116,7 @@ def position(data: dict[str, Any]) -> str:
         ('{"id":"s9","type":"verify"}', VerifyTables("s9")),
         (
             (
-                '{"id":"s9","type":"verify","data":{"data-collections":["a.b"],"chunk-rows":5,"priority":0,'
+                '{"id":"s9","type":"verify","data":{"data-collections":["a.b"],"chunk-rows":5,"priority":0,"repair":true,'
                 '"additional-conditions":[{"data-collection":"a.b","filter":"id > 3"}]}}'
             ),
             VerifyTables(
@@ -125,6 +125,7 @@ def position(data: dict[str, Any]) -> str:
                 (Filter(TableFilter(("a.b",)), "id > 3"),),
                 chunk_rows=5,
                 priority=0,
+                repair=True,
             ),
         ),
     ],
@@ -208,6 +209,7 @@ def test_signals_are_read(text: str, expected: Signal) -> None:
         (signal(data={"data-collections": ["a"], "colections": []}), "'colections'"),
         (signal(data={"data-collections": ["x" * LONGEST]}), "longer than"),
         ('{"id":"s","type":"verify","data":{"keys":[]}}', "'keys'"),
+        ('{"id":"s","type":"verify","data":{"repair":1}}', '"repair" isn\'t true or false'),
         ('{"id":"s","type":"pause-snapshot","data":{"data-collections":["a"]}}', "'data-collections'"),
         ('{"id":"s","type":"stop-snapshot","data":{"data-collections":{"a":1}}}', "isn't a list"),
     ],

@@ -108,3 +108,13 @@ def test_a_start_ends_what_cant_be_compared_any_more() -> None:
     assert isinstance(Capture(checkpoint=begun).table(ORDERS, "v1"), SnapshotFailed)
     state = Capture(checkpoint=replace(READY, snapshots=(waiting,))).state
     assert end_outdated(None, state) is state
+
+
+def test_a_pipeline_without_a_lake_verifies_nothing() -> None:
+    bare = Capture(checkpoint=READY)
+    bare.state = replace(bare.state, has_lake=False)
+    bare.give(verify("v1", ORDERS))
+    answer = bare.answers[-1]
+    assert isinstance(answer, SignalRejected)
+    assert "no lake" in answer.reason
+    assert not bare.checkpoint.snapshots

@@ -4,6 +4,7 @@ from pipeline.lake.live_view import MirrorPosition, Versions
 from pipeline.lake.verification.queries import (
     ComparedTable,
     doubt_sql,
+    found_keys_sql,
     judgement_sql,
     no_keys_sql,
     of_runs,
@@ -47,6 +48,18 @@ def test_a_row_that_the_view_hides_is_not_missing() -> None:
     text = hiding.findings("rows", 11, (1, 5))
     assert "`__absent` IS NOT NULL AND `__op` <> 'd' AND `__scn` > 8" in text
     assert "WHERE `__scn` > 8 AND" in text
+
+
+def test_rows_of_a_repair_are_counted() -> None:
+    counted = "count(*) OVER (PARTITION BY v.`__chunk`, v.`id`, v.`name`)"
+    assert counted in COMPARED.findings("rows", 11, (1, 5), repaired=True)
+    assert counted not in COMPARED.findings("rows", 11, (1, 5)), "which would sort all rows"
+
+
+def test_keys_to_repair_have_an_order_that_stays() -> None:
+    text = found_keys_sql("findings", "v'1", TABLE, 2000, 1001)
+    assert "from_json(key, '`id` BIGINT, `name` STRING'" in text
+    assert "ORDER BY key LIMIT 1001 OFFSET 2000" in text
 
 
 def test_only_a_verification_of_all_rows_finds_extra_ones() -> None:

@@ -28,17 +28,22 @@ from pipeline.lake.verification.runs import (
     ROWS_AT_ONCE,
     STOPPED,
     Comparisons,
+    FindingKind,
     Judgement,
     LakeVerdict,
     PendingRows,
+    TableResult,
     VerificationRun,
     comparison_due_at,
+    repair_due,
+    results,
     runs_of,
 )
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
 from pipeline.snapshot.snapshot import (
     Completed,
     Progress,
+    Repairing,
     Snapshot,
     SnapshotFailed,
     SnapshotStopped,
@@ -52,6 +57,8 @@ ID = ORDERS.table
 RUN = VerificationRun("v1", ID, 7, narrowed=False, ended=False, reason="", rows=3)
 ENDED = VerificationRun("v1", ID, 7, narrowed=False, ended=True, reason="", rows=3)
 EQUAL = Judgement("v1", ID, LakeVerdict.EQUAL, 3, {}, "position")
+DIFFERENT = replace(EQUAL, verdict=LakeVerdict.DIFFERENT, found={FindingKind.MISSING: 1})
+MENDED = replace(EQUAL, run="v1 repaired", rows=1)
 HAD = LakeTableState(ORDERS, generation=0)
 
 
@@ -80,6 +87,50 @@ def test_a_checkpoint_tells_what_is_verified() -> None:
         ("v1", "users", 7, False, True, "so", 0),
         ("v2", "orders", 8, False, True, STOPPED, 0),
     ]
+
+
+def repairing(state: TableSnapshot) -> tuple[VerificationRun, ...]:
+    of = Snapshot("v1", {ID: state}, verification=Verification(7, repairs=True))
+    return runs_of(Checkpoint(GtidSet(), snapshots=(of,)))
+
+
+def test_a_repair_has_a_run_of_its_own() -> None:
+    (before,) = repairing(Repairing(Progress(rows=3)))
+    assert (before.ended, before.awaits, before.of) == (True, 1, None)
+    first, again = repairing(Repairing(Progress(rows=3), batches=2, reread=9))
+    assert (first.run, first.awaits, first.rows) == ("v1", 3, 3)
+    assert (again.run, again.of, again.rows, again.narrowed, again.ended) == (
+        "v1 repaired",
+        "v1",
+        9,
+        True,
+        False,
+    )
+    assert again.awaits is None
+    first, again = repairing(Completed(Progress(rows=3), batches=3, reread=9))
+    assert (first.awaits, again.ended) == (None, True)
+    (first,) = repairing(Completed(Progress(rows=3)))
+    assert first.awaits is None, "there was nothing to repair"
+
+
+def test_a_repair_needs_keys_once_its_table_is_judged() -> None:
+    (run,) = repairing(Repairing(Progress(rows=3)))
+    assert repair_due([run], Comparisons()) is None
+    assert repair_due([run], Comparisons().compared(ID, 0, 1.0, [EQUAL])) == (run, False)
+    assert repair_due([run], Comparisons().compared(ID, 0, 1.0, [DIFFERENT])) == (run, True)
+    assert repair_due([RUN], Comparisons().compared(ID, 0, 1.0, [DIFFERENT])) is None
+
+
+def test_a_result_comes_with_the_one_of_its_repair() -> None:
+    of = ("v1", ID)
+    judged = Comparisons().compared(ID, 0, 1.0, [DIFFERENT])
+    assert results(repairing(Repairing(Progress(rows=3))), judged) == {of: None}
+    ended = repairing(Completed(Progress(rows=3), batches=1, reread=1))
+    assert results(ended, judged) == {of: None}
+    assert results(ended, judged.compared(ID, 0, 1.0, [MENDED])) == {of: TableResult(DIFFERENT, MENDED)}
+    assert results([ENDED], judged) == {of: TableResult(DIFFERENT)}
+    failed = repairing(SnapshotFailed("so", Progress(rows=3)))
+    assert results(failed, judged) == {of: TableResult(replace(DIFFERENT, reason="so"))}
 
 
 @pytest.mark.parametrize(
