@@ -50,6 +50,7 @@ from actors.signals.channel import SignalChannel
 from actors.signals.file import SignalFile
 from actors.signals.kafka import SignalKafka
 from actors.signals.rest import SignalRest
+from actors.signals.verify_schedule import VerifySchedule
 from actors.source import witnesses
 from actors.source.failover import Servers
 from actors.source.preflight import Preflight, query_tables, signal_table
@@ -303,6 +304,8 @@ class Assembly:
             channels.append(SignalFile(Path(signals.file)))
         if signals.kafka is not None:
             channels.append(SignalKafka(signals.kafka, self._settings.name))
+        if self._settings.verify is not None:
+            channels.append(VerifySchedule(self._settings.verify))
         listener = SignalListener(
             self.mailboxes[Name.SIGNAL_LISTENER],
             self.metrics,

@@ -382,6 +382,15 @@ class SignalSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class VerifySettings:
+    """The lake is verified `every_hours`, and what differs is repaired if `repair` is set. Without `tables`: all."""
+
+    every_hours: float = field(metadata={"least": 0.01})
+    tables: TableFilter | None = None
+    repair: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """One pipeline. `tables`: regular expressions over `database.table` that match the whole name.
 
@@ -403,6 +412,7 @@ class Settings:
     http: HttpSettings = HttpSettings()
     signals: SignalSettings = SignalSettings()
     kafka: KafkaSinkSettings | None = None
+    verify: VerifySettings | None = None
     umask: str = field(
         default="077",
         metadata={"pattern": "[0-7]{3}", "words": "three octal digits, as in 077 or 027"},

@@ -259,6 +259,8 @@ def _of_all(settings: Settings) -> Iterator[Mistake]:
         yield Mistake("tables", "it's empty", 'name at least one, as in ["shop\\\\.orders"]')
     if settings.lake is None and settings.kafka is None:
         yield Mistake("lake", "nothing would be delivered anywhere", "add [lake], [kafka] or both")
+    if settings.lake is None and settings.verify is not None:
+        yield Mistake("verify", "there is no lake to verify", "add [lake], or remove [verify]")
     if settings.snapshot.watermark is Watermark.SIGNAL_TABLE and settings.signals.table is None:
         yield Mistake(
             "snapshot.watermark",

@@ -43,6 +43,10 @@ BY_TABLE = config.SnapshotSettings(watermark=config.Watermark.SIGNAL_TABLE)
         (config.HttpSettings("db.example"), "host"),
         (config.SparkSettings(conf={"spark.jars": "x.jar"}), "conf"),
         (dataclasses.replace(SETTINGS, tables=TableFilter(())), "tables"),
+        (
+            dataclasses.replace(SETTINGS, lake=None, kafka=TOPICS, verify=config.VerifySettings(24.0)),
+            "verify",
+        ),
         (config.SnapshotSettings(mode=config.SnapshotMode.WHEN_NEEDED, allow_lock=True), "allow_lock"),
         (config.SnapshotSettings(mode=config.SnapshotMode.CONSISTENT, source=REPLICA), "source"),
         (config.SnapshotSettings(watermark=config.Watermark.SIGNAL_TABLE, source=REPLICA), "source"),

@@ -1,0 +1,46 @@
+"""The schedule of verifications: which signal is due when, without a memory.
+
+Time is divided into slots of the configured length, counted from the epoch. Each slot has one signal, whose id names
+the slot. The coordinator takes an id once. So a service that was started again sends the slot's signal again, and
+nothing is verified twice.
+
+A signal that was rejected is sent again after a pause: the mirror may not be complete yet.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.config.settings import VerifySettings
+
+# How long (s) after a rejection the slot's signal is sent again.
+REJECTED_PAUSE_S: Final = 600.0
+
+# The product of a slot's number and its length may be so much less than where the slot begins.
+_ROUNDING_S: Final = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledSignal:
+    """The signal of a slot, and when (s since the epoch) the next slot begins."""
+
+    id: str
+    text: str
+    next_at: float
+
+
+def scheduled_signal(settings: VerifySettings, now: float) -> ScheduledSignal:
+    """Returns the signal of the slot that holds now (s since the epoch)."""
+    every_s = settings.every_hours * 3600
+    slot = int((now + _ROUNDING_S) // every_s)
+    data: dict[str, object] = {"repair": settings.repair}
+    if settings.tables is not None:
+        data["data-collections"] = list(settings.tables.patterns)
+    id_ = f"verify-every-{every_s:g}s-{slot}"
+    text = json.dumps({"id": id_, "type": "verify", "data": data})
+    return ScheduledSignal(id_, text, (slot + 1) * every_s)
+
+
+def retry_rejected_at(scheduled: ScheduledSignal, now: float) -> float:
+    """Returns when (s since the epoch) something is sent after a rejection: the same signal, or the next slot's."""
+    return min(scheduled.next_at, now + REJECTED_PAUSE_S)

@@ -1,0 +1,45 @@
+"""The channel of the schedule, by a clock of its own."""
+
+import asyncio
+
+import pytest
+
+from actors.signals.verify_schedule import VerifySchedule
+from pipeline.config.settings import VerifySettings
+from pipeline.messages.signals import SignalAccepted, SignalRejected
+from pipeline.signals.signal import parse_signal
+from pipeline.signals.verify_schedule import REJECTED_PAUSE_S
+
+HOUR = 3600.0
+
+
+class Clock:
+    """A clock that stands."""
+
+    now = 5 * HOUR + 1
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_each_slot_has_its_signal() -> None:
+    clock = Clock()
+    channel = VerifySchedule(VerifySettings(1.0), clock)
+    first = await channel.receive()
+    assert parse_signal(first.text).id == "verify-every-3600s-5"
+    await first.answer(SignalAccepted("verify-every-3600s-5", ""))
+    assert channel.status() == {"next_at": 6 * HOUR}
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await channel.receive()
+    clock.now = 6 * HOUR
+    assert parse_signal((await channel.receive()).text).id == "verify-every-3600s-6"
+
+
+async def test_a_rejected_signal_is_sent_again() -> None:
+    clock = Clock()
+    channel = VerifySchedule(VerifySettings(1.0), clock)
+    first = await channel.receive()
+    await first.answer(SignalRejected("verify-every-3600s-5", "its mirror isn't complete"))
+    clock.now += REJECTED_PAUSE_S
+    assert (await channel.receive()).text == first.text
