@@ -161,31 +161,24 @@ def chunk_table(segment: int, part: ChunkPart) -> pa.Table:
         named = f"{named}{REPAIRED}"
     if part.first:
         return pa.Table.from_batches([part.rows])
-    pieces = [chunk_changes(part.rows, named, part.scn, segment, part.at)]
-    if part.gone is not None:
-        pieces.append(
-            _gone_changes(part.schema, part.gone, named, part.scn, segment, part.at, len(part.rows))
-        )
-    return pa.Table.from_batches(pieces)
+    gone = [] if part.gone is None else [_gone_changes(part, part.gone, named, segment)]
+    first = sum(map(len, gone))
+    rows = chunk_changes(part.rows, named, part.scn, segment, part.at, first=first)
+    return pa.Table.from_batches([*gone, rows])
 
 
 def _gone_changes(
-    schema: TableSchema,
-    keys: pa.RecordBatch,
-    chunk: ChunkId | str,
-    scn: int,
-    segment: int,
-    at: Coordinates | None,
-    first: int,
+    part: ChunkPart, keys: pa.RecordBatch, chunk: ChunkId | str, segment: int
 ) -> pa.RecordBatch:
-    """Returns rows that remove these keys, with ordinals from `first`. Of the other columns nothing is known."""
+    """Returns rows that remove these keys. Of the other columns nothing is known."""
+    schema = part.schema
     columns = {schema.key[place]: column for place, column in enumerate(keys.columns)}
     rows = pa.RecordBatch.from_arrays(
         [columns.get(place, pa.nulls(len(keys), each.type)) for place, each in enumerate(schema.arrow)],
         schema=schema.arrow,
     )
     unknown = [each.name for place, each in enumerate(schema.columns) if place not in schema.key]
-    return chunk_changes(rows, chunk, scn, segment, at, op="d", first=first, absent=unknown)
+    return chunk_changes(rows, chunk, part.scn, segment, part.at, op="d", absent=unknown)
 
 
 def chunk_changes(

@@ -800,7 +800,6 @@ BUGS: tuple[Bug, ...] = (
     what_changed_after_a_verified_chunk_is_compared,
     a_verification_is_older_than_its_beginning,
     keys_without_a_row_are_left_out,
-    a_key_that_came_meanwhile_is_gone,
     a_repair_writes_nothing,
     a_repair_is_compared_with_what_it_wrote,
     a_batch_to_repair_is_skipped,
@@ -818,4 +817,5 @@ RARE: tuple[Bug, ...] = (
     what_was_read_elsewhere_counts,
     any_server_will_do,
     cascades_go_no_further,
+    a_key_that_came_meanwhile_is_gone,
 )

@@ -279,6 +279,71 @@ def test_a_repair_that_mended_nothing_is_found(spark: Spark, tmp_path: Path) -> 
     history.store.close()
 
 
+# Of so many rows a thousand differ: one of these ways by the rest of their keys, and one row in thirty is right.
+WAYS = (*LEAST, "older", "missing", "duplicate", "key", "extra")
+MANY = 1040
+
+
+@pytest.mark.full
+def test_a_thousand_corruptions_are_found_named_and_repaired(verified: Verified) -> None:
+    history, table = verified.history, verified.table
+    history.transaction(*((table, "c", wide(key)) for key in range(MANY)))
+    old = [key for key in range(MANY) if way(key) == "older"]
+    verified.deliver()
+    verified.merge()
+    history.transaction(*((table, "u", (*wide(key)[:2], 6, *wide(key)[3:])) for key in old))
+    verified.deliver()
+    verified.merge()
+    expected = plant(verified)
+    assert len(expected) >= 1000
+    judged = verified.verify_all("many", repairs=True)
+    assert verified.found("many") == expected
+    assert sum(judged.found.values()) == len(expected)
+    again = verified.repair("many", 400)
+    assert (again.verdict, again.rows) == (LakeVerdict.EQUAL, len(expected))
+    verified.merge()
+    assert verified.verify_all("mended").verdict is LakeVerdict.EQUAL
+
+
+def way(key: int) -> str | None:
+    """How the row with this key differs; None if it doesn't."""
+    at = key % (len(WAYS) + 1)
+    return WAYS[at] if at < len(WAYS) else None
+
+
+def plant(verified: Verified) -> set[tuple[Any, ...]]:
+    """Changes rows of the mirror behind Tidemark's back. Returns what a verification has to find."""
+    places = {name: f"id % {len(WAYS) + 1} = {at} AND id < {MANY}" for at, name in enumerate(WAYS)}
+    least = (
+        f"{quoted(column)} = CASE WHEN {places[column]} THEN {value} ELSE {quoted(column)} END"
+        for column, value in LEAST.items()
+        if column != "small"
+    )
+    small = f"WHEN {places['small']} THEN {LEAST['small']} WHEN {places['older']} THEN CAST(5 AS TINYINT)"
+    verified.sql(f"UPDATE MIRROR SET {', '.join(least)}, small = CASE {small} ELSE small END")
+    verified.sql(f"DELETE FROM MIRROR WHERE {places['missing']}")
+    verified.sql(f"INSERT INTO MIRROR SELECT * FROM MIRROR WHERE {places['duplicate']}")
+    verified.sql(f"UPDATE MIRROR SET name = 'A' WHERE {places['key']}")
+    moved = ", ".join(f"id + {MANY}" if c.name == "id" else quoted(c.name) for c in WIDE.columns)
+    verified.sql(f"INSERT INTO MIRROR SELECT {moved} FROM MIRROR WHERE {places['extra']}")
+    found: set[tuple[Any, ...]] = set()
+    for key in range(MANY):
+        match way(key):
+            case None:
+                pass
+            case "missing" | "duplicate" as kind:
+                found.add((kind, (key, "a")))
+            case "key":
+                found |= {("missing", (key, "a")), ("extra", (key, "A"))}
+            case "extra":
+                found.add(("extra", (key + MANY, "a")))
+            case "older":
+                found.add(("different", (key, "a"), "small"))
+            case str(column):
+                found.add(("different", (key, "a"), column))
+    return found
+
+
 def history_rows(table: Table) -> Iterator[dict[str, Any]]:
     """The source's rows as the live view has them."""
     names = [column.name for column in table.schema.columns]

@@ -184,7 +184,7 @@ def test_a_key_without_a_row_is_a_deletion_in_the_journal(capture: Capture) -> N
         chunk_table(5, part).to_pylist() for part in capture.parts if isinstance(part, ChunkPart)
     )
     told = [(row["__op"], row["__ordinal"], row["__absent"], row["id"], row["value"]) for row in changes]
-    assert told == [("r", 0, None, 1, None), ("d", 1, ["value"], 2, None)]
+    assert told == [("d", 0, ["value"], 2, None), ("r", 1, None, 1, None)]
     assert {row["__chunk"] for row in compared} == {"v1 repaired"}
 
 
