@@ -72,6 +72,8 @@ class ChangedRows:
         batches = [rows for _, rows in parts]
         tables = tuple(dict.fromkeys(table for table, _ in parts))
         ops = [operations(rows) for rows in batches]
+        times = pa.concat_arrays([_NO_TIMES, *(committed_us(rows) for rows in batches)])
+        changed = np.isin(np.concatenate([_NO_NUMBERS, *ops]), (CREATE, UPDATE, DELETE))
         return ChangedRows(
             tables,
             np.repeat(
@@ -80,9 +82,9 @@ class ChangedRows:
             ),
             _joined(batches, "__scn"),
             _joined(batches, "__ordinal"),
-            np.isin(np.concatenate([_NO_NUMBERS, *ops]), (CREATE, UPDATE, DELETE)),
+            changed & np.asarray(times.is_valid()),  # a repair's deletions are of no transaction
             pa.concat_arrays([_NO_TEXTS, *(rows.column("__gtid") for rows in batches)]),
-            pa.concat_arrays([_NO_TIMES, *(committed_us(rows) for rows in batches)]),
+            times,
         )
 
 

@@ -6,7 +6,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.change_rows import chunk_table
 from pipeline.journal.changes.commit_order import CutRows, OrderedRows, cut_transactions, merge_lanes
+from pipeline.messages.journal import ChunkPart
+from pipeline.snapshot.snapshot import ChunkId
+from tests.pipeline.builders import ORDERS, place
+from tests.pipeline.builders import rows as rows_with
 
 # A row: its SCN, whether a snapshot has read it, its ordinal, its lane.
 Row = tuple[int, bool, int, int]
@@ -88,3 +94,13 @@ def test_a_piece_is_no_larger_than_wanted_unless_one_transaction_is(
 ) -> None:
     for piece in pieces(rows, size, most):
         assert len(piece.rows) <= most or len(set(piece.rows.scn.tolist())) == 1
+
+
+def test_a_repairs_deletions_and_rows_come_once() -> None:
+    gone, found = pa.record_batch({"id": pa.array([1, 2], pa.int64())}), rows_with(ORDERS, (3, 4))
+    part = ChunkPart(
+        ChunkId("v1", ORDERS.table, 1), ORDERS, found, GtidSet(), place(4), 7, first=False, gone=gone
+    )
+    lane = chunk_table(1, part).combine_chunks().to_batches()
+    pieces_ = [piece.rows for piece in cut_transactions(merge_lanes([iter(lane)]), 9)]
+    assert [id_ for rows in pieces_ for id_ in ids(rows)] == [1, 2, 3, 4]

@@ -6,11 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.journal.change_rows import chunk_table
 from pipeline.kafka.debezium.json_format import JSON
 from pipeline.kafka.debezium.source_block import TOLD_SCHEMAS
 from pipeline.kafka.debezium.text_rows import joined
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders, transaction_messages
+from pipeline.messages.journal import ChunkPart
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.snapshot import ChunkId
+from tests.pipeline.builders import ORDERS, place
+from tests.pipeline.builders import rows as rows_with
 
 TABLES = tuple(TableId("shop", name) for name in "abk")
 # Table, SCN, ordinal, and whether it's counted; table by table.
@@ -75,6 +81,17 @@ def test_a_transaction_begins_and_ends_once_with_its_tables_in_the_order_of_a_ha
 
 def test_rows_without_a_transaction_have_none() -> None:
     assert len(transaction_messages(changed(((0, 2, 0, False),)), JSON).keys) == 0
+
+
+def test_what_a_repair_removes_is_of_no_transaction() -> None:
+    """Its key has no row at the source, and no commit says when it went."""
+    keys, rows = pa.record_batch({"id": pa.array([1, 2], pa.int64())}), rows_with(ORDERS, ())
+    part = ChunkPart(
+        ChunkId("v1", ORDERS.table, 1), ORDERS, rows, GtidSet(), place(4), 7, first=False, gone=keys
+    )
+    (removed,) = chunk_table(1, part).combine_chunks().to_batches()
+    found = ChangedRows.of([(ORDERS.table, removed)])
+    assert found.counted.tolist() == [False, False]
 
 
 def test_a_table_has_the_name_that_debezium_gives_it() -> None:
