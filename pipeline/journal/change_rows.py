@@ -161,7 +161,9 @@ def chunk_table(segment: int, part: ChunkPart) -> pa.Table:
         named = f"{named}{REPAIRED}"
     if part.first:
         return pa.Table.from_batches([part.rows])
-    gone = [] if part.gone is None else [_gone_changes(part, part.gone, named, segment)]
+    gone = (
+        [_gone_changes(part, part.gone, named, segment)] if part.gone is not None and len(part.gone) else []
+    )
     first = sum(map(len, gone))
     rows = chunk_changes(part.rows, named, part.scn, segment, part.at, first=first)
     return pa.Table.from_batches([*gone, rows])
