@@ -563,11 +563,11 @@ class Player:
         reached: Callable[[], int] | None = None,
         look_s: float = _LOOK_S,
     ) -> bool:
-        """Whether it becomes so, while the service runs. It has this long, again each time that `reached` changes."""
+        """Whether it becomes so, while the service runs. It has this long, again each time that `reached` rises."""
         deadline, last = time.monotonic() + within_s, 0
         assert self.service is not None
         while not (await answer if isinstance(answer := so(), Awaitable) else answer):
-            if reached is not None and (now := reached()) != last:
+            if reached is not None and (now := reached()) > last:
                 deadline, last = time.monotonic() + within_s, now
             if time.monotonic() > deadline or self.service.outcome.done():
                 return False

@@ -506,7 +506,7 @@ class Simulation:
         for _ in range(5 if self.world.tampers else 0):
             self.sink.tamper()
         self.verify()
-        for round_ in range(1_000):
+        for round_ in range(10_000):  # after a crash the whole log is read again
             if round_ < 30 or (round_ < 100 and self._repairing()):
                 self.server.write()
                 self.seal()
