@@ -19,6 +19,7 @@ PREFIX = "tidemark_"
 UNITS = (
     "bytes",
     "chunks",
+    "consumers",
     "dates",
     "errors",
     "failovers",

@@ -28,7 +28,6 @@ from pymysql.constants import COMMAND
 from pymysqlreplication.binlogstream import ReportSlave
 
 from actors.source.connection import Source
-from actors.source.server_facts import find_replicas
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.packets import Packets
 from pipeline.config.settings import ServerSettings, SourceSettings
@@ -89,7 +88,7 @@ class BinlogDump:
         """Connects and requests what isn't in the position, for the journal of this identity.
 
         Raises Definite if the server can't send it all, Transient if it can't be reached, or could a moment ago, or its
-        UUID isn't `server`, or the replica of another journal has our server_id.
+        UUID isn't `server`.
         """
         source = await Source.connect(settings, server)
         try:
@@ -214,14 +213,8 @@ def replica_uuid(journal: str) -> uuid.UUID:
 
 
 async def _prepare(source: Source, settings: SourceSettings, journal: str) -> None:
-    ours = replica_uuid(journal)
-    if others := await find_replicas(source, settings.server_id, but=ours):
-        raise Transient(
-            f"source.server_id {settings.server_id} is that of another replica, which is connected: {others[0]}; "
-            "give a number that no other replica has"
-        )
     heartbeat_ns = int(_heartbeat_s(settings) * 1e9)
-    session = _SESSION.format(heartbeat_ns=heartbeat_ns, uuid=ours, patience_s=_PATIENCE_S)
+    session = _SESSION.format(heartbeat_ns=heartbeat_ns, uuid=replica_uuid(journal), patience_s=_PATIENCE_S)
     await source.ask(Statement(session))
     # SHOW REPLICAS shows the host's name for us.
     registration = ReportSlave("tidemark").encoded(settings.server_id)

@@ -63,18 +63,14 @@ async def collect_facts(
     )
 
 
-async def find_replicas(source: Source, server_id: int, but: uuid.UUID | None = None) -> list[str]:
+async def find_replicas(source: Source, server_id: int) -> list[str]:
     """Returns the hosts of the replicas that are connected with this server_id, as they call themselves.
-
-    The replica with the UUID `but` isn't among them.
 
     Raises Definite where the user may not ask for them.
     """
     rows = await source.ask(Statement(_replicas_statement(source)))
     return [
-        f"{host or 'an unnamed host'} ({uuid_})"
-        for number, host, _, _, uuid_ in rows
-        if number == server_id and uuid_ != str(but)
+        f"{host or 'an unnamed host'} ({uuid_})" for number, host, _, _, uuid_ in rows if number == server_id
     ]
 
 

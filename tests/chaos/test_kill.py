@@ -22,7 +22,10 @@ CHUNK_ROWS = 50
 
 
 @pytest.mark.usefixtures("small_ranges")
-@pytest.mark.parametrize("step", CAPTURE)
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(step, marks=pytest.mark.full if at % 2 else ()) for at, step in enumerate(CAPTURE)],
+)
 async def test_killed_and_started_again(
     open_shop: MysqlServer, parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

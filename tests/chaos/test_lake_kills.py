@@ -358,7 +358,7 @@ def at_each(steps: Iterable[str]) -> tuple[Life, ...]:
 @pytest.mark.parametrize(
     ("killed", "seed"),
     [
-        pytest.param(QUICK, 0, id="some"),
+        pytest.param(QUICK, 0, id="some", marks=pytest.mark.full),
         pytest.param(at_each(BATCH), 1, id="each", marks=pytest.mark.full),
     ],
 )

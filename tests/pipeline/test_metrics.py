@@ -30,6 +30,7 @@ BOUNDED = {
     "channel",
     "consumer",
     "file",  # one at a time
+    "format",
     "host",
     "kind",
     "message",

@@ -15,7 +15,7 @@ from tests.simulation.simulation import run
 
 # Each block has to reach every hard case by itself.
 BLOCK, BLOCKS = 500, 4
-QUICK_BLOCKS = 2  # of these in `make test`
+QUICK_BLOCKS = 1  # of these in `make test`
 SEEDS_FOR_A_BUG = 1000
 SEEDS_FOR_A_RARE_ONE = 5000
 

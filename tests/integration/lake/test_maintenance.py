@@ -158,6 +158,7 @@ def test_what_has_been_merged_is_trimmed_and_a_text_of_before_stays_right(delive
     assert delivery.view(table) == expected(table)
 
 
+@pytest.mark.full
 def test_a_changelog_is_trimmed_although_changes_never_cease(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch
 ) -> None:

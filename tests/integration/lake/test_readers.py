@@ -140,9 +140,8 @@ BUGS: Final = {
 }
 
 
-@pytest.mark.parametrize(
-    "bug", [None, *(pytest.param(bug, id=name, marks=pytest.mark.full) for name, bug in BUGS.items())]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("bug", [None, *(pytest.param(bug, id=name) for name, bug in BUGS.items())])
 async def test_each_poll_sees_a_state_that_the_source_had(
     mysql: MysqlServer,
     database: str,

@@ -188,6 +188,7 @@ async def test_it_delivers_what_was_sealed_and_what_will_be_and_merges_when_due(
     assert house.metrics.value(catalogue.SPARK_UP) == 0
 
 
+@pytest.mark.full
 async def test_a_life_that_is_broken_off_while_spark_starts_leaves_no_jvm_to_the_next(house: House) -> None:
     lock = house.history.store.local_folder / "spark" / "lock"
     async with house.life() as running:
@@ -394,6 +395,7 @@ def test_the_jvm_ends_when_its_python_is_killed_and_no_other_begins_before(
     os.close(handle)
 
 
+@pytest.mark.full
 def test_a_jvm_that_is_killed_while_it_starts_is_not_taken_for_the_next_one(
     spark_settings: SparkSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,6 +250,7 @@ def test_each_planted_corruption_is_found_and_named(verified: Verified) -> None:
     assert sorted(map(tuple, view)) == sorted(table.source), "each key is there once"
 
 
+@pytest.mark.full
 def test_a_repair_that_mended_nothing_is_found(spark: Spark, tmp_path: Path) -> None:
     """Rows that are missing, different, twice and too many are compared once more, key by key."""
     verified = Verified(spark, tmp_path, TableSchema(TableId("shop", "few"), WIDE.columns[:3], WIDE.key))
@@ -343,6 +344,7 @@ def plant(verified: Verified) -> set[tuple[Any, ...]]:
     return found
 
 
+@pytest.mark.full
 def test_a_file_that_was_rewritten_is_found(spark: Spark, tmp_path: Path) -> None:
     """Its columns have names with which the files of a Delta table have them, too."""
     verified = Verified(spark, tmp_path, TableSchema(TableId("shop", "few"), WIDE.columns[:3], WIDE.key))

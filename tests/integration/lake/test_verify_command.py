@@ -99,17 +99,22 @@ def test_what_is_tampered_with_is_named_and_read_again(
     mirror = table_at(location(lake, table, Tier.MIRROR))
     tamper(spark, f"UPDATE {mirror} SET n = -1 WHERE code = 'k7'")
     tamper(spark, f"DELETE FROM {mirror} WHERE code = 'k8'")
-    tamper(spark, f"INSERT INTO {mirror} SELECT 'extra', n FROM {mirror} WHERE code = 'k9'")
+    tamper(spark, f"UPDATE {mirror} SET code = 'extra' WHERE code = 'k9'")
     different = beside_writes(mysql, table, lambda: tidemark("verify", config))
     assert (different.exit_code, "different" in different.output) == (1, True), different.output
     found = spark.session.sql(f"SELECT * FROM {table_at(findings_path(lake))}").collect()
     named = {(row["kind"], json.loads(row["key"])["code"], tuple(row["columns"] or ())) for row in found}
-    assert named == {("different", "k7", ("n",)), ("missing", "k8", ()), ("extra", "extra", ())}
+    assert named == {
+        ("different", "k7", ("n",)),
+        ("missing", "k8", ()),
+        ("missing", "k9", ()),
+        ("extra", "extra", ()),
+    }
 
     mended = beside_writes(mysql, table, lambda: tidemark("verify", config, "--repair"))
-    assert (mended.exit_code, "repaired: equal, 3 rows" in mended.output) == (0, True), mended.output
-    rows = live_view(spark.session, lake, table).where("code IN ('k7', 'k8', 'extra')").collect()
-    assert {(row["code"], row["n"]) for row in rows} == {("k7", 7), ("k8", 8)}
+    assert (mended.exit_code, "repaired: equal, 4 rows" in mended.output) == (0, True), mended.output
+    rows = live_view(spark.session, lake, table).where("code IN ('k7', 'k8', 'k9', 'extra')").collect()
+    assert {(row["code"], row["n"]) for row in rows} == {("k7", 7), ("k8", 8), ("k9", 9)}
 
     wrong = tidemark("verify", config, "--tables", "nowhere")
     assert (wrong.exit_code, "no captured table matches nowhere" in wrong.output) == (2, True), wrong.output

@@ -32,7 +32,15 @@ WAYS: Final[dict[str, dict[str, Any]]] = {
 
 
 @pytest.mark.usefixtures("small_ranges")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("server", "way"),
+    [
+        pytest.param(metadata, way, marks=pytest.mark.full if metadata == "MINIMAL" and at else ())
+        for metadata in ("FULL", "MINIMAL")
+        for at, way in enumerate(WAYS)
+    ],
+    indirect=["server"],
+)
 async def test_a_snapshot_under_writes_equals_the_source(
     server: MysqlServer, tmp_path: Path, way: str
 ) -> None:

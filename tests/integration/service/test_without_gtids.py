@@ -120,6 +120,7 @@ def writing(server: MysqlServer) -> AbstractContextManager[object]:
     return at_work([partial(write, server, seed) for seed in range(WRITERS)])
 
 
+@pytest.mark.parametrize("server", ["9.7", pytest.param("5.6", marks=pytest.mark.full)], indirect=True)
 async def test_each_change_comes_once_through_rotations_xa_transactions_statements_and_crashes(
     server: MysqlServer, tmp_path: Path
 ) -> None:
