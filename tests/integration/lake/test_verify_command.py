@@ -58,7 +58,7 @@ def beside_writes(mysql: MysqlServer, table: TableId, command: Callable[[], Resu
 
     def write() -> None:
         number = 0
-        while not ended.is_set():
+        while not ended.wait(0.1):  # without a bound the lake would be late, and the command waits for it
             number += 1
             mysql.sql(
                 f"UPDATE {table} SET n = n + 1 WHERE code = 'k{number % 50 + 100}'",
