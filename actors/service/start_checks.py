@@ -245,7 +245,7 @@ async def check_servers(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def check_server_id(settings: Settings) -> AsyncIterator[Finding]:
-    """Whether another replica has our server_id: the source may end its connection for ours, and ours for it."""
+    """Whether another replica has our server_id, though each replica of a source needs one of its own."""
     server_id = settings.source.server_id
     try:
         source = await Source.connect(settings.source)

@@ -206,6 +206,15 @@ class Verified:
         }
 
 
+def merged_few(spark: Spark, folder: Path, count: int) -> Verified:
+    """A table of three columns with so many rows, which the mirror has."""
+    verified = Verified(spark, folder, TableSchema(TableId("shop", "few"), WIDE.columns[:3], WIDE.key))
+    verified.history.transaction(*((verified.table, "c", wide(key)[:3]) for key in range(count)))
+    verified.deliver()
+    verified.merge()
+    return verified
+
+
 @pytest.fixture
 def verified(spark: Spark, tmp_path: Path) -> Iterator[Verified]:
     made = Verified(spark, tmp_path)
@@ -253,11 +262,8 @@ def test_each_planted_corruption_is_found_and_named(verified: Verified) -> None:
 @pytest.mark.full
 def test_a_repair_that_mended_nothing_is_found(spark: Spark, tmp_path: Path) -> None:
     """Rows that are missing, different, twice and too many are compared once more, key by key."""
-    verified = Verified(spark, tmp_path, TableSchema(TableId("shop", "few"), WIDE.columns[:3], WIDE.key))
+    verified = merged_few(spark, tmp_path, 5)
     history, table = verified.history, verified.table
-    history.transaction(*((table, "c", wide(key)[:3]) for key in range(5)))
-    verified.deliver()
-    verified.merge()
     history.begin_verification("v", table, repairs=True)
     history.end_verification("v", table, 0)
     keys = pa.RecordBatch.from_pydict({"id": [0, 1, 2, 3, 9], "name": ["a"] * 5})
@@ -347,17 +353,13 @@ def plant(verified: Verified) -> set[tuple[Any, ...]]:
 @pytest.mark.full
 def test_a_file_that_was_rewritten_is_found(spark: Spark, tmp_path: Path) -> None:
     """Its columns have names with which the files of a Delta table have them, too."""
-    verified = Verified(spark, tmp_path, TableSchema(TableId("shop", "few"), WIDE.columns[:3], WIDE.key))
-    history, table = verified.history, verified.table
-    history.transaction(*((table, "c", wide(key)[:3]) for key in range(3)))
-    verified.deliver()
-    verified.merge()
+    verified = merged_few(spark, tmp_path, 3)
     mirror = Path(location(verified.root, verified.id, Tier.MIRROR))
     (path,) = (path for path in mirror.glob("*.parquet") if 1 in pq.read_table(path)["id"].to_pylist())
     tamper(path)
     verified.verify_all("tampered")
     assert verified.found("tampered") == {("different", (1, "a"), "small")}
-    history.store.close()
+    verified.history.store.close()
 
 
 def tamper(path: Path) -> None:
