@@ -142,5 +142,5 @@ def _end_error(payload: bytes) -> Transient | Definite:
     code, text = int.from_bytes(payload[1:3], "little"), payload[_ERROR_HEAD:].decode(errors="replace")
     told = f"{text} (error {code} of the source, which gave its log)"
     if code == _FATAL and "same server_uuid/server_id" in text:
-        told += "; give source.server_id a number that no other replica has"
+        told += "; another process captures with a copy of this journal: stop one of them"
     return Definite(told) if code == _FATAL else Transient(told)

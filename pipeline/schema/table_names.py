@@ -1,6 +1,8 @@
 """Names of tables in a text: `shop.orders, shop.items`."""
 
+import difflib
 import re
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from pipeline.errors import Definite
@@ -28,6 +30,16 @@ def parse_table(text: str) -> TableId:
             f"{text!r} isn't database.table; quote names with dots or commas, as `a.b`.`c`"
         )
     return TableId(*map(_unquoted, match.groups()))
+
+
+def not_captured(wanted: Iterable[TableId], known: Collection[TableId]) -> Iterator[tuple[TableId, str]]:
+    """Returns the tables that aren't among the known ones, each with a hint at what may be meant."""
+    names = sorted(map(str, known))
+    for table in wanted:
+        if table not in known:
+            close = difflib.get_close_matches(str(table), names, 1)
+            there = f"there are {', '.join(names) or 'none so far'}"
+            yield table, f"did you mean {close[0]}?" if close else there
 
 
 def _unquoted(name: str) -> str:

@@ -1,7 +1,6 @@
 """Where a consumer's changes begin and end in the journal, and what of each segment is between."""
 
-import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -13,6 +12,7 @@ from pipeline.journal.changes.question import NamedPlace, Since, ThroughPlace
 from pipeline.journal.changes.retained import Entries, RetainedRange, first_segment_where
 from pipeline.journal.changes.row_choice import RowChoice
 from pipeline.journal.entry import Entry
+from pipeline.schema.table_names import not_captured
 from pipeline.schema.table_schema import TableId
 
 
@@ -92,14 +92,10 @@ def is_through(entry: Entry, through: int | GtidSet) -> bool:
     return through <= entry.checkpoint.position
 
 
-def check_tables(wanted: Iterable[TableId], known: Iterable[TableId]) -> None:
+def check_tables(wanted: Iterable[TableId], known: Collection[TableId]) -> None:
     """Raises UnknownTables if a table isn't captured."""
-    names = {str(table) for table in known}
-    for table in wanted:
-        if str(table) not in names:
-            close = difflib.get_close_matches(str(table), names, 1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(names)) or 'none'}"
-            raise UnknownTables(f"tables: {table} is no captured table; {hint}")
+    for table, hint in not_captured(wanted, known):
+        raise UnknownTables(f"tables: {table} is no captured table; {hint}")
 
 
 def _after_scn(scn: int, there: RetainedRange, entry: Entries) -> ReadPlace:

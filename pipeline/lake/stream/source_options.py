@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from pipeline.config.validation import Mistake
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
-from pipeline.schema.table_names import MalformedTableName, parse_table, parse_tables
+from pipeline.schema.table_names import MalformedTableName, not_captured, parse_table, parse_tables
 from pipeline.schema.table_schema import TableId
 
 # How many bytes of the journal's files a micro-batch has, unless an option says it.
@@ -92,19 +92,12 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     return options
 
 
-def unknown_tables(wanted: Iterable[TableId], known: Iterable[TableId], shown: str) -> WrongOption | None:
+def unknown_tables(wanted: Iterable[TableId], known: Collection[TableId], shown: str) -> WrongOption | None:
     """Returns the error for tables that a journal has no columns of; None if it has them all."""
-    there = {str(table): table for table in known}
-    mistakes = []
-    for table in wanted:
-        if table not in there.values():
-            close = difflib.get_close_matches(str(table), there, 1)
-            told = (
-                f"did you mean {close[0]}?"
-                if close
-                else f"it has {', '.join(sorted(there)) or 'none so far'}"
-            )
-            mistakes.append(Mistake("table", f"{table} is no captured table of the journal in {shown}", told))
+    mistakes = [
+        Mistake("table", f"{table} is no captured table of the journal in {shown}", hint)
+        for table, hint in not_captured(wanted, known)
+    ]
     return WrongOption(*mistakes) if mistakes else None
 
 

@@ -43,14 +43,14 @@ async def test_what_is_not_in_the_position_comes_and_nothing_else(mysql: MysqlSe
     assert came.count(Code.GTID) == came.count(Code.WRITE_ROWS) == 1
 
 
-async def test_the_older_of_two_with_the_same_id_is_ended_by_name(mysql: MysqlServer, database: str) -> None:
+async def test_of_two_with_one_journal_the_older_is_ended_by_name(mysql: MysqlServer, database: str) -> None:
     account = mysql.create_capture_user(database)
     position = GtidSet.parse(mysql.executed())
     older = await BinlogDump.open(settings(mysql, account), position)
     await codes_through(older, Code.FORMAT_DESCRIPTION)
     newer = await BinlogDump.open(settings(mysql, account), position)
     try:
-        with pytest.raises(Definite, match=r"same server_uuid.*give source\.server_id a number"):
+        with pytest.raises(Definite, match=r"same server_uuid.*copy of this journal: stop one"):
             await codes_through(older, Code.STOP)
     finally:
         older.close()

@@ -99,7 +99,7 @@ def test_a_packet_out_of_order_is_seen_behind_those_before_it() -> None:
         (
             b"\xff\xd4\x04#HY000A replica with the same server_uuid/server_id as this one has connected",
             Definite,
-            "give source.server_id a number that no other replica has",
+            "another process captures with a copy of this journal: stop one of them",
         ),
         (b"\xff\x01\x04#HY000busy", Transient, "busy .error 1025"),
         (b"\xfe\0\0", Transient, "ended the stream"),

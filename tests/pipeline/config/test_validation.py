@@ -43,6 +43,7 @@ BY_TABLE = config.SnapshotSettings(watermark=config.Watermark.SIGNAL_TABLE)
         (config.HttpSettings("db.example"), "host"),
         (config.SparkSettings(conf={"spark.jars": "x.jar"}), "conf"),
         (dataclasses.replace(SETTINGS, tables=TableFilter(())), "tables"),
+        (dataclasses.replace(SETTINGS, lake=None), "lake"),
         (
             dataclasses.replace(SETTINGS, lake=None, kafka=TOPICS, verify=config.VerifySettings(24.0)),
             "verify",
@@ -132,6 +133,7 @@ def test_contradictions_name_the_key(section: object, key: str) -> None:
         dataclasses.replace(
             SETTINGS, snapshot=BY_TABLE, signals=config.SignalSettings(table=TableId("tidemark", "signals"))
         ),
+        dataclasses.replace(SETTINGS, lake=None, kafka=TOPICS),
         SETTINGS,
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.schema.table_names import MalformedTableName, parse_table, parse_tables
+from pipeline.schema.table_names import MalformedTableName, not_captured, parse_table, parse_tables
 from pipeline.schema.table_schema import TableId
 
 _NAMES = st.text(min_size=1, max_size=8)
@@ -24,3 +24,13 @@ def test_plain_names_need_no_quotes() -> None:
 def test_another_text_is_quoted(text: str) -> None:
     with pytest.raises(MalformedTableName, match=r"isn't database.table; quote names"):
         parse_tables(text)
+
+
+def test_a_table_that_isnt_captured_comes_with_the_one_that_may_be_meant() -> None:
+    known = {TableId("shop", "orders"), TableId("shop", "items")}
+    wrong = [TableId("shop", "ordrs"), TableId("shop", "items"), TableId("x", "y")]
+    assert list(not_captured(wrong, known)) == [
+        (wrong[0], "did you mean shop.orders?"),
+        (wrong[2], "there are shop.items, shop.orders"),
+    ]
+    assert list(not_captured(wrong[:1], ())) == [(wrong[0], "there are none so far")]

@@ -119,5 +119,5 @@ def test_an_unknown_table_is_named_with_the_closest() -> None:
     assert unknown_tables([ORDERS], [ORDERS, ITEMS], "/j") is None
     error = unknown_tables([TableId("shop", "ordrs"), TableId("x", "y")], [ORDERS, ITEMS], "/j")
     assert "shop.ordrs is no captured table of the journal in /j; did you mean shop.orders?" in str(error)
-    assert "x.y is no captured table of the journal in /j; it has shop.items, shop.orders" in str(error)
-    assert "it has none so far" in str(unknown_tables([ORDERS], [], "/j"))
+    assert "x.y is no captured table of the journal in /j; there are shop.items, shop.orders" in str(error)
+    assert "there are none so far" in str(unknown_tables([ORDERS], [], "/j"))
