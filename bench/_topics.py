@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import subprocess
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -22,8 +23,10 @@ from actors.runtime.metrics import Metrics
 from actors.service import warm_up
 from actors.service.assembly import Assembly
 from bench._logs import DATABASE, Log
+from bench._report import Peer
 from bench._service import source
 from bench._snapshots import TABLE
+from deploy.toolchain.parts import Parts
 from pipeline.config.settings import (
     JournalSettings,
     KafkaSinkSettings,
@@ -39,6 +42,7 @@ from pipeline.schema.table_filter import TableFilter
 from tests.servers.service import running
 
 PARTITIONS: Final = 4
+_PRODUCER: Final = Path(__file__).with_name("Produce.java")
 _LOOK_EVERY_S: Final = 0.02
 _US: Final = 1e6
 # What isn't counted, in which the service and the consumer come up.
@@ -144,6 +148,17 @@ async def _visible(to: KafkaSinkSettings) -> int:
         await consumer._client._wait_on_metadata(topic)
         partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
         return sum((await consumer.end_offsets(partitions)).values())
+
+
+def produce(parts: Parts, address: str, messages: str, topic: str, count: int) -> Peer:
+    """Kafka's own producer sends the messages of a topic, as ready bytes, to another topic, `count` of them."""
+    assert parts.kafka is not None
+    create_topic(address, topic)
+    java = [str(parts.kafka.java_home / "bin" / "java"), "-Xmx512m", "-cp", f"{parts.kafka.jars}/*"]
+    numbers = [str(count), str(count // 5), str(KafkaSinkSettings((), "").transaction_rows)]
+    command = [*java, str(_PRODUCER), address, messages, topic, *numbers]
+    told = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
+    return Peer("Kafka's own producer, ready messages", float(told.split()[-2]))
 
 
 def create_topic(address: str, topic: str) -> None:

@@ -3,8 +3,9 @@
 For each scenario a server writes a log, and Tidemark captures it into a journal. Then only the broker and the sink are
 at work: the KafkaSink as the service runs it brings the journal into topics of four partitions, JSON without schemas,
 exactly once. The peer is Debezium, which reads the same log and writes to the same broker with the producer
-that Kafka Connect gives it, at least once; its first fifth isn't counted, since the JVM compiles meanwhile. Both take
-turns. A figure counts only once the topic has all messages.
+that Kafka Connect gives it, at least once; its first fifth isn't counted, since the JVM compiles meanwhile. The limit
+is Kafka's own producer in Java: it sends the same messages as ready bytes, in Kafka transactions, to the same broker.
+All take turns. A figure counts only once the topic has all messages.
 
 At last the whole service follows a thousand transactions a second. A consumer that reads what is committed compares
 the moment of each message with the moment of its commit at the source: with topics alone, and beside the lake. Then the
@@ -97,8 +98,8 @@ def _delivered(parts: Parts, broker: KafkaBroker, scenario: Scenario) -> Iterato
         log = write(mysql, ELEVEN, scenario.rows, scenario.transaction)
         _topics.capture(log, mysql.executed().replace("\n", ""), Path(folder))
         say(f"{scenario.name}: {log.rows:,} rows captured; load {load()}")
-        _topics.create_topic(broker.address, f"bench.bench.{log.table}")
-        ours, brokers, peers = [], [], []
+        _topics.create_topic(broker.address, f"bench.{DATABASE}.{log.table}")
+        ours, brokers, peers, limits = [], [], [], []
         for turn in range(_TIMES):
             before = _topics.processor_s(broker.pid)
             ours.append(
@@ -106,12 +107,18 @@ def _delivered(parts: Parts, broker: KafkaBroker, scenario: Scenario) -> Iterato
             )
             brokers.append(_topics.processor_s(broker.pid) - before)
             peers.append(catch_up(parts, log, scenario.debezium, "topics", broker.address))
+            sent = f"{scenario.key}{turn}.{DATABASE}.{log.table}"
+            limits.append(_topics.produce(parts, broker.address, sent, f"limit-{scenario.key}", log.rows))
             say(
-                f"  {log.rows / ours[-1].seconds:,.0f} messages/s, Debezium {peers[-1].value:,.0f}; load {load()}"
+                f"  {log.rows / ours[-1].seconds:,.0f} messages/s, Debezium {peers[-1].value:,.0f},"
+                f" ready messages {limits[-1].value:,.0f}; load {load()}"
             )
     rate = median(log.rows / each.seconds for each in ours)
     yield Figure(scenario.name, rate, "messages/s", Peer("asked for", _BARS[scenario.key]))
     yield Figure(scenario.name, rate, "messages/s", Peer(peers[0].name, median(peer.value for peer in peers)))
+    yield Figure(
+        scenario.name, rate, "messages/s", Peer(limits[0].name, median(limit.value for limit in limits))
+    )
     own = median(each.processor_s for each in ours) / log.rows
     yield Figure(
         f"{scenario.name}: processor time",

@@ -58,6 +58,19 @@ class _Sending:
     future: asyncio.Future[Any]
 
 
+class _NoBrokers(set[int]):
+    """The brokers that the sender waits for: none, so that a broker has the next request while it answers one.
+
+    The sender still has one batch of a partition on its way, so each partition's order stays.
+    """
+
+    def add(self, broker: int) -> None:
+        """Does nothing."""
+
+    def remove(self, broker: int) -> None:
+        """Does nothing."""
+
+
 class KafkaProducer:
     """Sends batches in Kafka transactions. Raises KafkaUnavailable and KafkaRefused."""
 
@@ -76,6 +89,7 @@ class KafkaProducer:
             enable_idempotence=True,
             linger_ms=0,
         )
+        self._producer._sender._in_flight = _NoBrokers()  # noqa: SLF001 - there's no option for it
 
     async def start(self) -> None:
         """Connects, and fences a predecessor."""
