@@ -43,10 +43,15 @@ format: setup ## Format the sources and mend what can be mended
 	@$(PY) -m ruff check --quiet --fix .
 	@$(PY) -m ruff format --quiet .
 
+# Once, before three processes of tests would each do it.
+.PHONY: kernels
+kernels: setup ## Compile the kernels that a first start would compile
+	@$(PY) -m actors.service.warm_up
+
 # Both at once: the one computes on one core, the other mostly downloads.
 .PHONY: checked
 checked: setup
-	@$(MAKE) --jobs=2 lint setup-tests
+	@$(MAKE) --jobs=2 lint setup-tests kernels
 
 .PHONY: test
 test: checked ## Lint, then run every test but the long ones

@@ -24,7 +24,6 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer
 from tests.integration.history import History
 
-_READY: Final = "from actors.service import warm_up as loading; loading.load()"
 _TIMES: Final = 5
 
 _SEGMENTS: Final = 10_000
@@ -66,7 +65,11 @@ def main() -> None:
 def _started(cache: str) -> float:
     """Seconds from the launch of a process to its end, which comes once all is imported."""
     begun = time.perf_counter()
-    subprocess.run([sys.executable, "-c", _READY], env={**os.environ, "NUMBA_CACHE_DIR": cache}, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "actors.service.warm_up"],
+        env={**os.environ, "NUMBA_CACHE_DIR": cache},
+        check=True,
+    )
     return time.perf_counter() - begun
 
 

@@ -1,5 +1,7 @@
 """Loads the service's code, and logs it if that takes long because the decoder is being compiled.
 
+`python -m actors.service.warm_up` only does that, so that the machine code is there before a first start.
+
 numba compiles its kernels when their modules are imported, and keeps the machine code on disk. So that happens once
 after an install or an update, and a later start loads it. All loaded objects stay. So the garbage collector skips them
 during the start (a third of its processor time) and ever after.
@@ -59,3 +61,7 @@ def log_compilation(tell: Tell) -> Iterator[None]:
         yield
     if listener.told:
         tell(f"compiled the decoder in {time.monotonic() - begun:.1f} s")
+
+
+if __name__ == "__main__":
+    import_all()

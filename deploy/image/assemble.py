@@ -79,10 +79,7 @@ def program() -> None:
         command = PROGRAM / "venv" / "bin" / name
         command.write_text(f"#!{PYTHON}\n{text}")
         command.chmod(0o755)
-    run(
-        [PYTHON, "-c", "import actors; from actors.service import warm_up as loading; loading.load()"],
-        cwd=PROGRAM,
-    )
+    run([PYTHON, "-m", "actors.service.warm_up"], cwd=PROGRAM)
 
 
 def _compile(folder: Path) -> None:
