@@ -627,6 +627,7 @@ def test_a_stopped_table_comes_back_with_the_next_generation_of_its_mirror(deliv
     assert {tuple(row) for row in told} == {(1, None, "a"), (4, 8, None), (1, 7, None)}
 
 
+@pytest.mark.full
 def test_rows_that_lack_columns_are_merged_column_by_column_and_never_become_null(delivery: Delivery) -> None:
     history, session = delivery.history, delivery.spark.session
     id_, note = ORDERS.columns

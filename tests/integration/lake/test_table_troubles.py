@@ -151,6 +151,7 @@ async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_b
     assert house.changes("orders") == [(n, n, n) for n in (5, 6)]
 
 
+@pytest.mark.full
 async def test_a_table_that_stopped_is_told_again_and_begins_anew_when_it_is_removed(house: House) -> None:
     history, items = house.history, house.items.schema.table
     house.items = history.table(house.items.schema, FILLING)
