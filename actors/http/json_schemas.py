@@ -168,6 +168,27 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         missing=_described(TEXT, "The transactions that have still to come."),
         **_REACHED,
     ),
+    "Translation": _object(
+        scn=_described(COUNT, "Everything through this SCN is in the place, and nothing is lost after it."),
+        gtid_set=_described(
+            _or_null(TEXT), "The transactions through this SCN; null if the source has no GTIDs."
+        ),
+        beyond=_described(
+            TEXT, "Transactions of the given GTID set that may come again after `scn`; not after `checkpoint`."
+        ),
+        checkpoint=_described(TEXT, "The place exactly."),
+    ),
+    "Bootstrap": _object(
+        checkpoint=_described(TEXT, "Continue at /changes with `since=` this."),
+        scn=_described(COUNT, "All tables have everything through this SCN at these versions, and nothing after it."),
+        position=_POSITION,
+        segment=COUNT,
+        tables=_described(
+            _map(_or_null(_map(_or_null(COUNT)))),
+            "The versions of each table's `mirror` and `changelog` in Delta's log; null where the lake has nothing "
+            "of the table.",
+        ),
+    ),
     "Point": _object(
         at=_described(NUMBER, "Seconds since the epoch."),
         lag=_SECONDS,

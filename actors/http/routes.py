@@ -64,6 +64,13 @@ def _get(
     return Route(name, "GET", path, summary, access, answers, parameters=parameters)
 
 
+_PLACE_REFUSED: Final = {
+    400: ApiResponse("A parameter is wrong.", "Error"),
+    409: ApiResponse("The journal doesn't have the place, or not yet.", "Error"),
+    410: ApiResponse("The changes after the place have gone from the journal.", "Error"),
+    503: ApiResponse("The journal has nothing yet, or can't be read.", "Error"),
+}
+
 ROUTES: Final[tuple[Route, ...]] = (
     _get("/", "page", "The page", ApiResponse("HTML", content="text/html"), Access.OPEN),
     _get(
@@ -134,11 +141,8 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "(application/vnd.apache.arrow.stream). A client continues with the last checkpoint that it got.",
                 content="application/x-ndjson",
             ),
-            400: ApiResponse("A parameter is wrong.", "Error"),
             404: ApiResponse("A table isn't captured.", "Error"),
-            409: ApiResponse("The journal doesn't have the place, or not yet.", "Error"),
-            410: ApiResponse("The changes after the place have gone from the journal.", "Error"),
-            503: ApiResponse("The journal has nothing yet, or can't be read.", "Error"),
+            **_PLACE_REFUSED,
         },
         query={
             "tables": QueryParameter(
@@ -151,10 +155,48 @@ ROUTES: Final[tuple[Route, ...]] = (
             "through": QueryParameter(
                 "The place with which they end: now, an SCN or a GTID set. Without one they have no end."
             ),
+            "key_range": QueryParameter(
+                "Only keys in this range of the key's first column: 100..200, 100.. or ..200."
+            ),
+            "key_modulo": QueryParameter(
+                "Only keys with these remainders: 4:1,3 is 1 and 3 of 4. Texts and bytes are divided by their CRC32."
+            ),
             "format": QueryParameter("json (the default) or arrow."),
             "compression": QueryParameter(
                 "How the buffers of Arrow's batches are compressed: none (the default), lz4 or zstd."
             ),
+        },
+    ),
+    Route(
+        "translate",
+        "GET",
+        "/translate",
+        "Translate a place in the journal into an SCN, a GTID set and a checkpoint (docs/relay.md)",
+        Access.READ,
+        {200: ApiResponse("The place.", "Translation"), **_PLACE_REFUSED},
+        query={
+            "since": QueryParameter(
+                "The place: an SCN, a GTID set as MySQL writes it, a checkpoint, now or earliest.", required=True
+            )
+        },
+    ),
+    Route(
+        "bootstrap",
+        "GET",
+        "/bootstrap",
+        "Where to read the lake, and with which checkpoint to continue at /changes (docs/relay.md)",
+        Access.READ,
+        {
+            200: ApiResponse("The versions and the checkpoint.", "Bootstrap"),
+            400: ApiResponse("A parameter is wrong.", "Error"),
+            404: ApiResponse("A table isn't captured.", "Error"),
+            409: ApiResponse("The lake gets nothing of a table, or there is no lake.", "Error"),
+            503: ApiResponse("The lake doesn't have all of a table yet.", "Error"),
+        },
+        query={
+            "tables": QueryParameter(
+                "The tables, as database.table, with commas between them; all if none is named."
+            )
         },
     ),
     _get(

@@ -10,7 +10,8 @@ A request for `/applied` waits until transactions have been applied (`actors.sta
 
     200 they have, 400 a parameter is wrong, 409 they can't come, 429 too many wait, 504 not in time
 
-A request for `/changes` reads the journal from a place on (`actors.http.changes.consumers`):
+A request for `/changes` reads the journal from a place on (`actors.http.changes.consumers`). `/translate` and
+`/bootstrap` say where to begin:
 
     200 the changes, 400 a parameter is wrong, 404 no such table, 409 no such place, 410 it has gone, 429 too many read
 """
@@ -47,8 +48,11 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import HttpSettings
 from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.question import MalformedQuestion, NeverApplied, NotYetApplied, parse_question
+from pipeline.journal.changes.bootstrap import LakeBehind, LakeWithout, parse_bootstrap
+from pipeline.journal.changes.key_filter import WrongKeyFilter
 from pipeline.journal.changes.place import PlaceGone, UnknownTables, UnreachedPlace
 from pipeline.journal.changes.question import ChangesFormat, MalformedRequest, parse_changes_question
+from pipeline.journal.changes.translation import parse_translated_place
 from pipeline.messages.signals import SignalAccepted
 from pipeline.signals.signal import LONGEST, MalformedSignal, parse_signal
 
@@ -178,7 +182,9 @@ class HttpServer:
             "signal_state": self._signal_state,
             "signal": self._signal,
             "applied": self._wait_applied,
-            "changes": self._follow_changes,
+            "changes": _refusing(self._follow_changes),
+            "translate": _refusing(self._translate),
+            "bootstrap": _refusing(self._bootstrap),
         }
         for route in api.ROUTES:
             added = app.router.add_route(route.method, route.path, handlers[route.name])
@@ -306,25 +312,33 @@ class HttpServer:
         return web.json_response({**reached, "tables": {str(t): at for t, at in answer.read_at.items()}})
 
     async def _follow_changes(self, request: web.Request) -> web.StreamResponse:
-        try:
-            question = parse_changes_question(request.query)
-            with self._changes.consumer():
-                stream = await self._changes.open(question)
-                return await self._send_changes(request, stream, question.format)
-        except MalformedRequest as error:
-            return _error(400, str(error))
-        except UnknownTables as error:
-            return _error(404, str(error))
-        except UnreachedPlace as error:
-            return _error(409, str(error))
-        except PlaceGone as error:
-            return _error(410, str(error))
-        except TooManyConsumers as error:
-            return _error(429, str(error), {"Retry-After": "5"})
-        except NothingSealed as error:
-            return _error(503, str(error), {"Retry-After": "5"})
-        except (Definite, Transient) as error:
-            return _error(503, _unread_journal(error), {"Retry-After": "5"})
+        question = parse_changes_question(request.query)
+        with self._changes.consumer():
+            stream = await self._changes.open(question)
+            return await self._send_changes(request, stream, question.format)
+
+    async def _translate(self, request: web.Request) -> web.Response:
+        found = await self._changes.translate(parse_translated_place(request.query))
+        return web.json_response(
+            {
+                "scn": found.scn,
+                "gtid_set": None if found.gtid_set is None else found.gtid_set.on_one_line,
+                "beyond": found.beyond.on_one_line,
+                "checkpoint": str(found.checkpoint),
+            }
+        )
+
+    async def _bootstrap(self, request: web.Request) -> web.Response:
+        place, checkpoint = await self._changes.bootstrap(parse_bootstrap(request.query))
+        return web.json_response(
+            {
+                "checkpoint": str(checkpoint),
+                "scn": place.reached.scn,
+                "position": str(place.reached.position),
+                "segment": place.reached.segment,
+                "tables": {str(table): at for table, at in place.read_at.items()},
+            }
+        )
 
     async def _send_changes(
         self, request: web.Request, stream: ConsumerStream, form: ChangesFormat
@@ -337,7 +351,8 @@ class HttpServer:
         except (ConnectionError, TimeoutError):
             _cut(request)  # the consumer has gone, or takes nothing any more
         except (Definite, Transient) as error:
-            said = str(error) if isinstance(error, PlaceGone) else _unread_journal(error)
+            named = isinstance(error, PlaceGone | WrongKeyFilter)
+            said = str(error) if named else _unread_journal(error)
             # The answer has no proper end then, so no client takes it for complete.
             with suppress(ConnectionError, TimeoutError):
                 await _write(answer, stream.form.error(said), PATIENCE_S)
@@ -390,6 +405,36 @@ def _answer_with_one(tell: Callable[[], list[dict[str, Any]]], key: str) -> Hand
         return _error(404, f"no such {key} is known") if found is None else web.json_response(found)
 
     return handle
+
+
+def _refusing(handler: Handler) -> Handler:
+    """Answers with what is wrong where a request for the journal's changes can't be answered."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except (Definite, Transient) as error:
+            return _refusal(error)
+
+    return handle
+
+
+def _refusal(error: Definite | Transient) -> web.Response:
+    match error:
+        case MalformedRequest() | WrongKeyFilter():
+            return _error(400, str(error))
+        case UnknownTables():
+            return _error(404, str(error))
+        case UnreachedPlace() | LakeWithout():
+            return _error(409, str(error))
+        case PlaceGone():
+            return _error(410, str(error))
+        case TooManyConsumers():
+            return _error(429, str(error), {"Retry-After": "5"})
+        case NothingSealed() | LakeBehind():
+            return _error(503, str(error), {"Retry-After": "5"})
+        case _:
+            return _error(503, _unread_journal(error), {"Retry-After": "5"})
 
 
 def _unread_journal(error: Exception) -> str:

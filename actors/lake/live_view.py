@@ -28,14 +28,17 @@ from pipeline.schema.table_schema import TableId, TableSchema
 log = structlog.get_logger()
 
 
-def live_view(session: SparkSession, root: str, table: TableId, at: Written | None = None) -> DataFrame:
+def live_view(
+    session: SparkSession, root: str, table: TableId, at: Written | Versions | None = None
+) -> DataFrame:
     """Returns a table's rows as of its last delivered segment. The frame always reads these two versions.
 
-    `at`: what the rows have to have. It is waited for, and the frame reads the versions that have it. Raises Definite
+    `at`: the versions to read (`GET /bootstrap`), or what the rows have to have. That is waited for, and the frame
+    reads the versions that have it. Raises Definite
     if the lake has no mirror of the table: no snapshot of it has begun, or the lake keeps none. Raises as
     `Written.versions` does.
     """
-    versions = None if at is None else at.versions(table)
+    versions = at.versions(table) if isinstance(at, Written) else at
     found = find_view(session, root, table) if versions is None else _found_at(session, root, table, versions)
     if found is None:
         mirrored = delta_tables(session)(location(root, table, Tier.MIRROR)).snapshot()

@@ -68,6 +68,7 @@ from pipeline.coordinator.state import Overlapping, Pausing
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.applied.progress import JournalProgress, Through
 from pipeline.journal.entry import Entry
+from pipeline.lake.reached import LakeReached
 from pipeline.messages.journal import CheckpointSealed, DifferencesReported, MirrorDataExpired
 from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import EDGES, inbox
@@ -127,7 +128,7 @@ class Assembly:
         self.mailboxes: dict[Name, Mailbox[Any]] = {name: Mailbox(inbox(name)) for name in Name}
         self.requests = SignalRest()
         self.applied = AppliedWatch(settings, self.metrics)
-        self.changes = ChangesConsumers(settings.journal.path, settings.tables.match, self.metrics)
+        self.changes = ChangesConsumers(settings, self.metrics)
         self._settings = settings
         self._store = store
         self._servers = Servers(settings, store.identity.id, self.metrics)
@@ -186,6 +187,11 @@ class Assembly:
         """Tells those who wait for what the journal seals."""
         self.applied.journal_reached(progress)
         self.changes.journal_reached(progress)
+
+    def _lake_reached(self, progress: LakeReached) -> None:
+        """Tells those who wait for the lake, or read it."""
+        self.applied.consumer_reached(Through.LAKE, progress)
+        self.changes.lake_reached(progress)
 
     def _stream(self, checkpoint: Checkpoint, found: Preflight) -> tuple[Actor[Any], ...]:
         """Those who read the log."""
@@ -279,7 +285,7 @@ class Assembly:
                     self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR, MirrorDataExpired),
                     self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR, DifferencesReported),
                 ),
-                partial(self.applied.consumer_reached, Through.LAKE),
+                self._lake_reached,
             ),
         )
 

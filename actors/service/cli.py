@@ -318,6 +318,10 @@ def wait(settings: Settings, gtid_set: str, through: str, tables: str | None, ti
     show_default=True,
     help="Lines for people, lines of JSON, or Arrow's IPC streams.",
 )
+@click.option("--key-range", metavar="LOW..HIGH", help="Only keys in this range; either end may be left out.")
+@click.option(
+    "--key-modulo", metavar="N:R,…", help="Only keys with these remainders when they are divided by N."
+)
 @click.option(
     "--filter",
     "filters",
@@ -331,6 +335,8 @@ def tail(
     since: str,
     through: str | None,
     form: str,
+    key_range: str | None,
+    key_modulo: str | None,
     filters: tuple[str, ...],
 ) -> None:
     """Print the changes in the journal of the running service, and follow them.
@@ -343,10 +349,11 @@ def tail(
     if any(len(pair) < 2 for pair in pairs):
         raise click.UsageError("--filter takes COLUMN=VALUE")
     if form == "arrow" and filters:
-        raise click.UsageError("--filter isn't for Arrow: filter the batches")
+        raise click.UsageError("--filter isn't for Arrow: use --key-range or --key-modulo, or filter the batches")
     asked = {"since": since, "format": "arrow" if form == "arrow" else "json"}
     asked |= {"tables": tables} if tables else {}
-    asked |= {"through": through} if through else {}
+    more = {"through": through, "key_range": key_range, "key_modulo": key_modulo}
+    asked |= {name: value for name, value in more.items() if value}
     text = ChangeText((column, value) for column, value in pairs)
     try:
         asyncio.run(_print_changes(settings, asked, text, form))

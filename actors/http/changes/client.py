@@ -88,6 +88,8 @@ def changes(
     *,
     tables: Iterable[str] = (),
     through: str | int | None = None,
+    key_range: str | None = None,
+    key_modulo: str | None = None,
     compression: str = "none",
     token: str | None = None,
     tls: SSLContext | None = None,
@@ -95,13 +97,13 @@ def changes(
     """Returns the changes after `since`, as an iterable and an async iterable of ChangeBatch.
 
     `since`: now, earliest, a checkpoint, an SCN or a GTID set. `through`: now, an SCN or a GTID set; without it the
-    stream has no end. Iterating raises ChangesGone, ChangesInterrupted, or Definite if the service refuses.
+    stream has no end. `key_range` and `key_modulo`: only these keys, as 100..200 and 4:1,3. Iterating raises ChangesGone, ChangesInterrupted, or Definite if the service refuses.
     """
     parameters = {"format": "arrow", "since": str(since), "compression": compression}
     if named := ",".join(tables):
         parameters["tables"] = named
-    if through is not None:
-        parameters["through"] = str(through)
+    more = {"through": through, "key_range": key_range, "key_modulo": key_modulo}
+    parameters |= {name: str(value) for name, value in more.items() if value is not None}
     return _Changes(url, parameters, token, tls)
 
 

@@ -17,15 +17,27 @@ from typing import Final, Protocol, TypeVar
 
 from actors.http.changes.arrow_stream import ArrowStream
 from actors.http.changes.json_lines import JsonLines
-from actors.http.changes.segment_changes import ChangesRead, SegmentChanges, retained_range
+from actors.http.changes.segment_changes import (
+    ChangesRead,
+    SegmentChanges,
+    retained_range,
+    segment_transactions,
+)
 from actors.journal.store import JournalReader
 from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
+from pipeline.config.settings import Settings
 from pipeline.errors import Transient
-from pipeline.journal.applied.progress import JournalProgress
+from pipeline.journal.applied.progress import ConsumerProgress, JournalProgress
+from pipeline.journal.changes.bootstrap import LakePlace, LakeWithout, is_between_batches, lake_place
+from pipeline.journal.changes.checkpoint import ChangesCheckpoint
+from pipeline.journal.changes.key_filter import check_key_filter
 from pipeline.journal.changes.place import UnknownTables, check_tables, check_through, find_place
-from pipeline.journal.changes.question import ChangesFormat, ChangesQuestion, NamedPlace
+from pipeline.journal.changes.question import ChangesFormat, ChangesQuestion, NamedPlace, Since
+from pipeline.journal.changes.retained import RetainedRange
+from pipeline.journal.changes.translation import Translation, translate
+from pipeline.journal.entry import Entry
 from pipeline.schema.table_schema import TableId, TableSchema
 
 MOST_CONSUMERS: Final = 128
@@ -83,11 +95,13 @@ class ConsumerStream:
 
 
 class ChangesConsumers:
-    """Those who read now, `count` of them. `captured`: which of the journal's tables the configuration captures."""
+    """Those who read now, `count` of them. They read the journal of these settings, and its tables that are captured."""
 
-    def __init__(self, journal: str, captured: Callable[[TableId], bool], metrics: Metrics) -> None:
-        self._journal = journal
-        self._captured = captured
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._journal = settings.journal.path
+        self._captured = settings.tables.match
+        self._has_lake = settings.lake is not None
+        self._lake: ConsumerProgress | None = None
         self._metrics = metrics
         self._threads = ThreadPoolExecutor(_THREADS, "changes")
         self.count = 0
@@ -101,6 +115,12 @@ class ChangesConsumers:
         """The journal has sealed a segment."""
         self._sealed = progress.segment
         self._wake()
+
+    @contain_errors
+    def lake_reached(self, progress: ConsumerProgress) -> None:
+        """The lake has got something, or knows again how far it is."""
+        if is_between_batches(progress):
+            self._lake = progress
 
     def end(self) -> None:
         """Lets all go."""
@@ -120,24 +140,65 @@ class ChangesConsumers:
             self.count -= 1
 
     async def open(self, question: ChangesQuestion) -> ConsumerStream:
-        """Returns the stream of a consumer. Raises UnreachedPlace, PlaceGone, UnknownTables or NothingSealed."""
+        """Returns the stream of a consumer.
+
+        Raises UnreachedPlace, PlaceGone, UnknownTables, WrongKeyFilter or NothingSealed.
+        """
         return await self._in_thread(lambda: self._open(question))
 
-    def _open(self, question: ChangesQuestion) -> ConsumerStream:
+    async def translate(self, since: Since) -> Translation:
+        """Returns the other forms of a place. Raises UnreachedPlace, PlaceGone or NothingSealed."""
+        return await self._in_thread(lambda: self._translate(since))
+
+    async def bootstrap(self, tables: tuple[TableId, ...]) -> tuple[LakePlace, ChangesCheckpoint]:
+        """Returns where to read the lake, and where to continue.
+
+        Raises UnknownTables, NothingSealed, LakeBehind or LakeWithout.
+        """
+        if not self._has_lake:
+            raise LakeWithout("the configuration has no [lake]")
+        lake = self._lake
+        id_, last = await self._in_thread(self._end_of_journal)
+        known = self._tables(last)
+        check_tables(tables, known)
+        place = lake_place(lake, tables or known, last.checkpoint.stopped)
+        return place, ChangesCheckpoint(id_, place.reached.segment + 1)
+
+    def _translate(self, since: Since) -> Translation:
+        journal, there = self._sealed_journal()
+        return translate(since, there, journal.entry, partial(segment_transactions, journal))
+
+    def _end_of_journal(self) -> tuple[str, Entry]:
+        """Returns the journal's id, and its last segment."""
+        journal, there = self._sealed_journal()
+        return there.id, journal.entry(there.last)
+
+    def _sealed_journal(self) -> tuple[JournalReader, RetainedRange]:
         journal = JournalReader(self._journal)
         there = retained_range(journal)
         if there.last == 0:
             raise NothingSealed("the journal has no segment yet")
-        last = journal.entry(there.last)
-        known = {t: schema for t, schema in last.checkpoint.schemas.items() if self._captured(t)}
+        return journal, there
+
+    def _tables(self, last: Entry) -> dict[TableId, TableSchema]:
+        return {t: schema for t, schema in last.checkpoint.schemas.items() if self._captured(t)}
+
+    def _open(self, question: ChangesQuestion) -> ConsumerStream:
+        journal, there = self._sealed_journal()
+        known = self._tables(journal.entry(there.last))
         check_tables(question.tables, known)
+        if question.keys is not None:
+            for table in question.tables or known:
+                check_key_filter(question.keys, known[table])
         place = find_place(question.since, there, journal.entry)
         check_through(question.through, there, journal.entry)
         through = question.through
         # What comes after `now` isn't wanted.
         ends = there.last if through is NamedPlace.NOW else None
         place_wanted = None if isinstance(through, NamedPlace) else through
-        changes = SegmentChanges(journal, place, frozenset(question.tables), place_wanted, ends)
+        changes = SegmentChanges(
+            journal, place, frozenset(question.tables), place_wanted, ends, question.keys
+        )
         then = journal.entry(min(max(place.segment, there.first), there.last)).checkpoint.schemas
         return ConsumerStream(
             _form(question, {t: then.get(t, schema) for t, schema in known.items()}), changes
@@ -150,6 +211,8 @@ class ChangesConsumers:
         """
         changes = stream.changes
         yield stream.form.begin()
+        now = asyncio.get_running_loop().time
+        sent = now()
         sealed = (await self._in_thread(changes.there)).last
         while not self._ended:
             pieces = changes.read(max(sealed, self._sealed))
@@ -157,10 +220,13 @@ class ChangesConsumers:
                 data, rows = piece
                 self._measure(form, rows, len(data))
                 yield data
+                sent = now()
             if changes.ended:
                 yield stream.form.end()
                 return
-            if not await self._newer(changes.place.segment):
+            # What the consumer wants may be rare, however much the journal gets.
+            if not await self._newer(changes.place.segment) or now() - sent > CHECKPOINT_EVERY_S:
+                sent = now()
                 yield stream.form.write(ChangesRead((), None, 0, changes.checkpoint()))
 
     def _next(self, pieces: Iterator[ChangesRead], form: StreamForm) -> tuple[bytes, int] | None:

@@ -4,9 +4,11 @@ It holds one batch of each table version that a segment has. Nothing is read bef
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -17,6 +19,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import META, changes_schema
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.commit_order import ORDERED_BY, OrderedRows, cut_transactions, merge_lanes
+from pipeline.journal.changes.key_filter import KeyFilter, matching_keys
 from pipeline.journal.changes.place import ReadPlace, choose_of, is_through, place_gone
 from pipeline.journal.changes.retained import RetainedRange
 from pipeline.journal.changes.row_choice import CHOSEN_BY, RowChoice, choose_rows
@@ -44,7 +47,7 @@ class ChangesRead:
 class SegmentChanges:
     """A consumer's way through the journal: from `place` on, to a place or to the end of segment `last`.
 
-    `tables`: all captured ones without any.
+    `tables`: all captured ones without any. `keys`: only these; None for all.
     """
 
     def __init__(
@@ -54,12 +57,14 @@ class SegmentChanges:
         tables: frozenset[TableId],
         through: int | GtidSet | None = None,
         last: int | None = None,
+        keys: KeyFilter | None = None,
     ) -> None:
         self.place = place
         self._last = last
         self._journal = journal
         self._tables = tables
         self._through = through
+        self._keys = keys
         self.ended = self._has_ended()
 
     def there(self) -> RetainedRange:
@@ -73,14 +78,9 @@ class SegmentChanges:
     def read(self, last: int) -> Iterator[ChangesRead]:
         """Returns the changes through segment `last`. Raises PlaceGone, or Definite if a file is damaged."""
         while self.place.segment <= last and not self.ended:
-            try:
+            with _retained(self._journal, self.place.segment):
                 entry = self._journal.entry(self.place.segment)
                 yield from self._of(entry)
-            except (Definite, Transient, FileNotFoundError) as error:
-                there = self.there()
-                if self.place.segment < there.first:
-                    raise place_gone(f"segment {self.place.segment - 1}", there) from error
-                raise
             self.place = self.place.after(entry)
             self.ended = self._has_ended()
 
@@ -133,7 +133,10 @@ class SegmentChanges:
                 # A row group isn't read ahead: whoever takes nothing costs no memory for it.
                 parquet = pq.ParquetFile(opened, pre_buffer=False)
                 for rows in parquet.iter_batches(READ_ROWS, columns=wanted.names, use_threads=False):
-                    yield _cast(choose_rows(rows, choice) if choice else rows, wanted)
+                    chosen = _cast(choose_rows(rows, choice) if choice else rows, wanted)
+                    yield chosen if self._keys is None else chosen.filter(
+                        pa.array(matching_keys(chosen, schema, self._keys))
+                    )
 
 
 def retained_range(journal: JournalReader) -> RetainedRange:
@@ -141,6 +144,41 @@ def retained_range(journal: JournalReader) -> RetainedRange:
     last, first = journal.last_segment(), journal.consumers.first()
     scn = journal.entry(first).first_scn if first <= last else 1
     return RetainedRange(journal.identity.id, journal.files.shown, first, last, scn)
+
+
+def segment_transactions(journal: JournalReader, entry: Entry) -> pa.Table:
+    """Returns `__scn` and `__gtid` of the changes in a segment, once for each transaction of a table's file.
+
+    Raises PlaceGone, or Definite if a file is damaged.
+    """
+    schema = pa.schema([META.field(name) for name in CHOSEN_BY])
+    found = [pa.RecordBatch.from_pylist([], schema=schema)]
+    with _retained(journal, entry.segment), journal_errors(journal.files.shown):
+        for file in entry.files:
+            if file.kind is FileKind.CHANGES:
+                path = journal.file(entry.segment, file.path)
+                with journal.files.filesystem.open_input_file(path) as opened:
+                    parquet = pq.ParquetFile(opened, pre_buffer=False)
+                    for rows in parquet.iter_batches(READ_ROWS, columns=schema.names, use_threads=False):
+                        found.append(_first_of_each(rows.select(schema.names)))
+    return pa.Table.from_batches([rows.cast(schema) for rows in found], schema)
+
+
+def _first_of_each(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns the rows whose SCN isn't that of the row before."""
+    return rows.filter(pa.array(np.diff(rows.column("__scn").to_numpy(), prepend=-1) != 0))
+
+
+@contextmanager
+def _retained(journal: JournalReader, segment: int) -> Iterator[None]:
+    """Raises PlaceGone for what fails within because retention has removed the segment."""
+    try:
+        yield
+    except (Definite, Transient, FileNotFoundError) as error:
+        there = retained_range(journal)
+        if segment < there.first:
+            raise place_gone(f"segment {segment - 1}", there) from error
+        raise
 
 
 def _cast(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:

@@ -63,8 +63,8 @@ def place_gone(needed: str, there: RetainedRange) -> PlaceGone:
     """Returns the error for a consumer that needs what retention has removed; `needed` says what that is."""
     return PlaceGone(
         f"since: the journal begins with segment {there.first}, whose first SCN is {there.scn}, and what comes after "
-        f"{needed} has gone. Read the lake's table, or its changelog WHERE __segment < {there.first}. Then continue "
-        f"with since={there.id}.{there.first}.0"
+        f"{needed} has gone. Read the lake and continue as GET /bootstrap says. Or read the lake's changelog WHERE "
+        f"__segment < {there.first} and continue with since={there.id}.{there.first}.0"
     )
 
 

@@ -8,10 +8,11 @@ from typing import Final, TypeVar
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint, MalformedCheckpoint, parse_checkpoint
+from pipeline.journal.changes.key_filter import KeyFilter, WrongKeyFilter, parse_key_filter
 from pipeline.schema.table_names import MalformedTableName, parse_tables
 from pipeline.schema.table_schema import TableId
 
-_PARAMETERS: Final = ("tables", "since", "through", "format", "compression")
+_PARAMETERS: Final = ("tables", "since", "through", "key_range", "key_modulo", "format", "compression")
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -50,7 +51,7 @@ ThroughPlace = NamedPlace | int | GtidSet
 class ChangesQuestion:
     """The changes of these tables (of all captured ones, if none is named) after `since`.
 
-    They end with `through`. None has no end: they follow the journal.
+    They end with `through`. None has no end: they follow the journal. `keys`: only these; None for all.
     """
 
     tables: tuple[TableId, ...] = ()
@@ -58,6 +59,7 @@ class ChangesQuestion:
     through: ThroughPlace | None = None
     format: ChangesFormat = ChangesFormat.JSON
     compression: BufferCompression = BufferCompression.NONE
+    keys: KeyFilter | None = None
 
 
 def parse_changes_question(parameters: Mapping[str, str]) -> ChangesQuestion:
@@ -71,22 +73,25 @@ def parse_changes_question(parameters: Mapping[str, str]) -> ChangesQuestion:
     if format_ is ChangesFormat.JSON and compression is not BufferCompression.NONE:
         raise MalformedRequest("compression: lines of JSON have none; ask for format=arrow")
     return ChangesQuestion(
-        _tables(parameters["tables"]) if "tables" in parameters else (),
-        _since(parameters.get("since", NamedPlace.NOW)),
+        tables_named(parameters["tables"]) if "tables" in parameters else (),
+        parse_since(parameters.get("since", NamedPlace.NOW)),
         _through(parameters["through"]) if "through" in parameters else None,
         format_,
         compression,
+        _keys(parameters.get("key_range"), parameters.get("key_modulo")),
     )
 
 
-def _tables(text: str) -> tuple[TableId, ...]:
+def tables_named(text: str) -> tuple[TableId, ...]:
+    """Returns the tables that a parameter names, each once. Raises MalformedRequest."""
     try:
         return tuple(dict.fromkeys(parse_tables(text)))
     except MalformedTableName as error:
         raise MalformedRequest(f"tables: {error}") from error
 
 
-def _since(text: str) -> Since:
+def parse_since(text: str) -> Since:
+    """Returns the place that a parameter names. Raises MalformedRequest."""
     if text in set(NamedPlace):
         return NamedPlace(text)
     if "." in text:
@@ -95,6 +100,13 @@ def _since(text: str) -> Since:
         except MalformedCheckpoint as error:
             raise MalformedRequest(f"since: {error}") from error
     return _place("since", text, "now, earliest, a checkpoint")
+
+
+def _keys(key_range: str | None, key_modulo: str | None) -> KeyFilter | None:
+    try:
+        return parse_key_filter(key_range, key_modulo)
+    except WrongKeyFilter as error:
+        raise MalformedRequest(str(error)) from error
 
 
 def _through(text: str) -> ThroughPlace:

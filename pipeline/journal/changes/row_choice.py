@@ -1,5 +1,6 @@
 """Which rows of a file a stream reads, where it begins or ends within a segment."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.gtid.gtid_set import GtidSet, Tsid
+from pipeline.types.buffers import Longs
 
 # What the choice depends on.
 CHOSEN_BY: Final = ("__scn", "__gtid")
@@ -46,21 +48,35 @@ def choose_rows(rows: pa.RecordBatch, choice: RowChoice) -> pa.RecordBatch:
         kept &= scn <= (np.iinfo(np.int64).max if choice.last is None else choice.last)
     for text, wanted in ((choice.without, False), (choice.only, True)):
         if text is not None:
-            kept &= _are_in(rows.column("__gtid"), GtidSet.parse(text), wanted) == wanted
+            kept &= are_in(rows.column("__gtid"), GtidSet.parse(text), wanted) == wanted
     return rows if kept.all() else rows.filter(pa.array(kept))
 
 
-def _are_in(gtids: pa.Array, which: GtidSet, unnamed: bool) -> NDArray[np.bool_]:
+def are_in(gtids: pa.Array, which: GtidSet, unnamed: bool) -> NDArray[np.bool_]:
     """Returns which of the GTIDs are in a set; `unnamed` for null."""
     found = np.full(len(gtids), unnamed)
+    for source, own, numbers in _by_source(gtids):
+        found[own] = which.contains_many(source, numbers)
+    return found
+
+
+def gtid_set_of(gtids: pa.Array) -> GtidSet:
+    """Returns the set of these GTIDs, without nulls."""
+    found = GtidSet()
+    for source, _, numbers in _by_source(gtids):
+        found = found.with_numbers(source, numbers)
+    return found
+
+
+def _by_source(gtids: pa.Array) -> Iterator[tuple[Tsid, NDArray[np.bool_], Longs]]:
+    """Returns each source, which GTIDs are its own, and their numbers."""
     parts = pc.extract_regex(gtids, _GTID)
     sources = pc.struct_field(parts, "source")
     numbers = pc.struct_field(parts, "number").cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     for source in sources.unique().to_pylist():
         if source is not None:
             own = pc.equal(sources, source).fill_null(False).to_numpy(zero_copy_only=False)
-            found[own] = which.contains_many(_tsid(source), numbers[own])
-    return found
+            yield _tsid(source), own, numbers[own]
 
 
 def _tsid(text: str) -> Tsid:

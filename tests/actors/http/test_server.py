@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -110,7 +111,9 @@ class Bench:
         self.recent = RecentEvents()
         self.board = StatusBoard("shop", self.supervisor, self.mailboxes, self.metrics, self.recent)
         self.applied = AppliedWatch(SHOP, self.metrics)
-        self.changes = ChangesConsumers(str(address.with_name("journal")), SHOP.tables.match, self.metrics)
+        self.changes = ChangesConsumers(
+            replace(SHOP, journal=JournalSettings(str(address.with_name("journal")))), self.metrics
+        )
         self.server = HttpServer(
             settings,
             address,

@@ -1,17 +1,21 @@
 """Whoever has committed finds that in the live view, at the versions that it's answered: a real service and Spark."""
 
 import json
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.request import urlopen
 
 import aiomysql
 import pymysql
 import pytest
 from click.testing import CliRunner, Result
 
+from actors.http.changes.client import changes
 from actors.lake.live_view import live_view
 from actors.lake.read_your_writes import SESSION_TRACK, NotApplied, Written, read_your_writes
 from actors.lake.spark_session import Spark
@@ -97,6 +101,7 @@ def test_each_writer_finds_its_own_write_at_the_answered_versions(
             assert view.where(f"id = {key}").count() == 1
         answered_by_the_command(shop, written)
         refusals_are_raised(shop, written)
+    the_lake_and_the_changes_after_it_are_the_source(shop, spark)
 
 
 def answered_by_the_command(shop: Shop, written: Written) -> None:
@@ -114,6 +119,41 @@ def answered_by_the_command(shop: Shop, written: Written) -> None:
     assert (never.exit_code, "hasn't executed" in never.output) == (2, True), never.output
     wrong = tidemark("wait", shop.config, "--gtid", "7")
     assert (wrong.exit_code, "gtid_set: " in wrong.output) == (2, True), wrong.output
+
+
+def the_lake_and_the_changes_after_it_are_the_source(shop: Shop, spark: Spark) -> None:
+    """Amid writes a consumer reads the lake where `/bootstrap` says, and continues from there: no change twice."""
+    half = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(count_up, shop, half)
+        assert half.wait(60)
+        with urlopen(f"{shop.url}/bootstrap?tables={shop.table}") as answer:  # noqa: S310 - loopback
+            found = json.load(answer)
+        writing.result()
+    versions = Versions(**found["tables"][str(shop.table)])
+    rows = {key: n for key, _, n in live_view(spark.session, shop.lake, shop.table, at=versions).collect()}
+    begun = rows.copy()
+    end = shop.server.executed()
+    for batch in changes(shop.url, found["checkpoint"], tables=[str(shop.table)], through=end):
+        for op, key, n in zip(*(batch.rows.column(name).to_pylist() for name in ("__op", "id", "n")), strict=True):
+            assert n == rows.get(key, -1) + 1 if op == "u" else key not in rows, (op, key, n)
+            rows[key] = n
+    assert rows == dict(shop.server.sql(f"SELECT id, n FROM {shop.table}"))
+    assert rows != begun, "nothing came from the relay"
+
+
+def count_up(shop: Shop, half: threading.Event) -> None:
+    """Inserts rows, and raises a count each time by one."""
+    with (
+        closing(pymysql.connect(unix_socket=str(shop.server.socket), user="root")) as connection,
+        connection.cursor() as cursor,
+    ):
+        for n in range(60):
+            cursor.execute(f"INSERT INTO {shop.table} VALUES ({9_000_000 + n}, 99, 0)")
+            cursor.execute(f"UPDATE {shop.table} SET n = n + 1 WHERE id = 78")
+            connection.commit()
+            if n == 30:
+                half.set()
 
 
 def refusals_are_raised(shop: Shop, written: Written) -> None:

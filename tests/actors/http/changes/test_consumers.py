@@ -14,7 +14,10 @@ import pytest
 from actors.http.changes import consumers, segment_changes
 from actors.http.changes.client import changes
 from pipeline.config.settings import JournalSettings
+from pipeline.journal.applied.progress import Reached, TableProgress
 from tests.actors.http.changes.journals import Tapped, tapped
+from tests.integration.history import SOURCE
+from tests.pipeline.journal.applied.test_waiters import Delivered, delivered
 from tests.servers.service import WITHIN_S, until
 
 Row = tuple[int, int]
@@ -139,6 +142,25 @@ async def test_wrong_places_and_tables_are_refused_by_name(tmp_path: Path) -> No
         assert await refusals(tap, asked) == asked
 
 
+async def test_consumers_that_share_the_keys_have_each_row_once(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        tap.commit(4, rows=6)
+        tap.seal()
+        shares = [await ids(tap, key_modulo=f"4:{part}") for part in range(4)]
+        assert sorted(sum(shares, [])) == [1000 * n + k for n in range(4) for k in range(6)]
+        assert all(id_ % 4 == part for part, share in enumerate(shares) for id_ in share)
+        assert await ids(tap, key_range="1002..2001", tables="shop.orders") == [1002, 1004, 2000]
+        asked = [
+            ("key_range=x..", 400, "key_range: 'x' is no value of shop.orders.id"),
+            ("key_modulo=1", 400, "key_modulo: '1' is no modulo"),
+        ]
+        assert await refusals(tap, asked) == asked
+
+
+async def ids(tap: Tapped, **asked: str) -> list[int]:
+    return [line["row"]["id"] for line in await tap.lines(**asked) if "row" in line]
+
+
 async def refusals(tap: Tapped, asked: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
     found = []
     async with aiohttp.ClientSession() as session:
@@ -192,6 +214,22 @@ async def test_an_idle_consumer_gets_checkpoints(tmp_path: Path, monkeypatch: py
             assert (await anext(lines))["checkpoint"] == f"{tap.history.store.identity.id}.2.0"
 
 
+async def test_one_whose_tables_rarely_change_gets_checkpoints_however_much_the_journal_gets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "CHECKPOINT_EVERY_S", 0.2)
+    async with tapped(tmp_path) as tap, asyncio.timeout(WITHIN_S):
+        tap.seal()
+        async with aclosing(following(tap, key_range="..-1")) as lines:
+            first = asyncio.ensure_future(anext(lines))
+            await until(lambda: tap.bench.changes.count == 1, "it reads")
+            while not first.done():
+                tap.commit()
+                tap.seal()
+                await asyncio.sleep(0)
+            assert "checkpoint" in await first
+
+
 async def test_python_iterates_over_batches_both_ways(tmp_path: Path) -> None:
     async with tapped(tmp_path) as tap:
         tap.commit(6, rows=4)
@@ -202,3 +240,48 @@ async def test_python_iterates_over_batches_both_ways(tmp_path: Path) -> None:
             ids = [id_ for batch in batches for id_ in batch.rows.column("id").to_pylist()]
             assert ids == [1000 * n + k for n in range(6) for k in (0, 2)]
             assert batches[-1].checkpoint == f"{tap.history.store.identity.id}.2.0"
+
+
+async def test_a_place_and_its_translations_begin_with_the_same_changes(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        for _ in range(2):
+            tap.commit(3, rows=4)
+            tap.seal()
+        for scn in range(4, 7):
+            found = await asked_json(tap, "/translate", since=str(scn))
+            assert (found["scn"], found["beyond"]) == (scn, "")
+            for form in (str(scn), found["gtid_set"], found["checkpoint"]):
+                rows = [row(line) for line in await tap.lines(since=form) if "row" in line]
+                assert rows == expected(scn + 1, 6), form
+        # The segment's position has a transaction without changes. It is no change that a consumer could lack.
+        assert (await asked_json(tap, "/translate", since=f"{SOURCE}:1-4"))["scn"] == 4
+
+
+async def test_a_bootstrap_without_a_place_in_the_lake_is_refused_by_name(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        tap.commit()
+        tap.seal()
+        status, text = await tap.bench.get("/bootstrap?tables=shop.orders")
+        assert (status, "nothing is known of the lake yet" in text) == (503, True), text
+        tap.bench.changes.lake_reached(lake_at(1, orders=TableProgress(Reached(2))))
+        assert (await tap.bench.get("/bootstrap"))[0] == 503, "it isn't between two batches"
+        tap.bench.changes.lake_reached(lake_at(1))
+        found = await asked_json(tap, "/bootstrap", tables="shop.orders")
+        assert found["checkpoint"] == f"{tap.history.store.identity.id}.2.0"
+        assert (found["segment"], found["tables"]) == (1, {"shop.orders": {"changelog": 1}})
+        status, text = await tap.bench.get("/bootstrap?tables=shop.order")
+        assert (status, "did you mean shop.orders?" in text) == (404, True), text
+
+
+def lake_at(segment: int, **tables: TableProgress) -> Delivered:
+    return delivered(segment, f"{SOURCE}:1-2", **tables)
+
+
+async def asked_json(tap: Tapped, path: str, **asked: str) -> dict[str, Any]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{tap.url}{path}", params=asked) as answer,
+    ):
+        found: dict[str, Any] = await answer.json()
+        assert answer.status == 200, found
+        return found

@@ -4,6 +4,7 @@ import pytest
 
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
+from pipeline.journal.changes.key_filter import KeyFilter
 from pipeline.journal.changes.question import (
     BufferCompression,
     ChangesFormat,
@@ -25,12 +26,14 @@ def test_what_is_not_said_is_what_most_want() -> None:
 
 def test_all_that_can_be_said() -> None:
     asked = {"tables": "shop.a,shop.b,shop.a", "since": "3f5c.4.17", "through": GTIDS}
-    assert parse_changes_question({**asked, "format": "arrow", "compression": "lz4"}) == ChangesQuestion(
+    asked |= {"format": "arrow", "compression": "lz4", "key_range": "..9", "key_modulo": "2:1"}
+    assert parse_changes_question(asked) == ChangesQuestion(
         (TableId("shop", "a"), TableId("shop", "b")),
         ChangesCheckpoint("3f5c", 4, 17),
         GtidSet.parse(GTIDS),
         ChangesFormat.ARROW,
         BufferCompression.LZ4,
+        KeyFilter(None, "9", 2, frozenset({1})),
     )
     assert parse_changes_question({"since": "earliest"}).since is NamedPlace.EARLIEST
     assert parse_changes_question({"since": "0", "through": "now"}).through is NamedPlace.NOW
@@ -46,6 +49,7 @@ def test_all_that_can_be_said() -> None:
         ({"since": "3f5c.4"}, "since: '3f5c.4' is no checkpoint"),
         ({"since": str(1 << 63)}, "is no place in the journal"),
         ({"through": "earliest"}, "through: 'earliest' is no place in the journal; give now"),
+        ({"key_range": "9"}, "key_range: '9' is no range"),
         ({"format": "xml"}, "format: 'xml' is none of json, arrow"),
         ({"format": "json", "compression": "zstd"}, "compression: lines of JSON have none"),
     ],
