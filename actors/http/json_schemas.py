@@ -53,6 +53,7 @@ ANY: Final[JsonSchema] = {"type": "object"}
 
 _POSITION = _described(TEXT, "A GTID set: the transactions that have wholly passed.")
 _SECONDS = _described(NUMBER, "Seconds.")
+_MS = _described(COUNT, "Milliseconds since the epoch.")
 _SOURCE = _described(_or_null(TEXT), "The server whose log is read: host:port.")
 _LOG = _described(_or_null(TEXT), "File and offset in the source's binlog.")
 
@@ -174,13 +175,16 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
             _or_null(TEXT), "The transactions through this SCN; null if the source has no GTIDs."
         ),
         beyond=_described(
-            TEXT, "Transactions of the given GTID set that may come again after `scn`; not after `checkpoint`."
+            TEXT,
+            "Transactions of the given GTID set that may come again after `scn`; not after `checkpoint`.",
         ),
         checkpoint=_described(TEXT, "The place exactly."),
     ),
     "Bootstrap": _object(
         checkpoint=_described(TEXT, "Continue at /changes with `since=` this."),
-        scn=_described(COUNT, "All tables have everything through this SCN at these versions, and nothing after it."),
+        scn=_described(
+            COUNT, "All tables have everything through this SCN at these versions, and nothing after it."
+        ),
         position=_POSITION,
         segment=COUNT,
         tables=_described(
@@ -189,6 +193,33 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
             "of the table.",
         ),
     ),
+    "DatabusSources": _list(_object(name=TEXT, id=COUNT)),
+    "DatabusSchemas": _list(
+        _object(
+            id=COUNT,
+            name=TEXT,
+            version=_described(TEXT, "The version in `?version=`."),
+            schemaId=_described(TEXT, "What events name the schema with: the MD5 of its text, in base64."),
+            schema=_described(TEXT, "The Avro schema of rows. The present one of a source comes last."),
+            keySchema=_described(_or_null(TEXT), "That of keys; null without a primary key."),
+        )
+    ),
+    "DatabusInbound": _object(
+        dimension=TEXT,
+        numDataEvents=_described(COUNT, "Rows sealed since the service began."),
+        minWinScn=COUNT,
+        maxWinScn=COUNT,
+        sinceWinScn=COUNT,
+        timestampMinScnEvent=_MS,
+        timestampMaxScnEvent=_MS,
+    ),
+    "DatabusOutbound": _object(
+        dimension=TEXT,
+        numDataEvents=_described(COUNT, "Rows sent since the service began."),
+        sizeDataEvents=COUNT,
+        numPeers=_described(COUNT, "Requests that read changes now."),
+    ),
+    "DatabusBuffer": _object(minScn=COUNT, maxScn=COUNT, timestampFirstEvent=_MS, timestampLatestEvent=_MS),
     "Point": _object(
         at=_described(NUMBER, "Seconds since the epoch."),
         lag=_SECONDS,

@@ -14,6 +14,7 @@ from typing import Any, Final
 from actors.http.access import Access
 from actors.http.json_schemas import SCHEMAS
 from pipeline.journal.applied.question import LONGEST_WAIT_S, WAIT_S
+from pipeline.kafka.databus.stream_question import LARGEST
 
 JSON: Final = "application/json"
 
@@ -70,6 +71,9 @@ _PLACE_REFUSED: Final = {
     410: ApiResponse("The changes after the place have gone from the journal.", "Error"),
     503: ApiResponse("The journal has nothing yet, or can't be read.", "Error"),
 }
+
+_NO_SOURCE: Final = ApiResponse("A source isn't captured, or its version has gone.", "Error")
+_DATABUS: Final = {400: _PLACE_REFUSED[400], 503: _PLACE_REFUSED[503]}
 
 ROUTES: Final[tuple[Route, ...]] = (
     _get("/", "page", "The page", ApiResponse("HTML", content="text/html"), Access.OPEN),
@@ -176,7 +180,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         {200: ApiResponse("The place.", "Translation"), **_PLACE_REFUSED},
         query={
             "since": QueryParameter(
-                "The place: an SCN, a GTID set as MySQL writes it, a checkpoint, now or earliest.", required=True
+                "The place: an SCN, a GTID set as MySQL writes it, a checkpoint, now or earliest.",
+                required=True,
             )
         },
     ),
@@ -198,6 +203,73 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "The tables, as database.table, with commas between them; all if none is named."
             )
         },
+    ),
+    Route(
+        "databus_sources",
+        "GET",
+        "/sources",
+        "Databus: the captured tables, as sources with a number each (docs/databus.md)",
+        Access.READ,
+        _DATABUS | {200: ApiResponse("The sources.", "DatabusSources")},
+    ),
+    Route(
+        "databus_register",
+        "GET",
+        "/register",
+        "Databus: the Avro schemas of sources, by version",
+        Access.READ,
+        _DATABUS | {200: ApiResponse("The schemas.", "DatabusSchemas"), 404: _NO_SOURCE},
+        query={
+            "sources": QueryParameter("Numbers or names, with commas between them; all without it."),
+            "version": QueryParameter("Only this version; all that the journal has without it."),
+        },
+    ),
+    Route(
+        "databus_stream",
+        "GET",
+        "/stream",
+        "Databus: the events after a checkpoint, as many as there is room for",
+        Access.READ,
+        {
+            200: ApiResponse(
+                "Lines of JSON, or a container file of Avro (application/avro).", content="application/json"
+            ),
+            404: _NO_SOURCE,
+            **_PLACE_REFUSED,
+        },
+        query={
+            "sources": QueryParameter("Numbers or names, with commas between them.", required=True),
+            "checkPoint": QueryParameter('{"windowScn": 345, "windowOffset": -1}, in JSON.'),
+            "streamFromLatestScn": QueryParameter("true begins with what comes next, without a checkPoint."),
+            "size": QueryParameter(f"The most bytes of events, at most {LARGEST}.", "integer", required=True),
+            "output": QueryParameter("json or binary.", required=True),
+            "key_range": QueryParameter("As in /changes."),
+            "key_modulo": QueryParameter("As in /changes."),
+        },
+    ),
+    Route(
+        "databus_inbound",
+        "GET",
+        "/containerStats/inbound/events/total",
+        "Databus: what has come into the journal",
+        Access.READ,
+        _DATABUS | {200: ApiResponse("Counts and SCNs.", "DatabusInbound")},
+    ),
+    Route(
+        "databus_outbound",
+        "GET",
+        "/containerStats/outbound/events/total",
+        "Databus: what was sent to those who read changes",
+        Access.READ,
+        _DATABUS | {200: ApiResponse("Counts.", "DatabusOutbound")},
+    ),
+    Route(
+        "databus_buffer",
+        "GET",
+        "/bufferInfo",
+        "Databus: from which SCN to which one the journal has changes",
+        Access.READ,
+        _DATABUS | {200: ApiResponse("SCNs and times (ms).", "DatabusBuffer")},
     ),
     _get(
         "/freshness",

@@ -19,7 +19,7 @@ A request for `/changes` reads the journal from a place on (`actors.http.changes
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -34,11 +34,11 @@ from actors.http.changes.consumers import (
     STALLED_S,
     ChangesConsumers,
     ConsumerStream,
-    NothingSealed,
-    TooManyConsumers,
 )
 from actors.http.connections import Connection, ConnectionLimits, Connections
+from actors.http.databus_relay import DatabusRelay
 from actors.http.event_stream import PATIENCE_S, Followers, TooManyFollowers
+from actors.http.refusals import changes_refusal, error_answer, unread_journal
 from actors.runtime.filesystem import put_file
 from actors.runtime.metrics import Metrics
 from actors.signals.rest import SignalRest, Unanswered
@@ -48,10 +48,10 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import HttpSettings
 from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.question import MalformedQuestion, NeverApplied, NotYetApplied, parse_question
-from pipeline.journal.changes.bootstrap import LakeBehind, LakeWithout, parse_bootstrap
+from pipeline.journal.changes.bootstrap import parse_bootstrap
 from pipeline.journal.changes.key_filter import WrongKeyFilter
-from pipeline.journal.changes.place import PlaceGone, UnknownTables, UnreachedPlace
-from pipeline.journal.changes.question import ChangesFormat, MalformedRequest, parse_changes_question
+from pipeline.journal.changes.place import PlaceGone
+from pipeline.journal.changes.question import ChangesFormat, parse_changes_question
 from pipeline.journal.changes.translation import parse_translated_place
 from pipeline.messages.signals import SignalAccepted
 from pipeline.signals.signal import LONGEST, MalformedSignal, parse_signal
@@ -107,6 +107,7 @@ class HttpServer:
         self._signals = signals
         self._applied = applied
         self._changes = changes
+        self._databus = DatabusRelay(changes, metrics)
         self._answer_within_s = answer_within_s
         self._guard = Guard(settings)
         self._buckets = {access: TokenBucket(per_s, burst) for access, (burst, per_s) in LIMITS.items()}
@@ -185,6 +186,7 @@ class HttpServer:
             "changes": _refusing(self._follow_changes),
             "translate": _refusing(self._translate),
             "bootstrap": _refusing(self._bootstrap),
+            **self._databus.handlers(),
         }
         for route in api.ROUTES:
             added = app.router.add_route(route.method, route.path, handlers[route.name])
@@ -220,23 +222,23 @@ class HttpServer:
         try:
             host = request.url.host
         except ValueError:
-            return _error(400, "the Host header names no host")
+            return error_answer(400, "the Host header names no host")
         refusal = self._guard.refusal(access, host, request.headers)
         if refusal is not None:
             challenge = {"WWW-Authenticate": 'Bearer realm="tidemark"'} if refusal.status == 401 else {}
-            return _error(refusal.status, refusal.reason, challenge)
+            return error_answer(refusal.status, refusal.reason, challenge)
         bucket = self._waits if resource is self._waiting else self._buckets.get(access)
         if bucket is not None and not bucket.take():
-            return _error(429, "too many requests at once", {"Retry-After": "1"})
+            return error_answer(429, "too many requests at once", {"Retry-After": "1"})
         try:
             return await handler(request)
         except web.HTTPRequestEntityTooLarge:
-            return _error(413, f"the body is longer than {LONGEST} bytes")
+            return error_answer(413, f"the body is longer than {LONGEST} bytes")
         except web.HTTPException as error:
-            return _error(error.status, error.reason)
+            return error_answer(error.status, error.reason)
         except Exception:  # a client learns nothing more of any error
             log.exception("request failed", path=request.path)
-            return _error(500, "internal error; the service's log has the story")
+            return error_answer(500, "internal error; the service's log has the story")
 
     async def _end(self, _: web.Application) -> None:
         self._live.end()
@@ -252,7 +254,7 @@ class HttpServer:
     def _static(self, name: str) -> web.Response:
         file = self._files.get(name)
         if file is None:
-            return _error(404, "there's no such file")
+            return error_answer(404, "there's no such file")
         return web.Response(
             body=file.body, headers={"Content-Type": file.content_type, "Cache-Control": "no-cache"}
         )
@@ -286,20 +288,20 @@ class HttpServer:
                     pass  # the follower has gone, or takes nothing any more
                 return answer
         except TooManyFollowers as error:
-            return _error(429, str(error), {"Retry-After": "5"})
+            return error_answer(429, str(error), {"Retry-After": "5"})
 
     async def _wait_applied(self, request: web.Request) -> web.Response:
         try:
             question = parse_question(request.query, self._applied.there)
             answer = await self._applied.wait(question)
         except MalformedQuestion as error:
-            return _error(400, str(error))
+            return error_answer(400, str(error))
         except TooManyWait as error:
-            return _error(429, str(error), {"Retry-After": "1"})
+            return error_answer(429, str(error), {"Retry-After": "1"})
         except WaitEnded as error:
-            return _error(503, str(error))
+            return error_answer(503, str(error))
         if isinstance(answer, NeverApplied):
-            return _error(409, answer.reason)
+            return error_answer(409, answer.reason)
         reached = {
             "through": question.through.value,
             "position": str(answer.reached.position),
@@ -352,7 +354,7 @@ class HttpServer:
             _cut(request)  # the consumer has gone, or takes nothing any more
         except (Definite, Transient) as error:
             named = isinstance(error, PlaceGone | WrongKeyFilter)
-            said = str(error) if named else _unread_journal(error)
+            said = str(error) if named else unread_journal(error)
             # The answer has no proper end then, so no client takes it for complete.
             with suppress(ConnectionError, TimeoutError):
                 await _write(answer, stream.form.error(said), PATIENCE_S)
@@ -361,30 +363,36 @@ class HttpServer:
 
     async def _signal(self, request: web.Request) -> web.Response:
         if request.content_type != "application/json":
-            return _error(415, "say that it's JSON: Content-Type: application/json")
+            return error_answer(415, "say that it's JSON: Content-Type: application/json")
         try:
             async with asyncio.timeout(BODY_WITHIN_S):
                 body = await request.read()
         except TimeoutError:
-            return _error(408, f"the body didn't come within {BODY_WITHIN_S:.0f} s", {"Connection": "close"})
+            return error_answer(
+                408, f"the body didn't come within {BODY_WITHIN_S:.0f} s", {"Connection": "close"}
+            )
         except (ConnectionError, web.RequestPayloadError):
-            return _error(400, "the body didn't come as a whole")
+            return error_answer(400, "the body didn't come as a whole")
         try:
             parse_signal(body, default_id="given on arrival")
         except MalformedSignal as error:
             self._metrics.count(catalogue.SIGNALS, channel=self._signals.name, outcome="malformed")
-            return _error(422, str(error))
+            return error_answer(422, str(error))
         try:
             answer = await self._signals.ask(body, self._answer_within_s)
         except Unanswered as error:
-            return _error(503, f"{error}; send it again with the same id")
+            return error_answer(503, f"{error}; send it again with the same id")
         if isinstance(answer, SignalAccepted):
             return web.json_response({"id": answer.id, "outcome": "accepted", "detail": answer.detail})
         return web.json_response({"id": answer.id, "outcome": "rejected", "error": answer.reason}, status=409)
 
     async def _signal_state(self, request: web.Request) -> web.Response:
         state = self._board.signal(request.match_info["id"])
-        return _error(404, "no such signal is known") if state is None else web.json_response(state.to_json())
+        return (
+            error_answer(404, "no such signal is known")
+            if state is None
+            else web.json_response(state.to_json())
+        )
 
 
 def _answer_with(tell: Callable[[], dict[str, Any]]) -> Handler:
@@ -402,7 +410,7 @@ def _answer_with_one(tell: Callable[[], list[dict[str, Any]]], key: str) -> Hand
     async def handle(request: web.Request) -> web.Response:
         name = request.match_info[key]
         found = next((each for each in reversed(tell()) if each[key] == name), None)
-        return _error(404, f"no such {key} is known") if found is None else web.json_response(found)
+        return error_answer(404, f"no such {key} is known") if found is None else web.json_response(found)
 
     return handle
 
@@ -414,33 +422,9 @@ def _refusing(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except (Definite, Transient) as error:
-            return _refusal(error)
+            return changes_refusal(error)
 
     return handle
-
-
-def _refusal(error: Definite | Transient) -> web.Response:
-    match error:
-        case MalformedRequest() | WrongKeyFilter():
-            return _error(400, str(error))
-        case UnknownTables():
-            return _error(404, str(error))
-        case UnreachedPlace() | LakeWithout():
-            return _error(409, str(error))
-        case PlaceGone():
-            return _error(410, str(error))
-        case TooManyConsumers():
-            return _error(429, str(error), {"Retry-After": "5"})
-        case NothingSealed() | LakeBehind():
-            return _error(503, str(error), {"Retry-After": "5"})
-        case _:
-            return _error(503, _unread_journal(error), {"Retry-After": "5"})
-
-
-def _unread_journal(error: Exception) -> str:
-    """Returns what a client learns of an error of the journal, and logs the rest."""
-    log.warning("changes can't be read", error=str(error))
-    return "the journal can't be read; the service's log has the story"
 
 
 def _cut(request: web.Request) -> None:
@@ -470,10 +454,6 @@ async def _say_headers(_: web.Request, answer: web.StreamResponse) -> None:
     answer.headers["Server"] = "tidemark"  # instead of what aiohttp says, which names versions
     for name, value in HEADERS.items():
         answer.headers.setdefault(name, value)
-
-
-def _error(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    return web.json_response({"error": text}, status=status, headers=headers)
 
 
 def _write_address(path: Path, url: str) -> None:

@@ -120,6 +120,13 @@ class JournalReader:
     def _entry_name(self, segment: int) -> str:
         return f"{MANIFEST}/{self._view.name(segment)}{TEXT}"
 
+    def schemas(self) -> Iterator[TableSchema]:
+        """Every version of a table's columns that a segment may name."""
+        with journal_errors(self.files.shown):
+            for name in sorted(self.files.listed(_SCHEMAS)):
+                if name.endswith(TEXT):
+                    yield self._schema(name.removesuffix(TEXT))
+
     def _schema(self, version: str) -> TableSchema:
         if version not in self._schemas:
             name = f"{_SCHEMAS}/{version}{TEXT}"

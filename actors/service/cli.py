@@ -349,7 +349,9 @@ def tail(
     if any(len(pair) < 2 for pair in pairs):
         raise click.UsageError("--filter takes COLUMN=VALUE")
     if form == "arrow" and filters:
-        raise click.UsageError("--filter isn't for Arrow: use --key-range or --key-modulo, or filter the batches")
+        raise click.UsageError(
+            "--filter isn't for Arrow: use --key-range or --key-modulo, or filter the batches"
+        )
     asked = {"since": since, "format": "arrow" if form == "arrow" else "json"}
     asked |= {"tables": tables} if tables else {}
     more = {"through": through, "key_range": key_range, "key_modulo": key_modulo}

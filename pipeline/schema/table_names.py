@@ -19,7 +19,12 @@ class MalformedTableName(Definite, ValueError):
 
 def parse_tables(text: str) -> tuple[TableId, ...]:
     """Returns the tables that a text names, with commas between them. Raises MalformedTableName."""
-    return tuple(map(parse_table, _COMMA.split(text)))
+    return tuple(map(parse_table, split_names(text)))
+
+
+def split_names(text: str) -> list[str]:
+    """Returns the names between commas that aren't quoted."""
+    return _COMMA.split(text)
 
 
 def parse_table(text: str) -> TableId:

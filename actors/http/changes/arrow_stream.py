@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from actors.http.changes.segment_changes import ChangesRead
 from pipeline.journal.change_rows import META
-from pipeline.journal.changes.commit_order import OrderedRows
+from pipeline.journal.changes.commit_order import OrderedRows, lane_of_each, of_one_version
 from pipeline.journal.changes.question import BufferCompression
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.buffers import Longs
@@ -57,7 +57,7 @@ class ArrowStream:
         """Returns rows and their checkpoint."""
         metadata = {} if read.checkpoint is None else {_CHECKPOINT: str(read.checkpoint).encode()}
         rows = read.rows
-        pieces = [] if rows is None else list(_of_one_version(rows, read.lanes))
+        pieces = [] if rows is None else list(of_one_version(rows, read.lanes))
         for place, piece in enumerate(pieces):
             self._take_columns(read.lanes[part.lane] for part, _ in piece.taken())
             self._write(self._batch(piece, read.lanes), metadata if place == len(pieces) - 1 else {})
@@ -103,7 +103,7 @@ class ArrowStream:
             own = _ordered([(part.rows.select(names), places) for part, places in taken])
             return pa.RecordBatch.from_arrays([*meta.columns, *own.columns], schema=self._schema())
         name = pa.DictionaryArray.from_arrays(
-            pa.array(_lane_of_each(rows)), pa.array([str(schema.table) for schema in lanes], pa.string())
+            pa.array(lane_of_each(rows)), pa.array([str(schema.table) for schema in lanes], pa.string())
         ).cast(pa.string())
         structs = []
         for table, own_schema in self._own.items():
@@ -150,24 +150,3 @@ def _struct_column(parts: list[tuple[pa.RecordBatch, Longs]], kind: pa.StructTyp
     at = np.full(count, -1)
     at[np.concatenate([places for _, places in parts])] = np.arange(rows.num_rows)
     return structs.take(pa.array(at, mask=at < 0))
-
-
-def _lane_of_each(rows: OrderedRows) -> Longs:
-    ends = np.cumsum([part.rows.num_rows for part in rows.parts])
-    lanes = np.array([part.lane for part in rows.parts])
-    found: Longs = lanes[np.searchsorted(ends, rows.order, "right")].astype(np.int64)
-    return found
-
-
-def _of_one_version(rows: OrderedRows, lanes: tuple[TableSchema, ...]) -> Iterable[OrderedRows]:
-    """Returns the rows in pieces in which each table has one version."""
-    if len({schema.table for schema in lanes}) == len(lanes):
-        return (rows,)
-    lane_of = _lane_of_each(rows)
-    begin, current, pieces = 0, dict[TableId, int](), []
-    for at in (0, *(np.flatnonzero(np.diff(lane_of)) + 1).tolist()):
-        lane = int(lane_of[at])
-        if current.setdefault(lanes[lane].table, lane) != lane:
-            pieces.append(rows.between(begin, at))
-            begin, current = at, {lanes[lane].table: lane}
-    return (*pieces, rows.between(begin, len(rows)))

@@ -97,7 +97,8 @@ def changes(
     """Returns the changes after `since`, as an iterable and an async iterable of ChangeBatch.
 
     `since`: now, earliest, a checkpoint, an SCN or a GTID set. `through`: now, an SCN or a GTID set; without it the
-    stream has no end. `key_range` and `key_modulo`: only these keys, as 100..200 and 4:1,3. Iterating raises ChangesGone, ChangesInterrupted, or Definite if the service refuses.
+    stream has no end. `key_range` and `key_modulo`: only these keys, as 100..200 and 4:1,3. Iterating raises
+    ChangesGone, ChangesInterrupted, or Definite if the service refuses.
     """
     parameters = {"format": "arrow", "since": str(since), "compression": compression}
     if named := ",".join(tables):

@@ -8,22 +8,20 @@ It lives as long as the service, while actors are built again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from actors.http.changes.arrow_stream import ArrowStream
+from actors.http.changes.journal_tap import JournalTap
 from actors.http.changes.json_lines import JsonLines
 from actors.http.changes.segment_changes import (
     ChangesRead,
     SegmentChanges,
-    retained_range,
     segment_transactions,
 )
-from actors.journal.store import JournalReader
 from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
@@ -35,7 +33,6 @@ from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.key_filter import check_key_filter
 from pipeline.journal.changes.place import UnknownTables, check_tables, check_through, find_place
 from pipeline.journal.changes.question import ChangesFormat, ChangesQuestion, NamedPlace, Since
-from pipeline.journal.changes.retained import RetainedRange
 from pipeline.journal.changes.translation import Translation, translate
 from pipeline.journal.entry import Entry
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -52,18 +49,9 @@ STALLED_S: Final = 600.0
 # A stream of several tables has a struct for each one in every batch.
 MOST_STRUCTS: Final = 64
 
-# Capture has the same cores.
-_THREADS: Final = 2
-
-_Value = TypeVar("_Value")
-
 
 class TooManyConsumers(Transient):
     """No more can read at once."""
-
-
-class NothingSealed(Transient):
-    """The journal has no segment yet."""
 
 
 class StreamForm(Protocol):
@@ -95,15 +83,13 @@ class ConsumerStream:
 
 
 class ChangesConsumers:
-    """Those who read now, `count` of them. They read the journal of these settings, and its tables that are captured."""
+    """Those who read now, `count` of them, by `tap`."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
-        self._journal = settings.journal.path
-        self._captured = settings.tables.match
+        self.tap = JournalTap(settings)
         self._has_lake = settings.lake is not None
         self._lake: ConsumerProgress | None = None
         self._metrics = metrics
-        self._threads = ThreadPoolExecutor(_THREADS, "changes")
         self.count = 0
         self._sealed = 0
         self._news = asyncio.Event()
@@ -126,7 +112,7 @@ class ChangesConsumers:
         """Lets all go."""
         self._ended = True
         self._wake()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.tap.end()
 
     @contextmanager
     def consumer(self) -> Iterator[None]:
@@ -144,11 +130,11 @@ class ChangesConsumers:
 
         Raises UnreachedPlace, PlaceGone, UnknownTables, WrongKeyFilter or NothingSealed.
         """
-        return await self._in_thread(lambda: self._open(question))
+        return await self.tap.work(lambda: self._open(question))
 
     async def translate(self, since: Since) -> Translation:
         """Returns the other forms of a place. Raises UnreachedPlace, PlaceGone or NothingSealed."""
-        return await self._in_thread(lambda: self._translate(since))
+        return await self.tap.work(lambda: self._translate(since))
 
     async def bootstrap(self, tables: tuple[TableId, ...]) -> tuple[LakePlace, ChangesCheckpoint]:
         """Returns where to read the lake, and where to continue.
@@ -158,34 +144,24 @@ class ChangesConsumers:
         if not self._has_lake:
             raise LakeWithout("the configuration has no [lake]")
         lake = self._lake
-        id_, last = await self._in_thread(self._end_of_journal)
-        known = self._tables(last)
+        id_, last = await self.tap.work(self._end_of_journal)
+        known = self.tap.tables(last)
         check_tables(tables, known)
         place = lake_place(lake, tables or known, last.checkpoint.stopped)
         return place, ChangesCheckpoint(id_, place.reached.segment + 1)
 
     def _translate(self, since: Since) -> Translation:
-        journal, there = self._sealed_journal()
+        journal, there = self.tap.sealed()
         return translate(since, there, journal.entry, partial(segment_transactions, journal))
 
     def _end_of_journal(self) -> tuple[str, Entry]:
         """Returns the journal's id, and its last segment."""
-        journal, there = self._sealed_journal()
+        journal, there = self.tap.sealed()
         return there.id, journal.entry(there.last)
 
-    def _sealed_journal(self) -> tuple[JournalReader, RetainedRange]:
-        journal = JournalReader(self._journal)
-        there = retained_range(journal)
-        if there.last == 0:
-            raise NothingSealed("the journal has no segment yet")
-        return journal, there
-
-    def _tables(self, last: Entry) -> dict[TableId, TableSchema]:
-        return {t: schema for t, schema in last.checkpoint.schemas.items() if self._captured(t)}
-
     def _open(self, question: ChangesQuestion) -> ConsumerStream:
-        journal, there = self._sealed_journal()
-        known = self._tables(journal.entry(there.last))
+        journal, there = self.tap.sealed()
+        known = self.tap.tables(journal.entry(there.last))
         check_tables(question.tables, known)
         if question.keys is not None:
             for table in question.tables or known:
@@ -213,12 +189,12 @@ class ChangesConsumers:
         yield stream.form.begin()
         now = asyncio.get_running_loop().time
         sent = now()
-        sealed = (await self._in_thread(changes.there)).last
+        sealed = (await self.tap.work(changes.there)).last
         while not self._ended:
             pieces = changes.read(max(sealed, self._sealed))
-            while (piece := await self._in_thread(lambda: self._next(pieces, stream.form))) is not None:  # noqa: B023
+            while (piece := await self.tap.work(lambda: self._next(pieces, stream.form))) is not None:  # noqa: B023
                 data, rows = piece
-                self._measure(form, rows, len(data))
+                self.measure(form.value, rows, len(data))
                 yield data
                 sent = now()
             if changes.ended:
@@ -247,13 +223,11 @@ class ChangesConsumers:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def _in_thread(self, work: Callable[[], _Value]) -> _Value:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
     @contain_errors
-    def _measure(self, form: ChangesFormat, rows: int, size: int) -> None:
-        self._metrics.count(catalogue.CHANGES_ROWS, rows, format=form.value)
-        self._metrics.count(catalogue.CHANGES_BYTES, size, format=form.value)
+    def measure(self, form: str, rows: int, size: int) -> None:
+        """Counts what a consumer was sent."""
+        self._metrics.count(catalogue.CHANGES_ROWS, rows, format=form)
+        self._metrics.count(catalogue.CHANGES_BYTES, size, format=form)
 
 
 def _form(question: ChangesQuestion, known: dict[TableId, TableSchema]) -> StreamForm:

@@ -20,7 +20,7 @@ from actors.http.changes.segment_changes import ChangesRead
 from pipeline.config.message_handling import BinaryHandling, DecimalHandling, Handling, TimePrecision
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.commit_order import LaneRows
-from pipeline.kafka.debezium.json_values import json_piece, json_told, object_piece
+from pipeline.kafka.debezium.json_values import json_lists, json_piece, json_told, object_piece
 from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.types.arrow_arrays import bytes_of
@@ -91,17 +91,8 @@ def _optional(name: str, values: pa.Array) -> Piece:
     count, exists = len(values), np.asarray(values.is_valid())
     if not exists.any():
         return ""
-    value = _lists(values) if pa.types.is_list(values.type) else json_told(values)
+    value = json_lists(values) if pa.types.is_list(values.type) else json_told(values)
     return Chosen(joined(f',"{name}":', value, count=count), none=b"").where(exists)
-
-
-def _lists(lists: pa.Array) -> Piece:
-    """Returns lists of texts."""
-    values = joined(json_told(lists.flatten()), count=len(lists.flatten()))
-    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    inner = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), values), ",")
-    return ("[", inner, "]")
 
 
 def _value(column: Column, values: pa.Array) -> Piece:

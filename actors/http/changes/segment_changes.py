@@ -134,8 +134,10 @@ class SegmentChanges:
                 parquet = pq.ParquetFile(opened, pre_buffer=False)
                 for rows in parquet.iter_batches(READ_ROWS, columns=wanted.names, use_threads=False):
                     chosen = _cast(choose_rows(rows, choice) if choice else rows, wanted)
-                    yield chosen if self._keys is None else chosen.filter(
-                        pa.array(matching_keys(chosen, schema, self._keys))
+                    yield (
+                        chosen
+                        if self._keys is None
+                        else chosen.filter(pa.array(matching_keys(chosen, schema, self._keys)))
                     )
 
 
@@ -159,8 +161,8 @@ def segment_transactions(journal: JournalReader, entry: Entry) -> pa.Table:
                 path = journal.file(entry.segment, file.path)
                 with journal.files.filesystem.open_input_file(path) as opened:
                     parquet = pq.ParquetFile(opened, pre_buffer=False)
-                    for rows in parquet.iter_batches(READ_ROWS, columns=schema.names, use_threads=False):
-                        found.append(_first_of_each(rows.select(schema.names)))
+                    batches = parquet.iter_batches(READ_ROWS, columns=schema.names, use_threads=False)
+                    found += [_first_of_each(rows.select(schema.names)) for rows in batches]
     return pa.Table.from_batches([rows.cast(schema) for rows in found], schema)
 
 

@@ -56,7 +56,9 @@ def lake_place(
     found = {table: lake.of(table) for table in sorted(tables)}
     for table, progress in found.items():
         if reason := stopped.get(table, progress.stopped):
-            raise LakeWithout(f"tables: {table} was stopped: {reason}; recapture it, or name the other tables")
+            raise LakeWithout(
+                f"tables: {table} was stopped: {reason}; recapture it, or name the other tables"
+            )
         if progress.lacks is not None:
             raise LakeBehind(f"tables: {table} can't be read in the lake yet: {progress.lacks}")
     return LakePlace(lake.whole, {table: progress.read_at for table, progress in found.items()})

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.buffers import Longs
 
 # What the order depends on.
@@ -99,6 +100,28 @@ def cut_transactions(ordered: Iterable[OrderedRows], most: int) -> Iterator[CutR
             held = left.between(begins, len(left)) if begins < len(left) else None
     if held is not None:
         yield CutRows(held, int(held.scn[0]))
+
+
+def lane_of_each(rows: OrderedRows) -> Longs:
+    """Returns the lane of each row."""
+    ends = np.cumsum([part.rows.num_rows for part in rows.parts])
+    lanes = np.array([part.lane for part in rows.parts])
+    found: Longs = lanes[np.searchsorted(ends, rows.order, "right")].astype(np.int64)
+    return found
+
+
+def of_one_version(rows: OrderedRows, lanes: Sequence[TableSchema]) -> Iterable[OrderedRows]:
+    """Returns the rows in pieces in which each table has one version."""
+    if len({schema.table for schema in lanes}) == len(lanes):
+        return (rows,)
+    lane_of = lane_of_each(rows)
+    begin, current, pieces = 0, dict[TableId, int](), []
+    for at in (0, *(np.flatnonzero(np.diff(lane_of)) + 1).tolist()):
+        lane = int(lane_of[at])
+        if current.setdefault(lanes[lane].table, lane) != lane:
+            pieces.append(rows.between(begin, at))
+            begin, current = at, {lanes[lane].table: lane}
+    return (*pieces, rows.between(begin, len(rows)))
 
 
 def _with_end(ordered: Iterable[OrderedRows]) -> Iterator[tuple[OrderedRows, bool]]:

@@ -60,7 +60,7 @@ def check_key_filter(keys: KeyFilter, schema: TableSchema) -> None:
 
 
 def matching_keys(rows: pa.RecordBatch, schema: TableSchema, keys: KeyFilter) -> NDArray[np.bool_]:
-    """Returns which rows of a table version the filter lets through. Raises WrongKeyFilter if it doesn't fit its key."""
+    """Returns which rows of a table version the filter lets through. Raises WrongKeyFilter if the key doesn't fit."""
     column = _first_key_column(schema)
     values = rows.column(column.name)
     kept = np.ones(len(values), np.bool_)
@@ -96,7 +96,9 @@ def _modulo(text: str) -> tuple[int, frozenset[int]]:
 
 def _first_key_column(schema: TableSchema) -> Column:
     if not schema.key:
-        raise WrongKeyFilter(f"key_range, key_modulo: {schema.table} has no primary key; leave it out of tables")
+        raise WrongKeyFilter(
+            f"key_range, key_modulo: {schema.table} has no primary key; leave it out of tables"
+        )
     return schema.columns[schema.key[0]]
 
 

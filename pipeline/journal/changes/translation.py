@@ -1,7 +1,7 @@
 """What a place in the journal is in its other forms: as an SCN, as a GTID set, and as a checkpoint.
 
-**SCN to GTID set.** A segment's position has all of its transactions. Less those that have changes after the SCN, it's a
-set that a consumer has who has everything through the SCN.
+**SCN to GTID set.** A segment's position has all of its transactions. Less those that have changes after the SCN, it's
+the set of a consumer that has everything through the SCN.
 
 **GTID set to SCN.** A set may have transactions of several servers, mixed with others in the stream. The SCN is the one
 before the first change that the set lacks. A consumer that continues there misses nothing. `beyond` are the set's

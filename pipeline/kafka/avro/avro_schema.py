@@ -46,7 +46,12 @@ _UNFIT_IN_FIELD: Final = re.compile(r"[^A-Za-z0-9_]")
 
 def avro_text(schema: Schema) -> str:
     """Returns the Avro schema of a Connect schema, as AvroConverter registers it."""
-    return json.dumps(_avro(schema, "", set()), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(avro_schema(schema, set()), ensure_ascii=False, separators=(",", ":"))
+
+
+def avro_schema(schema: Schema, known: set[str]) -> AvroSchema:
+    """Returns the Avro schema of a Connect schema. The structs `known` are written out already; it adds the others."""
+    return _avro(schema, "", known)
 
 
 def fit_full_name(name: str) -> str:

@@ -96,6 +96,14 @@ def json_told(values: pa.Array) -> Chosen:
     return Chosen(_texts(values)).where(_exist(values))
 
 
+def json_lists(lists: pa.Array) -> Piece:
+    """Returns lists of texts as a piece of rows of JSON; a null is an empty list."""
+    values = joined(json_told(lists.flatten()), count=len(lists.flatten()))
+    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return ("[", pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), values), ","), "]")
+
+
 def _exist(values: pa.Array) -> Flags:
     return np.asarray(values.is_valid())
 

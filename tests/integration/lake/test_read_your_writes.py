@@ -127,7 +127,7 @@ def the_lake_and_the_changes_after_it_are_the_source(shop: Shop, spark: Spark) -
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(count_up, shop, half)
         assert half.wait(60)
-        with urlopen(f"{shop.url}/bootstrap?tables={shop.table}") as answer:  # noqa: S310 - loopback
+        with urlopen(f"{shop.url}/bootstrap?tables={shop.table}") as answer:
             found = json.load(answer)
         writing.result()
     versions = Versions(**found["tables"][str(shop.table)])
@@ -135,7 +135,9 @@ def the_lake_and_the_changes_after_it_are_the_source(shop: Shop, spark: Spark) -
     begun = rows.copy()
     end = shop.server.executed()
     for batch in changes(shop.url, found["checkpoint"], tables=[str(shop.table)], through=end):
-        for op, key, n in zip(*(batch.rows.column(name).to_pylist() for name in ("__op", "id", "n")), strict=True):
+        for op, key, n in zip(
+            *(batch.rows.column(name).to_pylist() for name in ("__op", "id", "n")), strict=True
+        ):
             assert n == rows.get(key, -1) + 1 if op == "u" else key not in rows, (op, key, n)
             rows[key] = n
     assert rows == dict(shop.server.sql(f"SELECT id, n FROM {shop.table}"))

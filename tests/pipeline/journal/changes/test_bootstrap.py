@@ -36,11 +36,13 @@ def test_the_place_has_the_versions_of_the_tables_that_are_asked_for() -> None:
 def test_a_table_that_lacks_something_is_named_if_it_is_asked_for() -> None:
     filling = TableProgress(at(4, "a:1-7"), lacks="its mirror is being filled")
     stopped = TableProgress(at(4, "a:1-7"), stopped="no key")
-    with pytest.raises(LakeBehind, match=r"tables: shop.items can't be read .* yet: its mirror is being filled"):
+    with pytest.raises(
+        LakeBehind, match=r"tables: shop.items can't be read .* yet: its mirror is being filled"
+    ):
         lake_place(delivered(4, "a:1-7", items=filling), BOTH, {})
-    with pytest.raises(LakeWithout, match="shop.items was stopped: no key; recapture it"):
+    with pytest.raises(LakeWithout, match=r"shop.items was stopped: no key; recapture it"):
         lake_place(delivered(4, "a:1-7", items=stopped), BOTH, {})
-    with pytest.raises(LakeWithout, match="shop.items was stopped: a MERGE table"):
+    with pytest.raises(LakeWithout, match=r"shop.items was stopped: a MERGE table"):
         lake_place(delivered(4, "a:1-7"), BOTH, {ITEMS.table: "a MERGE table"})
     assert lake_place(delivered(4, "a:1-7", items=filling), BOTH[:1], {}).reached.segment == 4
     with pytest.raises(LakeBehind, match="nothing is known of the lake yet"):
@@ -52,5 +54,5 @@ def test_a_request_names_tables_and_nothing_else() -> None:
     assert parse_bootstrap({"tables": "shop.a,shop.b"}) == (TableId("shop", "a"), TableId("shop", "b"))
     with pytest.raises(MalformedRequest, match="since: there is no such parameter; there is tables"):
         parse_bootstrap({"since": "1"})
-    with pytest.raises(MalformedRequest, match="tables: 'a' isn't database.table"):
+    with pytest.raises(MalformedRequest, match=r"tables: 'a' isn't database.table"):
         parse_bootstrap({"tables": "a"})

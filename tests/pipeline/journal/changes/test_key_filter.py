@@ -1,4 +1,4 @@
-"""A filter of keys lets the same rows through as plain Python would, and each key to one of the consumers that share."""
+"""A filter of keys lets the rows through that plain Python would, and each key to one of those that share a table."""
 
 import zlib
 from datetime import UTC, date, datetime
@@ -69,7 +69,7 @@ def test_texts_and_bytes_are_divided_by_their_checksum(values: list[str]) -> Non
     assert let_through(Binary(), held, key_modulo="3:1") == [value.encode() for value in expected]
 
 
-MOMENTS = [datetime(2026, 5, day, 12) for day in (1, 2, 3)]
+MOMENTS = [datetime(2026, 5, day, 12, tzinfo=UTC).replace(tzinfo=None) for day in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -135,5 +135,5 @@ def test_a_filter_that_does_not_fit_the_key_names_the_column(
 
 def test_a_table_without_a_key_is_named() -> None:
     schema = TableSchema(TableId("shop", "log"), (Column("id", LONG, False),), ())
-    with pytest.raises(WrongKeyFilter, match="shop.log has no primary key; leave it out of tables"):
+    with pytest.raises(WrongKeyFilter, match=r"shop.log has no primary key; leave it out of tables"):
         check_key_filter(KeyFilter(low="1"), schema)

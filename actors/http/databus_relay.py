@@ -1,0 +1,218 @@
+"""The paths of Databus' relay, over the journal.
+
+A request is answered with what the journal has, and is not kept open. Its cursor is in its checkpoint. Every answer has
+`x-dbus-req-id` and `x-dbus-req-latency` (ms). A refused one has `x-dbus-error`, with the name of Databus' exception.
+`x-dbus-pending-event-size` says how large the next event is, if `size` has no room for it.
+
+Source: Databus 2.0, `DatabusRequest` (headers), `BufferInfoResponse`, `DbusEventsTotalStatsEvent`.
+"""
+
+import base64
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
+from typing import Any, Final
+
+from aiohttp import web
+
+from actors.http.changes.consumers import ChangesConsumers
+from actors.http.changes.segment_changes import SegmentChanges
+from actors.http.refusals import changes_refusal
+from actors.runtime.metrics import Metrics
+from pipeline import metrics as catalogue
+from pipeline.errors import Definite, Transient
+from pipeline.journal.changes.commit_order import of_one_version
+from pipeline.journal.changes.key_filter import check_key_filter
+from pipeline.journal.changes.place import PlaceGone, find_place
+from pipeline.journal.changes.question import MalformedRequest
+from pipeline.journal.entry import Entry
+from pipeline.kafka.databus.event_page import EventPage
+from pipeline.kafka.databus.events import AvroEvents, EventForm, JsonEvents
+from pipeline.kafka.databus.row_records import key_schema_text, row_schema_digest, row_schema_text
+from pipeline.kafka.databus.sources import UnknownSource, find_sources, source_id
+from pipeline.kafka.databus.stream_question import (
+    IGNORED,
+    EventEncoding,
+    StreamQuestion,
+    parse_stream_question,
+)
+from pipeline.schema.table_schema import TableSchema
+
+# A request reads no more segments, so that one whose sources rarely change holds up no other.
+MOST_SEGMENTS: Final = 256
+
+_NOT_FOUND: Final = "com.linkedin.databus.core.ScnNotFoundException"
+_WRONG: Final = "com.linkedin.databus2.core.container.request.InvalidRequestParamValueException"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class DatabusRelay:
+    """Databus' relay for those who read changes."""
+
+    def __init__(self, consumers: ChangesConsumers, metrics: Metrics) -> None:
+        self._consumers = consumers
+        self._tap = consumers.tap
+        self._metrics = metrics
+        self._requests = count(1)
+
+    def handlers(self) -> dict[str, Handler]:
+        """Returns what answers each route."""
+        answers: dict[str, Callable[[Mapping[str, str]], Any]] = {
+            "databus_sources": self._sources,
+            "databus_register": self._register,
+            "databus_inbound": self._inbound,
+            "databus_outbound": self._outbound,
+            "databus_buffer": self._buffer,
+        }
+        handlers = {name: self._said(self._in_json(answer)) for name, answer in answers.items()}
+        return {**handlers, "databus_stream": self._said(self._stream)}
+
+    def _said(self, handler: Handler) -> Handler:
+        """Answers with Databus' headers."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            began = time.monotonic()
+            try:
+                answer = await handler(request)
+            except (Definite, Transient) as error:
+                answer = changes_refusal(error)
+                answer.headers.update(_error_headers(answer.status, error))
+            answer.headers["x-dbus-req-id"] = str(next(self._requests))
+            answer.headers["x-dbus-req-latency"] = f"{1000 * (time.monotonic() - began):.0f}"
+            return answer
+
+        return handle
+
+    def _in_json(self, answer: Callable[[Mapping[str, str]], Any]) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            return web.json_response(await self._tap.work(lambda: answer(request.query)))
+
+        return handle
+
+    async def _stream(self, request: web.Request) -> web.Response:
+        question = parse_stream_question(request.query)
+        form = JsonEvents() if question.output is EventEncoding.JSON else AvroEvents()
+        with self._consumers.consumer():
+            page = await self._tap.work(lambda: self._page(question, form))
+            body = await self._tap.work(page.whole)
+        name = "json" if question.output is EventEncoding.JSON else "avro"
+        self._consumers.measure(name, page.count, len(body))
+        headers = {} if page.pending is None else {"x-dbus-pending-event-size": str(page.pending)}
+        return web.Response(body=body, content_type=form.content_type, headers=headers)
+
+    def _page(self, question: StreamQuestion, form: EventForm) -> EventPage:
+        journal, there = self._tap.sealed()
+        known = self._tap.tables(journal.entry(there.last))
+        tables = find_sources(question.sources, known)
+        if question.keys is not None:
+            for table in tables:
+                check_key_filter(question.keys, known[table])
+        place = find_place(question.place.since, there, journal.entry)
+        page = EventPage(form, question.size, question.place.first, question.place.skipped)
+        changes = SegmentChanges(journal, place, frozenset(tables), keys=question.keys)
+        last = min(there.last, place.segment + MOST_SEGMENTS - 1)
+        for read in changes.read(last):
+            pieces = [] if read.rows is None else list(of_one_version(read.rows, read.lanes))
+            for number, piece in enumerate(pieces, 1):
+                is_last = number == len(pieces)
+                page.add(piece, read.lanes, complete=is_last and read.checkpoint is not None)
+            if page.full:
+                return page
+        if place.segment <= last:
+            page.end(journal.entry(last).last_scn)
+        return page
+
+    def _sources(self, parameters: Mapping[str, str]) -> list[dict[str, Any]]:
+        _check_names(parameters)
+        journal, there = self._tap.sealed()
+        tables = self._tap.tables(journal.entry(there.last))
+        return [{"name": str(table), "id": source_id(table)} for table in sorted(tables)]
+
+    def _register(self, parameters: Mapping[str, str]) -> list[dict[str, Any]]:
+        _check_names(parameters, "sources", "version")
+        journal, there = self._tap.sealed()
+        known = self._tap.tables(journal.entry(there.last))
+        tables = find_sources(parameters["sources"], known) if parameters.get("sources") else sorted(known)
+        version = parameters.get("version")
+        found = [each for each in journal.schemas() if each.table in tables]
+        if version is not None and not (found := [each for each in found if each.version == version]):
+            raise UnknownSource(
+                f"version: the journal has no columns of version {version} of these sources; it has gone with its "
+                "segments, or never was. Without `version` the answer has all there are"
+            )
+        # The present columns of a table come last.
+        found.sort(key=lambda each: (each.table, each == known[each.table]))
+        return [_registered(schema) for schema in found]
+
+    def _inbound(self, parameters: Mapping[str, str]) -> dict[str, Any]:
+        _check_names(parameters)
+        journal, there = self._tap.sealed()
+        first, last = journal.entry(there.first), journal.entry(there.last)
+        return {
+            "dimension": "total",
+            "numDataEvents": int(self._metrics.total(catalogue.JOURNAL_ROWS)),
+            "minWinScn": there.scn,
+            "maxWinScn": last.last_scn,
+            "sinceWinScn": there.scn - 1,
+            "timestampMinScnEvent": _first_ms(first),
+            "timestampMaxScnEvent": _last_ms(last),
+        }
+
+    def _outbound(self, parameters: Mapping[str, str]) -> dict[str, Any]:
+        _check_names(parameters)
+        return {
+            "dimension": "total",
+            "numDataEvents": int(self._metrics.total(catalogue.CHANGES_ROWS)),
+            "sizeDataEvents": int(self._metrics.total(catalogue.CHANGES_BYTES)),
+            "numPeers": self._consumers.count,
+        }
+
+    def _buffer(self, parameters: Mapping[str, str]) -> dict[str, Any]:
+        _check_names(parameters)
+        journal, there = self._tap.sealed()
+        first, last = journal.entry(there.first), journal.entry(there.last)
+        return {
+            "minScn": there.scn,
+            "maxScn": last.last_scn,
+            "timestampFirstEvent": _first_ms(first),
+            "timestampLatestEvent": _last_ms(last),
+        }
+
+
+def _registered(schema: TableSchema) -> dict[str, Any]:
+    return {
+        "id": source_id(schema.table),
+        "name": str(schema.table),
+        "version": schema.version,
+        "schemaId": base64.b64encode(row_schema_digest(schema)).decode(),
+        "schema": row_schema_text(schema),
+        "keySchema": key_schema_text(schema),
+    }
+
+
+def _check_names(parameters: Mapping[str, str], *there: str) -> None:
+    """Raises MalformedRequest for a parameter that isn't there."""
+    if unknown := sorted(parameters.keys() - {*there, *IGNORED}):
+        listed = f"there are {', '.join(there)}" if there else "there are none"
+        raise MalformedRequest(f"{unknown[0]}: there is no such parameter; {listed}")
+
+
+def _first_ms(entry: Entry) -> int:
+    """Returns when the segment's first transaction committed (ms), or when the segment was sealed without one."""
+    return (entry.sealed_at if entry.commit_times is None else entry.commit_times.oldest) // 1000
+
+
+def _last_ms(entry: Entry) -> int:
+    return (entry.sealed_at if entry.commit_times is None else entry.commit_times.newest) // 1000
+
+
+def _error_headers(status: int, error: Exception) -> dict[str, str]:
+    """Returns what says in Databus' words why a request is refused."""
+    if isinstance(error, PlaceGone):
+        name = _NOT_FOUND
+    elif status < 429:
+        name = _WRONG
+    else:
+        return {}
+    return {"x-dbus-error": name, "x-dbus-error-message": ascii(str(error))[1:-1]}

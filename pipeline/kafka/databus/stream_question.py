@@ -1,0 +1,119 @@
+"""What a request for `/stream` wants, in Databus' parameters.
+
+A window is a transaction, and its SCN the transaction's. A checkpoint has `windowScn` and `windowOffset`: so many
+events of that window have come, or all of it (-1). A `windowScn` of -1 is the beginning of what there is.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from pipeline.journal.changes.key_filter import KeyFilter, parse_key_filter
+from pipeline.journal.changes.question import MalformedRequest, NamedPlace, Since
+
+# The most that an answer may take (bytes).
+LARGEST: Final = 32 << 20
+
+_WHOLE: Final = -1
+_BEGINNING: Final = -1
+_NEEDED: Final = ("sources", "size", "output")
+_PARAMETERS: Final = (*_NEEDED, "checkPoint", "streamFromLatestScn", "key_range", "key_modulo")
+# Databus' clients say with these which formats they know. Events here are of its first version.
+IGNORED: Final = frozenset({"v", "maxev", "protocolVersion"})
+
+
+class EventEncoding(StrEnum):
+    """The form of events: lines of JSON with values in Avro, or a container file of Avro."""
+
+    JSON = "json"
+    BINARY = "binary"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlace:
+    """The place after `since`, and then after `skipped` events of the window `first`."""
+
+    since: Since
+    first: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamQuestion:
+    """The events of these sources, named by a text, after a place: at most `size` bytes of them."""
+
+    sources: str
+    place: WindowPlace
+    size: int
+    output: EventEncoding
+    keys: KeyFilter | None = None
+
+
+def parse_stream_question(parameters: Mapping[str, str]) -> StreamQuestion:
+    """Returns what a request's parameters ask. Raises MalformedRequest or WrongKeyFilter."""
+    if unknown := sorted(parameters.keys() - {*_PARAMETERS, *IGNORED}):
+        raise MalformedRequest(
+            f"{unknown[0]}: there is no such parameter; there are {', '.join(_PARAMETERS)}"
+        )
+    for name in _NEEDED:
+        if not parameters.get(name):
+            raise MalformedRequest(f"{name}: it is missing")
+    output = parameters["output"].lower()
+    if output not in set(EventEncoding):
+        raise MalformedRequest(f"output: {output!r} is none of {', '.join(EventEncoding)}")
+    return StreamQuestion(
+        parameters["sources"],
+        _place(parameters),
+        _size(parameters["size"]),
+        EventEncoding(output),
+        parse_key_filter(parameters.get("key_range"), parameters.get("key_modulo")),
+    )
+
+
+def parse_window(text: str) -> WindowPlace:
+    """Returns the place that a checkpoint in JSON means. Raises MalformedRequest."""
+    try:
+        told = json.loads(text)
+    except ValueError as error:
+        raise MalformedRequest(f"checkPoint: it isn't JSON ({error}); {_REMEDY}") from error
+    if not isinstance(told, dict):
+        raise MalformedRequest(f"checkPoint: it is no object; {_REMEDY}")
+    scn, offset = _number(told, "windowScn"), _number(told, "windowOffset")
+    if scn == _BEGINNING:
+        return WindowPlace(NamedPlace.EARLIEST)
+    if offset == _WHOLE:
+        return WindowPlace(scn)
+    if scn == 0:
+        raise MalformedRequest("checkPoint: there is no window 0, so windowOffset has to be -1")
+    return WindowPlace(scn - 1, scn, offset)
+
+
+_REMEDY: Final = 'give {"windowScn": 345, "windowOffset": -1}'
+
+
+def _number(told: dict[str, Any], name: str) -> int:
+    value = told.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value < 1 << 63:
+        raise MalformedRequest(
+            f"checkPoint: {name} is {json.dumps(value)}, and no number from -1 on; {_REMEDY}"
+        )
+    return value
+
+
+def _place(parameters: Mapping[str, str]) -> WindowPlace:
+    latest = parameters.get("streamFromLatestScn", "false").lower()
+    if latest not in ("true", "false"):
+        raise MalformedRequest(f"streamFromLatestScn: {latest!r} is neither true nor false")
+    if latest == "true":
+        return WindowPlace(NamedPlace.NOW)
+    if "checkPoint" not in parameters:
+        raise MalformedRequest(f"checkPoint: it is missing; {_REMEDY}, or streamFromLatestScn=true")
+    return parse_window(parameters["checkPoint"])
+
+
+def _size(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) <= LARGEST):
+        raise MalformedRequest(f"size: {text!r} is no number of bytes from 1 to {LARGEST}")
+    return int(text)
