@@ -56,7 +56,7 @@ def parse_key_filter(key_range: str | None, key_modulo: str | None) -> KeyFilter
 
 def check_key_filter(keys: KeyFilter, schema: TableSchema) -> None:
     """Raises WrongKeyFilter if the table has no key that it fits."""
-    matching_keys(schema.arrow.empty_table().to_batches()[0], schema, keys)
+    matching_keys(pa.RecordBatch.from_pylist([], schema=schema.arrow), schema, keys)
 
 
 def matching_keys(rows: pa.RecordBatch, schema: TableSchema, keys: KeyFilter) -> NDArray[np.bool_]:

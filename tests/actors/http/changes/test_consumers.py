@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -27,21 +27,26 @@ def row(line: dict[str, Any]) -> Row:
     return line["scn"], line["ordinal"]
 
 
-async def following(tap: Tapped, **asked: str) -> AsyncGenerator[dict[str, Any], None]:
-    """The lines of an answer without an end."""
+async def following(
+    tap: Tapped, begun: Callable[[], None] = lambda: None, **asked: str
+) -> AsyncGenerator[dict[str, Any], None]:
+    """The lines of an answer without an end; `begun` is called when it begins."""
     async with (
         aiohttp.ClientSession(read_bufsize=1 << 22) as session,
         session.get(f"{tap.url}/changes", params=asked) as answer,
     ):
         assert answer.status == 200, await answer.text()
+        begun()
         async for line in answer.content:
             yield json.loads(line)
 
 
-async def whole(tap: Tapped, until_scn: int, **asked: str) -> list[Row]:
+async def whole(
+    tap: Tapped, until_scn: int, begun: Callable[[], None] = lambda: None, **asked: str
+) -> list[Row]:
     """The rows that a consumer has by the checkpoint of this SCN."""
     rows: list[Row] = []
-    async with asyncio.timeout(WITHIN_S), aclosing(following(tap, **asked)) as lines:
+    async with asyncio.timeout(WITHIN_S), aclosing(following(tap, begun, **asked)) as lines:
         async for line in lines:
             if "checkpoint" not in line:
                 rows.append(row(line))
@@ -68,8 +73,10 @@ async def test_consumers_at_different_places_follow_the_journal(tmp_path: Path) 
             tap.commit(5, rows=4)
             tap.seal()
         places = {"earliest": 1, "0": 1, "7": 8, "15": 16, "now": 16}
-        consumers_ = [asyncio.create_task(whole(tap, 25, since=since)) for since in places]
-        await until(lambda: tap.bench.changes.count == len(places), "all read")
+        begun = asyncio.Semaphore(0)
+        consumers_ = [asyncio.create_task(whole(tap, 25, begun.release, since=since)) for since in places]
+        for _ in places:
+            await begun.acquire()
         for _ in range(2):
             tap.commit(5, rows=4)
             tap.seal()
