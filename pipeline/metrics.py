@@ -405,10 +405,14 @@ WAIT = Histogram(
 )
 CHANGES_CONSUMERS = Gauge("tidemark_changes_consumers", "Requests that read the stream of changes.")
 CHANGES_ROWS = Counter(
-    "tidemark_changes_sent_rows_total", "Rows that were sent to them. Format is json or arrow.", ("format",)
+    "tidemark_changes_sent_rows_total",
+    "Rows that were sent to them. Format is json, arrow or avro.",
+    ("format",),
 )
 CHANGES_BYTES = Counter(
-    "tidemark_changes_sent_bytes_total", "Bytes that were sent to them. Format is json or arrow.", ("format",)
+    "tidemark_changes_sent_bytes_total",
+    "Bytes that were sent to them. Format is json, arrow or avro.",
+    ("format",),
 )
 
 

@@ -215,4 +215,5 @@ def _error_headers(status: int, error: Exception) -> dict[str, str]:
         name = _WRONG
     else:
         return {}
-    return {"x-dbus-error": name, "x-dbus-error-message": ascii(str(error))[1:-1]}
+    message = " ".join(str(error).split()).encode("ascii", "backslashreplace").decode()
+    return {"x-dbus-error": name, "x-dbus-error-message": message}

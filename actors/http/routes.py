@@ -208,7 +208,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "databus_sources",
         "GET",
         "/sources",
-        "Databus: the captured tables, as sources with a number each (docs/databus.md)",
+        "Databus: the captured tables, as sources with a number each (docs/relay.md)",
         Access.READ,
         _DATABUS | {200: ApiResponse("The sources.", "DatabusSources")},
     ),

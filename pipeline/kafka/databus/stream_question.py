@@ -63,10 +63,11 @@ def parse_stream_question(parameters: Mapping[str, str]) -> StreamQuestion:
     output = parameters["output"].lower()
     if output not in set(EventEncoding):
         raise MalformedRequest(f"output: {output!r} is none of {', '.join(EventEncoding)}")
+    size = _size(parameters["size"])
     return StreamQuestion(
         parameters["sources"],
         _place(parameters),
-        _size(parameters["size"]),
+        size,
         EventEncoding(output),
         parse_key_filter(parameters.get("key_range"), parameters.get("key_modulo")),
     )

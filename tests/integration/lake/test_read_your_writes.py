@@ -146,16 +146,18 @@ def the_lake_and_the_changes_after_it_are_the_source(shop: Shop, spark: Spark) -
 
 def count_up(shop: Shop, half: threading.Event) -> None:
     """Inserts rows, and raises a count each time by one."""
-    with (
-        closing(pymysql.connect(unix_socket=str(shop.server.socket), user="root")) as connection,
-        connection.cursor() as cursor,
-    ):
+    try:
         for n in range(60):
-            cursor.execute(f"INSERT INTO {shop.table} VALUES ({9_000_000 + n}, 99, 0)")
-            cursor.execute(f"UPDATE {shop.table} SET n = n + 1 WHERE id = 78")
-            connection.commit()
+            shop.server.sql(
+                "BEGIN",
+                f"INSERT INTO {shop.table} VALUES ({9_000_000 + n}, 99, 0)",
+                f"UPDATE {shop.table} SET n = n + 1 WHERE id = 78",
+                "COMMIT",
+            )
             if n == 30:
                 half.set()
+    finally:
+        half.set()
 
 
 def refusals_are_raised(shop: Shop, written: Written) -> None:

@@ -1,0 +1,159 @@
+"""A client of Databus' pulls a real journal's events from its checkpoint, with schemas that it gets beside them."""
+
+import base64
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import fastavro
+import pytest
+
+from actors.http import databus_relay
+from pipeline.config.settings import JournalSettings
+from pipeline.snapshot.checkpoint import Ready
+from tests.actors.http.changes.journals import WIDER, Tapped, tapped
+from tests.pipeline.kafka.databus.windows import Windows
+
+
+async def asked(tap: Tapped, path: str, **parameters: str) -> tuple[int, Any, bytes]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{tap.url}{path}", params=parameters) as answer,
+    ):
+        assert int(answer.headers["x-dbus-req-id"]) > 0 and int(answer.headers["x-dbus-req-latency"]) >= 0
+        return answer.status, answer.headers, await answer.read()
+
+
+async def told(tap: Tapped, path: str, **parameters: str) -> Any:
+    status, _, body = await asked(tap, path, **parameters)
+    assert status == 200, body
+    return json.loads(body)
+
+
+async def pull(tap: Tapped, output: str, size: int = 4000, **more: str) -> Windows:
+    """Pulls until nothing comes."""
+    windows = Windows()
+    sources = ",".join(str(each["id"]) for each in await told(tap, "/sources"))
+    for _ in range(1000):
+        status, headers, body = await asked(
+            tap,
+            "/stream",
+            sources=sources,
+            checkPoint=windows.checkpoint,
+            size=str(size),
+            output=output,
+            **more,
+        )
+        assert status == 200, body
+        assert "x-dbus-pending-event-size" not in headers
+        if not windows.take(body, binary=output == "binary"):
+            return windows
+    raise AssertionError("it has no end")
+
+
+async def written(tap: Tapped) -> None:
+    """Segments in which a table gets a column, between transactions of both tables."""
+    for n in range(3):
+        tap.commit(4, rows=6)
+        if n == 1:
+            tap.history.restart(tap.orders, WIDER, Ready)
+            tap.history.transaction((tap.orders, "c", (7, "ö", Decimal("1.50"))), (tap.items, "c", (8,)))
+            tap.seal()
+            tap.history.restart(tap.orders, WIDER, Ready)
+            break
+        tap.seal()
+    tap.history.transaction((tap.orders, "d", (7, None, None)))
+    tap.seal()
+
+
+async def test_each_event_comes_once_and_its_schema_is_registered(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        await written(tap)
+        lines = [line for line in await tap.lines() if "row" in line]
+        schemas = {each["schemaId"]: each["schema"] for each in await told(tap, "/register")}
+        windows = await pull(tap, "json")
+        events = [event for window in windows.whole.values() for event in window]
+        assert [event["sequence"] for event in events] == [line["scn"] for line in lines]
+        assert list(windows.whole) == list(range(1, lines[-1]["scn"] + 1))
+        for event, line in zip(events, lines, strict=True):
+            schema = fastavro.parse_schema(json.loads(schemas[event["schemaId"]]))
+            row = fastavro.schemaless_reader(io.BytesIO(base64.b64decode(event["value"])), schema, None)
+            assert isinstance(row, dict)
+            shown = {name: str(v) if isinstance(v, Decimal) else v for name, v in row.items()}
+            assert shown == line["row"]
+            assert event["opcode"] == ("DELETE" if line["op"] == "d" else "UPSERT")
+
+
+async def test_an_avro_reader_has_the_same_rows(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        await written(tap)
+        lines = [line["row"]["id"] for line in await tap.lines() if "row" in line]
+        for size in (300, 1 << 20):
+            windows = await pull(tap, "binary", size)
+            assert [e["value"]["id"] for window in windows.whole.values() for e in window] == lines
+
+
+async def test_a_request_reads_so_many_segments_and_the_place_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databus_relay, "MOST_SEGMENTS", 1)
+    async with tapped(tmp_path) as tap:
+        for _ in range(3):
+            tap.commit(2, rows=2)
+            tap.seal()
+        windows = await pull(tap, "json", key_range="..-1")
+        assert windows.whole == {2: [], 4: [], 6: []}
+
+
+async def test_what_there_is_is_told(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        await written(tap)
+        last = (await tap.lines())[-1]["scn"]
+        sources = {each["name"]: each["id"] for each in await told(tap, "/sources")}
+        assert set(sources) == {"shop.orders", "shop.items"}
+        orders = await told(tap, "/register", sources="shop.orders")
+        assert [len(json.loads(each["schema"])["fields"]) for each in orders] == [2, 3]
+        assert all(each["id"] == sources["shop.orders"] for each in orders)
+        [first] = await told(tap, "/register", version=orders[0]["version"])
+        assert first == orders[0]
+        buffer = await told(tap, "/bufferInfo")
+        assert (buffer["minScn"], buffer["maxScn"]) == (1, last)
+        inbound = await told(tap, "/containerStats/inbound/events/total")
+        assert (inbound["sinceWinScn"], inbound["maxWinScn"]) == (0, last)
+        await pull(tap, "json")
+        outbound = await told(tap, "/containerStats/outbound/events/total")
+        assert outbound["numDataEvents"] > last and outbound["numPeers"] == 0
+        status, headers, body = await asked(
+            tap, "/stream", sources="shop.items", size="10", output="json", checkPoint=Windows().checkpoint
+        )
+        assert (status, body) == (200, b"") and int(headers["x-dbus-pending-event-size"]) > 10
+        _, _, body = await asked(
+            tap, "/stream", sources="shop.items", size="100", output="json", streamFromLatestScn="true"
+        )
+        assert body == b""
+
+
+async def test_wrong_requests_are_refused_in_databus_words(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        for _ in range(3):
+            tap.commit(2)
+            tap.seal()
+        store = tap.history.store
+        store.consumers.tell("another", 3)
+        store.retain(JournalSettings(str(store.directory), keep_hours=0), 10**18)
+        stream = {"sources": "shop.orders", "size": "1000", "output": "json"}
+        gone, future = (json.dumps({"windowScn": scn, "windowOffset": -1}) for scn in (0, 99))
+        for path, parameters, status, name, said in (
+            ("/stream", {**stream, "checkPoint": gone}, 410, "ScnNotFoundException", "GET /bootstrap"),
+            ("/stream", {**stream, "checkPoint": future}, 409, "InvalidRequestParam", "the SCN 99 comes after 6"),
+            ("/stream", {**stream, "checkPoint": "x"}, 400, "InvalidRequestParam", "checkPoint: it isn't JSON"),
+            ("/stream", {**stream, "sources": "7", "checkPoint": future}, 404, "InvalidRequestParam", "7 is no source"),
+            ("/register", {"version": "abc"}, 404, "InvalidRequestParam", "no columns of version abc"),
+            ("/bufferInfo", {"x": "1"}, 400, "InvalidRequestParam", "x: there is no such parameter"),
+        ):  # fmt: skip
+            found, headers, body = await asked(tap, path, **parameters)
+            assert (found, said in json.loads(body)["error"]) == (status, True), body
+            assert name in headers["x-dbus-error"] and said in headers["x-dbus-error-message"]

@@ -1,0 +1,82 @@
+"""However small the answers are, a client that continues from its checkpoint has each event once, and whole windows."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.kafka.databus.event_page import EventPage
+from pipeline.kafka.databus.events import AvroEvents, JsonEvents
+from pipeline.kafka.databus.stream_question import parse_window
+from tests.pipeline.kafka.databus.windows import Windows, batch, ordered
+from tests.pipeline.lake.stream.entries import ITEMS, ORDERS
+
+LANES = (ORDERS, ITEMS)
+
+
+@st.composite
+def commits(draw: st.DrawFn) -> list[list[int]]:
+    """The lane of each row, by transaction: those of SCN 1, of SCN 2, …"""
+    return draw(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=5), min_size=1, max_size=5))
+
+
+def page_after(windows: Windows, made: list[list[int]], size: int, split: int, *, binary: bool) -> EventPage:
+    """An answer, from rows that come in two pieces."""
+    place = parse_window(windows.checkpoint)
+    page = EventPage(AvroEvents() if binary else JsonEvents(), size, place.first, place.skipped)
+    rows = [
+        (scn, lane, 10 * scn + n)
+        for scn, lanes in enumerate(made, 1)
+        for n, lane in enumerate(lanes)
+        if scn > int(str(place.since))
+    ]
+    pieces = [rows[:split], rows[split:]]
+    for number, piece in enumerate(pieces):
+        lanes_there = sorted({lane for _, lane, _ in piece})
+        if piece:
+            parts = [
+                batch(
+                    LANES[of],
+                    [("c", scn, (id_, "x") if of == 0 else (id_,)) for scn, lane, id_ in piece if lane == of],
+                )
+                for of in lanes_there
+            ]
+            follows = pieces[number + 1 :]
+            whole = not follows or not follows[0] or follows[0][0][0] != piece[-1][0]
+            page.add(ordered(*parts), [LANES[lane] for lane in lanes_there], complete=whole)
+    if rows:
+        page.end(len(made))
+    return page
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@given(made=commits(), size=st.integers(300, 1500), split=st.integers(0, 9))
+def test_each_event_comes_once(made: list[list[int]], size: int, split: int, binary: bool) -> None:
+    windows = Windows()
+    for _ in range(100):
+        page = page_after(windows, made, size if not binary else size // 8, split, binary=binary)
+        assert page.pending is None or page.count == 0
+        if not windows.take(page.whole(), binary=binary):
+            break
+    assert [sorted(_ids(event, binary) for event in events) for events in windows.whole.values()] == [
+        [10 * scn + n for n in range(len(lanes))] for scn, lanes in enumerate(made, 1)
+    ]
+
+
+def _ids(event: dict[str, object], binary: bool) -> object:
+    value = event["value"]
+    return value["id"] if binary and isinstance(value, dict) else event["key"]
+
+
+def test_an_event_without_room_is_announced() -> None:
+    page = page_after(Windows(), [[0]], 10, 0, binary=False)
+    assert page.pending is not None and page.full and page.count == 0
+    fits = page_after(Windows(), [[0]], page.pending, 0, binary=False)
+    assert (fits.pending, fits.count, fits.full) == (None, 1, True)
+
+
+def test_the_place_moves_without_an_event() -> None:
+    page = EventPage(JsonEvents(), 1000)
+    page.end(7)
+    windows = Windows()
+    windows.take(page.whole(), binary=False)
+    assert (windows.scn, windows.offset) == (7, -1)
