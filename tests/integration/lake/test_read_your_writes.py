@@ -150,7 +150,7 @@ def count_up(shop: Shop, half: threading.Event) -> None:
         for n in range(60):
             shop.server.sql(
                 "BEGIN",
-                f"INSERT INTO {shop.table} VALUES ({9_000_000 + n}, 99, 0)",
+                f"INSERT INTO {shop.table} VALUES ({90_000_000 + n}, 99, 0)",
                 f"UPDATE {shop.table} SET n = n + 1 WHERE id = 78",
                 "COMMIT",
             )

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -20,6 +21,7 @@ from tests.integration.history import SOURCE
 from tests.pipeline.journal.applied.test_waiters import Delivered, delivered
 from tests.servers.service import WITHIN_S, until
 
+ROOT = Path(__file__).parents[4]
 Row = tuple[int, int]
 
 
@@ -294,3 +296,52 @@ async def asked_json(tap: Tapped, path: str, **asked: str) -> dict[str, Any]:
         found: dict[str, Any] = await answer.json()
         assert answer.status == 200, found
         return found
+
+
+async def test_the_documents_lines_for_curl_answer_what_it_shows(tmp_path: Path) -> None:
+    """Each `curl` of docs/relay.md, by curl itself; its answer has the fields that the document shows after it."""
+    text = (ROOT / "docs" / "relay.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^    (curl (?:.*\\\n)*.*)\n(?:\n```json\n([^`]*)```)?", text, re.MULTILINE)
+    assert len(commands) >= 6
+    async with tapped(tmp_path) as tap:
+        tap.commit(350, rows=1)
+        tap.seal()
+        tap.bench.changes.lake_reached(lake_at(1))
+        for command, shown in commands:
+            lines = await answered(tap, command.replace("localhost:8321", tap.url.removeprefix("http://")))
+            for example in examples(shown):
+                assert set(example) in [set(each) for each in lines], (command, example, lines[:3])
+
+
+def examples(shown: str) -> list[dict[str, Any]]:
+    """The object that a block of JSON has, or one for each of its lines."""
+    try:
+        return [json.loads(shown)] if shown else []
+    except ValueError:
+        return [json.loads(line) for line in shown.splitlines()]
+
+
+async def answered(tap: Tapped, command: str) -> list[dict[str, Any]]:
+    """What a command prints. One that follows the journal is ended after its first lines."""
+    shell = await asyncio.create_subprocess_shell(
+        f"exec {command}", stdout=asyncio.subprocess.PIPE, limit=1 << 24
+    )
+    assert shell.stdout is not None
+    if "/changes" not in command:
+        told, _ = await shell.communicate()
+        answer = [json.loads(line) for line in told.splitlines()] if b"\n" in told else json.loads(told)
+        assert shell.returncode == 0 and answer, command
+        return answer if isinstance(answer, list) else [answer]
+    await until(lambda: tap.bench.changes.count == 1, "it reads")
+    lines = list[dict[str, Any]]()
+    while not lines or "checkpoint" not in lines[-1]:
+        reading = asyncio.ensure_future(shell.stdout.readline())
+        while not reading.done():
+            tap.commit(4, rows=2)
+            tap.seal()
+            await asyncio.wait({reading}, timeout=0.1)
+        lines.append(json.loads(await reading))
+    shell.kill()
+    await shell.wait()
+    await until(lambda: tap.bench.changes.count == 0, "it has gone", every_s=0.05)
+    return lines
