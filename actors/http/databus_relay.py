@@ -9,7 +9,7 @@ Source: Databus 2.0, `DatabusRequest` (headers), `BufferInfoResponse`, `DbusEven
 
 import base64
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from aiohttp import web
 
 from actors.http.changes.consumers import ChangesConsumers
 from actors.http.changes.segment_changes import SegmentChanges
-from actors.http.refusals import changes_refusal
+from actors.http.error_answers import Handler, changes_refusal
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.errors import Definite, Transient
@@ -43,8 +43,6 @@ MOST_SEGMENTS: Final = 256
 
 _NOT_FOUND: Final = "com.linkedin.databus.core.ScnNotFoundException"
 _WRONG: Final = "com.linkedin.databus2.core.container.request.InvalidRequestParamValueException"
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class DatabusRelay:

@@ -19,7 +19,7 @@ A request for `/changes` reads the journal from a place on (`actors.http.changes
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -37,8 +37,8 @@ from actors.http.changes.consumers import (
 )
 from actors.http.connections import Connection, ConnectionLimits, Connections
 from actors.http.databus_relay import DatabusRelay
+from actors.http.error_answers import Handler, error_answer, refusing, unread_journal
 from actors.http.event_stream import PATIENCE_S, Followers, TooManyFollowers
-from actors.http.refusals import changes_refusal, error_answer, unread_journal
 from actors.runtime.filesystem import put_file
 from actors.runtime.metrics import Metrics
 from actors.signals.rest import SignalRest, Unanswered
@@ -80,8 +80,6 @@ WAITS_PER_S: Final = 500.0
 _REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 429})
 
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - names of addresses, and how one reaches them
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class HttpServer:
@@ -183,9 +181,9 @@ class HttpServer:
             "signal_state": self._signal_state,
             "signal": self._signal,
             "applied": self._wait_applied,
-            "changes": _refusing(self._follow_changes),
-            "translate": _refusing(self._translate),
-            "bootstrap": _refusing(self._bootstrap),
+            "changes": refusing(self._follow_changes),
+            "translate": refusing(self._translate),
+            "bootstrap": refusing(self._bootstrap),
             **self._databus.handlers(),
         }
         for route in api.ROUTES:
@@ -411,18 +409,6 @@ def _answer_with_one(tell: Callable[[], list[dict[str, Any]]], key: str) -> Hand
         name = request.match_info[key]
         found = next((each for each in reversed(tell()) if each[key] == name), None)
         return error_answer(404, f"no such {key} is known") if found is None else web.json_response(found)
-
-    return handle
-
-
-def _refusing(handler: Handler) -> Handler:
-    """Answers with what is wrong where a request for the journal's changes can't be answered."""
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        except (Definite, Transient) as error:
-            return changes_refusal(error)
 
     return handle
 

@@ -44,7 +44,7 @@ TESTED_BY = {
     "actors/http/changes/journal_tap.py": "actors/http/changes/test_consumers.py",
     "actors/http/changes/segment_changes.py": "actors/http/changes/test_consumers.py",
     "actors/http/json_schemas.py": "actors/http/test_routes.py",
-    "actors/http/refusals.py": "actors/http/changes/test_consumers.py",
+    "actors/http/error_answers.py": "actors/http/changes/test_consumers.py",
     "actors/kafka/client.py": "actors/kafka/test_producer.py",
     "actors/kafka/position.py": "actors/kafka/test_producer.py",
     "actors/kafka/topics.py": "actors/kafka/test_producer.py",

@@ -1,6 +1,6 @@
 """The answers to requests that can't be answered: JSON with the one key `error`."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 from aiohttp import web
@@ -15,6 +15,21 @@ from pipeline.journal.changes.question import MalformedRequest
 from pipeline.kafka.databus.sources import UnknownSource
 
 log = structlog.get_logger()
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def refusing(handler: Handler) -> Handler:
+    """Answers with what is wrong where a request for the journal's changes can't be answered."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except (Definite, Transient) as error:
+            return changes_refusal(error)
+
+    return handle
 
 
 def error_answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
