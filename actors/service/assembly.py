@@ -191,7 +191,8 @@ class Assembly:
     def _lake_reached(self, progress: LakeReached) -> None:
         """Tells those who wait for the lake, or read it."""
         self.applied.consumer_reached(Through.LAKE, progress)
-        self.changes.lake_reached(progress)
+        if progress.even:
+            self.changes.lake_reached(progress)
 
     def _stream(self, checkpoint: Checkpoint, found: Preflight) -> tuple[Actor[Any], ...]:
         """Those who read the log."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pipeline.config.table_rules import Tiers, rule_of
 from pipeline.journal.applied.progress import Reached, ReadAt, TableProgress
-from pipeline.lake.state import Delivering, State
+from pipeline.lake.state import Confirming, Delivering, Idle, State
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 
@@ -32,6 +32,11 @@ class LakeReached:
         """The end of the batch under way, if there's one that brings something new."""
         batch = self._batch
         return self.whole if batch is None else Reached.at(batch.batch.through, batch.batch.checkpoint)
+
+    @property
+    def even(self) -> bool:
+        """Whether all tables have exactly what is through `whole`, but for those that lack something by name."""
+        return isinstance(self.state.doing, Idle | Confirming) and self.whole.segment > 0
 
     def takes(self, _: TableId) -> bool:
         """The lake has all that is captured."""

@@ -28,7 +28,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import Settings
 from pipeline.errors import Transient
 from pipeline.journal.applied.progress import ConsumerProgress, JournalProgress
-from pipeline.journal.changes.bootstrap import LakePlace, LakeWithout, is_between_batches, lake_place
+from pipeline.journal.changes.bootstrap import LakePlace, LakeWithout, lake_place
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.key_filter import check_key_filter
 from pipeline.journal.changes.place import UnknownTables, check_tables, check_through, find_place
@@ -104,9 +104,8 @@ class ChangesConsumers:
 
     @contain_errors
     def lake_reached(self, progress: ConsumerProgress) -> None:
-        """The lake has got something, or knows again how far it is."""
-        if is_between_batches(progress):
-            self._lake = progress
+        """The lake's tables are all at the end of the same segment."""
+        self._lake = progress
 
     def end(self) -> None:
         """Lets all go."""

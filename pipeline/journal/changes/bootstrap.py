@@ -39,15 +39,10 @@ def parse_bootstrap(parameters: Mapping[str, str]) -> tuple[TableId, ...]:
     return tables_named(parameters["tables"]) if "tables" in parameters else ()
 
 
-def is_between_batches(lake: ConsumerProgress) -> bool:
-    """Returns whether all tables are at the end of the same segment."""
-    return lake.whole.segment == lake.furthest.segment
-
-
 def lake_place(
     lake: ConsumerProgress | None, tables: Iterable[TableId], stopped: Mapping[TableId, str]
 ) -> LakePlace:
-    """Returns where to read these tables in a lake that `is_between_batches`.
+    """Returns where to read these tables. `lake`: its progress when all tables were at the end of the same segment.
 
     `stopped`: the tables that capture has stopped, and why. Raises LakeBehind or LakeWithout.
     """

@@ -47,7 +47,9 @@ def progress(story: Story, table: TableId) -> tuple[int, object]:
 def test_a_table_has_a_batch_once_its_part_is_delivered_or_it_has_none() -> None:
     story = begun({ORDERS: had(3, 2), ITEMS.table: had(3, 2)}, CursorFound(3, entry(3).checkpoint), BOTH)
     assert told(story).whole == told(story).furthest == place(3)
+    assert told(story).even
     story.after(SegmentSealed(4)).read(BOTH)
+    assert not told(story).even
     assert (told(story).whole, told(story).furthest) == (place(3), place(4))
     assert progress(story, ORDERS) == (3, None)
     other = TableId("shop", "customers")
@@ -57,6 +59,11 @@ def test_a_table_has_a_batch_once_its_part_is_delivered_or_it_has_none() -> None
     assert progress(story, ITEMS.table) == (3, None)
     story.after(TableDelivered(ITEMS.table, at(had(4, 3), None, 5)))
     assert told(story).whole == told(story).furthest == place(4)
+    assert told(story).even
+
+
+def test_a_lake_that_is_being_looked_at_is_not_even() -> None:
+    assert not told(Story()).even
 
 
 def test_the_versions_never_go_back_whoever_reports_last() -> None:

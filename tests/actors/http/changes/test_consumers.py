@@ -274,9 +274,11 @@ async def test_a_bootstrap_without_a_place_in_the_lake_is_refused_by_name(tmp_pa
         tap.seal()
         status, text = await tap.bench.get("/bootstrap?tables=shop.orders")
         assert (status, "nothing is known of the lake yet" in text) == (503, True), text
-        tap.bench.changes.lake_reached(lake_at(1, orders=TableProgress(Reached(2))))
-        assert (await tap.bench.get("/bootstrap"))[0] == 503, "it isn't between two batches"
-        tap.bench.changes.lake_reached(lake_at(1))
+        tap.bench.changes.lake_reached(lake_at(1, items=TableProgress(Reached(1), lacks="it is filling")))
+        status, text = await tap.bench.get("/bootstrap")
+        assert (status, "shop.items can't be read in the lake yet: it is filling" in text) == (503, True), (
+            text
+        )
         found = await asked_json(tap, "/bootstrap", tables="shop.orders")
         assert found["checkpoint"] == f"{tap.history.store.identity.id}.2.0"
         assert (found["segment"], found["tables"]) == (1, {"shop.orders": {"changelog": 1}})

@@ -7,7 +7,6 @@ from pipeline.journal.changes.bootstrap import (
     LakeBehind,
     LakePlace,
     LakeWithout,
-    is_between_batches,
     lake_place,
     parse_bootstrap,
 )
@@ -17,12 +16,6 @@ from tests.pipeline.builders import ITEMS, ORDERS
 from tests.pipeline.journal.applied.test_waiters import at, delivered
 
 BOTH = (ORDERS.table, ITEMS.table)
-
-
-def test_between_batches_all_tables_are_at_one_place() -> None:
-    further = TableProgress(at(5, "a:1-9"), read_at={"changelog": 9})
-    assert is_between_batches(delivered(4, "a:1-7"))
-    assert not is_between_batches(delivered(4, "a:1-7", orders=further))
 
 
 def test_the_place_has_the_versions_of_the_tables_that_are_asked_for() -> None:
