@@ -76,6 +76,8 @@ async def test_tail_prints_what_the_service_has(tmp_path: Path, monkeypatch: pyt
         assert [json.loads(each).get("row") for each in as_json.stdout.splitlines()] == [{"id": 1001}, None]
         as_arrow = await tail(tap, tmp_path, "--format", "arrow", "--tables", "shop.items")
         assert pa.ipc.open_stream(as_arrow.stdout_bytes).read_all().column("id").to_pylist() == [1, 1001]
+        part = await tail(tap, tmp_path, "--key-modulo", "2:1", "--key-range", "1000..")
+        assert part.stdout.split(" ", 1)[1] == "2 shop.items + id=1001\n"
 
 
 @pytest.mark.parametrize(
@@ -83,6 +85,7 @@ async def test_tail_prints_what_the_service_has(tmp_path: Path, monkeypatch: pyt
     [
         (["--since", "77"], 2, "the SCN 77 comes after 1"),
         (["--tables", "shop.order"], 2, "did you mean shop.orders?"),
+        (["--key-range", "7"], 2, "key_range: '7' is no range"),
         (["--filter", "id"], 2, "--filter takes COLUMN=VALUE"),
         (["--filter", "id=1", "--format", "arrow"], 2, "--filter isn't for Arrow"),
     ],

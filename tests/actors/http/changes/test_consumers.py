@@ -251,6 +251,9 @@ async def test_python_iterates_over_batches_both_ways(tmp_path: Path) -> None:
             ids = [id_ for batch in batches for id_ in batch.rows.column("id").to_pylist()]
             assert ids == [1000 * n + k for n in range(6) for k in (0, 2)]
             assert batches[-1].checkpoint == f"{tap.history.store.identity.id}.2.0"
+        part = changes(tap.url, 0, through="now", key_range="1000..3999", key_modulo="1000:1")
+        found = [batch async for batch in part]
+        assert [n for batch in found for n in batch.rows.column("__scn").to_pylist()] == [2, 3, 4]
 
 
 async def test_a_place_and_its_translations_begin_with_the_same_changes(tmp_path: Path) -> None:
