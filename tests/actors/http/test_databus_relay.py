@@ -12,9 +12,12 @@ import fastavro
 import pytest
 
 from actors.http import databus_relay
+from actors.http.changes import segment_changes
+from actors.http.routes import ROUTES
 from pipeline.config.settings import JournalSettings
 from pipeline.snapshot.checkpoint import Ready
 from tests.actors.http.changes.journals import WIDER, Tapped, tapped
+from tests.actors.http.test_routes import conforms
 from tests.pipeline.kafka.databus.windows import Windows
 
 
@@ -30,7 +33,10 @@ async def asked(tap: Tapped, path: str, **parameters: str) -> tuple[int, Any, by
 async def told(tap: Tapped, path: str, **parameters: str) -> Any:
     status, _, body = await asked(tap, path, **parameters)
     assert status == 200, body
-    return json.loads(body)
+    answer = json.loads(body)
+    [schema] = [route.answers[200].schema for route in ROUTES if route.path == path]
+    conforms(schema or "", answer)
+    return answer
 
 
 async def pull(tap: Tapped, output: str, size: int = 4000, **more: str) -> Windows:
@@ -87,7 +93,11 @@ async def test_each_event_comes_once_and_its_schema_is_registered(tmp_path: Path
             assert event["opcode"] == ("DELETE" if line["op"] == "d" else "UPSERT")
 
 
-async def test_an_avro_reader_has_the_same_rows(tmp_path: Path) -> None:
+async def test_an_avro_reader_has_the_same_rows_and_transactions_come_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_changes, "READ_ROWS", 3)
+    monkeypatch.setattr(segment_changes, "SENT_ROWS", 2)
     async with tapped(tmp_path) as tap:
         await written(tap)
         lines = [line["row"]["id"] for line in await tap.lines() if "row" in line]

@@ -14,9 +14,11 @@ import pytest
 
 from actors.http.changes import consumers, segment_changes
 from actors.http.changes.client import changes
+from actors.http.routes import ROUTES
 from pipeline.config.settings import JournalSettings
 from pipeline.journal.applied.progress import Reached, TableProgress
 from tests.actors.http.changes.journals import Tapped, tapped
+from tests.actors.http.test_routes import conforms
 from tests.integration.history import SOURCE
 from tests.pipeline.journal.applied.test_waiters import Delivered, delivered
 from tests.servers.service import WITHIN_S, until
@@ -300,6 +302,8 @@ async def asked_json(tap: Tapped, path: str, **asked: str) -> dict[str, Any]:
     ):
         found: dict[str, Any] = await answer.json()
         assert answer.status == 200, found
+        [schema] = [route.answers[200].schema for route in ROUTES if route.path == path]
+        conforms(schema or "", found)
         return found
 
 
