@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.kafka.databus.event_page import EventPage
@@ -50,8 +49,8 @@ def page_after(windows: Windows, made: list[list[int]], size: int, split: int, *
     return page
 
 
-@pytest.mark.parametrize("binary", [False, True])
-@given(made=commits(), size=st.integers(300, 1500), split=st.integers(0, 9))
+@settings(max_examples=10)
+@given(commits(), st.integers(300, 1500), st.integers(0, 9), st.booleans())
 def test_each_event_comes_once(made: list[list[int]], size: int, split: int, binary: bool) -> None:
     windows = Windows()
     for _ in range(100):
