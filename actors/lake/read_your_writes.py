@@ -25,7 +25,7 @@ from pipeline.journal.applied.question import WAIT_S
 from pipeline.lake.live_view import Versions
 from pipeline.schema.table_schema import TableId
 
-__all__ = ["SESSION_TRACK", "NotApplied", "Written", "read_your_writes"]
+__all__ = ["SESSION_TRACK", "NotApplied", "Written", "read_your_writes", "wait_until_applied"]
 
 # How much longer (s) an answer is waited for than the service waits.
 _GRACE_S: Final = 10.0
@@ -33,6 +33,44 @@ _GRACE_S: Final = 10.0
 
 class NotApplied(Transient):
     """The transactions haven't come in time, or the service didn't answer."""
+
+
+def wait_until_applied(
+    service: str,
+    gtid_set: str,
+    *tables: TableId,
+    through: Through = Through.LAKE,
+    timeout_s: float = WAIT_S,
+    token: str | None = None,
+) -> dict[str, Any]:
+    """Waits until transactions can be read in these tables (in all, without any). Returns the answer of `GET /applied`.
+
+    `service` and `token`: as for `read_your_writes`. Raises NotApplied, and Definite where they can't come.
+    """
+    parameters = {"gtid_set": gtid_set, "through": through.value, "timeout_s": f"{timeout_s:g}"}
+    if tables:
+        parameters["tables"] = ",".join(table.quoted for table in tables)
+    try:
+        status, answer = _get(service, f"/applied?{urlencode(parameters)}", timeout_s + _GRACE_S, token)
+    except (OSError, HTTPException, ValueError) as error:
+        raise NotApplied(f"{service} doesn't answer ({error})") from error
+    match status:
+        case HTTPStatus.OK:
+            return answer
+        case HTTPStatus.GATEWAY_TIMEOUT | HTTPStatus.SERVICE_UNAVAILABLE | HTTPStatus.TOO_MANY_REQUESTS:
+            raise NotApplied(f"{gtid_set} hasn't been applied: {answer['error']}")
+        case _:
+            raise Definite(f"{gtid_set} can't be waited for: {answer.get('error', status)}")
+
+
+def _get(service: str, path: str, timeout_s: float, token: str | None) -> tuple[int, dict[str, Any]]:
+    where = urlsplit(service)
+    kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    with closing(kind(where.netloc, timeout=timeout_s)) as connection:
+        connection.request("GET", where.path.rstrip("/") + path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
 
 
 class Written:
@@ -53,22 +91,11 @@ class Written:
     ) -> dict[str, Any]:
         """Waits until they can be read in these tables (in all, without any). Returns what `GET /applied` answers.
 
-        Raises NotApplied, and Definite where they can't come.
+        Raises as `wait_until_applied` does.
         """
-        parameters = {"gtid_set": self.gtid_set, "through": through.value, "timeout_s": f"{timeout_s:g}"}
-        if tables:
-            parameters["tables"] = ",".join(table.quoted for table in tables)
-        try:
-            status, answer = self._get(f"/applied?{urlencode(parameters)}", timeout_s + _GRACE_S)
-        except (OSError, HTTPException, ValueError) as error:
-            raise NotApplied(f"{self._service} doesn't answer ({error})") from error
-        match status:
-            case HTTPStatus.OK:
-                return answer
-            case HTTPStatus.GATEWAY_TIMEOUT | HTTPStatus.SERVICE_UNAVAILABLE | HTTPStatus.TOO_MANY_REQUESTS:
-                raise NotApplied(f"{self.gtid_set} hasn't been applied: {answer['error']}")
-            case _:
-                raise Definite(f"{self.gtid_set} can't be waited for: {answer.get('error', status)}")
+        return wait_until_applied(
+            self._service, self.gtid_set, *tables, through=through, timeout_s=timeout_s, token=self._token
+        )
 
     def versions(self, table: TableId, timeout_s: float = WAIT_S) -> Versions | None:
         """The versions of a table at which its live view has them; None if nothing was committed.
@@ -83,15 +110,6 @@ class Written:
                 f"the lake has nothing of {table}: nothing was ever written to it while it's captured"
             )
         return Versions(at["mirror"], at["changelog"])
-
-    def _get(self, path: str, timeout_s: float) -> tuple[int, dict[str, Any]]:
-        where = urlsplit(self._service)
-        kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
-        headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
-        with closing(kind(where.netloc, timeout=timeout_s)) as connection:
-            connection.request("GET", where.path.rstrip("/") + path, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
 
 
 class _Tracked:

@@ -72,7 +72,7 @@ def fetch_jars() -> None:
 
 def program() -> None:
     """Put the program itself there, and compile its decoder."""
-    for package in ("actors", "pipeline"):
+    for package in ("actors", "pipeline", "tidemark"):
         shutil.copytree(REPOSITORY / package, PROGRAM / package, ignore=shutil.ignore_patterns("__pycache__"))
         _compile(PROGRAM / package)
     for name, text in COMMANDS.items():

@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("pipeline", "actors", "tests", "deploy", "bench", "docs")
+FOLDERS = ("pipeline", "actors", "tidemark", "tests", "deploy", "bench", "docs")
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-PRODUCT = [path for path in SOURCES if path.relative_to(ROOT).parts[0] in ("pipeline", "actors")]
+PRODUCT = [path for path in SOURCES if path.relative_to(ROOT).parts[0] in ("pipeline", "actors", "tidemark")]
 TESTS = [path for path in SOURCES if path.relative_to(ROOT).parts[0] == "tests"]
 
 LONGEST_FUNCTION = 60

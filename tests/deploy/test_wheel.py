@@ -8,7 +8,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 _ROOT = Path(__file__).parents[2]
-_PACKAGES = ("actors", "pipeline")
+_PACKAGES = ("actors", "pipeline", "tidemark")
 
 
 def test_a_wheel_has_all_of_the_program(tmp_path: Path) -> None:
