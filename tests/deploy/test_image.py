@@ -112,13 +112,16 @@ def mysql_with_tls(parts: Parts, tmp_path: Path) -> Iterator[MysqlServer]:
 
 
 def configuration(server: MysqlServer, folder: Path) -> Path:
-    """The folder that's mounted: a configuration and what it refers to, for all to read."""
+    """The folder that's mounted: a configuration and what it refers to."""
     account = server.create_capture_user("shop")
     etc = folder / "etc"
     etc.mkdir()
     (etc / "ca.pem").write_bytes((folder / "ca.pem").read_bytes())
     (etc / "password").write_text(account.password)
     (etc / "token").write_text("0123456789abcdef")
+    for secret in ("password", "token"):  # the user of the image alone reads them, or `check` warns
+        os.chown(etc / secret, 65532, 65532)
+        (etc / secret).chmod(0o600)
     (etc / "tidemark.toml").write_text(f"""name = "shop"
 tables = ["shop\\\\..*"]
 journal = {{ path = "/var/lib/tidemark/journal" }}
