@@ -195,7 +195,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
             raise
         except (Transient, Definite) as failure:
             answer = chunks.ChunkFailed(order.chunk, str(failure))
-        self._watch.carried_out(answer.rows.num_rows if isinstance(answer, chunks.ChunkRead) else 0)
+        number = answer.rows.num_rows if isinstance(answer, chunks.ChunkRead) else 0
+        self._watch.carried_out(number, order.request.rows_per_s)
         await self._coordinator.put(answer)
 
     async def _read_again(self, order: chunks.ReadByKeys) -> None:

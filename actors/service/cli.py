@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -40,9 +41,18 @@ Exit codes:
 
 WATCH_EVERY_S = 1.0
 
+# How often it is asked for the result that somebody waits for.
+RESULT_EVERY_S = 0.2
+
 
 def _configuration(path: str) -> Settings:
     return load(Path(path))
+
+
+def _duration(text: str) -> float:
+    from actors.service.repetition import parse_duration
+
+    return parse_duration(text)
 
 
 class Tidemark(click.Group):
@@ -197,26 +207,45 @@ Exit codes:
 )
 @click.option("--where", metavar="CONDITION", help="Only these rows, in the grammar of signals.")
 @click.option("--repair", is_flag=True, help="Read the rows that differ again, and compare them once more.")
-def verify(settings: Settings, tables: tuple[str, ...], where: str | None, repair: bool) -> None:
+@click.option(
+    "--rows-per-s",
+    type=click.IntRange(min=1),
+    default=None,
+    metavar="N",
+    help="Read no more rows a second of the source; by default as fast as snapshots may.",
+)
+@click.option(
+    "--every",
+    "every_s",
+    type=_duration,
+    metavar="DURATION",
+    help="Verify again so often (90s, 30m, 24h, 7d), until interrupted.",
+)
+def verify(
+    settings: Settings,
+    tables: tuple[str, ...],
+    where: str | None,
+    repair: bool,
+    rows_per_s: int | None,
+    every_s: float | None,
+) -> None:
     """Compare the lake with the source, while both continue, and print a result for each table.
 
-    docs/verify.md says what it proves. The verification continues if this command is interrupted.
+    docs/verify.md says what it proves. The verification continues if this command is interrupted. With --every the exit
+    code is the worst of all verifications.
     """
-    from actors.service.terminal_status import verification_line
+    from actors.service.repetition import repeat_comparison
 
     _lake(settings)
     data: dict[str, Any] = {"data-collections": list(tables or settings.tables.patterns), "repair": repair}
+    if rows_per_s is not None:
+        data["rows-per-s"] = rows_per_s
     if where is not None:
         named = data["data-collections"]
         data["additional-conditions"] = [{"data-collection": each, "filter": where} for each in named]
-    status, answer = client.post(settings, "/signals", {"type": "verify", "data": data})
-    if status != 200:
-        _fail(answer["error"], 2)
-    found = _verified(settings, answer["id"])
-    for table, result in found.items():
-        click.echo(verification_line(table, result))
-    verdicts = {(result["repaired"] or result)["verdict"] for result in found.values()}
-    sys.exit(1 if "different" in verdicts else 2 if "unjudged" in verdicts else 0)
+    if every_s is not None:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(repeat_comparison(partial(_verify_once, settings, data), every_s))
 
 
 @main.command()
@@ -505,13 +534,33 @@ def import_debezium(connector: Path, offsets: Path | None, output: Path | None) 
     click.echo(taken.report(), err=True)
 
 
+def _verify_once(settings: Settings, data: Mapping[str, Any]) -> int:
+    """Prints the results of a verification. Returns its exit code."""
+    from actors.service.repetition import DIFFERENT, EQUAL, UNJUDGED
+    from actors.service.terminal_status import verification_line
+
+    try:
+        status, answer = client.post(settings, "/signals", {"type": "verify", "data": data})
+        if status != HTTPStatus.OK:
+            raise Definite(answer["error"])
+        found = _verified(settings, answer["id"])
+    except TidemarkError as error:
+        click.echo(f"tidemark: {error}", err=True)
+        return UNJUDGED
+    for table, result in found.items():
+        click.echo(verification_line(table, result))
+    verdicts = {(result["repaired"] or result)["verdict"] for result in found.values()}
+    return DIFFERENT if "different" in verdicts else UNJUDGED if "unjudged" in verdicts else EQUAL
+
+
 def _verified(settings: Settings, id_: str) -> dict[str, dict[str, Any]]:
     """Waits for a verification. Returns the result for each of its tables."""
-    for report in _each_second(settings):
-        found: dict[str, Any] | None = report["actors"]["SparkSink"].get("verifications", {}).get(id_)
+    while True:
+        of_sink = client.get(settings, "/status")["actors"]["SparkSink"]
+        found: dict[str, Any] | None = of_sink.get("verifications", {}).get(id_)
         if found is not None and None not in found.values():
             return found
-    raise AssertionError("the service is asked without end")
+        time.sleep(RESULT_EVERY_S)
 
 
 def _each_second(settings: Settings) -> Iterator[dict[str, Any]]:

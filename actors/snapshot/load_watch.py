@@ -14,7 +14,7 @@ import structlog
 from actors.source.connection import Source
 from pipeline.config.settings import ServerSettings
 from pipeline.errors import Transient
-from pipeline.source.throttle import Debt, Load, SourceLimits, pay_debt, reached_limit
+from pipeline.source.throttle import UNBOUNDED, Debt, Load, SourceLimits, pay_debt, reached_limit
 
 log = structlog.get_logger()
 
@@ -31,6 +31,9 @@ class SourceWatch:
         self._source: Source | None = None
         self._load = Load()
         self._debt = Debt(0, monotonic())
+        # What the last chunk of a snapshot with a rate of its own may read, and the debt of all such chunks.
+        self._own_bounds = UNBOUNDED
+        self._own_debt = Debt(0, monotonic())
         self._orders = 0
         self._reason: str | None = None
         self._happened = asyncio.Event()
@@ -44,10 +47,16 @@ class SourceWatch:
         self._orders += 1
         self._happened.set()
 
-    def carried_out(self, rows: int) -> None:
-        """Takes note that an order is done, and that it read so many rows."""
+    def carried_out(self, rows: int, rows_per_s: int = 0) -> None:
+        """Takes note that an order is done, and that it read so many rows.
+
+        `rows_per_s`: what its snapshot may read; 0 is no bound.
+        """
         self._orders -= 1
         self._debt = replace(self._debt, rows=self._debt.rows + rows)
+        if rows_per_s:
+            self._own_bounds = SourceLimits(rows_per_s)
+            self._own_debt = replace(self._own_debt, rows=self._own_debt.rows + rows)
         self._happened.set()
 
     async def run(self, tell: Callable[[str | None], Awaitable[None]]) -> None:
@@ -60,10 +69,7 @@ class SourceWatch:
                 self._happened.clear()
                 if self._bounds.looked_at:
                     self._load = await self._look()
-                self._debt = pay_debt(self._bounds, self._debt, monotonic())
-                reason = reached_limit(
-                    self._bounds, self._load, self._debt, strained=self._reason is not None
-                )
+                reason = self._judge()
                 changed, self._reason = (reason is None) != (self._reason is None), reason
                 if changed:
                     await tell(reason)
@@ -72,9 +78,18 @@ class SourceWatch:
             if self._source is not None:
                 self._source.close()
 
+    def _judge(self) -> str | None:
+        """Returns why the source has enough to do, or None."""
+        now, strained = monotonic(), self._reason is not None
+        self._debt = pay_debt(self._bounds, self._debt, now)
+        self._own_debt = pay_debt(self._own_bounds, self._own_debt, now)
+        reason = reached_limit(self._bounds, self._load, self._debt, strained=strained)
+        return reason or reached_limit(self._own_bounds, Load(), self._own_debt, strained=strained)
+
     async def _next_look(self) -> None:
         """Waits until it is time to look again, or a chunk has come whose rows count."""
-        owed = self._debt.rows / self._bounds.rows_per_s if self._bounds.rows_per_s else 0.0
+        debts = ((self._bounds, self._debt), (self._own_bounds, self._own_debt))
+        owed = max((debt.rows / of.rows_per_s for of, debt in debts if of.rows_per_s), default=0.0)
         pause = min(LOOK_S, owed) if owed > 0 else LOOK_S
         try:
             async with asyncio.timeout(pause):

@@ -383,11 +383,15 @@ class SignalSettings:
 
 @dataclass(frozen=True, slots=True)
 class VerifySettings:
-    """The lake is verified `every_hours`, and what differs is repaired if `repair` is set. Without `tables`: all."""
+    """The lake is verified `every_hours`, and what differs is repaired if `repair` is set. Without `tables`: all.
+
+    `rows_per_s`: the most that it reads of the source; 0 is no bound.
+    """
 
     every_hours: float = field(metadata={"least": 0.01})
     tables: TableFilter | None = None
     repair: bool = False
+    rows_per_s: int = field(default=0, metadata={"least": 0, "most": 1_000_000_000})
 
 
 @dataclass(frozen=True, slots=True)

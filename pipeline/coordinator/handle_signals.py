@@ -174,7 +174,8 @@ def _request(checkpoint: Checkpoint, signal: signals.ExecuteSnapshot, table: Tab
         )
     except ValueError as error:
         raise _Rejected(f"of {table}, {error}") from error
-    return Request(filters[0] if filters else None, bound, signal.surrogate, signal.chunk_rows)
+    only = filters[0] if filters else None
+    return Request(only, bound, signal.surrogate, signal.chunk_rows, signal.rows_per_s)
 
 
 def _refusal(checkpoint: Checkpoint, table: TableId) -> str | None:
@@ -198,6 +199,7 @@ def _begin_verification(state: State, signal: signals.VerifyTables) -> tuple[Sta
         signal.filters,
         chunk_rows=signal.chunk_rows,
         priority=signal.priority,
+        rows_per_s=signal.rows_per_s,
     )
     return _take_snapshot(
         state,

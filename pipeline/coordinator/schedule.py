@@ -269,10 +269,11 @@ def _chunk_turns(state: State, snapshot: Snapshot, run: Planned) -> Iterator[_Ch
 
 def _chunk_rows(state: State, snapshot: Snapshot, table: TableId) -> tuple[int, int]:
     """Returns how many rows the table's next chunk may have, and the bytes that these may take."""
-    size = state.chunk_sizes.get(table) or ChunkSize(
-        snapshot.request(table).chunk_rows or state.limits.chunk_rows
-    )
-    rows = state.limits.bound_rows(size.rows)
+    request, limits = snapshot.request(table), state.limits
+    size = state.chunk_sizes.get(table) or ChunkSize(request.chunk_rows or limits.chunk_rows)
+    rows = limits.bound_rows(size.rows)
+    if request.rows_per_s:  # all connections together read a second's rows
+        rows = min(rows, -(-request.rows_per_s // limits.connections))
     return rows, size.bytes(rows, state.limits)
 
 

@@ -7,8 +7,8 @@ A signal is parsed into one of the types below or refused with the reason; it ne
 the source server. `docs/signals.md` is the reference for those who send them.
 
 Source: Debezium 3.6's documentation, "Sending signals to a Debezium connector". Other than there, nothing is
-ignored: a field or a type that isn't known is refused by its name. Ours are `recapture`, `keys`, `priority` and
-`chunk-rows`.
+ignored: a field or a type that isn't known is refused by its name. Ours are `recapture`, `verify`, `keys`, `priority`,
+`chunk-rows` and `rows-per-s`.
 """
 
 import json
@@ -29,6 +29,7 @@ LONGEST_ID: Final = 128
 # A priority is from -MOST_PRIORITY to MOST_PRIORITY, 0 by default.
 MOST_PRIORITY: Final = 1000
 MOST_CHUNK_ROWS: Final = 10_000_000
+MOST_ROWS_PER_S: Final = 1_000_000_000
 
 # A verification's, unless it has another one: snapshots come first.
 VERIFICATION_PRIORITY: Final = -1
@@ -65,7 +66,8 @@ class ExecuteSnapshot:
 
     `filters` and `keys` narrow it. `surrogate`: a column, or a unique index by its name, to walk along instead of the
     primary key. `blocking`: the stream waits while a chunk is read. `chunk_rows`: rows of a chunk, where that isn't
-    to be found by measuring. Of two snapshots the one with the higher `priority` comes first.
+    to be found by measuring. Of two snapshots the one with the higher `priority` comes first. `rows_per_s`: the most
+    that it reads of the source; 0 is no bound.
     """
 
     wire: ClassVar[str] = "ExecuteSnapshot"
@@ -78,14 +80,15 @@ class ExecuteSnapshot:
     blocking: bool = False
     chunk_rows: int | None = None
     priority: int = 0
+    rows_per_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyTables:
     """Compare what the lake has of the tables with the source (`pipeline.lake.verification.runs`).
 
-    `filters` narrow it. `chunk_rows` and `priority`: as of a snapshot. `repair`: whether rows that differ are read
-    again (`pipeline.coordinator.verification.repair`).
+    `filters` narrow it. `chunk_rows`, `priority` and `rows_per_s`: as of a snapshot. `repair`: whether rows that differ
+    are read again (`pipeline.coordinator.verification.repair`).
     """
 
     wire: ClassVar[str] = "VerifyTables"
@@ -96,6 +99,7 @@ class VerifyTables:
     chunk_rows: int | None = None
     priority: int = VERIFICATION_PRIORITY
     repair: bool = False
+    rows_per_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +274,7 @@ def _execute(id_: str, data: Mapping[str, Any]) -> ExecuteSnapshot:
         "keys",
         "chunk-rows",
         "priority",
+        "rows-per-s",
     )
     _only(data, '"data"', *known)
     return ExecuteSnapshot(
@@ -281,11 +286,20 @@ def _execute(id_: str, data: Mapping[str, Any]) -> ExecuteSnapshot:
         _blocking(data),
         _integer(data, "chunk-rows", 1, MOST_CHUNK_ROWS, None),
         _integer(data, "priority", -MOST_PRIORITY, MOST_PRIORITY, 0) or 0,
+        _rows_per_s(data),
     )
 
 
 def _verify(id_: str, data: Mapping[str, Any]) -> VerifyTables:
-    _only(data, '"data"', "data-collections", "additional-conditions", "chunk-rows", "priority", "repair")
+    known = (
+        "data-collections",
+        "additional-conditions",
+        "chunk-rows",
+        "priority",
+        "repair",
+        "rows-per-s",
+    )
+    _only(data, '"data"', *known)
     priority = _integer(data, "priority", -MOST_PRIORITY, MOST_PRIORITY, None)
     return VerifyTables(
         id_,
@@ -294,7 +308,12 @@ def _verify(id_: str, data: Mapping[str, Any]) -> VerifyTables:
         _integer(data, "chunk-rows", 1, MOST_CHUNK_ROWS, None),
         VERIFICATION_PRIORITY if priority is None else priority,
         _flag(data, "repair"),
+        _rows_per_s(data),
     )
+
+
+def _rows_per_s(data: Mapping[str, Any]) -> int:
+    return _integer(data, "rows-per-s", 0, MOST_ROWS_PER_S, 0) or 0
 
 
 def _blocking(data: Mapping[str, Any]) -> bool:

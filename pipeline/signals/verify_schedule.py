@@ -33,7 +33,7 @@ def scheduled_signal(settings: VerifySettings, now: float) -> ScheduledSignal:
     """Returns the signal of the slot that holds now (s since the epoch)."""
     every_s = settings.every_hours * 3600
     slot = int((now + _ROUNDING_S) // every_s)
-    data: dict[str, object] = {"repair": settings.repair}
+    data: dict[str, object] = {"repair": settings.repair, "rows-per-s": settings.rows_per_s}
     if settings.tables is not None:
         data["data-collections"] = list(settings.tables.patterns)
     id_ = f"verify-every-{every_s:g}s-{slot}"

@@ -20,13 +20,15 @@ class Request:
 
     `condition`: only the rows that satisfy it, in the grammar of signals. `keys`: only the rows with these primary
     keys. `surrogate`: the name of a unique index to walk along instead of the primary key's. `chunk_rows`: how many
-    rows a chunk has, if that isn't to be measured.
+    rows a chunk has, if that isn't to be measured. `rows_per_s`: how many rows a second all tables of the snapshot get
+    at most; 0 is no bound.
     """
 
     condition: str | None = None
     keys: tuple[Key, ...] = ()
     surrogate: str | None = None
     chunk_rows: int | None = None
+    rows_per_s: int = 0
 
     @property
     def whole(self) -> bool:
@@ -269,17 +271,20 @@ def _verification_from_json(value: dict[str, Any] | None) -> Verification | None
 def _request_to_json(request: Request | None) -> dict[str, Any] | None:
     if request is None:
         return None
+    paced = {"rows_per_s": request.rows_per_s} if request.rows_per_s else {}
     return {
         "condition": request.condition,
         "keys": [key_to_json(key) for key in request.keys],
         "surrogate": request.surrogate,
         "chunk_rows": request.chunk_rows,
+        **paced,
     }
 
 
 def _request_from_json(value: dict[str, Any]) -> Request:
     keys = tuple(key_from_json(key) for key in value["keys"])
-    return Request(value["condition"], keys, value["surrogate"], value["chunk_rows"])
+    counts = value["chunk_rows"], value.get("rows_per_s", 0)
+    return Request(value["condition"], keys, value["surrogate"], *counts)
 
 
 def _state_to_json(state: TableSnapshot) -> dict[str, Any]:

@@ -43,7 +43,6 @@ class EventPage:
     def add(self, rows: OrderedRows, lanes: Sequence[TableSchema], *, complete: bool) -> None:
         """Adds the events of rows, each table's in one version. `complete`: whether the last window ends with them."""
         parts = list(rows.taken())
-        self._close(int(rows.scn[0]))
         if not all(self._form.takes(lanes[part.lane]) for part, _ in parts):
             self._full = True
             return
@@ -51,6 +50,7 @@ class EventPage:
         events = pa.concat_arrays(made)
         if len(made) > 1:
             events = events.take(pa.array(np.argsort(np.concatenate([places for _, places in parts]))))
+        self._close(int(rows.scn[0]))
         ends = np.flatnonzero(np.append(np.diff(rows.scn) != 0, complete))
         self._open = None if complete else int(rows.scn[-1])
         self._ended = int(rows.scn[ends[-1]]) if len(ends) else self._ended

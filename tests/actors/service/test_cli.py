@@ -158,6 +158,48 @@ def test_recapture_is_of_the_tables_that_are_named(config: Path) -> None:
     assert posted == [{"type": "recapture", "data": {"data-collections": [r"shop\.a"]}, "id": "r1"}]
 
 
+def result(verdict: str, repaired: str | None = None) -> dict[str, Any]:
+    of = {"rows": 3, "found": {}, "position": "a:1-7", "reason": ""}
+    again = None if repaired is None else {"verdict": repaired, **of}
+    return {"verdict": verdict, **of, "repaired": again}
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [
+        ([result("equal"), result("equal")], 0),
+        ([result("equal"), result("different")], 1),
+        ([result("different", "equal"), result("equal")], 0),
+        ([result("different", "different"), result("equal")], 1),
+        ([result("equal"), result("unjudged")], 2),
+        ([result("different"), result("unjudged")], 1),
+    ],
+)
+def test_a_verification_exits_with_what_it_found(
+    results: list[dict[str, Any]], code: int, config: Path
+) -> None:
+    file = address_file(load(config, {}))
+    file.parent.mkdir()
+    found = {f"shop.t{number}": each for number, each in enumerate(results)}
+    body = {"id": "v1", "actors": {"SparkSink": {"verifications": {"v1": found}}}}
+    posted: list[Any] = []
+    with answering(200, json.dumps(body), posted) as port:
+        file.write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
+        told = tidemark("verify", config, "--repair", "--rows-per-s", "9", "-t", "a", "--where", "id > 3")
+    assert told.exit_code == code
+    assert told.output.splitlines()[0].startswith(f"shop.t0: {results[0]['verdict']}, 3 rows read")
+    data = {"data-collections": ["a"], "repair": True, "rows-per-s": 9}
+    data["additional-conditions"] = [{"data-collection": "a", "filter": "id > 3"}]
+    assert posted == [{"type": "verify", "data": data}]
+
+
+@pytest.mark.parametrize("more", [["--every", "daily"], ["--every", "0s"], ["--rows-per-s", "0"]])
+def test_a_wrong_option_of_a_verification_is_named(more: list[str], config: Path) -> None:
+    told = tidemark("verify", config, *more)
+    assert told.exit_code == ExitCode.DEFINITE
+    assert f"Invalid value for '{more[0]}'" in told.output
+
+
 def test_sql_of_a_table_that_the_lake_does_not_have(config: Path) -> None:
     for name in ("shop.orders", "orders"):
         told = tidemark("sql", config, name, "--dialect", "duckdb")

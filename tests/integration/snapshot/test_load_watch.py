@@ -8,7 +8,9 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
 from actors.snapshot import load_watch
+from actors.snapshot.load_watch import SourceWatch
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
+from pipeline.config.settings import ServerSettings
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.chunks import ChunkRead, PlanTable, SourceOverloaded, SourceRecovered
 from pipeline.schema.table_schema import TableId
@@ -88,6 +90,21 @@ async def test_rows_that_come_too_fast_wait_for_their_time(mysql: MysqlServer, d
         # The rows of a second, fewer than a chunk's, are saved up before, and the last chunk's aren't waited for.
         assert clock() - begun >= (2 * 300 - 200) / 200
     assert SourceRecovered() in told and any(isinstance(each, SourceOverloaded) for each in told)
+
+
+async def test_a_snapshot_may_have_a_rate_of_its_own() -> None:
+    watch = SourceWatch(ServerSettings("127.0.0.1", "never_asked"), SourceLimits())
+    reported: asyncio.Queue[str | None] = asyncio.Queue()
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(watch.run(reported.put))
+        for rows_per_s in (0, 1000):
+            watch.ordered()
+            watch.carried_out(300, rows_per_s)
+        reason = await reported.get()
+        assert reason is not None and reason.endswith("(rows_per_s = 1000)"), "only its own rows count"
+        assert int(reason.split()[0]) <= 300
+        assert await reported.get() is None
+        watching.cancel()
 
 
 async def test_a_replica_that_does_not_apply_strains(mysql_factory: MysqlFactory) -> None:

@@ -112,8 +112,8 @@ def test_keys_are_bound_and_come_once() -> None:
 
 def test_what_holds_for_the_signal_holds_for_each_of_its_tables() -> None:
     capture = Capture(ORDERS, ITEMS)
-    answer(capture, narrowed(surrogate="uid", chunk_rows=500, blocking=True, priority=7))
-    each = Request(surrogate="uid", chunk_rows=500)
+    answer(capture, narrowed(surrogate="uid", chunk_rows=500, blocking=True, priority=7, rows_per_s=9))
+    each = Request(surrogate="uid", chunk_rows=500, rows_per_s=9)
     assert requested(capture) == {"orders": each, "items": each}
     (snapshot,) = capture.checkpoint.snapshots
     assert (snapshot.blocking, snapshot.priority) == (True, 7)

@@ -101,3 +101,7 @@ def test_no_chunk_has_more_rows_than_the_bound_from_the_first_one_on() -> None:
     pinned.give(execute("s1", ORDERS, chunk_rows=1_000))
     ordered = pinned.give(planned(ORDERS))
     assert [order.limit for order in ordered if isinstance(order, ReadChunk)] == [150]
+    paced = Capture(ORDERS, limits=replace(LIMITS, chunk_rows=50_000, connections=2))
+    paced.give(execute("s1", ORDERS, rows_per_s=301))
+    ordered = paced.give(planned(ORDERS))
+    assert [order.limit for order in ordered if isinstance(order, ReadChunk)] == [151]

@@ -102,7 +102,7 @@ def position(data: dict[str, Any]) -> str:
         ),
         (
             (
-                '{"id":"s8","type":"execute-snapshot","data":{"data-collections":[".*"],"priority":-3,"chunk-rows":500,'
+                '{"id":"s8","type":"execute-snapshot","data":{"data-collections":[".*"],"priority":-3,"chunk-rows":500,"rows-per-s":9,'
                 '"keys":[{"data-collection":"a.b","keys":[1,"x",[2],[3,"y",{"hex":"00ff"}],1.5]}]}}'
             ),
             ExecuteSnapshot(
@@ -111,12 +111,13 @@ def position(data: dict[str, Any]) -> str:
                 keys=(KeyList(TableFilter(("a.b",)), ((1,), ("x",), (2,), (3, "y", b"\0\xff"), (1.5,))),),
                 chunk_rows=500,
                 priority=-3,
+                rows_per_s=9,
             ),
         ),
         ('{"id":"s9","type":"verify"}', VerifyTables("s9")),
         (
             (
-                '{"id":"s9","type":"verify","data":{"data-collections":["a.b"],"chunk-rows":5,"priority":0,"repair":true,'
+                '{"id":"s9","type":"verify","data":{"data-collections":["a.b"],"chunk-rows":5,"priority":0,"repair":true,"rows-per-s":7,'
                 '"additional-conditions":[{"data-collection":"a.b","filter":"id > 3"}]}}'
             ),
             VerifyTables(
@@ -126,6 +127,7 @@ def position(data: dict[str, Any]) -> str:
                 chunk_rows=5,
                 priority=0,
                 repair=True,
+                rows_per_s=7,
             ),
         ),
     ],
@@ -206,6 +208,8 @@ def test_signals_are_read(text: str, expected: Signal) -> None:
         (execute(priority=True), '"priority" isn\'t'),
         (execute(**{"chunk-rows": 0}), '"chunk-rows" isn\'t a whole number from 1'),
         (execute(**{"chunk-rows": 1.5}), '"chunk-rows" isn\'t'),
+        (execute(**{"rows-per-s": -1}), '"rows-per-s" isn\'t a whole number from 0'),
+        ('{"id":"s","type":"verify","data":{"rows-per-s":1e3}}', '"rows-per-s" isn\'t a whole number from 0'),
         (signal(data={"data-collections": ["a"], "colections": []}), "'colections'"),
         (signal(data={"data-collections": ["x" * LONGEST]}), "longer than"),
         ('{"id":"s","type":"verify","data":{"keys":[]}}', "'keys'"),
@@ -284,6 +288,7 @@ nearly = st.fixed_dictionaries(
                 "keys": entries | plain,
                 "priority": plain,
                 "chunk-rows": plain,
+                "rows-per-s": plain,
                 "message": plain,
                 "gtid_set": st.just(f"{A}:1-5") | plain,
             },

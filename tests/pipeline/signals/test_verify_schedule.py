@@ -8,7 +8,7 @@ from pipeline.schema.table_filter import TableFilter
 from pipeline.signals.signal import VerifyTables, parse_signal
 from pipeline.signals.verify_schedule import REJECTED_PAUSE_S, retry_rejected_at, scheduled_signal
 
-DAILY = VerifySettings(24.0, TableFilter((r"shop\.orders",)), repair=True)
+DAILY = VerifySettings(24.0, TableFilter((r"shop\.orders",)), repair=True, rows_per_s=9)
 DAY = 86_400.0
 
 
@@ -18,7 +18,7 @@ def test_a_slot_has_one_signal() -> None:
     assert (first.id, next_.id) == ("verify-every-86400s-3", "verify-every-86400s-4")
     assert first.next_at == 4 * DAY
     signal = parse_signal(first.text)
-    assert signal == VerifyTables(first.id, TableFilter((r"shop\.orders",)), repair=True)
+    assert signal == VerifyTables(first.id, TableFilter((r"shop\.orders",)), repair=True, rows_per_s=9)
 
 
 def test_all_tables_are_verified_by_default() -> None:

@@ -97,11 +97,20 @@ def test_a_verification_is_told_and_a_checkpoint_from_before_has_none() -> None:
     assert replace(verified, verification=None).fills(items)
 
 
+def test_a_rate_is_told_only_if_there_is_one() -> None:
+    orders = TableId("shop", "orders")
+    paced = Snapshot("s1", {orders: SnapshotWaiting()}, {orders: replace(SOME, rows_per_s=9)})
+    told = snapshots.to_json(paced)
+    assert told["tables"][0]["request"].pop("rows_per_s") == 9
+    assert snapshots.from_json(told).request(orders) == SOME
+    assert snapshots.from_json(snapshots.to_json(paced)) == paced
+
+
 @pytest.mark.parametrize(
     ("request_", "whole"),
     [
         (Request(), True),
-        (Request(surrogate="u", chunk_rows=5), True),
+        (Request(surrogate="u", chunk_rows=5, rows_per_s=9), True),
         (Request(condition="id > 3"), False),
         (Request(keys=((1,),)), False),
     ],

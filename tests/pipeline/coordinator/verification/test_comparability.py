@@ -12,7 +12,14 @@ from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableSchema
 from pipeline.signals.signal import Filter, VerifyTables
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
-from pipeline.snapshot.snapshot import Completed, Snapshot, SnapshotFailed, SnapshotWaiting, Verification
+from pipeline.snapshot.snapshot import (
+    Completed,
+    Request,
+    Snapshot,
+    SnapshotFailed,
+    SnapshotWaiting,
+    Verification,
+)
 from tests.pipeline.builders import (
     ITEMS,
     ORDERS,
@@ -61,8 +68,9 @@ def test_the_rows_that_no_change_touched_are_to_be_compared(capture: Capture) ->
 
 def test_a_condition_is_remembered_to_the_end(capture: Capture) -> None:
     filters = (Filter(TableFilter((r"shop\.orders",)), "id > 3"),)
-    capture.give(verify("v1", ORDERS, ITEMS, filters=filters))
+    capture.give(verify("v1", ORDERS, ITEMS, filters=filters, rows_per_s=9))
     (snapshot,) = capture.checkpoint.snapshots
+    assert snapshot.request(ITEMS.table) == Request(rows_per_s=9)
     assert snapshot.verification == Verification(7, narrowed=frozenset({ORDERS.table}))
 
 

@@ -1,0 +1,48 @@
+"""A command's work that is repeated until somebody interrupts it."""
+
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+# Exit codes of a comparison: all is equal, something differs, or not all could be compared.
+EQUAL: Final = 0
+DIFFERENT: Final = 1
+UNJUDGED: Final = 2
+
+_SEVERITY: Final = (EQUAL, UNJUDGED, DIFFERENT)
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def parse_duration(text: str) -> float:
+    """Returns the seconds of a duration such as 90s, 30m, 24h or 7d. Raises ValueError for any other text."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not float(found[1]):
+        raise ValueError(f"{text!r} is no duration: write 90s, 30m, 24h or 7d")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def repeat_comparison(
+    compare: Callable[[], int],
+    every_s: float | None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Compares once, or every so often (s) until an interruption. Returns the worst exit code of all comparisons.
+
+    A comparison that takes longer than `every_s` is followed by the next one at once. One that is interrupted counts
+    only if it is the first.
+    """
+    worst: int | None = None
+    try:
+        while True:
+            began = clock()
+            code = compare()
+            worst = code if worst is None else max(worst, code, key=_SEVERITY.index)
+            if every_s is None:
+                return worst
+            sleep(max(0.0, began + every_s - clock()))
+    except KeyboardInterrupt:
+        return UNJUDGED if worst is None else worst
