@@ -5,9 +5,9 @@
     LAKE/_tidemark/verifying/database/table/rows/   files of the journal that aren't compared yet
     LAKE/_tidemark/verifying/database/table/keys/   the keys in those that are, by verification and segment
 
-A comparison takes all files of a table up to a segment. It commits what it finds, then writes the keys, then removes
-the files. After a kill between any two of these the comparison is made again. A finding that is in the table already
-doesn't come twice.
+A comparison takes all files of a table up to a segment. It commits what it finds. It writes the keys of verifications
+that haven't ended, and commits the results of those that have. Then it removes the files. After a kill between any two
+of these the comparison is made again. A finding that is in the table already doesn't come twice.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers and literals of ours
@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
+from actors.lake.delta_log import NOTHING, read_version
 from actors.lake.delta_table import made_once
 from actors.lake.delta_tables import TableOpener
 from actors.lake.file_placement import LakeFiles
@@ -66,6 +67,9 @@ from pipeline.schema.table_schema import TableId
 # How many keys a repair gets at once.
 MOST_REPAIRED: Final = 1000
 
+# So many findings are held in memory at most.
+_FEW: Final = 10_000
+
 _ROWS: Final = "tidemark_verified_rows"
 _KEYS: Final = "tidemark_verified_keys"
 
@@ -106,8 +110,24 @@ class LakeVerification:
         known = {run: self._judged(run) for run in work.ended}
         open_runs = [run for run in work.runs if known.get(run) is None]
         view = None if work.stopped else find_view(self._session, self._root, work.table)
-        self._compare(work, view, open_runs)
-        return tuple(known[run] or self._judge(work, view, run) for run in work.ended)
+        held = self._held(work.table, work.through)
+        unjudged = [run for run in work.ended if known[run] is None]
+        with side_session(self._session, {}) as session:
+            queries, compared = self._compare(session, work, view, open_runs, held)
+            reasons = {run: run.reason or self._incomparable(view, run) for run in unjudged}
+            for run in unjudged:
+                if not reasons[run]:
+                    assert view is not None
+                    reasons[run], left = self._left_over(session, work, view, run, compared)
+                    queries += left
+            self._state(session, work, queries)
+        judged = [known[run] or self._judge(work, run, reasons[run]) for run in work.ended]
+        for run, judgement in zip(work.ended, judged, strict=True):
+            if known[run] is None:
+                self._record(run, judgement)
+            self._remove_keys(run)
+        self._remove_rows(work.table, held)
+        return tuple(judged)
 
     def keys_to_repair(
         self, run: VerificationRun, most: int = MOST_REPAIRED
@@ -123,24 +143,31 @@ class LakeVerification:
         keys = key_rows(view.schema, [column.chunk(0) for column in found.columns]) if len(found) else None
         return keys and keys.slice(0, most), len(found) <= most
 
-    def _compare(self, work: VerifyRows, view: FoundView | None, runs: Sequence[VerificationRun]) -> None:
-        held = self._held(work.table, work.through)
+    def _compare(
+        self,
+        session: SparkSession,
+        work: VerifyRows,
+        view: FoundView | None,
+        runs: Sequence[VerificationRun],
+        held: Sequence[_HeldFile],
+    ) -> tuple[list[str], int]:
+        """Returns the queries for what differs in these files, and how many rows they compare, which are `_ROWS`."""
         if not held:
-            return
+            return [], 0
         whole = [] if view is None else [file for file in held if file.version == view.schema.version]
-        comparable = [run for run in runs if view is not None and view.reached.generation < run.since]
+        comparable = [run for run in runs if not self._incomparable(view, run)]
         doubtful = {run: COLUMNS_CHANGED for run in runs if len(whole) < len(held)}
         doubtful |= {run: _reason(view) for run in runs if run not in comparable}
-        with side_session(self._session, {}) as session:
-            found = [doubt_sql(run, reason) for run, reason in doubtful.items()]
-            if view is not None and whole and comparable:
-                found += self._differing(session, work, view, whole, comparable)
-            self._state(session, work, found)
-            if view is not None and whole and comparable:
-                self._keep_keys(session, work, view, comparable)
-        lake, folder = lake_filesystem(self._folder(work.table, "rows"))
-        for file in held:
-            lake.delete_file(f"{folder}/{file.name}")
+        queries = [doubt_sql(run, reason) for run, reason in doubtful.items()]
+        if view is None or not whole or not comparable:
+            return queries, 0
+        query, count = self._differing(session, work, view, whole, comparable)
+        self._keep_keys(session, work, view, [run for run in comparable if not run.ended])
+        return [*queries, query] if count else queries, count
+
+    def _incomparable(self, view: FoundView | None, run: VerificationRun) -> str:
+        """Returns why a run's rows can't be compared with the live view, or an empty text."""
+        return _reason(view) if view is None or view.reached.generation >= run.since else ""
 
     def _differing(
         self,
@@ -149,17 +176,17 @@ class LakeVerification:
         view: FoundView,
         files: Sequence[_HeldFile],
         runs: Sequence[VerificationRun],
-    ) -> list[str]:
-        """Returns the query for rows that are missing or different, if there are rows to compare."""
+    ) -> tuple[str, int]:
+        """Returns the query for rows that are missing or different, and how many rows it compares."""
         names = ddl(columns(view.schema, Tier.CHANGELOG))
         read = session.read.schema(names).parquet(*(file.path for file in files))
-        read.createOrReplaceTempView(_ROWS)
-        compared, rows = _compared(self._root, view, work), f"(SELECT * FROM {_ROWS} WHERE {of_runs(runs)})"
-        extent = session.sql(compared.extent(rows)).first()
+        read.where(of_runs(runs)).createOrReplaceTempView(_ROWS)
+        compared = _compared(self._root, view, work)
+        extent = session.sql(compared.extent(_ROWS)).first()
         assert extent is not None
         count, least_scn, *bounds = extent
         repaired = any(run.of is not None for run in runs)
-        return [compared.findings(rows, least_scn, bounds, repaired=repaired)] if count else []
+        return compared.findings(_ROWS, least_scn, bounds, repaired=repaired), count
 
     def _keep_keys(
         self, session: SparkSession, work: VerifyRows, view: FoundView, runs: Sequence[VerificationRun]
@@ -176,51 +203,60 @@ class LakeVerification:
         findings = " UNION ALL ".join(f"SELECT * FROM ({query})" for query in queries)
         path = findings_path(self._root)
         there = None if self._tables(path).snapshot() is None else path
-        stated = session.sql(stated_sql(work.table, work.position, work.through, findings, there)).persist()
-        try:
-            if stated.first() is not None:
-                _append(stated, path)
-        finally:
-            stated.unpersist()
+        stated = session.sql(stated_sql(work.table, work.position, work.through, findings, there))
+        some = stated.limit(_FEW + 1).toArrow()
+        if len(some):
+            # Few come back from here, without a Python in Spark. Many are found once more, wherever Spark works.
+            rows = stated if len(some) > _FEW else session.createDataFrame(some, stated.schema)
+            _append(rows, path)
 
-    def _judge(self, work: VerifyRows, view: FoundView | None, run: VerificationRun) -> Judgement:
+    def _judge(self, work: VerifyRows, run: VerificationRun, reason: str) -> Judgement:
+        """`reason`: why not all of it can be told, or an empty text."""
         found, doubt = self._found(run)
-        reason = run.reason or doubt
-        if not reason and (view is None or view.reached.generation >= run.since):
-            reason = _reason(view)
-        if not reason:
-            assert view is not None
-            reason = self._find_left_over(work, view, run)
-            found, _ = self._found(run)
+        reason = run.reason or doubt or reason
         verdict = LakeVerdict.DIFFERENT if found else LakeVerdict.UNJUDGED if reason else LakeVerdict.EQUAL
-        judgement = Judgement(run.run, run.table, verdict, run.rows, found, work.position, reason)
-        once = made_once(f"{self._journal}/judged/{_digest(f'{run.run} {run.table}')}", 1, "{}")
-        with side_session(self._session, once) as session:
-            _append(session.sql(judgement_sql(judgement, run.since)), judgements_path(self._root))
-        self._remove_keys(run)
-        return judgement
+        return Judgement(run.run, run.table, verdict, run.rows, found, work.position, reason)
 
-    def _find_left_over(self, work: VerifyRows, view: FoundView, run: VerificationRun) -> str:
-        """Finds keys that only the live view has, or has more than once. Returns why it can't, or an empty text."""
-        compared = _compared(self._root, view, work)
-        with side_session(self._session, {}) as session:
-            types = {each.name: each.type for each in columns(view.schema, Tier.MIRROR)}
-            own = [types[name] for name in view.schema.key_names]
-            written = [f"{self._keys(run)}/{name}" for name in self._listed(self._keys(run))]
-            if written:
-                names = ", ".join(f"k{at} {type_}" for at, type_ in enumerate(own))
-                keys = session.read.schema(names).parquet(*written)
-            else:
-                keys = session.sql(no_keys_sql(own))
-            if keys.count() < run.rows:
-                return ROWS_LOST
-            if run.of is not None:  # its rows say which keys the source has no row of
-                return ""
-            keys.createOrReplaceTempView(_KEYS)
-            left = compared.left_over(run, _KEYS)
-            named = f"SELECT {literal(run.run)} AS run, kind, key, NULL AS columns, NULL AS scn FROM ({left})"
-            self._state(session, work, [named])
-        return ""
+    def _record(self, run: VerificationRun, judgement: Judgement) -> None:
+        with side_session(self._session, made_once(self._judged_once(run), 1, NOTHING)) as session:
+            _append(session.sql(judgement_sql(judgement, run.since)), judgements_path(self._root))
+
+    def _left_over(
+        self,
+        session: SparkSession,
+        work: VerifyRows,
+        view: FoundView,
+        run: VerificationRun,
+        compared: int,
+    ) -> tuple[str, list[str]]:
+        """Returns the query for keys that only the live view has, or has more than once; or why there is none.
+
+        `compared`: how many rows are in `_ROWS`.
+        """
+        table = _compared(self._root, view, work)
+        types = {each.name: each.type for each in columns(view.schema, Tier.MIRROR)}
+        own = [types[name] for name in view.schema.key_names]
+        written = [f"{self._keys(run)}/{name}" for name in self._listed(self._keys(run))]
+        keys = session.sql(no_keys_sql(own))
+        if written:
+            names = ", ".join(f"k{at} {type_}" for at, type_ in enumerate(own))
+            keys = session.read.schema(names).parquet(*written)
+        if compared:
+            keys = keys.unionAll(
+                session.sql(f"SELECT {table.key_items()} FROM {_ROWS} WHERE {of_runs([run])}")
+            )
+        # If no other verification's rows are there, and none of its own were compared before, these are its rows.
+        count = compared if work.runs == (run,) and not written else keys.count()
+        if count < run.rows:
+            return ROWS_LOST, []
+        if run.of is not None:  # its rows say which keys the source has no row of
+            return "", []
+        name = f"{_KEYS}_{work.runs.index(run)}"
+        keys.createOrReplaceTempView(name)
+        left = table.left_over(run, name)
+        return "", [
+            f"SELECT {literal(run.run)} AS run, kind, key, NULL AS columns, NULL AS scn FROM ({left})"
+        ]
 
     def _found(self, run: VerificationRun) -> tuple[dict[FindingKind, int], str]:
         """Returns how many rows a verification has found to differ in a table, by kind, and why it can't tell."""
@@ -237,7 +273,8 @@ class LakeVerification:
     def _judged(self, run: VerificationRun) -> Judgement | None:
         """Returns the result that an earlier start has found."""
         path = judgements_path(self._root)
-        if self._tables(path).snapshot() is None:
+        logged = read_version(path)  # a query of Spark's would take longer
+        if logged is None or self._judged_once(run) not in logged.applications:
             return None
         row = self._session.sql(
             f"SELECT * FROM {table_at(path)} WHERE {of_table(run.run, run.table)}"
@@ -254,6 +291,10 @@ class LakeVerification:
             row["position"],
             row["reason"],
         )
+
+    def _judged_once(self, run: VerificationRun) -> str:
+        """Returns the application whose version 1 says that a run is judged."""
+        return f"{self._journal}/judged/{_digest(f'{run.run} {run.table}')}"
 
     def _held(self, table: TableId, through: int | None) -> list[_HeldFile]:
         """Returns the files of a table that aren't compared yet, up to a segment."""
@@ -272,6 +313,11 @@ class LakeVerification:
     def _listed(self, folder: str) -> list[str]:
         lake, inside = lake_filesystem(folder)
         return sorted(info.base_name for info in list_folder(lake, inside))
+
+    def _remove_rows(self, table: TableId, held: Sequence[_HeldFile]) -> None:
+        lake, folder = lake_filesystem(self._folder(table, "rows"))
+        for file in held:
+            lake.delete_file(f"{folder}/{file.name}")
 
     def _remove_keys(self, run: VerificationRun) -> None:
         lake, inside = lake_filesystem(self._keys(run))

@@ -14,6 +14,7 @@ import pytest
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
+from deploy.demo.tamper import rewrite
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import LakeTableState, next_batch
 from pipeline.lake.live_view import MirrorPosition
@@ -189,10 +190,24 @@ class Verified:
         work = VerifyRows(self.id, mine, through or self.segment, "the position", 0, None)
         return self.lake.verification.verify(work)
 
+    def version(self) -> int:
+        """Returns the mirror's newest version."""
+        newest = self.session.sql(f"DESCRIBE HISTORY {table_at(self._mirror)} LIMIT 1").first()
+        assert newest is not None
+        return int(newest["version"])
+
     def sql(self, statement: str) -> None:
         """Changes the mirror behind Tidemark's back."""
-        mirror = table_at(location(self.root, self.id, Tier.MIRROR))
-        self.session.sql(statement.replace("MIRROR", mirror))
+        self.session.sql(statement.replace("MIRROR", table_at(self._mirror)))
+
+    def append(self, query: str) -> None:
+        """Adds rows to the mirror behind Tidemark's back. They have the table's columns only."""
+        rows = self.session.sql(query.replace("MIRROR", table_at(self._mirror)))
+        rows.write.format("delta").mode("append").save(self._mirror)
+
+    @property
+    def _mirror(self) -> str:
+        return location(self.root, self.id, Tier.MIRROR)
 
     def found(self, run: str) -> set[tuple[Any, ...]]:
         found = self.session.sql(f"SELECT * FROM {table_at(findings_path(self.root))} WHERE run = '{run}'")
@@ -285,22 +300,31 @@ def test_a_repair_that_mended_nothing_is_found(spark: Spark, tmp_path: Path) -> 
     history.store.close()
 
 
-# Of so many rows a thousand differ: one of these ways by the rest of their keys, and one row in 27 is right.
-WAYS = (*LEAST, "older", "missing", "duplicate", "key", "extra")
+# Of so many rows a thousand differ: one of these ways by the rest of their keys, and one row in 29 is right.
+WAYS = (*LEAST, "older", "missing", "duplicate", "key", "extra", "generation", "former")
 MANY = 1040
+# Behind the keys of all rows: rows that only the generation before had.
+FORMER = 2 * MANY
 
 
 @pytest.mark.full
 def test_a_thousand_corruptions_are_found_named_and_repaired(verified: Verified) -> None:
     history, table = verified.history, verified.table
+    before = [key for key in range(MANY) if way(key) == "generation"]
+    before += [FORMER + key for key in range(MANY) if way(key) == "former"]
+    history.transaction(*((table, "c", small(key, 4)) for key in before))
+    verified.deliver()
+    verified.merge()
+    former = verified.version()
+    history.restart(table, WIDE, Ready)
     history.transaction(*((table, "c", wide(key)) for key in range(MANY)))
-    old = [key for key in range(MANY) if way(key) == "older"]
+    verified.deliver()
+    verified.complete()
+    verified.merge()
+    history.transaction(*((table, "u", small(key, 6)) for key in range(MANY) if way(key) == "older"))
     verified.deliver()
     verified.merge()
-    history.transaction(*((table, "u", (*wide(key)[:2], 6, *wide(key)[3:])) for key in old))
-    verified.deliver()
-    verified.merge()
-    expected = plant(verified)
+    expected = plant(verified, former)
     assert len(expected) >= 1000
     judged = verified.verify_all("many", repairs=True)
     assert verified.found("many") == expected
@@ -311,27 +335,37 @@ def test_a_thousand_corruptions_are_found_named_and_repaired(verified: Verified)
     assert verified.verify_all("mended").verdict is LakeVerdict.EQUAL
 
 
+def small(key: int, value: int) -> Row:
+    """The row with this key, which has another value in the column `small`."""
+    return (*wide(key)[:2], value, *wide(key)[3:])
+
+
 def way(key: int) -> str | None:
     """How the row with this key differs; None if it doesn't."""
     at = key % (len(WAYS) + 1)
     return WAYS[at] if at < len(WAYS) else None
 
 
-def plant(verified: Verified) -> set[tuple[Any, ...]]:
-    """Changes rows of the mirror behind Tidemark's back. Returns what a verification has to find."""
+def plant(verified: Verified, former: int) -> set[tuple[Any, ...]]:
+    """Changes rows of the mirror behind Tidemark's back. Returns what a verification has to find.
+
+    `former`: a version of the mirror with the rows of the generation before.
+    """
     places = {name: f"id % {len(WAYS) + 1} = {at} AND id < {MANY}" for at, name in enumerate(WAYS)}
     least = (
         f"{quoted(column)} = CASE WHEN {places[column]} THEN {value} ELSE {quoted(column)} END"
         for column, value in LEAST.items()
         if column != "small"
     )
-    small = f"WHEN {places['small']} THEN {LEAST['small']} WHEN {places['older']} THEN CAST(5 AS TINYINT)"
-    verified.sql(f"UPDATE MIRROR SET {', '.join(least)}, small = CASE {small} ELSE small END")
-    verified.sql(f"DELETE FROM MIRROR WHERE {places['missing']}")
+    cases = f"WHEN {places['small']} THEN {LEAST['small']} WHEN {places['older']} THEN CAST(5 AS TINYINT)"
+    verified.sql(f"UPDATE MIRROR SET {', '.join(least)}, small = CASE {cases} ELSE small END")
+    verified.sql(f"DELETE FROM MIRROR WHERE {places['missing']} OR {places['generation']}")
+    names = ", ".join(quoted(column.name) for column in WIDE.columns)
+    verified.append(f"SELECT {names} FROM MIRROR VERSION AS OF {former}")
     verified.sql(f"INSERT INTO MIRROR SELECT * FROM MIRROR WHERE {places['duplicate']}")
     verified.sql(f"UPDATE MIRROR SET name = 'A' WHERE {places['key']}")
-    moved = ", ".join(f"id + {MANY}" if c.name == "id" else quoted(c.name) for c in WIDE.columns)
-    verified.sql(f"INSERT INTO MIRROR SELECT {moved} FROM MIRROR WHERE {places['extra']}")
+    moved = names.replace("`id`", f"`id` + {MANY} AS `id`", 1)
+    verified.append(f"SELECT {moved} FROM MIRROR WHERE {places['extra']}")
     found: set[tuple[Any, ...]] = set()
     for key in range(MANY):
         match way(key):
@@ -343,7 +377,9 @@ def plant(verified: Verified) -> set[tuple[Any, ...]]:
                 found |= {("missing", (key, "a")), ("extra", (key, "A"))}
             case "extra":
                 found.add(("extra", (key + MANY, "a")))
-            case "older":
+            case "former":
+                found.add(("extra", (key + FORMER, "a")))
+            case "older" | "generation":
                 found.add(("different", (key, "a"), "small"))
             case str(column):
                 found.add(("different", (key, "a"), column))
@@ -356,32 +392,19 @@ def test_a_file_that_was_rewritten_is_found(spark: Spark, tmp_path: Path) -> Non
     verified = merged_few(spark, tmp_path, 3)
     mirror = Path(location(verified.root, verified.id, Tier.MIRROR))
     (path,) = (path for path in mirror.glob("*.parquet") if 1 in pq.read_table(path)["id"].to_pylist())
-    tamper(path)
+    rewrite(path, one_bit)
     verified.verify_all("tampered")
     assert verified.found("tampered") == {("different", (1, "a"), "small")}
     verified.history.store.close()
 
 
-def tamper(path: Path) -> None:
-    """Rewrites a file of the mirror with one bit of one value changed. It has as many bytes as before."""
-    rows, size = pq.read_table(path), path.stat().st_size
+def one_bit(rows: pa.Table) -> pa.Table:
+    """The rows with one bit of one value changed."""
     place = rows.schema.get_field_index("small")
     values = rows.column(place).to_pylist()
     values[rows["id"].to_pylist().index(1)] ^= 1
     field = rows.schema.field(place)
-    rows = rows.set_column(place, field, pa.array(values, field.type))
-    padding = 0
-    while True:
-        with pq.ParquetWriter(
-            path, rows.schema, compression="zstd", write_statistics=False, store_schema=False
-        ) as writer:
-            writer.write_table(rows)
-            writer.add_key_value_metadata({"padding": "x" * padding})
-        if (lacking := size - path.stat().st_size) == 0:
-            break
-        assert lacking > 0 or padding, "the file has become larger"
-        padding += lacking
-    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+    return rows.set_column(place, field, pa.array(values, field.type))
 
 
 def test_changes_and_merges_after_a_chunk_are_no_findings(verified: Verified) -> None:

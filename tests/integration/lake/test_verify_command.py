@@ -1,28 +1,36 @@
-"""`tidemark verify` beside a writer: the lake is equal, then a row of it is tampered with, named, and read again."""
+"""`tidemark verify` beside a writer: the lake is equal, then a file of it is tampered with, named, and read again."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Event
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
-from py4j.protocol import Py4JJavaError
+from click.testing import CliRunner
 
-from actors.lake.delta_table import is_conflict
-from actors.lake.live_view import live_view
-from actors.lake.spark_session import Spark
 from actors.service.cli import main
+from actors.service.live_view_text import live_view_text
 from deploy.demo.service import Service
+from deploy.demo.tamper import live_files, rewrite
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.lake.tables import Tier, findings_path, location, table_at
+from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.tables import Tier, findings_path, location
 from pipeline.schema.table_schema import TableId
 from tests.integration.service.test_run import configuration, delivered, until
+from tests.servers.duckdb_engine import engine
 from tests.servers.spark import quick_java
 
 ROWS = 3000
+# An exit code, and what was printed.
+Ended = tuple[int, str]
 
 
 @pytest.fixture
@@ -31,7 +39,8 @@ def config(
 ) -> Path:
     monkeypatch.setenv("JAVA_HOME", str(parts.java_home))
     monkeypatch.setenv("JDK_JAVA_OPTIONS", quick_java(parts))
-    monkeypatch.setenv("TIDEMARK__LAKE__MERGE_AFTER_S", "2")
+    # Merges come between, and not all the time: a comparison waits for the one that is under way.
+    monkeypatch.setenv("TIDEMARK__LAKE__MERGE_AFTER_S", "10")
     numbers = ", ".join(f"('k{number}', {number})" for number in range(ROWS))
     mysql.sql(
         "CREATE TABLE items (code VARCHAR(20) PRIMARY KEY, n INT)",
@@ -48,11 +57,22 @@ def service(config: Path) -> Iterator[Service]:
     service.kill()
 
 
-def tidemark(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+def verify(config: Path, *arguments: str) -> Ended:
+    done = CliRunner().invoke(main, ["verify", str(config), *arguments])
+    return done.exit_code, done.output
 
 
-def beside_writes(mysql: MysqlServer, table: TableId, command: Callable[[], Result]) -> Result:
+def verify_daily(config: Path, *arguments: str) -> Ended:
+    """The command, which would verify again tomorrow, and is interrupted after its first result."""
+    command = [sys.executable, "-m", "actors", "verify", str(config), "--every", "24h", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        process.terminate()
+        return process.wait(), told
+
+
+def beside_writes(mysql: MysqlServer, table: TableId, command: Callable[[], Ended]) -> Ended:
     """The command's result, while a writer changes rows and their keys."""
     ended = Event()
 
@@ -74,47 +94,58 @@ def beside_writes(mysql: MysqlServer, table: TableId, command: Callable[[], Resu
             writing.result()
 
 
-def tamper(spark: Spark, statement: str) -> None:
-    """Changes the lake behind the service's back. A merge of the service's may come between."""
-    while True:
-        try:
-            spark.session.sql(statement)
-        except Py4JJavaError as error:
-            if not is_conflict(error):
-                raise
-        else:
-            return
+def tamper(mirror: Path) -> str:
+    """Changes a value and a key in the file of the first snapshot, and removes its last row. Returns that row's key.
+
+    The places of the others stay, by which Delta knows which rows are deleted.
+    """
+    (path,) = (each for each in live_files(mirror) if "k7" in pq.read_table(each)["code"].to_pylist())
+    last = str(pq.read_table(path)["code"][-1])
+
+    def changed(rows: pa.Table) -> pa.Table:
+        values = {name: rows[name].to_pylist() for name in ("code", "n")}
+        values["n"][values["code"].index("k7")] = -1
+        values["code"][values["code"].index("k9")] = "extra"
+        for name, column in values.items():
+            place = rows.schema.get_field_index(name)
+            field = rows.schema.field(place)
+            rows = rows.set_column(place, field, pa.array(column, field.type))
+        return rows.slice(0, len(rows) - 1)
+
+    rewrite(path, changed)
+    return last
+
+
+def queried(query: str) -> list[tuple[Any, ...]]:
+    with closing(engine()) as duckdb:
+        found: list[tuple[Any, ...]] = duckdb.execute(query).fetchall()
+        return found
 
 
 def test_what_is_tampered_with_is_named_and_read_again(
-    service: Service, config: Path, mysql: MysqlServer, database: str, spark: Spark
+    service: Service, config: Path, mysql: MysqlServer, database: str
 ) -> None:
-    table = TableId(database, "items")
+    table, lake = TableId(database, "items"), str(config.parent / "lake")
     service.start()
     until(service, delivered(mysql))
-    equal = beside_writes(mysql, table, lambda: tidemark("verify", config))
-    assert (equal.exit_code, f"{table}: equal" in equal.output) == (0, True), equal.output
+    code, told = beside_writes(mysql, table, lambda: verify_daily(config, "--rows-per-s", "100000"))
+    assert (code, f"{table}: equal" in told) == (0, True), told
 
-    lake = str(config.parent / "lake")
-    mirror = table_at(location(lake, table, Tier.MIRROR))
-    tamper(spark, f"UPDATE {mirror} SET n = -1 WHERE code = 'k7'")
-    tamper(spark, f"DELETE FROM {mirror} WHERE code = 'k8'")
-    tamper(spark, f"UPDATE {mirror} SET code = 'extra' WHERE code = 'k9'")
-    different = beside_writes(mysql, table, lambda: tidemark("verify", config))
-    assert (different.exit_code, "different" in different.output) == (1, True), different.output
-    found = spark.session.sql(f"SELECT * FROM {table_at(findings_path(lake))}").collect()
-    named = {(row["kind"], json.loads(row["key"])["code"], tuple(row["columns"] or ())) for row in found}
+    last = tamper(Path(location(lake, table, Tier.MIRROR)))
+    code, told = beside_writes(mysql, table, lambda: verify(config, "--repair"))
+    assert (code, f"{table}: different" in told, "repaired: equal, 4 rows" in told) == (0, True, True), told
+    found = queried(f"SELECT kind, key, columns FROM delta_scan('{findings_path(lake)}')")
+    named = {(kind, json.loads(key)["code"], tuple(columns or ())) for kind, key, columns in found}
     assert named == {
         ("different", "k7", ("n",)),
-        ("missing", "k8", ()),
+        ("missing", last, ()),
         ("missing", "k9", ()),
         ("extra", "extra", ()),
     }
 
-    mended = beside_writes(mysql, table, lambda: tidemark("verify", config, "--repair"))
-    assert (mended.exit_code, "repaired: equal, 4 rows" in mended.output) == (0, True), mended.output
-    rows = live_view(spark.session, lake, table).where("code IN ('k7', 'k8', 'k9', 'extra')").collect()
-    assert {(row["code"], row["n"]) for row in rows} == {("k7", 7), ("k8", 8), ("k9", 9)}
+    view = live_view_text(lake, str(table), Dialect.DUCKDB)
+    rows = queried(f"SELECT * FROM ({view}) WHERE code IN ('k7', '{last}', 'k9', 'extra')")
+    assert set(rows) == {("k7", 7), (last, int(last[1:])), ("k9", 9)}
 
-    wrong = tidemark("verify", config, "--tables", "nowhere")
-    assert (wrong.exit_code, "no captured table matches nowhere" in wrong.output) == (2, True), wrong.output
+    code, told = verify(config, "--tables", "nowhere")
+    assert (code, "no captured table matches nowhere" in told) == (2, True), told
