@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from multiprocessing import get_context
@@ -48,6 +48,7 @@ from pipeline.journal.entry import FileKind
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.mirrors.merge import Merge
 from pipeline.lake.tables import Tier, location, table_at
+from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
@@ -70,7 +71,7 @@ class Order:
     up to `through`, merges so many `rounds`, and then goes on for `watch_s`. `merge_rows` and `merge_after_s` as in its
     settings. `begun`: a file that's made when the last of these begins. Before each round but the first it makes the
     file `round_begun`, for whoever makes the changes for it. With `brokers` it sends all of it to topics as well, whose
-    prefix is `topics`.
+    prefix is `topics`. Behind all that it verifies the large table, if it's to.
     """
 
     port: int
@@ -85,11 +86,25 @@ class Order:
     begun: str | None = None
     brokers: str = ""
     topics: str = ""
+    verifies: bool = False
 
 
 def round_begun(folder: str | Path, number: int) -> Path:
     """The file that's made in an order's folder before a round."""
     return Path(folder, f"round-{number}")
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What came of a verification: its verdict, the rows that it read, seconds from its signal until they were in the
+    stream and until the result, and samples of freshness (s) meanwhile.
+    """
+
+    verdict: str
+    rows: int
+    read_s: float
+    judged_s: float
+    freshness: list[float] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +122,7 @@ class Delivered:
     jvm_mib: float
     rows: int
     customers: int
+    verified: Verified | None = None
 
 
 # As `tidemark run` begins.
@@ -128,7 +144,16 @@ def deliver(order: Order) -> Delivered:
     program = [sys.executable, "-c", _PROGRAM, json.dumps(asdict(order))]
     done = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True)
     came: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return Delivered(**came)
+    verified = came.pop("verified")
+    return Delivered(**came, verified=verified and Verified(**verified))
+
+
+def wait_for(begun: Path, service: "Future[Delivered]") -> None:
+    """Waits until the service has made the file. Raises what it raised, if it ends before."""
+    while not begun.exists():
+        if service.done():
+            service.result()
+        time.sleep(0.1)
 
 
 def main(order: str) -> None:
@@ -186,6 +211,7 @@ async def _delivered(order: Order) -> Delivered:
             await asyncio.to_thread(Path(order.begun).touch)
         await asyncio.sleep(order.watch_s)
         freshness = list(observed[catalogue.FRESHNESS])
+        verified = await _verified(service, observed[catalogue.FRESHNESS]) if order.verifies else None
         sink = _sink(service)
         assert sink._up is not None
         assert isinstance(sink._up.spark, Spark)
@@ -194,7 +220,28 @@ async def _delivered(order: Order) -> Delivered:
         python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         await service.stop()
     merges_s = list(observed[catalogue.MERGE])
-    return Delivered(snapshot_s, through_s, merges_s, freshness, python, jvm, rows, customers)
+    return Delivered(snapshot_s, through_s, merges_s, freshness, python, jvm, rows, customers, verified)
+
+
+async def _verified(service: Running, freshness: list[float]) -> Verified:
+    """Verifies the large table; `freshness` is where its samples come."""
+    id_ = f"bench-verify-{time.time_ns()}"
+    freshness.clear()
+    asked = time.time()
+    answer = await service.tell("verify", id_, rf"{DATABASE}\.{TABLE}")
+    assert isinstance(answer, SignalAccepted), answer
+    await _until(service, lambda _: {each["state"] for each in service.tables(id_).values()} == {"completed"})
+    read_s = time.time() - asked
+    await _until(service, lambda sink: _result(sink, id_) is not None)
+    judged_s = time.time() - asked
+    result = _result(_sink(service), id_)
+    assert result is not None
+    return Verified(result["verdict"], result["rows"], read_s, judged_s, list(freshness))
+
+
+def _result(sink: SparkSink, id_: str) -> dict[str, Any] | None:
+    found: dict[str, Any] = sink.status()["verifications"].get(id_, {})
+    return found.get(str(ELEVEN))
 
 
 def _sink(service: Running) -> SparkSink:

@@ -13,9 +13,8 @@ with two cores.
 """
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,7 +175,7 @@ def _rounds(bench: Bench) -> list[float]:
     with ThreadPoolExecutor(1) as running:
         service = running.submit(bench.deliver, "merge", _LARGE, rf"{DATABASE}\.{TABLE}", **order)
         for number in range(1, _ROUNDS):
-            _await(_lake.round_begun(bench.folder / _LARGE, number), service)
+            _lake.wait_for(_lake.round_begun(bench.folder / _LARGE, number), service)
             _scatter(bench)
         return service.result().merges_s
 
@@ -208,21 +207,13 @@ def _fresh(
                 begun=str(begun),
             ),
         )
-        _await(begun, service)
+        _lake.wait_for(begun, service)
         with writers(bench.mysql, rows, _TRANSACTIONS_PER_S, procedure):
             came = service.result()
     for share, allowed in ((0.5, 0.7), (0.99, 2.0)):
         fresh = quantile(came.freshness, share)
         name = f"commit to live view, {where} mirrors, p{100 * share:.0f}"
         yield Figure(name, fresh, "s", Peer("allowed", allowed))
-
-
-def _await(begun: Path, service: "Future[Delivered]") -> None:
-    """Until the service has made the file; raises what it raised, if it ends before."""
-    while not begun.exists():
-        if service.done():
-            service.result()
-        time.sleep(0.1)
 
 
 def _memory(bench: Bench) -> Iterator[Figure]:
