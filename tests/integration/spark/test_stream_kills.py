@@ -1,0 +1,140 @@
+"""A stream of a real service's journal on a cluster of two workers, while everything is killed again and again."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from threading import Event
+
+import pymysql
+import pytest
+
+from deploy.demo.service import Service
+from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.parts import Parts
+from pipeline.gtid.gtid_set import GtidSet
+from tests.integration.service.test_run import configuration
+from tests.servers.at_work import at_work
+from tests.servers.duckdb_engine import engine
+from tests.servers.spark import quick, quick_java
+from tests.servers.spark_cluster import SparkCluster
+from tests.servers.stream_driver import StreamDriver, Streaming
+
+pytestmark = pytest.mark.full
+KILLS = 30
+WITHIN_S = 600.0
+LOOK_EVERY_S = 0.2
+WRITE_EVERY_S = 0.05
+
+
+class House:
+    """A server that is written to, the service that captures it, and the driver that streams its journal."""
+
+    def __init__(
+        self, folder: Path, mysql: MysqlServer, database: str, parts: Parts, cluster: SparkCluster
+    ) -> None:
+        self.mysql = mysql
+        self.database = database
+        self.cluster = cluster
+        config = configuration(folder, mysql, parts, database, mysql.create_capture_user(database))
+        self.service = Service(config, folder / "journal", folder / "log")
+        jars = tuple(map(str, parts.jars))
+        streaming = Streaming(
+            cluster.master,
+            {**quick(parts), **cluster.conf},
+            jars,
+            str(folder / "stream"),
+            str(folder / "journal"),
+            f"{database}.counts",
+        )
+        self.driver = StreamDriver(streaming)
+
+    def write(self, over: Event) -> int:
+        """Commits transactions of two rows, each of which changes once more; the number of transactions."""
+        number = 0
+        with closing(
+            pymysql.connect(unix_socket=str(self.mysql.socket), user="root", database=self.database)
+        ) as connection:
+            while not over.wait(WRITE_EVERY_S):
+                with connection.cursor() as cursor:
+                    cursor.execute(f"INSERT INTO counts VALUES ({2 * number}, 1), ({2 * number + 1}, 1)")
+                    cursor.execute(f"UPDATE counts SET n = n + 1 WHERE id >= {2 * number}")
+                connection.commit()
+                number += 1
+        return number
+
+    def until_more_arrives(self) -> None:
+        """Waits for the next commit of the stream. Starts its driver again if the query has ended."""
+        there, deadline = self.driver.streaming.commits, time.monotonic() + WITHIN_S
+        while self.driver.streaming.commits <= there:
+            if not self.driver.runs():
+                self.driver.start()
+            assert time.monotonic() < deadline, f"nothing arrives:\n{self.driver.last_words()}"
+            time.sleep(LOOK_EVERY_S)
+
+    def kill(self, number: int) -> None:
+        """Kills the driver, all executors or the service, in turns."""
+        match number % 3:
+            case 0:
+                self.driver.kill()
+                self.driver.start()
+            case 1:
+                for executor in self.cluster.executors:
+                    with suppress(ProcessLookupError):
+                        os.kill(executor, signal.SIGKILL)
+            case _:
+                self.service.kill()
+                self.service.start()
+
+    def until_all_is_sealed(self) -> None:
+        """Waits until the lake, and so the journal, has all transactions."""
+        executed, deadline = GtidSet.parse(self.mysql.executed()), time.monotonic() + WITHIN_S
+        while not executed <= GtidSet.parse(self.service.status()["delivered_position"] or ""):
+            assert time.monotonic() < deadline, f"the lake does not get all: {self.service.last_words()}"
+            time.sleep(LOOK_EVERY_S)
+
+    def arrived(self) -> list[tuple[str, int, int]]:
+        """What the Delta table has: the operation, the key and the value."""
+        with closing(engine()) as duckdb:
+            found: list[tuple[str, int, int]] = duckdb.execute(
+                f"SELECT __op, id, n FROM delta_scan('{self.driver.streaming.out}') ORDER BY ALL"
+            ).fetchall()
+            return found
+
+
+@pytest.fixture
+def house(
+    tmp_path: Path,
+    mysql: MysqlServer,
+    database: str,
+    parts: Parts,
+    spark_cluster: SparkCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[House]:
+    monkeypatch.setenv("JAVA_HOME", str(parts.java_home))
+    monkeypatch.setenv("TIDEMARK__SNAPSHOT__MODE", "no_data")
+    mysql.sql("CREATE TABLE counts (id INT PRIMARY KEY, n INT NOT NULL)", database=database)
+    made = House(tmp_path, mysql, database, parts, spark_cluster)
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", quick_java(parts))
+    made.service.start()
+    monkeypatch.delenv("JDK_JAVA_OPTIONS")
+    yield made
+    made.driver.kill()
+    made.service.kill()
+
+
+def test_each_change_arrives_once_whatever_is_killed(house: House) -> None:
+    with at_work([house.write]) as written:
+        house.driver.start()
+        for number in range(KILLS):
+            house.until_more_arrives()
+            house.kill(number)
+        house.until_more_arrives()
+    (transactions,) = written
+    house.until_all_is_sealed()
+    house.driver.kill()
+    assert house.driver.finish() == 0, house.driver.last_words()
+    rows = range(2 * transactions)
+    assert house.arrived() == [*(("c", id_, 1) for id_ in rows), *(("u", id_, 2) for id_ in rows)]
