@@ -117,7 +117,7 @@ async def test_python_names_what_is_wrong(tmp_path: Path) -> None:
             await asyncio.to_thread(lambda: list(changes(tap.url, 0)))
 
 
-async def test_python_reads_through_tls_and_trusts_nobody_unasked(tmp_path: Path) -> None:
+async def test_python_reads_through_tls_and_refuses_an_unknown_certificate(tmp_path: Path) -> None:
     certificate(tmp_path, HOST)
     own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     own.load_cert_chain(tmp_path / "server.pem")
