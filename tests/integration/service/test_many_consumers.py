@@ -1,4 +1,4 @@
-"""A hundred consumers of one relay each have each change once, whatever becomes of them and of the source's primary."""
+"""A hundred consumers of one relay each have each change once, though they stall or die and the primary changes."""
 
 import asyncio
 import json
