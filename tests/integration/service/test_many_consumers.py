@@ -73,7 +73,7 @@ class Consumer:
 
 
 async def killed_again_and_again(consumer: Consumer, url: str, some: random.Random) -> None:
-    while not await consumer.read(url, lines=some.randint(1, 60)):
+    while not await consumer.read(url, lines=some.randint(60, 240)):
         pass
 
 
