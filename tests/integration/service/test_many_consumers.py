@@ -133,10 +133,11 @@ async def test_each_of_a_hundred_consumers_has_each_change_once_over_a_failover(
     primary.sql("CREATE TABLE d.wide (id INT PRIMARY KEY, n INT, pad TEXT)")
     caught_up(primary, second)
     crowd = Crowd(random.Random(7))
-    ours, others = (
-        replace(listing(tmp_path / name, *servers), lake=None)
-        for name, servers in (("relay", (primary, second)), ("other", (second,)))
-    )
+    ours = replace(listing(tmp_path / "relay", primary, second), lake=None)
+    # The replica has the account already; nothing else may be written there.
+    there = replace(ours.source, host=second.host, port=second.port, others=())
+    journal = replace(ours.journal, path=str(tmp_path / "other" / "journal"))
+    others = replace(ours, source=there, journal=journal)
     async with (
         begun(ours) as service,
         begun(others) as another,
