@@ -4,7 +4,8 @@ the source's, one at a time.
 No reader waits for it: the live view is right with it and without it. A generation of a mirror that has all its rows
 becomes visible as soon as possible. A mirror is merged when it has enough changes pending, or old ones.
 `pipeline.lake.maintenance` defines when the rest is due. The work that has been due for the longest comes first. So if
-there is more to do than time, all of it comes late and none of it starves. Maintenance of a mirror never runs during
+there is more to do than time, all of it comes late and none of it starves. Somebody may wait for a verification, so a
+comparison comes before work that has been due for up to a minute longer. Maintenance of a mirror never runs during
 its merge. Work that Delta gave up, because another writer committed meanwhile, is tried again after a pause. Work that
 failed pauses longer each time.
 
@@ -35,6 +36,9 @@ from pipeline.snapshot.checkpoint import Mirror, Ready
 
 # How long (s) work that fails again and again pauses at most.
 _LONGEST_REST_S: Final = 3600.0
+
+# A comparison comes before work that has been due for up to so much longer (s).
+_AHEAD_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +353,7 @@ def work_failed(background: Background, now: float) -> Background:
 def next_work(
     background: Background, lake: LakeTables, through: int, position: str, now: float
 ) -> tuple[Background, BackgroundWork | None]:
-    """Begins the work that has been due for the longest, unless work is under way. Returns None if nothing begins.
+    """Begins the work whose turn it is, unless work is under way. Returns None if nothing begins.
 
     Batches have come `through` a segment, whose end has this position.
     """
@@ -359,10 +363,10 @@ def next_work(
     rested = [each for each in background.due if background.resting.get(each, now) <= now]
     if background.under_way is not None or not rested:
         return background, None
-    longest = min(rested, key=background.due.__getitem__)
+    first = min(rested, key=lambda each: background.due[each] - _AHEAD_S * isinstance(each, ComparisonDue))
     # What becomes due meanwhile counts from then.
-    left = {each: since for each, since in background.due.items() if each != longest}
-    work = _work(background, lake, longest, through, position)
+    left = {each: since for each, since in background.due.items() if each != first}
+    work = _work(background, lake, first, through, position)
     return replace(background, due=left, under_way=UnderWay(work, now)), work
 
 

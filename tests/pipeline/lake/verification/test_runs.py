@@ -11,8 +11,10 @@ from pipeline.lake.background import (
     Background,
     ComparisonDue,
     CompleteMirror,
+    Due,
     LakeTables,
     MaintainTable,
+    MergeDue,
     VerifyRows,
     background_due_at,
     files_delivered,
@@ -174,6 +176,18 @@ def test_delivered_rows_are_compared_and_a_verification_ends_with_a_result() -> 
     background = work_done(background, TableSize(), 52.0, [EQUAL])
     assert background.verified.judged == {("v1", ID): EQUAL}
     assert next_work(background, lake_of(ENDED), 6, "position", 100.0)[1] is None
+
+
+@pytest.mark.parametrize(("compared", "first"), [(69.0, ComparisonDue(ID)), (71.0, MergeDue(ID))])
+def test_a_comparison_comes_before_what_is_due_for_a_minute_longer(compared: float, first: Due) -> None:
+    """Somebody may wait for it, and a merge waits no longer than that for it."""
+    had = replace(HAD, pending=5)
+    lake = replace(lake_of(ENDED), tables={ID: had}, settings=LakeSettings("lake", merge_after_s=1.0))
+    background = table_met(Background(), ID, had, {}, 0.0)
+    background = replace(background, due={MergeDue(ID): 10.0, ComparisonDue(ID): compared})
+    _, work = next_work(background, lake, 5, "position", 100.0)
+    assert work is not None
+    assert work.due == first
 
 
 def test_nothing_is_compared_while_the_lake_lacks_something() -> None:
