@@ -245,7 +245,7 @@ def verify(
         data["additional-conditions"] = [{"data-collection": each, "filter": where} for each in named]
     if every_s is not None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(repeat_comparison(partial(_verify_once, settings, data), every_s))
+    sys.exit(repeat_comparison(partial(_verify_once, settings, data), click.echo, every_s))
 
 
 @main.command()
@@ -534,8 +534,8 @@ def import_debezium(connector: Path, offsets: Path | None, output: Path | None) 
     click.echo(taken.report(), err=True)
 
 
-def _verify_once(settings: Settings, data: Mapping[str, Any]) -> int:
-    """Prints the results of a verification. Returns its exit code."""
+def _verify_once(settings: Settings, data: Mapping[str, Any]) -> tuple[int, list[str]]:
+    """Returns the exit code of a verification, and a line for each result."""
     from actors.service.repetition import DIFFERENT, EQUAL, UNJUDGED
     from actors.service.terminal_status import verification_line
 
@@ -546,11 +546,11 @@ def _verify_once(settings: Settings, data: Mapping[str, Any]) -> int:
         found = _verified(settings, answer["id"])
     except TidemarkError as error:
         click.echo(f"tidemark: {error}", err=True)
-        return UNJUDGED
-    for table, result in found.items():
-        click.echo(verification_line(table, result))
+        return UNJUDGED, []
+    lines = [verification_line(table, result) for table, result in found.items()]
     verdicts = {(result["repaired"] or result)["verdict"] for result in found.values()}
-    return DIFFERENT if "different" in verdicts else UNJUDGED if "unjudged" in verdicts else EQUAL
+    code = DIFFERENT if "different" in verdicts else UNJUDGED if "unjudged" in verdicts else EQUAL
+    return code, lines
 
 
 def _verified(settings: Settings, id_: str) -> dict[str, dict[str, Any]]:

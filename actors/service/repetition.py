@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 # Exit codes of a comparison: all is equal, something differs, or not all could be compared.
@@ -25,22 +25,25 @@ def parse_duration(text: str) -> float:
 
 
 def repeat_comparison(
-    compare: Callable[[], int],
+    compare: Callable[[], tuple[int, Sequence[str]]],
+    tell: Callable[[str], object],
     every_s: float | None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """Compares once, or every so often (s) until an interruption. Returns the worst exit code of all comparisons.
 
-    A comparison that takes longer than `every_s` is followed by the next one at once. One that is interrupted counts
-    only if it is the first.
+    `compare` returns the exit code and the lines to tell. A comparison that takes longer than `every_s` is followed by
+    the next one at once. One that is interrupted counts only if it is the first. What was told counts.
     """
     worst: int | None = None
     try:
         while True:
             began = clock()
-            code = compare()
+            code, lines = compare()
             worst = code if worst is None else max(worst, code, key=_SEVERITY.index)
+            for line in lines:
+                tell(line)
             if every_s is None:
                 return worst
             sleep(max(0.0, began + every_s - clock()))

@@ -53,6 +53,8 @@ class Relay(ABC):
             link = asyncio.create_task(self._link(reader, writer))
             links.add(link)
             link.add_done_callback(links.discard)
+            # However it ends: it may be cancelled before it has begun, or while it connects to the server.
+            link.add_done_callback(lambda _: writer.transport.abort())
 
         async with await asyncio.start_server(begin, HOST, limit=PIECE) as listening:
             self.port = listening.sockets[0].getsockname()[1]

@@ -31,22 +31,22 @@ class Clock:
         self.slept.append(seconds)
         self.now += seconds
 
-    def comparing(self, *each: tuple[float, int]) -> Callable[[], int]:
+    def comparing(self, *each: tuple[float, int]) -> Callable[[], tuple[int, list[str]]]:
         """Comparisons that take so long and have these codes. The next one is interrupted."""
         left: Iterator[tuple[float, int]] = iter(each)
 
-        def compare() -> int:
+        def compare() -> tuple[int, list[str]]:
             took, code = next(left, (0.0, None))
             self.now += took
             if code is None:
                 raise KeyboardInterrupt
-            return code
+            return code, [f"it is {code}"]
 
         return compare
 
 
 def repeated(clock: Clock, every_s: float | None, *each: tuple[float, int]) -> int:
-    return repeat_comparison(clock.comparing(*each), every_s, lambda: clock.now, clock.sleep)
+    return repeat_comparison(clock.comparing(*each), lambda _: None, every_s, lambda: clock.now, clock.sleep)
 
 
 def test_each_comparison_begins_at_its_time_or_after_a_long_one() -> None:
@@ -73,6 +73,16 @@ def test_without_a_time_it_compares_once(code: int) -> None:
     clock = Clock()
     assert repeated(clock, None, (1.0, code), (1.0, EQUAL)) == code
     assert clock.slept == []
+
+
+def test_what_was_told_counts_though_it_is_interrupted_there() -> None:
+    def tell(_: str) -> None:
+        raise KeyboardInterrupt
+
+    clock = Clock()
+    assert (
+        repeat_comparison(clock.comparing((1.0, EQUAL)), tell, 9.0, lambda: clock.now, clock.sleep) == EQUAL
+    )
 
 
 def test_a_single_comparison_that_is_interrupted_says_nothing() -> None:
