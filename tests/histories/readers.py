@@ -5,7 +5,7 @@ mirror as it is. The states of the source are taken behind each statement. Wheth
 the next rest, when all states up to there are known.
 
 Not judged are tables whose changes lack columns: there a row is missing until it has been read again
-(`docs/guarantees.md`).
+(`docs/guarantees.md`). Nor is a mirror that its first snapshot still fills, which says so (`docs/lake.md`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -108,17 +108,18 @@ class Readers:
 
     def _texts(self, table: TableId) -> Iterator[tuple[str, str]]:
         """The queries of this moment, and how each of them reads."""
-        told = read_version(location(self.lake, table, Tier.MIRROR))
-        changes = read_version(location(self.lake, table, Tier.CHANGELOG))
-        if told is None or changes is None or Property.PARTIAL in changes.properties:
+        lake = self.lake  # another one may be begun meanwhile
+        told = read_version(location(lake, table, Tier.MIRROR))
+        changes = read_version(location(lake, table, Tier.CHANGELOG))
+        if told is None or told.first or changes is None or Property.PARTIAL in changes.properties:
             return
         old = self.texts.setdefault(table, [])
         yield from (("an old text", each) for each in self.some.sample(old, k=min(len(old), 2)))
-        yield "the mirror", f"SELECT * FROM delta_scan('file://{location(self.lake, table, Tier.MIRROR)}')"
+        yield "the mirror", f"SELECT * FROM delta_scan('file://{location(lake, table, Tier.MIRROR)}')"
         if changes.schema is None or not changes.schema.key:  # the text is a sum of changes, and no live view
             return
         try:
-            text = live_view_text(self.lake, str(table), Dialect.DUCKDB)
+            text = live_view_text(lake, str(table), Dialect.DUCKDB)
         except (Definite, OSError):
             self.refused += 1
             return
