@@ -50,6 +50,9 @@ class Docker:
             self.run("rm", "--force", "--volumes", container)
         self._daemon.terminate()
         self._daemon.wait()
+        # The network namespace of containers on the host's network stays mounted when the daemon ends.
+        for namespace in self._folder.rglob("netns/*"):
+            subprocess.run(["umount", namespace], check=True)
         shutil.rmtree(self._folder)
 
     def run(self, *arguments: str | Path, check: bool = True) -> str:
