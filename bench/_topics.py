@@ -158,7 +158,7 @@ def produce(parts: Parts, address: str, messages: str, topic: str, count: int) -
     numbers = [str(count), str(count // 5), str(KafkaSinkSettings((), "").transaction_rows)]
     command = [*java, str(_PRODUCER), address, messages, topic, *numbers]
     told = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
-    return Peer("Kafka's own producer, ready messages", float(told.split()[-2]))
+    return Peer("Kafka's own producer, ready messages", float(told.split()[-1]))
 
 
 def create_topic(address: str, topic: str) -> None:

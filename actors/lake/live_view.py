@@ -34,9 +34,8 @@ def live_view(
     """Returns a table's rows as of its last delivered segment. The frame always reads these two versions.
 
     `at`: the versions to read (`GET /bootstrap`), or what the rows have to have. That is waited for, and the frame
-    reads the versions that have it. Raises Definite
-    if the lake has no mirror of the table: no snapshot of it has begun, or the lake keeps none. Raises as
-    `Written.versions` does.
+    reads the versions that have it. Raises Definite if the lake has no mirror of the table: no snapshot of it has
+    begun, or the lake keeps none. Raises as `Written.versions` does.
     """
     versions = at.versions(table) if isinstance(at, Written) else at
     found = find_view(session, root, table) if versions is None else _found_at(session, root, table, versions)
