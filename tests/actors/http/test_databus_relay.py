@@ -14,7 +14,6 @@ import pytest
 from actors.http import databus_relay
 from actors.http.changes import segment_changes
 from actors.http.routes import ROUTES
-from pipeline.config.settings import JournalSettings
 from pipeline.snapshot.checkpoint import Ready
 from tests.actors.http.changes.journals import WIDER, Tapped, tapped
 from tests.actors.http.test_routes import conforms
@@ -151,9 +150,7 @@ async def test_wrong_requests_are_refused_in_databus_words(tmp_path: Path) -> No
         for _ in range(3):
             tap.commit(2)
             tap.seal()
-        store = tap.history.store
-        store.consumers.tell("another", 3)
-        store.retain(JournalSettings(str(store.directory), keep_hours=0), 10**18)
+        tap.forget(3)
         stream = {"sources": "shop.orders", "size": "1000", "output": "json"}
         gone, future = (json.dumps({"windowScn": scn, "windowOffset": -1}) for scn in (0, 99))
         for path, parameters, status, name, said in (

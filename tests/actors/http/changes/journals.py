@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 
+from pipeline.config.settings import JournalSettings
 from pipeline.journal.applied.progress import JournalProgress
 from pipeline.schema.table_schema import Column
 from pipeline.types.column_types import Decimal, Integer, Json
@@ -57,6 +58,12 @@ class Tapped:
         segment = self.history.seal()
         checkpoint = self.history.store.entry(segment).checkpoint
         self.bench.changes.journal_reached(JournalProgress(segment, checkpoint))
+
+    def forget(self, through: int) -> None:
+        """Removes the segments before this one, which the journal's consumer has."""
+        store = self.history.store
+        store.consumers.tell("another", through)
+        store.retain(JournalSettings(str(store.directory), keep_hours=0), 10**18)
 
     async def lines(self, **asked: str) -> list[dict[str, Any]]:
         """The answer's lines, through the end of the journal."""

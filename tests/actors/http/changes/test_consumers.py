@@ -15,7 +15,6 @@ import pytest
 from actors.http.changes import consumers, segment_changes
 from actors.http.changes.client import changes
 from actors.http.routes import ROUTES
-from pipeline.config.settings import JournalSettings
 from pipeline.journal.applied.progress import Reached, TableProgress
 from tests.actors.http.changes.journals import Tapped, tapped
 from tests.actors.http.test_routes import conforms
@@ -137,9 +136,8 @@ async def test_wrong_places_and_tables_are_refused_by_name(tmp_path: Path) -> No
         for _ in range(3):
             tap.commit(2)
             tap.seal()
+        tap.forget(3)
         store = tap.history.store
-        store.consumers.tell("another", 3)
-        store.retain(JournalSettings(str(store.directory), keep_hours=0), 10**18)
         gone = store.consumers.first()
         asked = [
             ("since=7", 409, "the SCN 7 comes after 6"),
@@ -208,9 +206,7 @@ async def test_one_whose_place_goes_while_it_reads_learns_it(tmp_path: Path) -> 
             first = await anext(lines)
             assert first["scn"] == 1
             # What it reads next is removed by hand.
-            store = tap.history.store
-            store.consumers.tell("another", 4)
-            store.retain(JournalSettings(str(store.directory), keep_hours=0), 10**18)
+            tap.forget(4)
             tap.commit(2)
             tap.seal()
             said: list[dict[str, Any]] = []
