@@ -49,7 +49,8 @@ class Relay(ABC):
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         links: set[asyncio.Task[None]] = set()
 
-        async def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # No coroutine: that would be a task of its own, which may be cancelled before it begins.
+        def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             link = asyncio.create_task(self._link(reader, writer))
             links.add(link)
             link.add_done_callback(links.discard)
@@ -79,8 +80,8 @@ async def hand_on(ways: list[Coroutine[None, None, None]], ends: list[asyncio.St
     try:
         await asyncio.wait(flowing, return_when=asyncio.FIRST_COMPLETED)
     finally:
+        for end in ends:  # before anything is awaited: that may be cancelled
+            end.transport.abort()
         for way in flowing:
             way.cancel()
         await asyncio.gather(*flowing, return_exceptions=True)
-        for end in ends:
-            end.transport.abort()

@@ -112,8 +112,14 @@ class Running:
         return self.supervisor.actors[name].status() if name in self.supervisor.actors else {}
 
     async def until(self, told: Callable[[], Value], what: str, within_s: float = WITHIN_S) -> Value:
-        """As `until`, for as long as the service runs."""
-        return await until(told, what, within_s, self.outcome.done)
+        """As `until`, for as long as the service runs. If it fails, the error has what each actor says of itself."""
+        try:
+            return await until(told, what, within_s, self.outcome.done)
+        except AssertionError as error:
+            for name, actor in self.supervisor.actors.items():
+                failure = self.supervisor.failures.get(name, "")
+                error.add_note(f"{name}, {self.supervisor.states[name]}: {actor.status()} {failure}")
+            raise
 
     async def begun(self) -> None:
         """Until the first segment is sealed: from here on no change is missed."""

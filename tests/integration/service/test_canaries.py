@@ -1,5 +1,6 @@
 """The log has neither values of rows nor passwords, with any failure and any amount of lines."""
 
+import asyncio
 import io
 import json
 import logging
@@ -13,6 +14,7 @@ import structlog
 from actors.journal_writer import JournalWriter
 from actors.runtime import logs
 from actors.runtime.failure_kinds import FailureKind
+from actors.runtime.tasks import first_end
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.messages.journal import ChunkPart
@@ -97,7 +99,7 @@ async def test_neither_rows_nor_passwords_are_told(
         )
         await service.until(lambda: failed(service, FailureKind.UNFORESEEN), "the rows made it fail")
         told = json.dumps(service.supervisor.failures)
-        await service.until(lambda: lost_log(service, secretive), "it has lost the log")
+        await first_end(cut_log(secretive), has_lost_log(service))
         await service.completed("s1")
         await service.caught_up(secretive)
         told += json.dumps([service.supervisor.failures, *(actor.status() for actor in actors(service))])
@@ -120,7 +122,15 @@ def actors(service: Running) -> list[Any]:
     return list(service.supervisor.actors.values())
 
 
-def lost_log(service: Running, server: MysqlServer) -> bool:
-    """End what connections the log comes over, until one of them is missed: the server keeps dead ones for a while."""
-    cut(server, gives_log, CANARY)
-    return failed(service, FailureKind.TRANSIENT)
+async def has_lost_log(service: Running) -> None:
+    """Until it has missed one."""
+    await service.until(lambda: failed(service, FailureKind.TRANSIENT), "it has lost the log")
+
+
+async def cut_log(server: MysqlServer) -> None:
+    """End what connections the log comes over, without end: the server keeps dead ones for a while.
+
+    On threads: the service needs the loop to connect again.
+    """
+    while True:
+        await asyncio.to_thread(cut, server, gives_log, CANARY)

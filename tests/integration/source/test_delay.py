@@ -10,6 +10,7 @@ from pipeline.binlog.event_type import Code
 from pipeline.gtid.gtid_set import GtidSet
 from tests.integration.source.test_binlog_dump import codes_through
 from tests.servers.delay import HELD, DelayedLog
+from tests.servers.relay import HOST, hand_on
 from tests.servers.source import settings
 
 DELAY_S = 0.5
@@ -47,3 +48,27 @@ async def test_each_event_comes_so_much_later(mysql: MysqlServer, database: str)
             assert time.monotonic() - begun >= DELAY_S
             assert came.count(Code.WRITE_ROWS) == 1
         dump.close()
+
+
+async def test_both_ends_are_closed_though_the_link_is_cancelled_while_it_ends() -> None:
+    cancelled, accepted = asyncio.Event(), asyncio.Queue[asyncio.StreamWriter]()
+
+    async def ended() -> None:
+        """The client's way, which is over."""
+
+    async def flows() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    server = await asyncio.start_server(lambda _, writer: accepted.put_nowait(writer), HOST)
+    _, ours = await asyncio.open_connection(*server.sockets[0].getsockname())
+    theirs = await accepted.get()
+    link = asyncio.create_task(hand_on([ended(), flows()], [ours, theirs]))
+    await cancelled.wait()
+    link.cancel()
+    await asyncio.wait({link})
+    assert ours.is_closing()
+    assert theirs.is_closing()
+    server.close()
