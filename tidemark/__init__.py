@@ -21,23 +21,6 @@ if TYPE_CHECKING:
     from pipeline.errors import Definite, Transient
     from pipeline.schema.table_schema import TableId
 
-__all__ = [
-    "SESSION_TRACK",
-    "ChangeBatch",
-    "ChangesGone",
-    "ChangesInterrupted",
-    "Definite",
-    "NotApplied",
-    "TableId",
-    "TidemarkSource",
-    "Transient",
-    "Written",
-    "changes",
-    "live_view",
-    "read_your_writes",
-    "wait_until_applied",
-]
-
 _NAMES: Final = {
     "actors.http.changes.client": ("ChangeBatch", "ChangesGone", "ChangesInterrupted", "changes"),
     "actors.journal.stream.data_source": ("TidemarkSource",),
@@ -54,6 +37,7 @@ _NAMES: Final = {
 }
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names}
 
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - it is a list, though not a literal one
 
 if not TYPE_CHECKING:  # a checker of types has the imports above, and finds a name that isn't there
 

@@ -16,16 +16,14 @@ rebinding). A signal has to say that it's JSON. A page of another origin may sen
 
 import hashlib
 import hmac
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import PurePath
 from time import monotonic
 from typing import Final
 from urllib.parse import urlsplit
 
-from actors.runtime.secret_files import read_secret
+from actors.runtime.secret_files import changed_at, read_secret
 from pipeline.config.http_access import is_loopback, is_token
 from pipeline.config.settings import HttpSettings, Secret
 
@@ -112,19 +110,19 @@ class _Token:
 
     def __init__(self, secret: Secret) -> None:
         self._file = secret.file
-        self._read_at = _changed_at(self._file)
+        self._read_at = changed_at(self._file)
         self._digest = _digest(secret)
 
     @property
     def digest(self) -> bytes | None:
         """Its digest; None if there's no token."""
-        changed_at = _changed_at(self._file)
-        if self._file is not None and changed_at is not None and changed_at != self._read_at:
+        changed = changed_at(self._file)
+        if self._file is not None and changed is not None and changed != self._read_at:
             try:
                 now = read_secret(self._file)
             except (OSError, UnicodeDecodeError):
                 return self._digest
-            self._read_at = changed_at
+            self._read_at = changed
             if is_token(now.value):
                 self._digest = _digest(now)
         return self._digest
@@ -133,15 +131,6 @@ class _Token:
         """Whether this is the digest of the token."""
         digest = self.digest
         return digest is not None and hmac.compare_digest(said, digest)
-
-
-def _changed_at(file: PurePath | None) -> tuple[int, ...] | None:
-    """What differs once a file has other content."""
-    try:
-        found = os.stat(file) if file is not None else None  # noqa: PTH116 - a PurePath can't be asked
-    except OSError:
-        return None
-    return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
 
 
 def _is_foreign(access: Access, headers: Mapping[str, str]) -> bool:

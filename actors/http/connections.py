@@ -5,6 +5,9 @@ its client takes no answer, or nothing is wanted. An idle connection has a deadl
 connections, the one that has been idle for longest makes room. So a client that sends its request at once is served,
 however many others send half of one.
 
+With TLS (`actors.http.tls_listener`) a connection counts, and its deadline runs, from when it's accepted. The handshake
+is a part of that time.
+
 Capture and delivery need descriptors of the same process. `most_connections` leaves a part to them.
 """
 
@@ -192,16 +195,31 @@ class Connection(web.RequestHandler):
         self.address = ""
         self._connections = connections
         self._admitted = False
+        self._handshake: asyncio.Task[None] | None = None
         self._wire: asyncio.Transport | None = None
+
+    @property
+    def is_served(self) -> bool:
+        """Whether it's open, and its handshake has succeeded if it has one."""
+        return self._wire is not None
+
+    def begin_handshake(self, address: str, handshake: Callable[[], asyncio.Task[None]]) -> bool:
+        """Count it from here on, and begin its handshake, if there's room."""
+        self.address = address
+        self._admitted = self._connections.admit(self)
+        if self._admitted:
+            self._handshake = handshake()
+        return self._admitted
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Serve it, if there's room."""
         # uvloop's transports are of no class of asyncio's.
         transport = cast("asyncio.Transport", transport)
-        peer = transport.get_extra_info("peername")
-        self.address = peer[0] if isinstance(peer, tuple) else ""
         self._wire = transport
-        self._admitted = self._connections.admit(self)
+        if self._handshake is None:
+            peer = transport.get_extra_info("peername")
+            self.address = peer[0] if isinstance(peer, tuple) else ""
+            self._admitted = self._connections.admit(self)
         if self._admitted:
             super().connection_made(transport)
         else:
@@ -221,6 +239,8 @@ class Connection(web.RequestHandler):
 
     def cut(self) -> None:
         """End it at once, whatever is still to be sent."""
+        if self._handshake is not None:
+            self._handshake.cancel()
         if self._wire is not None:
             self._wire.abort()
 

@@ -30,6 +30,7 @@ from aiohttp import web
 from actors.http import routes as api
 from actors.http import static_files
 from actors.http.access import HEADERS, Access, Guard, TokenBucket
+from actors.http.certificate import ServedCertificate
 from actors.http.changes.consumers import (
     STALLED_S,
     ChangesConsumers,
@@ -39,6 +40,7 @@ from actors.http.connections import Connection, ConnectionLimits, Connections
 from actors.http.databus_relay import DatabusRelay
 from actors.http.error_answers import Handler, error_answer, refusing, unread_journal
 from actors.http.event_stream import PATIENCE_S, Followers, TooManyFollowers
+from actors.http.tls_listener import TlsListener
 from actors.runtime.filesystem import put_file
 from actors.runtime.metrics import Metrics
 from actors.signals.rest import SignalRest, Unanswered
@@ -120,8 +122,9 @@ class HttpServer:
         app.on_shutdown.append(self._end)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         self._limits = limits or ConnectionLimits.of_process()
+        self._certificate = None if settings.tls is None else ServedCertificate(settings.tls)
         self._connections: Connections | None = None
-        self._listening: asyncio.Server | None = None
+        self._listening: asyncio.Server | TlsListener | None = None
         self._looking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "HttpServer":
@@ -130,9 +133,7 @@ class HttpServer:
         connections = self._connections = Connections(self._runner.server, self._limits)
         where = self._settings
         try:
-            self._listening = await asyncio.get_running_loop().create_server(
-                connections, where.host, where.port, backlog=_BACKLOG
-            )
+            self._listening = await self._listen(connections)
         except OSError as error:
             await self._runner.cleanup()
             raise Definite(
@@ -142,14 +143,17 @@ class HttpServer:
         self._looking = asyncio.create_task(_cut_idle(connections))
         host, port = self._listening.sockets[0].getsockname()[:2]
         host = _ANYWHERE.get(host, host)
-        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = "http" if self._certificate is None else "https"
+        self.url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         _write_address(self._address_file, self.url)
         log.info("listening", url=self.url)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._address_file.unlink(missing_ok=True)
-        if self._listening is not None:
+        if isinstance(self._listening, TlsListener):
+            await self._listening.close()
+        elif self._listening is not None:
             self._listening.close()
         await self._runner.cleanup()
         if self._connections is not None:
@@ -157,6 +161,12 @@ class HttpServer:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait({self._looking})
+
+    async def _listen(self, connections: Connections) -> asyncio.Server | TlsListener:
+        host, port = self._settings.host, self._settings.port
+        if self._certificate is not None:
+            return await TlsListener.listen(connections, self._certificate, host, port, _BACKLOG)
+        return await asyncio.get_running_loop().create_server(connections, host, port, backlog=_BACKLOG)
 
     def _route(self, app: web.Application) -> None:
         """Have each route of the definition answered."""

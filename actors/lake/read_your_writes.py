@@ -14,10 +14,11 @@ of Delta's log another engine finds it. It needs nothing else of Tidemark's than
 import json
 from contextlib import closing
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPException
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
+from actors.http.service_connection import Trust, request_service
 from actors.source.session_tracker import SESSION_TRACK, TRACK_GTIDS, SessionTracker
 from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.progress import Through
@@ -42,16 +43,17 @@ def wait_until_applied(
     through: Through = Through.LAKE,
     timeout_s: float = WAIT_S,
     token: str | None = None,
+    tls: Trust = None,
 ) -> dict[str, Any]:
     """Waits until transactions can be read in these tables (in all, without any). Returns the answer of `GET /applied`.
 
-    `service` and `token`: as for `read_your_writes`. Raises NotApplied, and Definite where they can't come.
+    `service`, `token` and `tls`: as for `read_your_writes`. Raises NotApplied, and Definite where they can't come.
     """
     parameters = {"gtid_set": gtid_set, "through": through.value, "timeout_s": f"{timeout_s:g}"}
     if tables:
         parameters["tables"] = ",".join(table.quoted for table in tables)
     try:
-        status, answer = _get(service, f"/applied?{urlencode(parameters)}", timeout_s + _GRACE_S, token)
+        status, answer = _get(service, f"/applied?{urlencode(parameters)}", timeout_s + _GRACE_S, token, tls)
     except (OSError, HTTPException, ValueError) as error:
         raise NotApplied(f"{service} doesn't answer ({error})") from error
     match status:
@@ -63,12 +65,10 @@ def wait_until_applied(
             raise Definite(f"{gtid_set} can't be waited for: {answer.get('error', status)}")
 
 
-def _get(service: str, path: str, timeout_s: float, token: str | None) -> tuple[int, dict[str, Any]]:
-    where = urlsplit(service)
-    kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    with closing(kind(where.netloc, timeout=timeout_s)) as connection:
-        connection.request("GET", where.path.rstrip("/") + path, headers=headers)
+def _get(
+    service: str, path: str, timeout_s: float, token: str | None, tls: Trust
+) -> tuple[int, dict[str, Any]]:
+    with closing(request_service(service, path, timeout_s, token, tls)) as connection:
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read())
 
@@ -76,10 +76,11 @@ def _get(service: str, path: str, timeout_s: float, token: str | None) -> tuple[
 class Written:
     """What a connection has committed since it was entered."""
 
-    def __init__(self, tracker: SessionTracker, service: str, token: str | None) -> None:
+    def __init__(self, tracker: SessionTracker, service: str, token: str | None, tls: Trust) -> None:
         self._tracker = tracker
         self._service = service
         self._token = token
+        self._tls = tls
 
     @property
     def gtid_set(self) -> str:
@@ -94,7 +95,13 @@ class Written:
         Raises as `wait_until_applied` does.
         """
         return wait_until_applied(
-            self._service, self.gtid_set, *tables, through=through, timeout_s=timeout_s, token=self._token
+            self._service,
+            self.gtid_set,
+            *tables,
+            through=through,
+            timeout_s=timeout_s,
+            token=self._token,
+            tls=self._tls,
         )
 
     def versions(self, table: TableId, timeout_s: float = WAIT_S) -> Versions | None:
@@ -115,10 +122,10 @@ class Written:
 class _Tracked:
     """A connection whose commits are collected: a context of both kinds."""
 
-    def __init__(self, connection: Any, service: str, token: str | None) -> None:
+    def __init__(self, connection: Any, service: str, token: str | None, tls: Trust) -> None:
         self._connection = connection
         self._tracker = SessionTracker(connection)
-        self._written = Written(self._tracker, service, token)
+        self._written = Written(self._tracker, service, token, tls)
 
     def __enter__(self) -> Written:
         with self._connection.cursor() as cursor:
@@ -139,10 +146,11 @@ class _Tracked:
         self._tracker.end()
 
 
-def read_your_writes(connection: Any, service: str, token: str | None = None) -> _Tracked:
+def read_your_writes(connection: Any, service: str, token: str | None = None, tls: Trust = None) -> _Tracked:
     """Collects what is committed over a connection of PyMySQL's (`with`) or aiomysql's (`async with`).
 
-    `service`: the address of Tidemark's HTTP server. `token`: its token for reading, if it needs one. The connection
-    must have the capability SESSION_TRACK, and no transaction under way. Its `session_track_gtids` stays OWN_GTID.
+    `service`: the address of Tidemark's HTTP server. `token`: its token for reading, if it needs one. `tls`: a file
+    of certificates to trust, or a context. The connection must have the capability SESSION_TRACK, and no transaction
+    under way. Its `session_track_gtids` stays OWN_GTID.
     """
-    return _Tracked(connection, service, token)
+    return _Tracked(connection, service, token, tls)

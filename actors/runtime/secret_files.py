@@ -22,6 +22,15 @@ def current_secret(secret: Secret) -> str:
     return secret.value if secret.file is None else read_secret(secret.file).value
 
 
+def changed_at(file: PurePath | None) -> tuple[int, ...] | None:
+    """Returns what differs once a file has other content; None without a file."""
+    try:
+        found = os.stat(file) if file is not None else None  # noqa: PTH116 - a PurePath can't be asked
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
+
+
 def made_secret(file: Path) -> Secret:
     """Returns the secret of a file that only its owner may read; makes one if there's none. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
+from actors.http.certificate import command_line_context
 from actors.runtime.secret_files import read_secret
 from actors.runtime.state_folder import local_folder
 from pipeline.config.settings import Settings
@@ -60,9 +61,8 @@ async def follow_changes(settings: Settings, parameters: Mapping[str, str]) -> A
     if the answer breaks off."""
     timeout = aiohttp.ClientTimeout(total=None, sock_read=PATIENCE_S)
     async with (
-        _reaching(settings) as (url, headers),
-        aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
-        session.get(f"{url}/changes", params=parameters) as answer,
+        _reaching(settings, timeout) as session,
+        session.get("/changes", params=parameters) as answer,
     ):
         if answer.status != HTTPStatus.OK:
             said = (await answer.json()).get("error", answer.status)
@@ -75,12 +75,20 @@ async def follow_changes(settings: Settings, parameters: Mapping[str, str]) -> A
 
 
 @asynccontextmanager
-async def _reaching(settings: Settings) -> AsyncIterator[tuple[str, dict[str, str]]]:
-    """Returns the address of the service, and the headers that it wants. Raises NotRunning for what fails within."""
+async def _reaching(
+    settings: Settings, patience: aiohttp.ClientTimeout
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """A session with the service, with what it wants to be shown. Raises NotRunning for what fails within."""
     try:
         url = json.loads(address_file(settings).read_text(encoding="utf-8"))["url"]
         token = settings.http.token.value or settings.http.read_token.value or _made_token(settings)
-        yield url, {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        tls = settings.http.tls
+        connector = aiohttp.TCPConnector(ssl=True if tls is None else command_line_context(tls))
+        async with aiohttp.ClientSession(
+            url, timeout=patience, headers=headers, connector=connector
+        ) as session:
+            yield session
     except FileNotFoundError as error:
         raise NotRunning(
             f"the service of {settings.name} isn't running; start it with `tidemark run`"
@@ -97,13 +105,12 @@ async def _ask(
 ) -> tuple[int, dict[str, Any]]:
     timeout = aiohttp.ClientTimeout(patience_s)
     async with (
-        _reaching(settings) as (url, headers),
-        aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
-        session.request(method, url + path, json=body) as answer,
+        _reaching(settings, timeout) as session,
+        session.request(method, path, json=body) as answer,
     ):
         value = await answer.json()
         if not isinstance(value, dict):
-            raise ValueError(f"{url}{path} gives something else")
+            raise ValueError(f"{answer.url} gives something else")
         return answer.status, value
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from actors.http.certificate import certificate_findings
 from actors.kafka.broker_check import check_topics
 from actors.lake import spark_session
 from actors.lake.filesystem import lake_filesystem
@@ -53,6 +54,8 @@ def local_findings(settings: Settings) -> Iterator[Finding]:
     yield from _certificates("source", settings.source)
     if settings.snapshot.source is not None:
         yield from _certificates("snapshot.source", settings.snapshot.source)
+    if settings.http.tls is not None:
+        yield from certificate_findings(settings.http.tls)
     if settings.lake is None:
         return
     if "://" in settings.lake.path:

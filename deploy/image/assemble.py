@@ -37,11 +37,21 @@ UNUSED: Final = (
 # Command lines: the program's, and what the health check asks.
 COMMANDS: Final = {
     "tidemark": "from actors.service.cli import main\n\nmain()\n",
-    "tidemark-alive": """import os
-import urllib.request
+    "tidemark-alive": """import http.client
+import os
+import ssl
 
-port = os.environ["TIDEMARK__HTTP__PORT"]
-urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=4).read()
+where = ("127.0.0.1", int(os.environ["TIDEMARK__HTTP__PORT"]))
+for connection in (
+    http.client.HTTPConnection(*where, timeout=2),
+    http.client.HTTPSConnection(*where, timeout=2, context=ssl._create_unverified_context()),
+):
+    try:
+        connection.request("GET", "/livez")
+        raise SystemExit(connection.getresponse().status != 200)
+    except (OSError, http.client.HTTPException) as error:
+        failed = error
+raise SystemExit(f"nothing answers at {where[0]}:{where[1]} ({failed})")
 """,
 }
 

@@ -232,16 +232,31 @@ class SparkSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpTlsSettings:
+    """Files in PEM: the server's `certificate`, those that lead to its authority, and its `key` (or in the same file).
+
+    With `client_ca` a client needs a certificate of these authorities. The command line shows `client_certificate`,
+    whose key is in the same file.
+    """
+
+    certificate: PurePath
+    key: PurePath | None = None
+    client_ca: PurePath | None = None
+    client_certificate: PurePath | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HttpSettings:
     """Where to listen. Port 0 takes a free one, which `http.json` in the journal's folder then names.
 
-    A client with `token` may do everything. A client with `read_token` may only read.
+    A client with `token` may do everything. A client with `read_token` may only read. With `tls` it is HTTPS.
     """
 
     host: str = "127.0.0.1"
     port: int = field(default=0, metadata={"least": 0, "most": 65535})
     token: Secret = NO_SECRET
     read_token: Secret = NO_SECRET
+    tls: HttpTlsSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from pipeline.config import http_access
 from pipeline.config.column_rules import ColumnRule, mistake_in
@@ -11,6 +12,7 @@ from pipeline.config.settings import (
     BrokerSettings,
     ConverterKind,
     HttpSettings,
+    HttpTlsSettings,
     JournalSettings,
     KafkaSinkSettings,
     Secret,
@@ -82,6 +84,10 @@ def contradictions(section: object) -> Iterator[Mistake]:
             yield from _of_outbox(section)
         case Unwrap():
             yield from _of_unwrap(section)
+        case HttpTlsSettings(client_ca=None, client_certificate=PurePath()):
+            yield Mistake(
+                "client_certificate", "without client_ca no client needs one", "remove it, or set client_ca"
+            )
         case HttpSettings(host, _, token, read_token):
             tokens = (None if secret == Secret("") else secret.value for secret in (token, read_token))
             yield from (Mistake(*told) for told in http_access.mistakes(host, *tokens))

@@ -63,7 +63,7 @@ def _begun(
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder(issuer, subject, key, x509.random_serial_number())
-        .not_valid_before(until - 10 * DAY)
+        .not_valid_before(min(until, datetime.now(UTC)) - 10 * DAY)
         .not_valid_after(until)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )

@@ -16,12 +16,12 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from ssl import SSLContext
+from http.client import HTTPException, HTTPResponse
 from urllib.parse import urlencode, urlsplit
 
 import pyarrow as pa
 
+from actors.http.service_connection import Trust, request_service
 from pipeline.errors import Definite, Transient
 
 __all__ = ["ChangeBatch", "ChangesGone", "ChangesInterrupted", "changes"]
@@ -52,34 +52,30 @@ class ChangeBatch:
 class _Changes:
     """The stream: an iterable of both kinds."""
 
-    def __init__(
-        self, url: str, parameters: dict[str, str], token: str | None, tls: SSLContext | None
-    ) -> None:
-        self._url = urlsplit(url)
-        self._path = f"{self._url.path.rstrip('/')}/changes?{urlencode(parameters)}"
-        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    def __init__(self, url: str, parameters: dict[str, str], token: str | None, tls: Trust) -> None:
+        self._url = url
+        self._path = f"/changes?{urlencode(parameters)}"
+        self._token = token
         self._tls = tls
 
     def __iter__(self) -> Iterator[ChangeBatch]:
-        with closing(self._connection()) as connection:
-            try:
-                connection.request("GET", self._path, headers=self._headers)
+        try:
+            with closing(
+                request_service(self._url, self._path, _SILENT_S, self._token, self._tls)
+            ) as connection:
                 answer = connection.getresponse()
                 _check_answer(answer)
                 yield from _batches(answer)
-            except (OSError, HTTPException, pa.ArrowInvalid) as error:
-                raise ChangesInterrupted(f"{self._url.netloc} sends no more changes ({error})") from error
+        except (OSError, HTTPException, pa.ArrowInvalid) as error:
+            raise ChangesInterrupted(
+                f"{urlsplit(self._url).netloc} sends no more changes ({error})"
+            ) from error
 
     async def __aiter__(self) -> AsyncIterator[ChangeBatch]:
         batches = iter(self)
         # Arrow's reader waits in a thread.
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             yield batch
-
-    def _connection(self) -> HTTPConnection:
-        if self._url.scheme == "https":
-            return HTTPSConnection(self._url.netloc, timeout=_SILENT_S, context=self._tls)
-        return HTTPConnection(self._url.netloc, timeout=_SILENT_S)
 
 
 def changes(
@@ -92,13 +88,14 @@ def changes(
     key_modulo: str | None = None,
     compression: str = "none",
     token: str | None = None,
-    tls: SSLContext | None = None,
+    tls: Trust = None,
 ) -> _Changes:
     """Returns the changes after `since`, as an iterable and an async iterable of ChangeBatch.
 
     `since`: now, earliest, a checkpoint, an SCN or a GTID set. `through`: now, an SCN or a GTID set; without it the
-    stream has no end. `key_range` and `key_modulo`: only these keys, as 100..200 and 4:1,3. Iterating raises
-    ChangesGone, ChangesInterrupted, or Definite if the service refuses.
+    stream has no end. `key_range` and `key_modulo`: only these keys, as 100..200 and 4:1,3. `tls`: a file of
+    certificates to trust, or a context. Iterating raises ChangesGone, ChangesInterrupted, or Definite if the service
+    refuses.
     """
     parameters = {"format": "arrow", "since": str(since), "compression": compression}
     if named := ",".join(tables):

@@ -165,7 +165,7 @@ def refusals_are_raised(shop: Shop, written: Written) -> None:
         written.wait(TableId("other", "t"))
     with pytest.raises(Definite, match=r"through: the configuration has no \[kafka\]"):
         written.wait(through=Through.KAFKA)
-    gone = Written(written._tracker, "http://127.0.0.1:1", None)
+    gone = Written(written._tracker, "http://127.0.0.1:1", None, None)
     with pytest.raises(NotApplied, match="doesn't answer"):
         gone.wait(shop.table)
 

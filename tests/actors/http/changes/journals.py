@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from pipeline.config.settings import JournalSettings
+from pipeline.config.settings import HttpSettings, JournalSettings
 from pipeline.journal.applied.progress import JournalProgress
 from pipeline.schema.table_schema import Column
 from pipeline.types.column_types import Decimal, Integer, Json
@@ -76,8 +76,8 @@ class Tapped:
 
 
 @asynccontextmanager
-async def tapped(folder: Path) -> AsyncIterator[Tapped]:
+async def tapped(folder: Path, http: HttpSettings = HttpSettings()) -> AsyncIterator[Tapped]:  # noqa: B008 - it's frozen
     history = History(folder / "journal" / "journal")
     with closing(history.store):
-        async with served(folder) as bench:
+        async with served(folder, settings=http) as bench:
             yield Tapped(bench, history)

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from actors.http.changes.client import ChangesGone, ChangesInterrupted, changes
+from pipeline.config.settings import HttpSettings, HttpTlsSettings
 from pipeline.errors import Definite
 from tests.actors.http.changes.journals import WIDER, Tapped, tapped
 from tests.servers.certificates import certificate
-from tests.servers.relay import HOST, PIECE, hand_on
 
 
 def fetched(tap: Tapped, query: str, read: Callable[[pa.NativeFile], Any]) -> Any:
@@ -118,28 +118,18 @@ async def test_python_names_what_is_wrong(tmp_path: Path) -> None:
 
 
 async def test_python_reads_through_tls_and_refuses_an_unknown_certificate(tmp_path: Path) -> None:
-    certificate(tmp_path, HOST)
-    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    own.load_cert_chain(tmp_path / "server.pem")
-    trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
-    async with tapped(tmp_path) as tap:
+    certificate(tmp_path, "127.0.0.1")
+    http = HttpSettings(tls=HttpTlsSettings(tmp_path / "server.pem"))
+    async with tapped(tmp_path, http) as tap:
         tap.commit(2)
         tap.seal()
-
-        async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            host, port = tap.url.removeprefix("http://").split(":")
-            from_service, to_service = await asyncio.open_connection(host, int(port))
-            await hand_on([_carry(reader, to_service), _carry(from_service, writer)], [writer, to_service])
-
-        async with await asyncio.start_server(carry, HOST, ssl=own) as proxy:
-            url = f"https://{HOST}:{proxy.sockets[0].getsockname()[1]}"
-            batches = await asyncio.to_thread(lambda: list(changes(url, 0, through="now", tls=trusting)))
+        for trusted in (tmp_path / "ca.pem", ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))):
+            stream = changes(tap.url, 0, through="now", tls=trusted)
+            batches = await asyncio.to_thread(list, stream)
             assert sum(batch.rows.num_rows for batch in batches) == 4
-            with pytest.raises(ChangesInterrupted, match="certificate verify failed"):
-                await asyncio.to_thread(lambda: list(changes(url, 0, through="now")))
-
-
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(PIECE):
-        writer.write(data)
-        await writer.drain()
+        with pytest.raises(ChangesInterrupted, match="certificate verify failed"):
+            await asyncio.to_thread(lambda: list(changes(tap.url, 0, through="now")))
+        with pytest.raises(Definite, match=f"tls: {tmp_path}/nothere has no certificates"):
+            await asyncio.to_thread(
+                lambda: list(changes(tap.url, 0, through="now", tls=tmp_path / "nothere"))
+            )

@@ -1,0 +1,102 @@
+"""Accepts sockets for HTTPS: each one counts among the connections before its TLS handshake begins.
+
+An event loop's own server (`create_server(ssl=…)`) tells of a connection only after the handshake. So a client that
+begins none would not be counted, and could not make room for others.
+"""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from typing import Final, Self
+
+from actors.http.access import TokenBucket
+from actors.http.certificate import ServedCertificate
+from actors.http.connections import Connection, Connections
+
+# How many TLS handshakes may begin at once, and how many more each second. One takes 0.3 ms of capture's thread with a
+# key of an elliptic curve, 0.5 ms with RSA of 2048 bits, and 4 ms with 4096.
+HANDSHAKES: Final = (500, 100.0)
+
+# How long nothing is accepted after the system has refused it (no descriptors, no memory), in seconds.
+_PAUSE_S: Final = 1.0
+
+
+class TlsListener:
+    """Listens until it's closed. `sockets` has one of each address."""
+
+    def __init__(
+        self, connections: Connections, certificate: ServedCertificate, sockets: Sequence[socket.socket]
+    ) -> None:
+        self.sockets: Final = sockets
+        self._connections = connections
+        self._certificate = certificate
+        self._handshakes = TokenBucket(HANDSHAKES[1], HANDSHAKES[0])
+        self._accepting = [asyncio.create_task(self._accept(each)) for each in sockets]
+
+    @classmethod
+    async def listen(
+        cls, connections: Connections, certificate: ServedCertificate, host: str, port: int, backlog: int
+    ) -> Self:
+        """Returns one that listens at each address of the host. Raises OSError."""
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        sockets: list[socket.socket] = []
+        try:
+            for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+                sockets.append(socket.create_server(address, family=family, backlog=backlog))
+                sockets[-1].setblocking(False)
+        except OSError:
+            for each in sockets:
+                each.close()
+            raise
+        return cls(connections, certificate, sockets)
+
+    async def close(self) -> None:
+        """Accept nothing more. Connections stay open."""
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.wait(self._accepting)
+        for each in self.sockets:
+            each.close()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, peer = await loop.sock_accept(listening)
+            except OSError:
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            self._begin(accepted, peer[0])
+            # The others of this event loop come first, however many wait to be accepted.
+            await asyncio.sleep(0)
+
+    def _begin(self, accepted: socket.socket, address: str) -> None:
+        connection = self._connections()
+
+        def handshake() -> asyncio.Task[None]:
+            task = asyncio.create_task(self._serve(connection, accepted))
+            task.add_done_callback(lambda _: self._end(connection, accepted))
+            return task
+
+        if not self._handshakes.take() or not connection.begin_handshake(address, handshake):
+            accepted.close()
+
+    async def _serve(self, connection: Connection, accepted: socket.socket) -> None:
+        """Have the connection served through TLS, once the handshake has succeeded."""
+        limits = self._connections.limits
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=self._certificate.context(),
+                ssl_handshake_timeout=limits.headers_within_s,
+                ssl_shutdown_timeout=max(limits.linger_s, 0.001),  # 0 isn't allowed
+            )
+        except OSError:
+            return  # it's no handshake, or took too long
+
+    def _end(self, connection: Connection, accepted: socket.socket) -> None:
+        """The handshake has ended: without success the connection counts no longer."""
+        if not connection.is_served:
+            self._connections.left(connection)
+            accepted.close()
