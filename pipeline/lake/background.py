@@ -285,7 +285,9 @@ def files_delivered(
             others = {key: kept for key, kept in background.kept.items() if key != (table, Tier.MIRROR)}
             background = replace(background, kept=others)
     reached = replace(mirrored.reached, generation=after.generation or 0, partial=after.partial)
-    pending = mirrored.pending + sum(piece.rows for piece in pieces.changes)
+    # A table without a mirror, such as one without a key, has nothing to merge.
+    has_mirror = after.generation is not None
+    pending = mirrored.pending + sum(piece.rows for piece in pieces.changes) if has_mirror else 0
     since = mirrored.since if mirrored.pending else now
     background = background.mirroring(table, Mirrored(reached, pending, since))
     read = sum(piece.rows for piece in pieces.verified)

@@ -782,7 +782,8 @@ class Player:
     def _merged(self, but: Set[str]) -> bool:
         """Whether all mirrors have merged their changes, but for these."""
         tables = self._sink()["tables"]
-        return not any(tables[name]["pending"] for name in tables.keys() - but if not tables[name]["stopped"])
+        told = (tables[name] for name in tables.keys() - but)
+        return not any(table["pending"] for table in told if table["mirror"] and not table["stopped"])
 
     async def _judge_lake(self) -> None:
         """Hold what the lake has against the source, once everything is in it."""

@@ -22,7 +22,7 @@ from pipeline.lake.background import (
     work_failed,
     work_given_up,
 )
-from pipeline.lake.batch import DeliveryStop, LakeTableState, Pieces
+from pipeline.lake.batch import DeliveryStop, LakeTableState, Piece, Pieces
 from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.tables import Tier
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -85,6 +85,16 @@ def test_a_first_mirror_is_shown_when_its_rows_are_there() -> None:
     assert background.rebuilding == {}
     assert background.mirrored[ID].reached.merged == 3
     assert background.kept[ID, Tier.MIRROR].size.files == 2
+
+
+@pytest.mark.parametrize(("generation", "pending"), [(0, 12), (None, 0)])
+def test_changes_are_pending_where_there_is_a_mirror(generation: int | None, pending: int) -> None:
+    had = LakeTableState(ORDERS, generation=generation)
+    changes = Pieces(changes=(Piece(3, 0, "changes", ORDERS, 6, 60, absent=False),))
+    background = table_met(Background(), ID, had, {}, 0.0)
+    for _ in range(2):
+        background = files_delivered(background, ID, had, had, changes, 1.0)
+    assert background.mirrored[ID].pending == pending
 
 
 def test_what_ends_is_the_filling_that_was_begun_and_no_later_one() -> None:
