@@ -1,6 +1,6 @@
-"""Fills /opt/tidemark inside the image that's being built: `packages`, then `jars`, then `program`.
+"""Fills /opt/tidemark inside the image that's being built: `packages`, then `jars`, `program` and `sbom`.
 
-Three steps, so that what changes seldom stays in the builder's cache. The standard library is all that's there, as in
+Four steps, so that what changes seldom stays in the builder's cache. The standard library is all that's there, as in
 `deploy.toolchain`, of which the jars come.
 
 What's made is the same each time: bytecode is checked by its source's hash and not by its time, and pip leaves neither
@@ -11,12 +11,14 @@ import compileall
 import py_compile
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 from typing import Final
 
 from deploy.image.runtime_lock import runtime_part
+from deploy.image.sbom import bill
 from deploy.toolchain import authorities, jars
-from deploy.toolchain.cache import REPOSITORY, run
+from deploy.toolchain.cache import REPOSITORY, read_lock, run
 
 PROGRAM: Final = Path("/opt/tidemark")
 PYTHON: Final = PROGRAM / "venv" / "bin" / "python"
@@ -92,6 +94,17 @@ def program() -> None:
     run([PYTHON, "-m", "actors.service.warm_up"], cwd=PROGRAM)
 
 
+def sbom() -> None:
+    """Write what the image is made of. Debian's packages are those of the stage that becomes the image."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    found = [*PACKAGES.glob("pyspark/jars/*.jar"), *(PROGRAM / "jars").glob("*.jar")]
+    program = {"name": project["name"], "version": project["version"]}
+    status = (REPOSITORY / "dpkg-status").read_text(encoding="utf-8")
+    (PROGRAM / "sbom.cdx.json").write_text(
+        bill(program, PACKAGES, sorted(found), read_lock(jars.LOCK), status)
+    )
+
+
 def _compile(folder: Path) -> None:
     hashed = py_compile.PycInvalidationMode.UNCHECKED_HASH
     # What has been imported while PySpark was built is there already, with its time.
@@ -99,4 +112,4 @@ def _compile(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"packages": packages, "jars": fetch_jars, "program": program}[sys.argv[1]]()
+    {"packages": packages, "jars": fetch_jars, "program": program, "sbom": sbom}[sys.argv[1]]()

@@ -187,6 +187,10 @@ def test_a_snapshot_in_a_container(docker: Docker, mysql_with_tls: MysqlServer, 
     assert docker.run("exec", "one", "sh", "-c", "touch /opt/tidemark/x || echo refused") == "refused\n"
     told = json.loads(docker.run("exec", "one", "tidemark", "status", file, "--json"))
     assert told["position"]
+    bill = json.loads(docker.run("exec", "one", "cat", "/opt/tidemark/sbom.cdx.json"))
+    there = {component["purl"].partition("@")[0] for component in bill["components"]}
+    assert {"pkg:pypi/pyspark", "pkg:maven/io.delta/delta-storage", "pkg:deb/debian/tini"} <= there
+    assert "pkg:deb/debian/python3-venv" not in there  # which builds it, and isn't in it
     docker.run("stop", "--time=120", "one")
     assert docker.run("inspect", "--format", "{{.State.ExitCode}}", "one") == "0\n"
     assert "compiling" not in log()

@@ -2,7 +2,9 @@
 
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,21 @@ def test_its_ports_are_one() -> None:
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["port"] == port["name"]
     assert "EXPOSE 8321\n" in (REPOSITORY / "deploy" / "image" / "Dockerfile").read_text()
+
+
+def test_the_network_lets_through_what_the_configuration_needs() -> None:
+    policy = the("NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    configured = tomllib.loads((BASE / "tidemark.toml").read_text())
+    assert "kafka" not in configured and "://" not in configured["lake"]["path"]
+    assert {port["port"] for rule in policy["egress"] for port in rule["ports"]} == {53, 3306}
+    for peer in (peer for rule in policy["ingress"] for peer in rule["from"]):
+        assert peer["podSelector"]["matchLabels"] and peer["namespaceSelector"]["matchLabels"]
+    blocks = [peer["ipBlock"] for rule in policy["egress"] for peer in rule["to"] if "ipBlock" in peer]
+    for secret in ("169.254.169.254", "fd00:ec2::254"):  # where clouds give out a machine's credentials
+        address = ip_address(secret)
+        for block in (block for block in blocks if address in ip_network(block["cidr"])):
+            assert any(address in ip_network(hole) for hole in block["except"])
 
 
 def test_its_configuration_is_one_and_its_secrets_are_files(tmp_path: Path) -> None:
