@@ -1,8 +1,11 @@
 """The image is built, started as it's meant to be, and takes a snapshot. And the runtime's part of the lock."""
 
+import asyncio
 import json
 import os
 import re
+import subprocess
+import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator
@@ -13,11 +16,14 @@ from typing import Final
 import pyarrow.parquet as pq
 import pytest
 
+from deploy.image.assemble import COMMANDS
 from deploy.image.runtime_lock import pins, runtime_part
 from deploy.toolchain import docker as toolchain
 from deploy.toolchain.cache import REPOSITORY
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
+from pipeline.config.settings import HttpSettings, HttpTlsSettings
+from tests.actors.http.test_server import served
 from tests.servers.certificates import certificate
 from tests.servers.docker import Docker
 
@@ -83,6 +89,23 @@ d==4 \\
         ("d", ["c"]),
     ]
     assert runtime_part(lock) == lock[: lock.index("c==3")]
+
+
+async def test_the_health_check_asks_by_http_and_by_https(tmp_path: Path) -> None:
+    def checked(port: str) -> tuple[int, str]:
+        program = [sys.executable, "-c", COMMANDS["tidemark-alive"]]
+        environment = {**os.environ, "TIDEMARK__HTTP__PORT": port}
+        done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    certificate(tmp_path, "127.0.0.1")
+    port = ""
+    for settings in (HttpSettings(), HttpSettings(tls=HttpTlsSettings(tmp_path / "server.pem"))):
+        async with served(tmp_path, settings=settings) as bench:
+            port = bench.server.url.rpartition(":")[2]
+            assert await asyncio.to_thread(checked, port) == (0, "")
+    code, said = await asyncio.to_thread(checked, port)
+    assert code == 1 and f"nothing answers at 127.0.0.1:{port}" in said
 
 
 @pytest.fixture(scope="module")
