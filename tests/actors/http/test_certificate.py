@@ -1,6 +1,7 @@
 """Which certificate is served over real sockets, whom it lets in, and what is said of wrong files."""
 
 import asyncio
+import json
 import ssl
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from actors.http.certificate import certificate_findings
 from actors.service import client
 from pipeline.config.settings import HttpSettings, HttpTlsSettings, JournalSettings
 from pipeline.errors import Definite
+from tests.actors.http.changes.journals import tapped
 from tests.actors.http.test_server import SHOP, Bench, served
 from tests.servers.certificates import Authority
 
@@ -117,8 +119,21 @@ async def test_the_command_line_trusts_the_configured_certificate_alone(
             await by_command_line(tmp_path, other)
 
 
+async def test_the_command_line_follows_changes_by_tls(tmp_path: Path, tls: HttpTlsSettings) -> None:
+    http = HttpSettings(tls=tls)
+    async with tapped(tmp_path, http) as tap:
+        tap.commit(2)
+        tap.seal()
+        settings = replace(SHOP, journal=JournalSettings(str(tmp_path / "journal")), http=http)
+        asked = {"since": "earliest", "through": "now"}
+        told = b"".join([data async for data in client.follow_changes(settings, asked)])
+        assert sum("row" in json.loads(line) for line in told.splitlines()) == 4
+
+
 async def by_command_line(folder: Path, tls: HttpTlsSettings) -> str:
     settings = replace(SHOP, journal=JournalSettings(str(folder / "journal")), http=HttpSettings(tls=tls))
+    code, _ = await asyncio.to_thread(client.post, settings, "/signals", {})
+    assert code == 422  # it's no signal
     status = await asyncio.to_thread(client.get, settings, "/status")
     return str(status["name"])
 
