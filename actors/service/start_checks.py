@@ -24,6 +24,7 @@ from actors.source.connection import Source
 from actors.source.failover import list_servers
 from actors.source.preflight import NOTHING_MATCHES, preflight
 from actors.source.server_facts import find_replicas
+from pipeline.config.http_access import is_loopback
 from pipeline.config.settings import LakeSettings, Secret, ServerSettings, Settings, SparkSettings
 from pipeline.errors import Definite, TidemarkError
 from pipeline.source.prerequisites import Finding, Severity
@@ -56,6 +57,9 @@ def local_findings(settings: Settings) -> Iterator[Finding]:
         yield from _certificates("snapshot.source", settings.snapshot.source)
     if settings.http.tls is not None:
         yield from certificate_findings(settings.http.tls)
+    elif not is_loopback(settings.http.host):
+        wrong = f"http.host: at {settings.http.host} tokens and rows cross the network unencrypted"
+        yield Finding(Severity.NOTE, wrong, "set [http.tls], unless something in front of it encrypts")
     if settings.lake is None:
         return
     if "://" in settings.lake.path:

@@ -12,6 +12,7 @@ from actors.runtime.secret_files import read_secret
 from actors.service.start_checks import OLDEST_JAVA, lake_findings, local_findings
 from pipeline.config.settings import (
     HttpSettings,
+    HttpTlsSettings,
     JournalSettings,
     LakeSettings,
     Settings,
@@ -22,6 +23,7 @@ from pipeline.config.settings import (
 )
 from pipeline.schema.table_filter import TableFilter
 from pipeline.source.prerequisites import Severity
+from tests.servers.certificates import certificate
 
 
 def test_what_is_wrong_here_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,3 +149,13 @@ def test_a_store_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pyte
     spark = SparkSettings(jars=(tmp_path,))
     (finding,) = lake_findings(LakeSettings("s3a://lake/x?region=eu-central-1"), spark)
     assert "can't list it: When listing objects: AWS Error ACCESS_DENIED" in finding.wrong
+
+
+def test_a_service_beyond_loopback_is_reminded_of_tls(tmp_path: Path) -> None:
+    settings = replace(fit(tmp_path), http=HttpSettings(host="0.0.0.0"))
+    assert told(settings) == ["note: http.host: at 0.0.0.0 tokens and rows cross the network unencrypted"]
+    certificate(tmp_path, "127.0.0.1")
+    (tmp_path / "server.pem").chmod(0o600)
+    tls = HttpTlsSettings(tmp_path / "server.pem")
+    (line,) = told(replace(settings, http=HttpSettings("0.0.0.0", tls=tls)))
+    assert line == f"warning: http.tls.certificate: {tmp_path / 'server.pem'} ends in 0 days"
