@@ -18,11 +18,11 @@ import structlog
 
 from actors.journal.store import JournalReader
 from actors.kafka.batches import MessageBatches, Records
-from actors.kafka.gathered_rows import GatheredRows, MessageRows
+from actors.kafka.gathered_rows import Gathered, GatheredRows
 from actors.kafka.position import last_position, position_batch
 from actors.kafka.producer import KafkaProducer
 from actors.kafka.schema_registry import SchemaRegistry
-from actors.kafka.segment_rows import SegmentRows, TableRows
+from actors.kafka.segment_rows import InStep, SegmentRows
 from actors.kafka.topics import KafkaTopics
 from actors.runtime.actor import Actor
 from actors.runtime.mailbox import Mailbox
@@ -361,7 +361,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         statements, skip = unsent(entry, order.run, order.skip)
         rows, one_scn = len(statements), order.run.first_scn == order.run.last_scn
         await self._send_statements(connected, statements, order.topics)
-        parts = self._rows.rows(entry, order.run, skip)
+        in_step = self._rows.rows(entry, order.run, self._making.sharing, skip)
         changed = await self._changed(entry, order)
         orders = marks = None
         if changed is not None:
@@ -370,12 +370,12 @@ class KafkaSink(Actor[ToKafkaSink]):
                 marks = await self._in_thread(self._making.marks, changed)
         if one_scn and not order.skip:
             await self._mark(connected, marks, slice(0, 1))
-        part = await self._in_thread(next, parts, None)
-        while part is not None:
+        parts = await self._in_thread(next, in_step, None)
+        while parts is not None:
             if one_scn and rows >= order.most:
                 return RunSent(rows, ended=False)
-            rows += part.rows.num_rows
-            due, part = await self._in_thread(self._gather, part, parts, orders, order.topics)
+            rows += sum(part.rows.num_rows for part in parts)
+            due, parts = await self._in_thread(self._gather, parts, in_step, orders, order.topics)
             await self._send_rows(connected, due)
         await self._mark(connected, marks, slice(1, None) if one_scn else slice(None))
         return RunSent(rows, ended=True)
@@ -390,7 +390,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         if includes(topics, self._making.schema_change_topic):
             now = time.time_ns() // 1000
             records = await self._in_thread(self._making.schema_changes, wanted, now)
-            await self._send_records(connected, records, now)
+            await self._send_records(connected, [records], now)
 
     async def _changed(self, entry: Entry, order: SendRun) -> ChangedRows | None:
         """Returns what the run's transactions changed, if the messages say so."""
@@ -402,40 +402,56 @@ class KafkaSink(Actor[ToKafkaSink]):
         """Sends these messages for the begin and end of transactions."""
         if marks is not None:
             records = replace(marks, keys=marks.keys[which], values=marks.values[which])
-            await self._send_records(connected, records, time.time_ns() // 1000)
+            await self._send_records(connected, [records], time.time_ns() // 1000)
 
     def _gather(
-        self, part: TableRows, rest: Iterator[TableRows], orders: MessageOrders | None, topics: Topics
-    ) -> tuple[list[MessageRows], TableRows | None]:
+        self, parts: InStep, rest: Iterator[InStep], orders: MessageOrders | None, topics: Topics
+    ) -> tuple[list[Gathered], InStep | None]:
         """Takes rows if their topic is one of these. Returns the rows to send now, and the next ones of `rest`."""
-        table, due = part.schema.table, []
-        if self._making.wanted(table) and includes(topics, self._making.topic(table)):
-            due = self._gathered.add(self._making.rows(part, orders))
+        making, due = self._making, list[Gathered]()
+        tables = [part.schema.table for part in parts]
+        wanted = [
+            making.rows(part, orders)
+            for part, table in zip(parts, tables, strict=True)
+            if making.wanted(table) and includes(topics, making.topic(table))
+        ]
+        if wanted:
+            due = self._gathered.add(making.sharing(tables[0]), wanted)
         return due, next(rest, None)
 
-    async def _send_rows(self, connected: _Connected, gathered: list[MessageRows]) -> None:
+    async def _send_rows(self, connected: _Connected, gathered: list[Gathered]) -> None:
         """Sends the messages of these rows."""
-        for rows in gathered:
-            own, now = self._making.topic(rows.schema.table), time.time_ns() // 1000
-            for records in await self._in_thread(self._making.records, rows, now):
-                self._set_aside_as[records.topic] = own
-                await self._send_records(connected, records, now)
-                self._sent.messages[str(rows.schema.table)] += len(records.keys)
+        for parts in gathered:
+            now = time.time_ns() // 1000
+            made: dict[str, list[Records]] = {}
+            for rows in parts:
+                own = self._making.topic(rows.schema.table)
+                for records in await self._in_thread(self._making.records, rows, now):
+                    self._set_aside_as[records.topic] = own
+                    made.setdefault(records.topic, []).append(records)
+                    self._sent.messages[str(rows.schema.table)] += len(records.keys)
+            for of_topic in made.values():
+                await self._send_records(connected, of_topic, now)
 
-    async def _send_records(self, connected: _Connected, records: Records, now_us: int) -> None:
+    async def _send_records(self, connected: _Connected, parts: Sequence[Records], now_us: int) -> None:
         """Sends the messages of a topic, each batch while the next one is made."""
-        if not len(records.keys):
+        if not (parts := [part for part in parts if len(part.keys)]):
             return
-        if self._registry is not None and (nameless := records.nameless):
-            asked = (self._registry.id_of(records.topic, *each) for each in nameless)
-            ids = [await self._answered(each, "the schema registry") for each in asked]
-            records = await self._in_thread(records.identified, ids)
-        partitions = await self._at_broker(self._topics.partitions(records.topic))
-        await self._look_at(connected, records.topic, partitions)
-        making = self._making.batches_of(records, partitions, now_us // 1000)
+        topic, named = parts[0].topic, [await self._identified(part) for part in parts]
+        partitions = await self._at_broker(self._topics.partitions(topic))
+        await self._look_at(connected, topic, partitions)
+        making = self._making.batches_of(named, partitions, now_us // 1000)
         while (batch := await self._in_thread(next, making, None)) is not None:
             await self._at_broker(connected.producer.send(batch))
             self._sent.bytes += batch.records.size()
+
+    async def _identified(self, records: Records) -> Records:
+        """Returns the messages with the ids of their schemas, if they need any."""
+        if self._registry is None or not (nameless := records.nameless):
+            return records
+        asked = (self._registry.id_of(records.topic, *each) for each in nameless)
+        ids = [await self._answered(each, "the schema registry") for each in asked]
+        return await self._in_thread(records.identified, ids)
 
     async def _look_at(self, connected: _Connected, topic: str, partitions: int) -> None:
         """Looks whether a topic has open records before its first batch of this start (`pipeline.kafka.unended`)."""
@@ -450,7 +466,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         now = time.time_ns() // 1000
         records = self._making.heartbeat(now)
         if records.topic not in self._state.at.set_aside:
-            await self._send_records(connected, records, now)
+            await self._send_records(connected, [records], now)
 
     async def _send_notifications(self, connected: _Connected, topics: Topics, segment: int) -> None:
         """Sends the changes of snapshots between the checkpoints of the previous segment and of this one."""
@@ -465,7 +481,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         notices = notices_between(None if before is None else before.checkpoint, entry.checkpoint)
         if notices:
             records = await self._in_thread(self._making.notifications, notices, entry.sealed_at)
-            await self._send_records(connected, records, entry.sealed_at)
+            await self._send_records(connected, [records], entry.sealed_at)
 
     async def _commit(self, connected: _Connected, at: SinkPosition) -> None:
         await self._send_rows(connected, await self._in_thread(self._gathered.all))

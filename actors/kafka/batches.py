@@ -23,7 +23,7 @@ from pipeline.kafka.avro.avro_format import AVRO
 from pipeline.kafka.avro.wire_format import framed
 from pipeline.kafka.debezium.changed_rows import without
 from pipeline.kafka.debezium.connect_schema import Schema
-from pipeline.kafka.debezium.envelope import Envelope, Messages
+from pipeline.kafka.debezium.envelope import Envelope, Messages, Numbers
 from pipeline.kafka.debezium.heartbeat import heartbeat
 from pipeline.kafka.debezium.json_format import JsonFormat
 from pipeline.kafka.debezium.message_format import MessageFormat, MessagePairs
@@ -74,11 +74,30 @@ class RecordSchemas:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamPlaces:
+    """The places in the stream of changes, by the journal's SCN and ordinal."""
+
+    scn: Longs
+    ordinal: Longs
+
+    @staticmethod
+    def of(changes: pa.RecordBatch, rows: Numbers) -> "StreamPlaces":
+        """Returns the places of these rows."""
+        scn, ordinal = (np.asarray(changes.column(name), np.int64) for name in ("__scn", "__ordinal"))
+        return StreamPlaces(scn[rows], ordinal[rows])
+
+    def taken(self, rows: Longs) -> "StreamPlaces":
+        """Returns the places of these rows."""
+        return StreamPlaces(self.scn[rows], self.ordinal[rows])
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """Messages of one topic in their order. `headers`: texts by the header's name, null if a message lacks it.
 
     `times` (ms since the epoch) and `partitions` are null, or None, if the message has none of its own. `schemas`:
-    those whose ids the messages still lack (`identified`).
+    those whose ids the messages still lack (`identified`). `places`: those of the rows that the messages are of, None
+    if they are of none.
     """
 
     topic: str
@@ -88,6 +107,7 @@ class Records:
     times: pa.Array | None = None
     partitions: pa.Array | None = None
     schemas: RecordSchemas | None = None
+    places: StreamPlaces | None = None
 
     @property
     def nameless(self) -> tuple[tuple[str, Schema], ...]:
@@ -112,6 +132,18 @@ class Records:
         return replace(self, keys=keys, values=values, schemas=None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """Messages of one topic with their headers as bytes, None if none has any, and the partition of each."""
+
+    topic: str
+    keys: pa.Array
+    values: pa.Array
+    headers: pa.Array | None
+    times: pa.Array | None
+    partitions: Any
+
+
 def single_batch(topic: str, key: bytes, value: bytes, at_ms: int) -> PartitionBatch:
     """Returns a batch of one message, for the topic's first partition."""
     (run,) = record_runs(pa.array([key]), pa.array([value]), None, np.zeros(1, np.int64), 1)
@@ -133,6 +165,20 @@ class MessageBatches:
     def topic(self, table: TableId) -> str:
         """Returns where messages of a table go."""
         return self._destination(table).topic
+
+    def sharing(self, table: TableId) -> str:
+        """Returns what is the same of two tables whose messages may go to the same topic.
+
+        Rows say where the events of an outbox go, and where all messages go with `route_by_field`.
+        """
+        unwrap = self._settings.unwrap
+        by_rows = self._outbox(table) is not None or (
+            unwrap is not None and unwrap.route_by_field is not None
+        )
+        return "" if by_rows else self.topic(table)
+
+    def _outbox(self, table: TableId) -> Outbox | None:
+        return next((each for each in self._settings.outboxes if each.tables.match(table)), None)
 
     def _destination(self, table: TableId) -> Destination:
         settings = self._settings
@@ -252,9 +298,8 @@ class MessageBatches:
     def records(self, of: MessageRows, processed_us: int) -> list[Records]:
         """Returns the messages of these rows by their topics. Raises TopicRefusal if a row can't become one."""
         table = of.schema.table
-        outbox = next((each for each in self._settings.outboxes if each.tables.match(table)), None)
         try:
-            if outbox is not None:
+            if (outbox := self._outbox(table)) is not None:
                 return self._events(outbox, of)
             messages = self.messages(of, processed_us)
         except KafkaRefused as error:
@@ -263,19 +308,32 @@ class MessageBatches:
         if self._avro:
             envelope = self._envelope(of.schema)
             schemas = RecordSchemas(envelope.key_schema(envelope.destination), (envelope.message_schema,))
-        headers = messages.headers
-        records = Records(self.topic(table), messages.keys, messages.values, headers, schemas=schemas)
+        places = StreamPlaces.of(of.rows, messages.rows)
+        records = Records(
+            self.topic(table),
+            messages.keys,
+            messages.values,
+            messages.headers,
+            schemas=schemas,
+            places=places,
+        )
         return [records] if messages.topics is None else list(_by_topic(records, messages.topics))
 
-    def batches_of(self, records: Records, count: int, processed_ms: int) -> Iterator[PartitionBatch]:
-        """Returns the batches of these records for a topic of `count` partitions, one of each partition in turn.
+    def batches_of(self, parts: Sequence[Records], count: int, processed_ms: int) -> Iterator[PartitionBatch]:
+        """Returns the batches of these records of a topic with `count` partitions, one of each partition in turn.
 
-        So a request to a broker has a batch for each of its partitions.
+        So a request to a broker has a batch for each of its partitions. Several parts are of several tables: their
+        messages are in the order of the stream.
         """
-        headers, places = _headers(records), _places(records, count)
+        encoded = [_encoded(each, count) for each in parts]
+        records = (
+            encoded[0] if len(parts) == 1 else _in_stream_order(encoded, [each.places for each in parts])
+        )
         waiting = deque(
-            self._of_partition(records, headers, partition, np.flatnonzero(places == partition), processed_ms)
-            for partition in np.unique(places).tolist()
+            self._of_partition(
+                records, partition, np.flatnonzero(records.partitions == partition), processed_ms
+            )
+            for partition in np.unique(records.partitions).tolist()
         )
         while waiting:
             if (batch := next(waiting[0], None)) is None:
@@ -285,12 +343,12 @@ class MessageBatches:
                 waiting.rotate(-1)
 
     def _of_partition(
-        self, records: Records, headers: pa.Array | None, partition: int, rows: Longs, processed_ms: int
+        self, records: _Encoded, partition: int, rows: Longs, processed_ms: int
     ) -> Iterator[PartitionBatch]:
         """Returns the batches of these rows, which go to one partition."""
         settings = self._settings
-        for some, at_ms in _at_once(records, rows, processed_ms):
-            for run in record_runs(records.keys, records.values, headers, some, settings.batch_bytes):
+        for some, at_ms in _at_once(records.times, rows, processed_ms):
+            for run in record_runs(records.keys, records.values, records.headers, some, settings.batch_bytes):
                 batch = RecordBatch(run, at_ms, settings.compression_type)
                 yield PartitionBatch(records.topic, partition, batch)
 
@@ -312,6 +370,7 @@ class MessageBatches:
             events.times,
             events.partitions,
             schemas,
+            StreamPlaces.of(of.rows, events.rows),
         )
         return list(_by_topic(records, events.topics))
 
@@ -319,27 +378,77 @@ class MessageBatches:
 def _by_topic(records: Records, topics: pa.Array) -> Iterator[Records]:
     """Returns the messages of each topic, in their order; `topics` has the topic of each."""
     for topic in topics.unique().to_pylist():
-        at = pa.array(np.flatnonzero(np.asarray(pc.equal(topics, topic))))
+        rows = np.flatnonzero(np.asarray(pc.equal(topics, topic)))
+        at = pa.array(rows)
         headers = tuple((name, texts.take(at)) for name, texts in records.headers)
         times, partitions_ = (
             None if each is None else each.take(at) for each in (records.times, records.partitions)
         )
-        schemas = records.schemas
+        schemas, places = records.schemas, records.places
         if schemas is not None and schemas.of is not None:
-            schemas = replace(schemas, of=schemas.of[np.asarray(at)])
+            schemas = replace(schemas, of=schemas.of[rows])
         yield Records(
-            topic, records.keys.take(at), records.values.take(at), headers, times, partitions_, schemas
+            topic,
+            records.keys.take(at),
+            records.values.take(at),
+            headers,
+            times,
+            partitions_,
+            schemas,
+            None if places is None else places.taken(rows),
         )
 
 
-def _at_once(records: Records, rows: Longs, processed_ms: int) -> Iterator[tuple[Longs, int]]:
+def _encoded(records: Records, count: int) -> _Encoded:
+    return _Encoded(
+        records.topic,
+        records.keys,
+        records.values,
+        _headers(records),
+        records.times,
+        _places(records, count),
+    )
+
+
+def _in_stream_order(parts: Sequence[_Encoded], places: Sequence[StreamPlaces | None]) -> _Encoded:
+    """Returns the messages of all parts. Those of one row stay in their order."""
+    there = [each for each in places if each is not None]
+    assert len(there) == len(parts)
+    scn, ordinal = (np.concatenate([getattr(each, name) for each in there]) for name in ("scn", "ordinal"))
+    order = np.lexsort((ordinal, scn))
+    at = pa.array(order)
+
+    def joined(name: str, none: pa.DataType) -> pa.Array | None:
+        """None if no part has it."""
+        columns = [getattr(part, name) for part in parts]
+        if all(column is None for column in columns):
+            return None
+        filled = [
+            pa.nulls(len(part.keys), none) if column is None else column
+            for part, column in zip(parts, columns, strict=True)
+        ]
+        if len({column.type for column in filled}) > 1:
+            filled = [column.cast(pa.large_binary()) for column in filled]
+        return pa.concat_arrays(filled).take(at)
+
+    return _Encoded(
+        parts[0].topic,
+        joined("keys", pa.string()),
+        joined("values", pa.string()),
+        joined("headers", pa.binary()),
+        joined("times", pa.int64()),
+        np.concatenate([part.partitions for part in parts])[order],
+    )
+
+
+def _at_once(times: pa.Array | None, rows: Longs, processed_ms: int) -> Iterator[tuple[Longs, int]]:
     """Returns the rows in runs of the same time (ms since the epoch): all messages of a batch have one."""
-    if records.times is None:
+    if times is None:
         yield rows, processed_ms
         return
-    times = np.asarray(pc.fill_null(records.times, processed_ms))[rows]
-    for run in np.split(rows, np.flatnonzero(np.diff(times)) + 1):
-        yield run, int(times[np.searchsorted(rows, run[0])])
+    own = np.asarray(pc.fill_null(times, processed_ms))[rows]
+    for run in np.split(rows, np.flatnonzero(np.diff(own)) + 1):
+        yield run, int(own[np.searchsorted(rows, run[0])])
 
 
 def _places(records: Records, count: int) -> Any:

@@ -3,7 +3,7 @@
 A part has costs beside its rows, for the messages and for the broker. So many small segments share these costs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -22,31 +22,45 @@ class MessageRows:
     blocks: TransactionBlocks | None = None
 
 
+# Rows of tables that may share a topic. Their messages are put into the order of the stream.
+Gathered = tuple[MessageRows, ...]
+
+
 class GatheredRows:
     """Holds rows until they are many, a table's in their order. TOGETHER and TOGETHER_BYTES bound all of them."""
 
     def __init__(self) -> None:
-        self._parts: dict[TableId, list[MessageRows]] = {}
+        self._parts: dict[str, list[MessageRows]] = {}
         self._rows = 0
         self._bytes = 0
 
-    def add(self, part: MessageRows) -> list[MessageRows]:
-        """Takes rows, and returns those to send now: earlier rows of the table, or all if they are many."""
-        table = part.schema.table
-        held = self._parts.get(table, [])
-        due = self.all() if held and not _alike(held[0], part) else []
-        self._parts.setdefault(table, []).append(part)
-        self._rows += part.rows.num_rows
-        self._bytes += part.rows.nbytes
-        if self._rows >= TOGETHER or self._bytes >= TOGETHER_BYTES:
-            due += self.all()
-        return due
+    def add(self, sharing: str, parts: Iterable[MessageRows]) -> list[Gathered]:
+        """Takes rows of tables that may share a topic, all through a place. Returns those to send now: all if they are
+        many."""
+        held = self._parts.setdefault(sharing, [])
+        for part in parts:
+            held.append(part)
+            self._rows += part.rows.num_rows
+            self._bytes += part.rows.nbytes
+        return self.all() if self._rows >= TOGETHER or self._bytes >= TOGETHER_BYTES else []
 
-    def all(self) -> list[MessageRows]:
+    def all(self) -> list[Gathered]:
         """Returns all rows, and holds none any more."""
-        gathered = [_joined(parts) for parts in self._parts.values()]
+        gathered = [_joined_alike(parts) for parts in self._parts.values()]
         self._parts, self._rows, self._bytes = {}, 0, 0
         return gathered
+
+
+def _joined_alike(parts: Iterable[MessageRows]) -> Gathered:
+    """Returns each table's parts as one, or as several where their form changes."""
+    of_tables: dict[TableId, list[list[MessageRows]]] = {}
+    for part in parts:
+        of_table = of_tables.setdefault(part.schema.table, [])
+        if of_table and _alike(of_table[-1][0], part):
+            of_table[-1].append(part)
+        else:
+            of_table.append([part])
+    return tuple(_joined(alike) for of_table in of_tables.values() for alike in of_table)
 
 
 def _alike(one: MessageRows, other: MessageRows) -> bool:

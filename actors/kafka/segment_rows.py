@@ -1,13 +1,15 @@
 """The rows of a segment in the order in which they become messages: table by table, each in the order of the stream.
 
+Tables that may share a topic are read in step, so that their messages can be put into the order of the stream.
+
 A chunk of a first snapshot has no SCN in its file. The segment's entry has it, and so the chunk's place among the
 table's changes.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +27,11 @@ from pipeline.kafka.debezium.transactions import ChangedRows
 from pipeline.kafka.runs import Capacity, Run
 from pipeline.schema.table_schema import TableId, TableSchema
 
-# How many rows become messages at once, at most, and about how many bytes of them.
+# How many rows become messages at once, at most, and about how many bytes of them. A position within a transaction
+# counts rows in an order that depends on these, where tables share a topic.
 TOGETHER: Final = 20_000
 TOGETHER_BYTES: Final = 16 << 20
+_SIDES: Final[tuple[Literal["left"], Literal["right"]]] = ("left", "right")
 # How many rows are read at once of which only the journal's own columns are.
 _NARROW: Final = 1 << 20
 
@@ -50,6 +54,12 @@ class TableRows:
     rows: pa.RecordBatch
 
 
+# Rows of tables that may share a topic: all that these tables have from one place in the stream through another.
+InStep = tuple[TableRows, ...]
+
+# What is the same of two tables that may share a topic, and only of them.
+Sharing = Callable[[TableId], str]
+
 # All rows of a table in a segment, in their order.
 TablePass = Callable[[Entry, TableId], Iterator[TableRows]]
 
@@ -65,19 +75,19 @@ class SegmentRows:
         """Returns the runs of a segment's rows and statements after an SCN; see `pipeline.kafka.runs.planned`."""
         return runs.planned(entry, after_scn, capacity, lambda: self._scns_of_rows(entry), split=split)
 
-    def rows(self, entry: Entry, run: Run, skip: int = 0) -> Iterator[TableRows]:
-        """Returns the rows of a run after the first `skip` ones.
+    def rows(self, entry: Entry, run: Run, sharing: Sharing, skip: int = 0) -> Iterator[InStep]:
+        """Returns the rows of a run after the first `skip` ones, those of tables that share a topic in step.
 
         If the runs are read in their order, each to its end, the segment's files are read once.
         """
         before, self._pass = self._pass, None
         reading = before if before is not None and before.comes_to(entry, run) else _Pass(entry)
-        for table in dict.fromkeys(file.table for file in runs.stream_files(entry)):
-            for part in reading.rows(table, run, self._of_table):
-                skipped = min(skip, part.rows.num_rows)
+        for tables in _by_sharing(entry, sharing):
+            for parts in _in_step([reading.rows(table, run, self._of_table) for table in tables]):
+                skipped, left = _after(parts, skip)
                 skip -= skipped
-                if skipped < part.rows.num_rows:
-                    yield TableRows(part.schema, part.rows.slice(skipped))
+                if left:
+                    yield left
         reading.through = run.last_scn
         self._pass = reading
 
@@ -224,12 +234,59 @@ class _Chunks:
             yield TableRows(part.schema, chunk_changes(taken, chunk.chunk, scn, 0, chunk.at))
 
 
+def _by_sharing(entry: Entry, sharing: Sharing) -> Iterable[list[TableId]]:
+    """Returns the tables of a segment. Those that may share a topic are in one list."""
+    groups: dict[str, list[TableId]] = {}
+    for table in dict.fromkeys(file.table for file in runs.stream_files(entry)):
+        groups.setdefault(sharing(table), []).append(table)
+    return groups.values()
+
+
+def _in_step(tables: Iterable[Iterator[TableRows]]) -> Iterator[InStep]:
+    """Returns the rows of tables, each time all through the place where the first of their next parts ends."""
+    heads = [(part, rest) for rest in tables if (part := next(rest, None)) is not None]
+    while heads:
+        through = min(_last_place(part.rows) for part, _ in heads)
+        taken, left = list[TableRows](), list[tuple[TableRows, Iterator[TableRows]]]()
+        for part, rest in heads:
+            end = _end(part.rows, *through)
+            if end:
+                taken.append(TableRows(part.schema, part.rows.slice(0, end)))
+            if end < part.rows.num_rows:
+                left.append((TableRows(part.schema, part.rows.slice(end)), rest))
+            elif (following := next(rest, None)) is not None:
+                left.append((following, rest))
+        heads = left
+        yield tuple(taken)
+
+
+def _last_place(changes: pa.RecordBatch) -> tuple[int, int]:
+    return int(changes.column("__scn")[-1].as_py()), int(changes.column("__ordinal")[-1].as_py())
+
+
+def _end(changes: pa.RecordBatch, scn: int, ordinal: int) -> int:
+    """Returns how many of the rows come no later than this place."""
+    scns = np.asarray(changes.column("__scn"))
+    begin, end = (int(np.searchsorted(scns, scn, side)) for side in _SIDES)
+    of_scn = np.asarray(changes.column("__ordinal"))[begin:end]
+    return begin + int(np.searchsorted(of_scn, ordinal, "right"))
+
+
+def _after(parts: InStep, skip: int) -> tuple[int, InStep]:
+    """Returns how many of the first `skip` rows are among these, and the rows after them."""
+    skipped, left = 0, list[TableRows]()
+    for part in parts:
+        here = min(skip - skipped, part.rows.num_rows)
+        skipped += here
+        if here < part.rows.num_rows:
+            left.append(TableRows(part.schema, part.rows.slice(here)))
+    return skipped, tuple(left)
+
+
 def _within(changes: pa.RecordBatch, run: Run) -> tuple[int, int]:
     """Returns where the run's rows begin and end."""
-    scns = np.asarray(changes.column("__scn"))
-    return int(np.searchsorted(scns, run.first_scn, "left")), int(
-        np.searchsorted(scns, run.last_scn, "right")
-    )
+    scns, (first, last) = np.asarray(changes.column("__scn")), _SIDES
+    return int(np.searchsorted(scns, run.first_scn, first)), int(np.searchsorted(scns, run.last_scn, last))
 
 
 def _scn(entry: Entry, chunk: SealedChunk) -> int:

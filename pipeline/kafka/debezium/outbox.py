@@ -44,7 +44,7 @@ class Events:
 
     `headers`: values by names. `times`: ms since the epoch, and `partitions`: null, or None, if the row has none.
     `key_schema`: the Connect schema of all keys. `value_schemas`: those of the values. Each value has the one with its
-    number in `value_schema_of`.
+    number in `value_schema_of`. `rows`: the number of the row that each event is from.
     """
 
     topics: pa.Array
@@ -56,6 +56,7 @@ class Events:
     key_schema: Schema
     value_schemas: tuple[Schema, ...]
     value_schema_of: Longs
+    rows: Longs
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class OutboxEvents:
 
     def events(self, changes: pa.RecordBatch) -> Events:
         """Returns the events among these rows. Raises KafkaRefused if the table isn't as the outbox's settings say."""
-        rows = self.shape.shaped(changes.take(pa.array(np.flatnonzero(operations(changes) == CREATE))))
+        created = np.flatnonzero(operations(changes) == CREATE)
+        rows = self.shape.shaped(changes.take(pa.array(created)))
         key = self._column(self.outbox.table_field_event_key, "table_field_event_key")
         id_ = self._column(self.outbox.table_field_event_id, "table_field_event_id")
         headers = [(EVENT_ID, self._texts(id_, rows))]
@@ -110,6 +112,7 @@ class OutboxEvents:
             column_schema(key, self.handling),
             schemas,
             which,
+            created,
         )
 
     @property

@@ -21,7 +21,7 @@ def test_a_request_can_have_a_batch_of_each_partition() -> None:
     settings = KafkaSinkSettings(("k:1",), "p", batch_bytes=1024)
     found: dict[int, list[str]] = {partition: [] for partition in range(COUNT)}
     order = []
-    for batch in MessageBatches(settings).batches_of(records, COUNT, 1):
+    for batch in MessageBatches(settings).batches_of([records], COUNT, 1):
         order.append(batch.partition)
         batch.records._set_producer_state(1, 1, 1)
         read = MemoryRecords(bytes(batch.records._build())).next_batch()

@@ -1,12 +1,13 @@
-"""Parts of a table become one, in their order, until they are many or what comes is of another form."""
+"""Parts of a table become one, in their order, until they are many. Tables that share a topic stay together."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from actors.kafka import segment_rows
-from actors.kafka.gathered_rows import GatheredRows, MessageRows
+from actors.kafka.gathered_rows import Gathered, GatheredRows, MessageRows
 from pipeline.kafka.debezium.transactions import TransactionBlocks
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer
@@ -23,37 +24,40 @@ def part(schema: TableSchema, first: int, count: int = 2) -> MessageRows:
     return MessageRows(schema, rows, TransactionBlocks(ids.cast(pa.string()), ids, ids))
 
 
-def found(gathered: list[MessageRows]) -> list[tuple[TableSchema, list[int]]]:
+def found(gathered: list[Gathered]) -> list[list[tuple[TableSchema, list[int]]]]:
     """The ids of each, which its blocks have as well."""
-    for each in gathered:
+    for each in itertools.chain.from_iterable(gathered):
         assert each.blocks is not None
         assert each.blocks.total_order.to_pylist() == each.blocks.collection_order.to_pylist()
         assert each.blocks.id.to_pylist() == [str(number) for number in each.blocks.total_order.to_pylist()]
         assert each.blocks.total_order.to_pylist() == each.rows.column("id").to_pylist()
-    return [(each.schema, each.rows.column("id").to_pylist()) for each in gathered]
+    return [[(each.schema, each.rows.column("id").to_pylist()) for each in together] for together in gathered]
 
 
 def test_a_tables_parts_become_one_in_their_order() -> None:
     held = GatheredRows()
-    assert not any(held.add(each) for each in (part(ITEMS, 0), part(ORDERS, 10), part(ITEMS, 2)))
-    assert found(held.all()) == [(ITEMS, [0, 1, 2, 3]), (ORDERS, [10, 11])]
+    assert not held.add("items", [part(ITEMS, 0)])
+    assert not held.add("orders", [part(ORDERS, 10)])
+    assert not held.add("items", [part(ITEMS, 2)])
+    assert found(held.all()) == [[(ITEMS, [0, 1, 2, 3])], [(ORDERS, [10, 11])]]
     assert held.all() == []
 
 
-def test_rows_of_another_form_come_after_those_before_them() -> None:
+def test_tables_that_may_share_a_topic_stay_together_and_a_new_form_is_a_part_of_its_own() -> None:
     held = GatheredRows()
-    assert not held.add(part(ITEMS, 0)) and not held.add(part(ORDERS, 10))
-    assert found(held.add(part(WIDER, 2))) == [(ITEMS, [0, 1]), (ORDERS, [10, 11])]
-    assert found(held.all()) == [(WIDER, [2, 3])]
+    assert not held.add("both", [part(ITEMS, 0), part(ORDERS, 10)])
+    assert not held.add("both", [part(WIDER, 2), part(ORDERS, 12)])
+    assert found(held.all()) == [[(ITEMS, [0, 1]), (WIDER, [2, 3]), (ORDERS, [10, 11, 12, 13])]]
 
 
 def test_no_more_is_held_than_becomes_messages_at_once() -> None:
     held, most = GatheredRows(), segment_rows.TOGETHER
-    assert not held.add(part(ITEMS, 0, most - 2)) and not held.add(part(ORDERS, 0, 1))
-    assert [len(ids) for _, ids in found(held.add(part(ITEMS, most - 2, 1)))] == [most - 1, 1]
+    assert not held.add("items", [part(ITEMS, 0, most - 2)]) and not held.add("orders", [part(ORDERS, 0, 1)])
+    [[(_, items)], [(_, orders)]] = found(held.add("items", [part(ITEMS, most - 2, 1)]))
+    assert (len(items), len(orders)) == (most - 1, 1)
     assert held.all() == []
 
 
 def test_rows_of_many_bytes_are_not_held() -> None:
     rows = pa.RecordBatch.from_arrays([pa.array(["x" * segment_rows.TOGETHER_BYTES])], names=["id"])
-    assert GatheredRows().add(MessageRows(ITEMS, rows)) == [MessageRows(ITEMS, rows)]
+    assert GatheredRows().add("items", [MessageRows(ITEMS, rows)]) == [(MessageRows(ITEMS, rows),)]

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from actors.kafka.record_batch import RecordBatch
 from pipeline.config.settings import Compression
-from pipeline.kafka.records import encoded_headers, record_runs
+from pipeline.kafka.records import NO_VALUE, encoded_headers, record_runs
 
 VALUES = st.none() | st.binary(max_size=200)
-HEADERS = st.lists(
-    st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), st.binary()), max_size=2
-)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+HEADERS = st.lists(st.tuples(NAMES, st.binary().filter(lambda value: value != NO_VALUE)), max_size=2)
 MESSAGES = st.lists(st.tuples(VALUES, VALUES, HEADERS), min_size=1, max_size=30)
 
 

@@ -1,5 +1,6 @@
 """The rows of a segment, with the chunks of first snapshots at their places among the changes."""
 
+import itertools
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 from actors.journal.store import JournalStore
 from actors.kafka import segment_rows
 from actors.kafka.batches import MessageBatches
-from actors.kafka.segment_rows import SegmentRows
+from actors.kafka.segment_rows import SegmentRows, TableRows
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
@@ -21,10 +22,12 @@ from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.runs import Capacity, Run, statements_of
 from pipeline.messages.journal import Append, ChunkPart, StatementPart
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
+from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import ChunkId
 from tests.actors.segments import ITEMS, part, position
 
+ORDERS = replace(ITEMS, table=TableId("shop", "orders"))
 HIGH = Coordinates("binlog.000001", 4)
 
 
@@ -61,7 +64,7 @@ def read(rows: SegmentRows, entry: Entry, run: Run, skip: int = 0) -> list[tuple
     """Of each row its operation, SCN and id."""
     return [
         row
-        for each in rows.rows(entry, run, skip)
+        for (each,) in rows.rows(entry, run, str, skip)
         for row in zip(*(each.rows.column(name).to_pylist() for name in ("__op", "__scn", "id")), strict=True)
     ]
 
@@ -85,6 +88,38 @@ def test_rows_come_in_the_order_of_the_stream(
     assert whole == Run(1, 5, 50, sum(file.bytes for file in entry.files))
     assert read(rows, entry, whole) == ALL
     assert read(rows, entry, whole, skip=13) == ALL[13:]
+
+
+@pytest.mark.parametrize("together", [3, 20_000])
+def test_tables_that_may_share_a_topic_are_read_in_step(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    monkeypatch.setattr(segment_rows, "TOGETHER", together)
+    parts = [
+        part(number, begin, end, schema)
+        for number in range(3)
+        for begin, end, schema in ((0, 4, ITEMS), (4, 6, ORDERS), (6, 10, ITEMS if number else ORDERS))
+    ]
+    checkpoint = Checkpoint(position(3), scn=40, schemas={each.table: each for each in (ITEMS, ORDERS)})
+    sealed = Append(tuple(parts), checkpoint)
+    files = store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed])))
+    store.publish(journal.seal(1, [sealed], files, None, 0))
+    entry = store.entry(1)
+    in_step = list(SegmentRows(store).rows(entry, Run(1, 40, 30), lambda _: "both"))
+    read = [[place for each in parts for place in places(each)] for parts in in_step]
+    assert all(max(some) < min(others) for some, others in itertools.pairwise(read))
+    assert max(len({each.schema.table for each in parts}) for parts in in_step) == 2
+    all_rows = list(itertools.chain.from_iterable(read))
+    assert sorted(all_rows) == [(10 * number + 1, row) for number in range(3) for row in range(10)]
+    for skip in (1, 9, 17):
+        left = SegmentRows(store).rows(entry, Run(1, 40, 30), lambda _: "both", skip)
+        assert [place for parts in left for each in parts for place in places(each)] == all_rows[skip:]
+    apart = SegmentRows(store).rows(entry, Run(1, 40, 30), str)
+    assert all(len(parts) == 1 for parts in apart)
+
+
+def places(of: TableRows) -> list[tuple[int, int]]:
+    return list(zip(*(of.rows.column(name).to_pylist() for name in ("__scn", "__ordinal")), strict=True))
 
 
 @pytest.mark.parametrize("most", [1, 10, 20, 30])
@@ -121,7 +156,7 @@ def test_runs_in_their_order_read_the_files_once_and_any_other_run_is_read_again
     # The last run again, one from before, and one that was left half way.
     assert read(rows, entry, runs[-1]) == [row for row in ALL if row[1] == runs[-1].last_scn]
     assert read(rows, entry, runs[0]) == ALL[:10]
-    next(rows.rows(entry, Run(3, 4, 20)))
+    next(rows.rows(entry, Run(3, 4, 20), str))
     assert read(rows, entry, runs[-1]) == ALL[-10:]
     assert read(rows, entry, Run(3, 4, 20)) == ALL[20:40]
 
@@ -132,7 +167,7 @@ def test_chunks_that_are_not_told_are_no_guess(store: JournalStore, entry: Entry
 
 
 def test_rows_without_all_of_their_columns_are_refused(store: JournalStore, entry: Entry) -> None:
-    rows = next(SegmentRows(store).rows(entry, Run(1, 1, 10)))
+    (rows,) = next(SegmentRows(store).rows(entry, Run(1, 1, 10), str))
     place = rows.rows.schema.names.index("__absent")
     absent = pa.array([["id"]] * rows.rows.num_rows, rows.rows.schema.field("__absent").type)
     lacking = replace(rows, rows=rows.rows.set_column(place, "__absent", absent))

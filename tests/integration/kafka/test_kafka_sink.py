@@ -260,6 +260,47 @@ async def test_events_and_routed_rows_reach_their_topics(
     assert {each.value for each in rows} == {b'{"id":1,"secret":"***","__op":"c"}'}
 
 
+@pytest.mark.parametrize("rows", [4, 100_000])
+async def test_rows_that_move_between_tables_of_one_topic_come_in_the_order_of_the_log(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, rows: int
+) -> None:
+    route = TopicRoute(r"(.*)\.shard_\d", "$1.shards", key_enforce_uniqueness=False)
+    settings = to_topics(
+        kafka, open_shop, tmp_path, partitions=2, topic_routes=(route,), transaction_rows=rows
+    )
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        open_shop.sql(
+            "CREATE TABLE shop.shard_1 (id INT PRIMARY KEY, v INT)",
+            "CREATE TABLE shop.shard_2 (id INT PRIMARY KEY, v INT)",
+            "INSERT INTO shop.shard_2 VALUES (1, 0), (2, 0), (3, 0)",
+        )
+        for v in range(12):
+            there, here = ("shard_2", "shard_1") if v % 2 else ("shard_1", "shard_2")
+            moves = [
+                move.format(id=id_)
+                for id_ in (1, 2, 3)
+                for move in (
+                    f"DELETE FROM shop.{here} WHERE id = {{id}}",
+                    f"INSERT INTO shop.{there} (id, v) VALUES ({{id}}, {v})",
+                )
+            ]
+            open_shop.sql("BEGIN", *moves, "COMMIT")
+            if v == 5:
+                open_shop.sql("ALTER TABLE shop.shard_1 ADD more INT DEFAULT 7")
+                open_shop.sql("ALTER TABLE shop.shard_2 ADD more INT DEFAULT 7")
+        await service.caught_up(open_shop)
+        await service.stop()
+    assert settings.kafka is not None
+    records = await committed_messages(kafka, f"{settings.kafka.topic_prefix}.shop.shards")
+    for key in {record.key for record in records}:
+        of_key = [record.value and json.loads(record.value) for record in records if record.key == key]
+        assert [each and (each["op"], (each["before"] or each["after"])["v"]) for each in of_key] == [
+            ("c", 0),
+            *(told for v in range(12) for told in (("d", max(v - 1, 0)), None, ("c", v))),
+        ]
+
+
 async def test_notifications_of_snapshots_come_once_in_their_order(
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
