@@ -134,20 +134,21 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """Messages of one topic with their headers as bytes, None if none has any, and the partition of each."""
+    """Messages of one topic with their headers as bytes, None if none has any, and each one's time and partition."""
 
     topic: str
     keys: pa.Array
     values: pa.Array
     headers: pa.Array | None
-    times: pa.Array | None
+    times: Longs
     partitions: Any
 
 
 def single_batch(topic: str, key: bytes, value: bytes, at_ms: int) -> PartitionBatch:
     """Returns a batch of one message, for the topic's first partition."""
-    (run,) = record_runs(pa.array([key]), pa.array([value]), None, np.zeros(1, np.int64), 1)
-    return PartitionBatch(topic, 0, RecordBatch(run, at_ms, Compression.NONE))
+    times, first = np.array([at_ms]), np.zeros(1, np.int64)
+    (run,) = record_runs(pa.array([key]), pa.array([value]), None, times, first, 1)
+    return PartitionBatch(topic, 0, RecordBatch(run, Compression.NONE))
 
 
 class MessageBatches:
@@ -325,14 +326,12 @@ class MessageBatches:
         So a request to a broker has a batch for each of its partitions. Several parts are of several tables: their
         messages are in the order of the stream.
         """
-        encoded = [_encoded(each, count) for each in parts]
+        encoded = [_encoded(each, count, processed_ms) for each in parts]
         records = (
             encoded[0] if len(parts) == 1 else _in_stream_order(encoded, [each.places for each in parts])
         )
         waiting = deque(
-            self._of_partition(
-                records, partition, np.flatnonzero(records.partitions == partition), processed_ms
-            )
+            self._of_partition(records, partition, np.flatnonzero(records.partitions == partition))
             for partition in np.unique(records.partitions).tolist()
         )
         while waiting:
@@ -342,15 +341,12 @@ class MessageBatches:
                 yield batch
                 waiting.rotate(-1)
 
-    def _of_partition(
-        self, records: _Encoded, partition: int, rows: Longs, processed_ms: int
-    ) -> Iterator[PartitionBatch]:
+    def _of_partition(self, records: _Encoded, partition: int, rows: Longs) -> Iterator[PartitionBatch]:
         """Returns the batches of these rows, which go to one partition."""
         settings = self._settings
-        for some, at_ms in _at_once(records.times, rows, processed_ms):
-            for run in record_runs(records.keys, records.values, records.headers, some, settings.batch_bytes):
-                batch = RecordBatch(run, at_ms, settings.compression_type)
-                yield PartitionBatch(records.topic, partition, batch)
+        columns = (records.keys, records.values, records.headers, records.times)
+        for run in record_runs(*columns, rows, settings.batch_bytes):
+            yield PartitionBatch(records.topic, partition, RecordBatch(run, settings.compression_type))
 
     def _events(self, outbox: Outbox, of: MessageRows) -> list[Records]:
         settings, table = self._settings, of.schema.table
@@ -399,13 +395,16 @@ def _by_topic(records: Records, topics: pa.Array) -> Iterator[Records]:
         )
 
 
-def _encoded(records: Records, count: int) -> _Encoded:
+def _encoded(records: Records, count: int, processed_ms: int) -> _Encoded:
+    times = np.full(len(records.keys), processed_ms, np.int64)
+    if records.times is not None:
+        times = np.asarray(pc.fill_null(records.times, processed_ms))
     return _Encoded(
         records.topic,
         records.keys,
         records.values,
         _headers(records),
-        records.times,
+        times,
         _places(records, count),
     )
 
@@ -436,19 +435,9 @@ def _in_stream_order(parts: Sequence[_Encoded], places: Sequence[StreamPlaces | 
         joined("keys", pa.string()),
         joined("values", pa.string()),
         joined("headers", pa.binary()),
-        joined("times", pa.int64()),
+        np.concatenate([part.times for part in parts])[order],
         np.concatenate([part.partitions for part in parts])[order],
     )
-
-
-def _at_once(times: pa.Array | None, rows: Longs, processed_ms: int) -> Iterator[tuple[Longs, int]]:
-    """Returns the rows in runs of the same time (ms since the epoch): all messages of a batch have one."""
-    if times is None:
-        yield rows, processed_ms
-        return
-    own = np.asarray(pc.fill_null(times, processed_ms))[rows]
-    for run in np.split(rows, np.flatnonzero(np.diff(own)) + 1):
-        yield run, int(own[np.searchsorted(rows, run[0])])
 
 
 def _places(records: Records, count: int) -> Any:

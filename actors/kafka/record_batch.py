@@ -26,9 +26,8 @@ _CODECS: Final[Mapping[Compression, tuple[int, Callable[[bytes], bytes]]]] = {
 class RecordBatch:
     """The interface of a batch that aiokafka's sender uses."""
 
-    def __init__(self, records: RecordRun, at_ms: int, compression: Compression) -> None:
-        self._count = records.count
-        self._at_ms = at_ms
+    def __init__(self, records: RecordRun, compression: Compression) -> None:
+        self._records = records
         self._compression, compressed = _CODECS[compression]
         self._batch = records.data
         if self._compression:
@@ -44,7 +43,7 @@ class RecordBatch:
 
     def record_count(self) -> int:
         """Returns how many records it has."""
-        return self._count
+        return self._records.count
 
     def size(self) -> int:
         """Returns how many bytes the sent batch has."""
@@ -52,7 +51,7 @@ class RecordBatch:
 
     def _set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         sender = Producer(producer_id, producer_epoch, base_sequence)
-        put_head(self._batch.data, self._count, self._compression, self._at_ms, sender)
+        put_head(self._batch.data, self._records, self._compression, sender)
         # The array itself, since the library takes no memoryview of it.
         put_checksum(self._batch.data, google_crc32c.value(self._batch[CHECKED_FROM:]))
 

@@ -1,6 +1,6 @@
 """Kafka's record batches (format 2), which a compiled loop writes from columns of keys, values and headers.
 
-A batch is its head (`put_head`) and its records. All records of a batch have the batch's timestamp.
+A batch is its head (`put_head`) and its records. A record has its time as the difference from the first one's.
 
 Source: Apache Kafka, "Message Format", RecordBatch and Record.
 """
@@ -21,8 +21,8 @@ from pipeline.types.byte_copies import copy_bytes
 from pipeline.types.byte_kernels import put_zigzag
 from pipeline.types.jit import READ_BYTES, READ_ENDS, READ_FLAGS, READ_LONGS, compiled, inlined
 
-# What a record takes beside its key, value and headers, at most: an attribute, a time, and four varints of 5 bytes.
-_ROOM: Final = 22
+# What a record takes beside its key, value and headers, at most: an attribute, a time of 10 bytes, four varints of 5.
+_ROOM: Final = 31
 # Where the checksum is in the head, and from where on it is of everything.
 _CHECKSUM: Final = 17
 CHECKED_FROM: Final = 21
@@ -48,10 +48,15 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """This many records of one partition, end to end, after room for the head of a batch."""
+    """This many records of one partition, end to end, after room for the head of a batch.
+
+    `first_ms` and `latest_ms`: the first record's time, and the latest of all, in ms since the epoch.
+    """
 
     data: Bytes
     count: int
+    first_ms: int
+    latest_ms: int
 
 
 def encoded_headers(headers: Sequence[tuple[str, bytes]]) -> bytes:
@@ -64,13 +69,13 @@ def encoded_headers(headers: Sequence[tuple[str, bytes]]) -> bytes:
 
 
 def record_runs(
-    keys: pa.Array, values: pa.Array, headers: pa.Array | None, rows: Longs, most_bytes: int
+    keys: pa.Array, values: pa.Array, headers: pa.Array | None, times: Longs, rows: Longs, most_bytes: int
 ) -> Iterator[RecordRun]:
     """Returns the records of these rows, in their order, in as few runs as possible. A run has at most `most_bytes`, or
     one record.
 
     Keys and values are texts or binaries; a record has none where it is null. `headers`: what `encoded_headers` returns
-    for each row, null where there are none.
+    for each row, null where there are none. `times`: ms since the epoch.
     """
     kept = pa.repeat(_NO_HEADERS, len(keys)) if headers is None else pc.fill_null(headers, _NO_HEADERS)
     columns = (*_column(keys), *_column(values), *bytes_of(kept))
@@ -81,21 +86,23 @@ def record_runs(
     while begin < len(rows):
         end = max(begin + 1, int(np.searchsorted(ends, before + most_bytes, "right")))
         out = np.empty(HEAD_BYTES + int(ends[end - 1]) - before, np.uint8)
-        written = _lay_records(rows[begin:end], *columns, out, HEAD_BYTES)
-        yield RecordRun(out[:written], end - begin)
+        some = rows[begin:end]
+        written = _lay_records(some, *columns, times, out, HEAD_BYTES)
+        yield RecordRun(out[:written], end - begin, int(times[some[0]]), int(times[some].max()))
         begin, before = end, int(ends[end - 1])
 
 
-def put_head(batch: memoryview, records: int, compression: int, at_ms: int, producer: Producer) -> None:
-    """Writes the head of a batch before its records, without the checksum; `compression` is Kafka's number.
+def put_head(batch: memoryview, of: RecordRun, compression: int, producer: Producer) -> None:
+    """Writes the head of a batch of these records, without the checksum; `compression` is Kafka's number.
 
     The checksum is CRC-32C of everything from CHECKED_FROM on. `put_checksum` writes it.
     """
     following = len(batch) - 12
     attributes = compression | _TRANSACTIONAL
     sender = (producer.id, producer.epoch, producer.sequence)
+    times = (of.first_ms, of.latest_ms)
     _HEAD.pack_into(
-        batch, 0, 0, following, -1, _FORMAT, 0, attributes, records - 1, at_ms, at_ms, *sender, records
+        batch, 0, 0, following, -1, _FORMAT, 0, attributes, of.count - 1, *times, *sender, of.count
     )
 
 
@@ -149,12 +156,12 @@ def _put_value(out: Bytes, to: Int, data: Bytes, at: Int, size: Int) -> Int:
 @compiled(
     types.int64(
         READ_LONGS, READ_BYTES, READ_ENDS, READ_FLAGS, READ_BYTES, READ_ENDS, READ_FLAGS, READ_BYTES, READ_ENDS,
-        uint8[::1], types.int64,
+        READ_LONGS, uint8[::1], types.int64,
     )
 )  # fmt: skip
 def _lay_records(
     rows: Longs, keys: Bytes, key_ends: Ends, has_key: Flags, values: Bytes, value_ends: Ends, has_value: Flags,
-    headers: Bytes, header_ends: Ends, out: Bytes, to: Int,
+    headers: Bytes, header_ends: Ends, times: Longs, out: Bytes, to: Int,
 ) -> Int:  # fmt: skip
     """Writes the records of these rows from a place on. Returns the place after them."""
     for i in range(len(rows)):
@@ -162,11 +169,12 @@ def _lay_records(
         key = np.int64(key_ends[row + 1]) - key_ends[row] if has_key[row] else np.int64(-1)
         value = np.int64(value_ends[row + 1]) - value_ends[row] if has_value[row] else np.int64(-1)
         header = np.int64(header_ends[row + 1]) - header_ends[row]
-        size = 2 + _varint_size(np.int64(i)) + _varint_size(key) + max(key, 0) + _varint_size(value)
-        to = put_zigzag(out, to, size + max(value, 0) + header)
+        later = times[row] - times[rows[0]]
+        size = 1 + _varint_size(later) + _varint_size(np.int64(i)) + _varint_size(key) + max(key, 0)
+        to = put_zigzag(out, to, size + _varint_size(value) + max(value, 0) + header)
         out[to] = 0
-        out[to + 1] = 0
-        to = put_zigzag(out, to + 2, np.int64(i))
+        to = put_zigzag(out, to + 1, later)
+        to = put_zigzag(out, to, np.int64(i))
         to = _put_value(out, to, keys, np.int64(key_ends[row]), key)
         to = _put_value(out, to, values, np.int64(value_ends[row]), value)
         copy_bytes(out, to, headers, np.int64(header_ends[row]), header)

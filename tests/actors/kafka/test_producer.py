@@ -41,8 +41,10 @@ async def producing(of: KafkaSinkSettings) -> AsyncIterator[KafkaProducer]:
 
 def batch(topic: str, *values: bytes, compression: Compression = Compression.NONE) -> PartitionBatch:
     keys = pa.array([b"k"] * len(values))
-    (records,) = record_runs(keys, pa.array(values), None, np.arange(len(values)), 1 << 30)
-    return PartitionBatch(topic, 0, RecordBatch(records, 1, compression))
+    (records,) = record_runs(
+        keys, pa.array(values), None, np.ones(len(values), np.int64), np.arange(len(values)), 1 << 30
+    )
+    return PartitionBatch(topic, 0, RecordBatch(records, compression))
 
 
 async def found_at(of: KafkaSinkSettings, positions: str) -> KafkaPosition:

@@ -14,10 +14,14 @@ from pipeline.kafka.records import NO_VALUE, encoded_headers, record_runs
 VALUES = st.none() | st.binary(max_size=200)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 HEADERS = st.lists(st.tuples(NAMES, st.binary().filter(lambda value: value != NO_VALUE)), max_size=2)
-MESSAGES = st.lists(st.tuples(VALUES, VALUES, HEADERS), min_size=1, max_size=30)
+TIMES = st.integers(0, 2**50)
+MESSAGES = st.lists(st.tuples(VALUES, VALUES, HEADERS, TIMES), min_size=1, max_size=30)
 
 
-def read(batch: RecordBatch) -> list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]]:
+Message = tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int]
+
+
+def read(batch: RecordBatch) -> list[Message]:
     found = MemoryRecords(bytes(batch._build()))
     opened = found.next_batch()
     assert opened is not None and opened.validate_crc() and not found.has_next()
@@ -25,25 +29,29 @@ def read(batch: RecordBatch) -> list[tuple[bytes | None, bytes | None, list[tupl
     assert opened.is_transactional
     records = list(opened)
     assert [record.offset for record in records] == list(range(len(records)))
-    assert {record.timestamp for record in records} == {1_700_000_000_123}
+    assert opened.max_timestamp == max(record.timestamp for record in records)
     return [
-        (record.key, record.value, [(name, bytes(value)) for name, value in record.headers])
+        (
+            record.key,
+            record.value,
+            [(name, bytes(value)) for name, value in record.headers],
+            record.timestamp,
+        )
         for record in records
     ]
 
 
 @pytest.mark.parametrize("compression", Compression)
 @given(MESSAGES)
-def test_another_reader_finds_the_same(
-    compression: Compression, messages: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]]
-) -> None:
+def test_another_reader_finds_the_same(compression: Compression, messages: list[Message]) -> None:
     keys, values = (pa.array([message[i] for message in messages], pa.binary()) for i in (0, 1))
     headers = pa.array(
         [encoded_headers(message[2]) if message[2] else None for message in messages], pa.binary()
     )
     rows = np.arange(len(messages))[::-1].copy()
-    (records,) = record_runs(keys, values, headers, rows, 1 << 30)
-    batch = RecordBatch(records, 1_700_000_000_123, compression)
+    times = np.array([message[3] for message in messages])
+    (records,) = record_runs(keys, values, headers, times, rows, 1 << 30)
+    batch = RecordBatch(records, compression)
     batch._set_producer_state(5, 6, 7)
     assert batch.record_count() == len(messages) and batch.closed()
     assert read(batch) == messages[::-1]

@@ -45,8 +45,10 @@ def now_ms() -> int:
 
 def batch(topic: str, value: bytes) -> PartitionBatch:
     """A message of now: with an old one the broker would begin another file."""
-    (records,) = record_runs(pa.array([b"k"]), pa.array([value]), None, np.zeros(1, np.int64), 1 << 30)
-    return PartitionBatch(topic, 0, RecordBatch(records, now_ms(), Compression.NONE))
+    (records,) = record_runs(
+        pa.array([b"k"]), pa.array([value]), None, np.array([now_ms()]), np.zeros(1, np.int64), 1 << 30
+    )
+    return PartitionBatch(topic, 0, RecordBatch(records, Compression.NONE))
 
 
 def batches(log: bytes) -> Iterator[tuple[int, bool]]:
