@@ -466,14 +466,15 @@ def _partitions(keys: pa.Array, count: int) -> Any:
 def _headers(records: Records) -> pa.Array | None:
     """Returns the headers of each record, null if it has none; None if no record has any."""
     count = len(records.keys)
-    there = [(name, texts) for name, texts in records.headers if texts.null_count < count]
+    there = [
+        (name, texts.cast(pa.binary()).to_pylist())
+        for name, texts in records.headers
+        if texts.null_count < count
+    ]
     if not there:
         return None
     found: list[bytes | None] = [None] * count
-    some = np.logical_or.reduce([np.asarray(texts.is_valid()) for _, texts in there])
+    some = np.logical_or.reduce([np.asarray(texts.is_valid()) for _, texts in records.headers])
     for row in np.flatnonzero(some).tolist():
-        named = [(name, texts[row]) for name, texts in there]
-        found[row] = encoded_headers(
-            [(name, text.cast(pa.binary()).as_py()) for name, text in named if text.is_valid]
-        )
+        found[row] = encoded_headers([(name, texts[row]) for name, texts in there if texts[row] is not None])
     return pa.array(found, pa.binary())
