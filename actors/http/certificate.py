@@ -67,6 +67,8 @@ def server_context(tls: HttpTlsSettings) -> ssl.SSLContext:
     """What a server with these files does at a handshake. Raises Definite, which names the key of the wrong one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # A handshake costs the server more than the client, so one connection has one.
+    context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
     _load_pair(context, _certificate(tls), _key(tls))
     if tls.client_ca is not None:

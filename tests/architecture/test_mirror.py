@@ -53,7 +53,6 @@ TESTED_BY = {
     "actors/lake/delta_tables.py": _CONNECT,
     "actors/lake/spark_connect.py": _CONNECT,
     "actors/lake/spark_session.py": "integration/lake/test_spark_cluster.py",
-    "actors/lake/threads/thread_priorities.py": "integration/lake/test_spark_threads.py",
     "actors/service/client.py": "actors/service/test_cli.py",
     "actors/service/lake_status.py": "integration/lake/test_live_view_text.py",
     "actors/service/terminal_status.py": "actors/status/test_status_board.py",

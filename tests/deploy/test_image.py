@@ -200,7 +200,7 @@ def test_a_snapshot_in_a_container(docker: Docker, mysql_with_tls: MysqlServer, 
     docker.run("run", "--detach", "--name=one", *HARDENED, *mounts, "tidemark")
 
     def log() -> str:
-        return docker.run("logs", "one", check=False)
+        return docker.logs("one")
 
     mirror = data / "lake" / "shop" / "orders" / "mirror"
     until(lambda: ids_of(mirror) == [1, 2, 3], "the rows in the mirror", log)

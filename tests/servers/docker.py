@@ -57,15 +57,23 @@ class Docker:
 
     def run(self, *arguments: str | Path, check: bool = True) -> str:
         """What `docker` says to this; its exit code doesn't matter without `check`."""
-        told = subprocess.run(
+        told = self._told(*arguments)
+        assert not check or told.returncode == 0, told.stdout[-5000:] + told.stderr[-5000:]
+        return told.stdout
+
+    def logs(self, container: str) -> str:
+        """All that a container has written, to either of its ends."""
+        told = self._told("logs", container)
+        return told.stdout + told.stderr
+
+    def _told(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             ["docker", *map(str, arguments)],
             env=self._environment,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert not check or told.returncode == 0, told.stdout[-5000:] + told.stderr[-5000:]
-        return told.stdout
 
     def debian(self, name: str, suite: str) -> None:
         """Make an image of Debian's smallest system, which trusts whom this machine trusts."""

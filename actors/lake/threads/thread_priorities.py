@@ -30,4 +30,6 @@ def lower_task_priority(pid: int) -> None:
     for thread in threads.iterdir() if threads.is_dir() else ():
         with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
             if (thread / "comm").read_text().startswith(_GIVE_WAY):
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), NICE)
+                has = os.getpriority(os.PRIO_PROCESS, int(thread.name))
+                # Only root may raise it, if the whole service has a lower one.
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), max(NICE, has))
