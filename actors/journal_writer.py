@@ -28,6 +28,7 @@ from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
+from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.journal import step as journal_writer
@@ -88,10 +89,11 @@ class JournalWriter(Actor[ToJournalWriter]):
         recovered: Recovered,
         outlets: JournalWriterPorts,
         rules: tuple[LakeRule, ...] = (),
+        protection: Protection = UNPROTECTED,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._store = store
-        self._desk = WriterThread(store, settings, rules)
+        self._desk = WriterThread(store, settings, rules, protection)
         self._outlets = outlets
         self._state = journal_writer.start(settings, rules, recovered.last)
         self._at_work: AtWork | None = None

@@ -15,6 +15,7 @@ from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.snapshot.snapshot_metrics import SnapshotMetrics
+from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import recapture, reselect, resume
 from pipeline.coordinator import step as coordinator
@@ -43,6 +44,7 @@ from pipeline.messages.inboxes import ToBinlogReader, ToChunkSelector, ToJournal
 from pipeline.messages.journal import Append, AppendRows, Full
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.concealed_keys import conceal_keys
 from pipeline.snapshot.snapshot import to_json as snapshot_to_json
 
 
@@ -72,11 +74,12 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,
         *,
         has_lake: bool = True,
+        protection: Protection = UNPROTECTED,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._outlets = outlets
         self._state, self._first_orders = coordinator.start(
-            checkpoint, limits, mode, snapshot_mode, unread, has_lake=has_lake
+            checkpoint, limits, mode, snapshot_mode, unread, has_lake=has_lake, protection=protection
         )
         self._measured = SnapshotMetrics(metrics, self._state)
 
@@ -115,7 +118,10 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
             "stopped": {str(t): recapture.stop_reason(t, reason) for t, reason in checkpoint.stopped.items()},
             "mirrors": {str(table): mirror.wire for table, mirror in checkpoint.mirrors.items()},
             "unread": {str(table): count for table, count in reselect.unread_keys(self._state).items()},
-            "snapshots": [snapshot_to_json(snapshot) for snapshot in checkpoint.snapshots],
+            "snapshots": [
+                snapshot_to_json(snapshot)
+                for snapshot in conceal_keys(checkpoint, self._state.protection).snapshots
+            ],
             "unsettled": {
                 str(table): run.reason
                 for table, run in self._state.runs.items()

@@ -10,6 +10,7 @@ from typing import assert_never
 
 from actors.journal.files import NoRoom
 from actors.journal.store import JournalStore
+from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.journal import segment as journal
@@ -25,6 +26,7 @@ class WriterThread:
     store: JournalStore
     settings: JournalSettings
     rules: tuple[LakeRule, ...]
+    protection: Protection = UNPROTECTED
 
     def do(self, work: Work) -> Worked:
         """Does all of it, or as much as there's room for; then the reserve is deleted. Blocks."""
@@ -38,7 +40,8 @@ class WriterThread:
 
     def _written(self, seal: Seal) -> Publish:
         appends = seal.waiting.appends
-        tables = journal.segment_tables(seal.segment, journal.parts_of_appends(appends), self.rules)
+        parts = journal.parts_of_appends(appends)
+        tables = journal.segment_tables(seal.segment, parts, self.rules, self.protection)
         rest = self.store.write(seal.segment, tables, len(seal.ahead))
         return Publish(
             seal.segment, seal.waiting, (*journal.files_of_segment(seal.ahead, appends), *rest), seal.before
@@ -47,11 +50,11 @@ class WriterThread:
     def _do(self, work: Publish | FlushEarly | ApplyRetention) -> Worked:
         match work:
             case Publish(segment, waiting, files, before):
-                entry = journal.seal(segment, waiting.appends, files, before, sealed_at=_now())
+                entry = journal.seal(segment, waiting.appends, files, before, _now(), self.protection)
                 self.store.publish(entry)
                 return Published(entry, self.store.bytes)
             case FlushEarly(segment, parts, first, scn):
-                tables = journal.segment_tables(segment, parts, self.rules)
+                tables = journal.segment_tables(segment, parts, self.rules, self.protection)
                 written = self.store.write(segment, tables, first)
                 return FlushedEarly(tuple(EarlyFile(file, scn) for file in written))
             case ApplyRetention(reserve):

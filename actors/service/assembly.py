@@ -54,6 +54,7 @@ from actors.signals.verify_schedule import VerifySchedule
 from actors.source import witnesses
 from actors.source.failover import Servers
 from actors.source.preflight import Preflight, query_tables, signal_table
+from actors.source.unmatched_tables import protection_findings
 from actors.spark_sink import SinkOutlets, SparkSink
 from actors.status.applied_watch import AppliedWatch
 from actors.status.lag_watch import LagWatch
@@ -62,7 +63,7 @@ from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline import metrics as catalogue
 from pipeline.config.settings import HttpSettings, Settings, SnapshotSettings, Watermark
 from pipeline.config.table_rules import LakeRule, with_before_images
-from pipeline.coordinator import resume
+from pipeline.coordinator import recapture, resume
 from pipeline.coordinator.chunk_size import CHUNK_BYTES, ChunkLimits
 from pipeline.coordinator.state import Overlapping, Pausing
 from pipeline.gtid.gtid_set import GtidSet
@@ -158,6 +159,7 @@ class Assembly:
         sealed = None if last is None else JournalProgress(last.segment, last.checkpoint)
         self.applied.captured_from(found.source, sealed)
         checkpoint = _beginning(last, found, settings)
+        _tell_idle_rules(found, settings)
         if not checkpoint.witnesses:
             initial = await witnesses.initial_witnesses(
                 found.source, found.server, checkpoint.position, self._store.identity.id
@@ -179,6 +181,7 @@ class Assembly:
                 self._journal_reached,
             ),
             _journal_rules(settings, self._store),
+            settings.protection,
         )
         unread = await asyncio.to_thread(reselect_keys.unread_rows_keys, self._store, last, checkpoint)
         return (*self._stream(checkpoint, found), *self._snapshots(checkpoint, found, unread), journal)
@@ -208,6 +211,7 @@ class Assembly:
             found.outdated_keys,
             settings.keeps_statements_on,
             checkpoint.unknown_engines,
+            settings.protection,
         )
         reader = BinlogReader(
             self.mailboxes[Name.BINLOG_READER],
@@ -256,6 +260,7 @@ class Assembly:
             snapshot.mode,
             unread,
             has_lake=settings.lake is not None,
+            protection=settings.protection,
         )
         selector = ChunkSelector(
             self.mailboxes[Name.CHUNK_SELECTOR],
@@ -395,9 +400,19 @@ def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Chec
         if after is not None:
             begin = resume.continued_checkpoint(GtidSet.parse(after), known, found.purged)
         return replace(begin, server=found.server)
-    checkpoint = resume.resume_checkpoint(last.checkpoint, known, found.purged, settings.snapshot.mode)
-    _tell_beginning(last.checkpoint, checkpoint)
+    digests = {table: each.digest for table, each in last.protected.items()}
+    before = recapture.recapture_reprotected(last.checkpoint, digests, settings.protection)
+    checkpoint = resume.resume_checkpoint(before, known, found.purged, settings.snapshot.mode)
+    _tell_beginning(before, checkpoint)
     return replace(checkpoint, server=found.server)
+
+
+@measuring.contain_errors
+def _tell_idle_rules(found: Preflight, settings: Settings) -> None:
+    """Logs the rules for columns that are about no table: a mistyped one protects nothing."""
+    tables = filter(settings.tables.match, found.known.schemas.keys() | found.known.refused.keys())
+    for finding in protection_findings(settings.protection, tables):
+        log.warning("a rule protects nothing", reason=f"{finding.wrong}; {finding.remedy}")
 
 
 @measuring.contain_errors

@@ -8,6 +8,7 @@ from actors.source.connection import Source
 from actors.source.preflight import inspect_source
 from pipeline.config.settings import Settings, SnapshotMode
 from pipeline.gtid.gtid_set import NO_GTIDS
+from pipeline.journal.change_rows import uncapturable
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -49,9 +50,10 @@ def plan(
         rows, size = sizes.get(table, (0, 0))
         schema = known.schemas.get(table)
         key = () if schema is None else schema.key_names
-        yield PlannedTable(
-            table, key, rows, size, _gets(schema, known.refused.get(table), settings.snapshot.mode)
-        )
+        refused = known.refused.get(table)
+        if schema is not None and refused is None:
+            refused = uncapturable(schema, settings.protection)
+        yield PlannedTable(table, key, rows, size, _gets(schema, refused, settings.snapshot.mode))
 
 
 def _gets(schema: TableSchema | None, refused: str | None, mode: SnapshotMode) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 from actors.source import gtid_history, server_facts
 from actors.source.connection import Source
-from actors.source.unmatched_tables import pattern_hints
+from actors.source.unmatched_tables import pattern_hints, protection_findings
 from actors.source.watermark_table import SignalTable
 from pipeline.config.settings import ForeignKeys, Settings, SourceSettings, Watermark
 from pipeline.errors import Definite
@@ -98,6 +98,7 @@ async def inspect_source(source: Source, settings: Settings, position: GtidSet) 
         found.append(Finding(Severity.ERROR, wrong, "give a number that no server of this replication has"))
     if not any(map(settings.tables.match, tables)):
         found.append(await _nothing_matches(source, settings))
+    found += protection_findings(settings.protection, tables)
     errors = any(finding.severity is Severity.ERROR for finding in found)
     if errors:
         return Preflight(

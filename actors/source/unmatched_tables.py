@@ -1,12 +1,14 @@
-"""Why a pattern of `tables` matches nothing: the commonest mistakes, each with what was probably meant."""
+"""Patterns that match no table: the commonest mistakes, each with what was probably meant."""
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from pipeline.config.column_protection import Protection
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
+from pipeline.source.prerequisites import Finding, Severity
 
 # A star that repeats nothing which a regular expression could repeat: a glob has it after a letter or a line.
 _GLOB: Final = re.compile(r"(?<![.)\]}\\])\*|^\*")
@@ -23,6 +25,19 @@ def pattern_hints(patterns: Sequence[str], tables: Sequence[TableId]) -> Iterato
     for pattern in patterns:
         if not any(map(TableFilter((pattern,)).match, tables)):
             yield from _hint(pattern, tables)
+
+
+def protection_findings(protection: Protection, tables: Iterable[TableId]) -> Iterator[Finding]:
+    """Yields the rules for columns that are about none of these tables."""
+    tables = list(tables)
+    for place, rule in enumerate(protection.rules, start=1):
+        if not any(map(rule.tables.match, tables)):
+            patterns = ", ".join(rule.tables.patterns)
+            yield Finding(
+                Severity.WARNING,
+                f"protection.rules[{place}].tables: no captured table matches {patterns}, so that it protects nothing",
+                "correct it, unless such a table is still to come",
+            )
 
 
 def _hint(pattern: str, tables: Sequence[TableId]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePath
 
+from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.column_rules import ColumnRule, MessageColumns, MessageKey
 from pipeline.config.message_handling import (
     BinaryHandling,
@@ -413,7 +414,8 @@ class VerifySettings:
 class Settings:
     """One pipeline. `tables`: regular expressions over `database.table` that match the whole name.
 
-    `lake` and `kafka` are the two readers of its journal; there's one at least.
+    `lake` and `kafka` are the two readers of its journal; there's one at least. `protection`: which columns the journal
+    doesn't have as they are.
     """
 
     name: str = field(
@@ -432,6 +434,7 @@ class Settings:
     signals: SignalSettings = SignalSettings()
     kafka: KafkaSinkSettings | None = None
     verify: VerifySettings | None = None
+    protection: Protection = UNPROTECTED
     umask: str = field(
         default="077",
         metadata={"pattern": "[0-7]{3}", "words": "three octal digits, as in 077 or 027"},

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from pipeline.config import http_access
+from pipeline.config.column_protection import LEAST_SALT, Protection, ProtectionRule, Treatment
 from pipeline.config.column_rules import ColumnRule, mistake_in
 from pipeline.config.message_routes import TopicRoute, mistake_in_rewriting
 from pipeline.config.outbox import Outbox
@@ -78,6 +79,10 @@ def contradictions(section: object) -> Iterator[Mistake]:
             yield from _of_broker(section)
         case ColumnRule():
             yield from _of_columns(section)
+        case ProtectionRule():
+            yield from _of_protection_rule(section)
+        case Protection():
+            yield from _of_protection(section)
         case TopicRoute():
             yield from _of_route(section)
         case Outbox():
@@ -229,6 +234,40 @@ def _of_columns(rule: ColumnRule) -> Iterator[Mistake]:
         yield Mistake("salt_file", "it has no use without hash", "remove it, or say hash")
 
 
+def _of_protection_rule(rule: ProtectionRule) -> Iterator[Mistake]:
+    if not rule.tables.patterns:
+        yield Mistake("tables", "it's empty", 'name at least one, as in ["shop\\\\.customers"]')
+    if not rule.columns:
+        yield Mistake("columns", "it's empty", 'name at least one, as in ["email"]')
+    of = f'treatment = "{rule.treatment}"'
+    measured = rule.treatment in (Treatment.MASK, Treatment.TRUNCATE)
+    if rule.length is not None and not measured:
+        yield Mistake("length", f"it has no use with {of}", "remove it")
+    if rule.text is not None and rule.treatment is not Treatment.MASK:
+        yield Mistake("text", f"it has no use with {of}", "remove it")
+    if rule.treatment is Treatment.MASK and (rule.length is None) == (rule.text is None):
+        yield Mistake("length", "a mask is so many asterisks or a text", "give either length or text")
+    if rule.treatment is Treatment.TRUNCATE and rule.length is None:
+        yield Mistake("length", f"it's missing with {of}", "say how much of a value stays")
+
+
+def _of_protection(protection: Protection) -> Iterator[Mistake]:
+    salt = protection.salt.value
+    hashes = any(rule.treatment is Treatment.HASH for rule in protection.rules)
+    if hashes and not salt:
+        yield Mistake(
+            "salt_file",
+            "without a salt anybody can find values by their hashes",
+            "give a file with a random text, or set TIDEMARK__PROTECTION__SALT",
+        )
+    elif hashes and len(salt) < LEAST_SALT:
+        yield Mistake(
+            "salt_file", f"the salt has {len(salt)} characters", f"give it {LEAST_SALT} at least, at random"
+        )
+    if salt and not hashes:
+        yield Mistake("salt_file", "it has no use without a rule that hashes", "remove it")
+
+
 def _of_route(route: TopicRoute) -> Iterator[Mistake]:
     if wrong := mistake_in_rewriting(route.topic_regex, route.topic_replacement):
         yield Mistake("topic_regex", wrong, "see to topic_regex and topic_replacement")
@@ -265,6 +304,8 @@ def _of_all(settings: Settings) -> Iterator[Mistake]:
         yield Mistake("tables", "it's empty", 'name at least one, as in ["shop\\\\.orders"]')
     if settings.lake is None and settings.kafka is None:
         yield Mistake("lake", "nothing would be delivered anywhere", "add [lake], [kafka] or both")
+    if settings.protection.rules:
+        yield from _beside_protection(settings)
     if settings.lake is None and settings.verify is not None:
         yield Mistake("verify", "there is no lake to verify", "add [lake], or remove [verify]")
     if settings.snapshot.watermark is Watermark.SIGNAL_TABLE and settings.signals.table is None:
@@ -272,4 +313,20 @@ def _of_all(settings: Settings) -> Iterator[Mistake]:
             "snapshot.watermark",
             "it needs a table to write watermarks into",
             'name one of three text columns (id, type, data) with signals.table, as in "tidemark.signals"',
+        )
+
+
+def _beside_protection(settings: Settings) -> Iterator[Mistake]:
+    """What would put values of protected columns into the journal in another way."""
+    if settings.source.keep_statements:
+        yield Mistake(
+            "source.keep_statements",
+            "the texts of statements have values of columns that [protection] protects",
+            "remove it, or remove [protection]",
+        )
+    if settings.kafka is not None and settings.kafka.include_schema_changes:
+        yield Mistake(
+            "kafka.include_schema_changes",
+            "the texts of statements may have values of columns that [protection] protects, as defaults",
+            "remove it, or remove [protection]",
         )

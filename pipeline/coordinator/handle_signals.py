@@ -44,6 +44,23 @@ SIGNALS_REMEMBERED = 1000
 
 _NO_LAKE = "this pipeline has no lake to compare with the source: its configuration has no [lake]"
 
+_PROTECTED_FILTER = (
+    "the filter for {table} compares its column {column}, which [protection] protects, and the journal would have the "
+    "value; choose the rows by other columns, or by their keys"
+)
+_PROTECTED_KEYS = (
+    "[protection] protects the primary key of {table}, and the journal would have the keys; choose the rows by other "
+    "columns"
+)
+_UNREPAIRABLE = (
+    "[protection] protects its primary key, so that the lake can't name a row of the source; verify it without a "
+    "repair, and recapture it if rows differ"
+)
+_PROTECTED_WALK = (
+    "[protection] protects columns of {table}, and the journal would have values of the surrogate-key; leave it out, "
+    "so that the chunks follow the primary key"
+)
+
 
 class _Rejected(Exception):
     """The signal has no effect, for this reason."""
@@ -124,7 +141,7 @@ def _take_snapshot(
             pattern = tables.patterns[0]
             raise _Rejected(f"none of the signal's tables matches {pattern}: {_join_names(meant)}")
     refused = {table: reason for table in meant if (reason := refusal(table))}
-    requests = {t: _request(checkpoint, signal, t) for t in meant if t in checkpoint.schemas}
+    requests = {t: _request(state, signal, t) for t in meant if t in checkpoint.schemas}
     reasons = "; ".join(f"{table}: {reason}" for table, reason in refused.items())
     if len(refused) == len(meant):
         raise _Rejected(reasons)
@@ -160,15 +177,23 @@ def _matches(checkpoint: Checkpoint, tables: TableFilter) -> tuple[list[TableId]
     return [table for table in known if tables.match(table)], idle
 
 
-def _request(checkpoint: Checkpoint, signal: signals.ExecuteSnapshot, table: TableId) -> Request:
-    schema = checkpoint.schemas[table]
+def _request(state: State, signal: signals.ExecuteSnapshot, table: TableId) -> Request:
+    schema, protection = state.checkpoint.schemas[table], state.protection
     filters = [each.condition for each in signal.filters if each.tables.match(table)]
     if len(filters) > 1:
         raise _Rejected(f"more than one filter is about {table}; join them with AND or OR")
     keys = [key for each in signal.keys if each.tables.match(table) for key in each.keys]
+    if keys and protection.hides_key(schema):
+        raise _Rejected(_PROTECTED_KEYS.format(table=table))
+    if signal.surrogate is not None and protection.protects(table):
+        raise _Rejected(_PROTECTED_WALK.format(table=table))
     try:
-        for condition in filters:
-            row_filter.check_filter(row_filter_parser.parse_filter(condition), schema)
+        for text in filters:
+            condition = row_filter_parser.parse_filter(text)
+            named = sorted(row_filter.compared_columns(condition))
+            if named := [name for name in named if protection.rule_of_column(table, name)]:
+                raise _Rejected(_PROTECTED_FILTER.format(table=table, column=named[0]))
+            row_filter.check_filter(condition, schema)
         bound = (
             tuple(dict.fromkeys(key_literals.bound_key(schema, key) for key in keys)) if schema.key else ()
         )
@@ -192,7 +217,7 @@ def _refusal(checkpoint: Checkpoint, table: TableId) -> str | None:
 def _begin_verification(state: State, signal: signals.VerifyTables) -> tuple[State, str]:
     if not state.has_lake:
         raise _Rejected(_NO_LAKE)
-    checkpoint, since = state.checkpoint, state.checkpoint.scn
+    since = state.checkpoint.scn
     request = signals.ExecuteSnapshot(
         signal.id,
         signal.tables,
@@ -204,9 +229,16 @@ def _begin_verification(state: State, signal: signals.VerifyTables) -> tuple[Sta
     return _take_snapshot(
         state,
         request,
-        lambda table: _refusal(checkpoint, table) or comparability.refusal(checkpoint, table),
+        partial(_verify_refusal, state, repairs=signal.repair),
         Verification(since, repairs=signal.repair),
     )
+
+
+def _verify_refusal(state: State, table: TableId, *, repairs: bool) -> str | None:
+    checkpoint = state.checkpoint
+    if why := _refusal(checkpoint, table) or comparability.refusal(checkpoint, table):
+        return why
+    return _UNREPAIRABLE if repairs and state.protection.hides_key(checkpoint.schemas[table]) else None
 
 
 # Stop a snapshot

@@ -22,9 +22,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from pipeline.config.column_protection import Protection
 from pipeline.coordinator.state import forget_old_snapshots
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror
+from pipeline.snapshot.concealed_keys import restarts_at_start
 from pipeline.snapshot.snapshot import (
     Chunking,
     Progress,
@@ -32,9 +34,12 @@ from pipeline.snapshot.snapshot import (
     SnapshotFailed,
     SnapshotWaiting,
     TableSnapshot,
+    Unfinished,
+    progress,
 )
 
 _REMEDY: Final = "{reason}; then begin it again: tidemark signal CONFIG recapture --tables '{pattern}'"
+_REPROTECTED: Final = "the rules for its columns have changed, and it begins again"
 _UNKNOWN: Final = "the source doesn't show it, or the configuration doesn't capture it"
 _KEYLESS: Final = (
     "it has no primary key, so its rows can't be read in chunks; its changes stream again from here on"
@@ -56,6 +61,46 @@ def recapture_tables(checkpoint: Checkpoint, known: Mapping[TableId, TableSchema
     for signal, tables in asked.items():
         checkpoint = _begin_again(checkpoint, signal, sorted(tables), known)
     return checkpoint
+
+
+def recapture_reprotected(
+    checkpoint: Checkpoint, digests: Mapping[TableId, str], protection: Protection
+) -> Checkpoint:
+    """Returns the checkpoint with which the next start begins the tables again whose rules for columns have changed.
+
+    `digests`: of the rules by which the checkpoint's segment was written. So does a table with rows to read again by
+    keys that the journal lacks. A stopped table stays as it is. What older signals requested of such a table by values,
+    its snapshots no longer have: it is read completely.
+    """
+    lacking = restarts_at_start(checkpoint, protection)
+    changed = [
+        table
+        for table in checkpoint.schemas
+        if table not in checkpoint.stopped
+        and (table in lacking or digests.get(table) != protection.digest(table))
+    ]
+    if not changed:
+        return checkpoint
+    name = f"protection-{checkpoint.scn}"
+    asked = {table: name for table in changed if table not in checkpoint.recapturing}
+    return replace(
+        checkpoint,
+        recapturing={**checkpoint.recapturing, **asked},
+        snapshots=tuple(_without_values(each, changed) for each in checkpoint.snapshots),
+    )
+
+
+def _without_values(snapshot: Snapshot, tables: Iterable[TableId]) -> Snapshot:
+    asked = {t: r for t, r in snapshot.requests.items() if t in tables and (r.surrogate or not r.whole)}
+    if not asked:
+        return snapshot
+    ended = {
+        table: SnapshotFailed(_REPROTECTED, progress(state))
+        for table, state in snapshot.tables.items()
+        if table in asked and isinstance(state, Unfinished)
+    }
+    requests = {table: request for table, request in snapshot.requests.items() if table not in asked}
+    return replace(snapshot, tables={**snapshot.tables, **ended}, requests=requests)
 
 
 def _begin_again(

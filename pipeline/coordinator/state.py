@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator.chunk_size import ChunkLimits, ChunkSize
 from pipeline.coordinator.consistent_state import ConsistentPhase, NoPosition
@@ -197,6 +198,7 @@ class State:
     among them. `chunks`: how many chunks were ordered in this run. `unread`: the rows to read again that aren't ordered
     yet, the oldest first. `reselecting`: the rows that are ordered by their keys and haven't come. `repair`: the batch
     that is under way (`pipeline.coordinator.verification.repair`). `has_lake`: whether the pipeline has a lake.
+    `protection`: the columns whose values may not be in the checkpoint.
     """
 
     limits: ChunkLimits
@@ -219,6 +221,7 @@ class State:
     reselecting: ChunkId | None = None
     repair: Repair | None = None
     has_lake: bool = True
+    protection: Protection = UNPROTECTED
 
     @property
     def passed(self) -> StreamPosition:
@@ -260,7 +263,10 @@ def fail_table(state: State, table: TableId, reason: str) -> State:
     if snapshot is None:
         return drop_windows(state, {table})
     was = snapshot.tables[table]
-    return end_table(state, snapshot, table, SnapshotFailed(f"{reason}{_unread_ranges(was)}", progress(was)))
+    schema = state.checkpoint.schemas.get(table)
+    hidden = schema is not None and state.protection.hides_key(schema)
+    unread = "" if hidden else _unread_ranges(was)
+    return end_table(state, snapshot, table, SnapshotFailed(f"{reason}{unread}", progress(was)))
 
 
 def _unread_ranges(state: TableSnapshot) -> str:

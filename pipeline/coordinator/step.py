@@ -43,6 +43,7 @@ from typing import assert_never
 
 import pyarrow as pa
 
+from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.settings import MOST_WINDOWS, SnapshotMode
 from pipeline.coordinator import (
     consistent_schedule,
@@ -96,18 +97,19 @@ def start(
     unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,
     *,
     has_lake: bool = True,
+    protection: Protection = UNPROTECTED,
 ) -> tuple[State, tuple[Order, ...]]:
     """Returns the state after a start from a checkpoint, and the first orders. Snapshots continue where they were.
 
     `snapshot_mode`: how new tables are snapshotted without a signal. `unread`: for each table of the checkpoint with
     rows to read again, their keys as the journal has them (`reselect`), or None. `has_lake`: whether there is a lake to
-    verify.
+    verify. `protection`: the columns that no signal may compare.
     """
     if isinstance(mode, Overlapping) and not 1 <= mode.most <= MOST_WINDOWS:
         raise ValueError(f"the number of windows must be from 1 to {MOST_WINDOWS}, not {mode.most}")
     checkpoint = resume.begin_snapshot(resume.restart_consistent_snapshots(checkpoint), snapshot_mode)
     state = comparability.end_outdated(
-        None, State(limits, mode, checkpoint, snapshot_mode, has_lake=has_lake)
+        None, State(limits, mode, checkpoint, snapshot_mode, has_lake=has_lake, protection=protection)
     )
     state, orders = order_reads(reselect.restore_keys(state, unread))
     state = _skip_begun_scn(state)

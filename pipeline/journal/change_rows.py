@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.table_rules import LakeRule, Tiers, rule_of
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
@@ -60,13 +61,13 @@ _KEYED = pa.array(["c", "d", "u", "d", "t"])
 _KEYLESS = pa.array(["c", "d", "c", "d", "t"])
 
 
-def uncapturable(schema: TableSchema) -> str | None:
+def uncapturable(schema: TableSchema, protection: Protection = UNPROTECTED) -> str | None:
     """Why a changes file can't have the table's rows, and what to do about it; None if it can."""
     # Engines that read the file, such as Spark, ignore the case of names.
     names = (*META.names, SOURCE.name)
     taken = (column.name for column in schema.columns if fold_name(column.name) in names)
     if (name := next(taken, None)) is None:
-        return None
+        return protection.refusal(schema)
     return (
         f"its column {name!r} has the name of a column that Tidemark adds; rename it, or leave the table out"
     )

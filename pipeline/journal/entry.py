@@ -1,6 +1,6 @@
 """A sealed segment and its files, as the manifest has them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pipeline.gtid.coordinates import Coordinates
@@ -64,6 +64,16 @@ class CommitTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class ProtectedTable:
+    """What the journal has of a table with protected columns: the `schema` of its rows, and the `digest` of the rules
+    that made it (`pipeline.config.column_protection`).
+    """
+
+    schema: TableSchema
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A sealed segment. The one before it is `segment` - 1.
 
@@ -71,7 +81,8 @@ class Entry:
     slices that had changes of captured tables; `commit_times` are theirs, None if there are none. `checkpoint` is the
     state after its last row. `alterations` came before its first row. `schemas` holds, by version, those that the
     files, the checkpoint and the alterations name. `sealed_at` in µs since the epoch. `statements`: those on the
-    schema of captured tables, where the journal keeps them, in the order of their SCNs.
+    schema of captured tables, where the journal keeps them, in the order of their SCNs. `protected`: the tables of the
+    checkpoint that have rules. The checkpoint has their schemas as the source has them.
     """
 
     segment: int
@@ -86,3 +97,9 @@ class Entry:
     sealed_at: int
     alterations: tuple[Altered, ...] = ()
     statements: tuple[StatementPart, ...] = ()
+    protected: dict[TableId, ProtectedTable] = field(default_factory=dict)
+
+    @property
+    def stored_schemas(self) -> dict[TableId, TableSchema]:
+        """Returns the schemas of the captured tables' rows, as readers of the journal have them at its end."""
+        return self.checkpoint.schemas | {table: each.schema for table, each in self.protected.items()}

@@ -15,7 +15,7 @@ from typing import Any, assert_never
 from pipeline.errors import Definite
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChunk
+from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, ProtectedTable, SealedChunk
 from pipeline.messages.journal import StatementPart
 from pipeline.schema import table_schema as schemas
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
@@ -26,8 +26,10 @@ from pipeline.snapshot import checkpoint as checkpoints
 from pipeline.snapshot.snapshot import ChunkId
 from pipeline.snapshot.watermark import High, MarkerRow
 
-# Raised by one whenever an older reader would misunderstand a newer entry.
+# Raised by one whenever an older reader would misunderstand a newer entry. Only entries with protected tables need the
+# newer one, so that a journal without them can be read by the version before.
 FORMAT = 4
+PROTECTED_FORMAT = 5
 
 _REMEDY = "restore it from a copy of the journal"
 
@@ -52,7 +54,13 @@ def to_json(entry: Entry, journal: str) -> str:
         "alterations": [_altered_to_json(altered) for altered in entry.alterations],
         "statements": [_statement_to_json(each) for each in entry.statements],
     }
-    return _text({"format": FORMAT, "journal": journal, "entry": body, "sha256": _digest([journal, body])})
+    if entry.protected:
+        body["protected"] = [
+            [table.database, table.name, each.schema.version, each.digest]
+            for table, each in entry.protected.items()
+        ]
+    format_ = PROTECTED_FORMAT if entry.protected else FORMAT
+    return _text({"format": format_, "journal": journal, "entry": body, "sha256": _digest([journal, body])})
 
 
 def from_json(text: str, journal: str, schema: Callable[[str], TableSchema]) -> Entry:
@@ -66,9 +74,10 @@ def from_json(text: str, journal: str, schema: Callable[[str], TableSchema]) -> 
         ) from error
     if not isinstance(value, dict) or "format" not in value:
         raise DamagedManifest(f"it isn't a manifest entry of a journal; {_REMEDY}")
-    if value["format"] != FORMAT:
+    if value["format"] not in (FORMAT, PROTECTED_FORMAT):
         raise DamagedManifest(
-            f"it has the format {value['format']}, and this version reads {FORMAT}: use the version that wrote it"
+            f"it has the format {value['format']}, and this version reads {FORMAT} and {PROTECTED_FORMAT}: use the "
+            "version that wrote it"
         )
     if _text(value) != text or value.get("sha256") != _digest([value.get("journal"), value.get("entry")]):
         raise DamagedManifest(
@@ -116,6 +125,10 @@ def _entry_from_json(value: dict[str, Any], named: dict[str, TableSchema]) -> En
         sealed_at=value["sealed_at"],
         alterations=tuple(_altered_from_json(altered, named) for altered in value["alterations"]),
         statements=tuple(_statement_from_json(each) for each in value.get("statements", ())),
+        protected={
+            TableId(database, name): ProtectedTable(named[version], digest)
+            for database, name, version, digest in value.get("protected", ())
+        },
     )
 
 

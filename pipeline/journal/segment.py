@@ -36,15 +36,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.journal.change_rows import change_table, chunk_table
-from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChunk
+from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, ProtectedTable, SealedChunk
+from pipeline.journal.protected_rows import protect_rows
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.message_size import of_part
 from pipeline.messages.row_images import TableChanges
+from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
+from pipeline.snapshot.concealed_keys import conceal_keys
 from pipeline.types.buffers import Longs
 
 # How many commit times an entry keeps, at most, to measure how fresh its segment was.
@@ -199,9 +203,15 @@ def _has_one_order(type_: pa.DataType) -> bool:
 
 
 def segment_tables(
-    segment: int, parts: Iterable[ChangePart | ChunkPart], rules: tuple[LakeRule, ...] = ()
+    segment: int,
+    parts: Iterable[ChangePart | ChunkPart],
+    rules: tuple[LakeRule, ...] = (),
+    protection: Protection = UNPROTECTED,
 ) -> tuple[SegmentTable, ...]:
-    """One table for each table version and kind of file, in order of first appearance; none of them is empty."""
+    """One table for each table version and kind of file, in order of first appearance; none of them is empty.
+
+    They have no value that a rule protects.
+    """
     groups: dict[Which, list[ChangePart | ChunkPart]] = {}
     for part in parts:
         if not _is_written(part):
@@ -210,7 +220,17 @@ def segment_tables(
     for which, group in groups.items():
         rule = rule_of(rules, which[0].table)
         pieces[which] = [rows for run in _runs(group) if len(rows := _piece(segment, run, rule))]
-    return tuple(SegmentTable(*which, pa.concat_tables(tables)) for which, tables in pieces.items() if tables)
+    return tuple(
+        _protected(schema, kind, pa.concat_tables(tables), protection)
+        for (schema, kind), tables in pieces.items()
+        if tables
+    )
+
+
+def _protected(schema: TableSchema, kind: FileKind, rows: pa.Table, protection: Protection) -> SegmentTable:
+    if not protection.protects(schema.table):
+        return SegmentTable(schema, kind, rows)
+    return SegmentTable(protection.stored(schema), kind, protect_rows(rows, schema, protection))
 
 
 def seal(
@@ -219,14 +239,18 @@ def seal(
     files: tuple[File, ...],
     before: Checkpoint | None,
     sealed_at: int,
+    protection: Protection = UNPROTECTED,
 ) -> Entry:
     """The entry of a segment that ends with the last append's checkpoint; `before` is that of the last one."""
     parts = parts_of_appends(appends)
     slices = {part.first_scn: part.transactions for part in parts if isinstance(part, ChangePart)}
-    checkpoint = appends[-1].checkpoint
-    altered = tuple(each for append in appends for each in append.alterations)
+    checkpoint = conceal_keys(appends[-1].checkpoint, protection)
+    altered = tuple(_stored_alteration(each, protection) for append in appends for each in append.alterations)
+    protected = _protected_tables(checkpoint, protection)
     named = [part.changes.schema if isinstance(part, ChangePart) else part.schema for part in parts]
+    named = [protection.stored(schema) for schema in named]
     named += [each.alteration.schema for each in altered]
+    named += [each.schema for each in protected.values()]
     return Entry(
         segment=segment,
         files=files,
@@ -244,6 +268,32 @@ def seal(
         sealed_at=sealed_at,
         alterations=altered,
         statements=tuple(each for append in appends for each in append.statements),
+        protected=protected,
+    )
+
+
+def _protected_tables(checkpoint: Checkpoint, protection: Protection) -> dict[TableId, ProtectedTable]:
+    return {
+        table: ProtectedTable(protection.stored(schema), digest)
+        for table, schema in checkpoint.schemas.items()
+        if (digest := protection.digest(table)) is not None
+    }
+
+
+def _stored_alteration(altered: Altered, protection: Protection) -> Altered:
+    """Returns an alteration of the columns that the journal has. A constant may be a value that is protected."""
+    alteration = altered.alteration
+    table = alteration.schema.table
+    if not protection.protects(table):
+        return altered
+    added = tuple(
+        each
+        for each in alteration.changes.added
+        if protection.rule_of_column(table, each.column.name) is None
+    )
+    changes = replace(alteration.changes, added=added)
+    return replace(
+        altered, alteration=replace(alteration, schema=protection.stored(alteration.schema), changes=changes)
     )
 
 

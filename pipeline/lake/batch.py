@@ -202,7 +202,7 @@ def _generations(entries: list[Entry]) -> dict[TableId, tuple[Generation, ...]]:
         for table, mirror in mirrors.items() if mirrors != before else ():
             known = found.get(table, ())
             if not known or known[-1].since < mirror.since:
-                begun = Generation(mirror.since, entry.segment, entry.checkpoint.schemas[table])
+                begun = Generation(mirror.since, entry.segment, entry.stored_schemas[table])
                 found[table] = (*known, begun)
         before = mirrors
     return found

@@ -161,6 +161,19 @@ def check_filter(condition: Condition, schema: TableSchema) -> Condition:
             assert_never(condition)
 
 
+def compared_columns(condition: Condition) -> frozenset[str]:
+    """Returns the columns that a condition compares."""
+    match condition:
+        case Compare(name) | In(name) | Between(name) | Like(name) | IsNull(name):
+            return frozenset({name})
+        case Not(part):
+            return compared_columns(part)
+        case And(parts) | Or(parts):
+            return frozenset[str]().union(*map(compared_columns, parts))
+        case _:
+            assert_never(condition)
+
+
 def _column(schema: TableSchema, name: str) -> Column:
     """The server ignores the case of column names."""
     columns = {column.name: column for column in schema.columns}

@@ -16,6 +16,7 @@ from typing import assert_never
 
 import pyarrow as pa
 
+from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.journal.change_rows import uncapturable
@@ -61,7 +62,7 @@ def after_statement(state: TableState | None, gtid: Gtid, to_come: TableSchema |
 
 
 def name_columns(
-    state: Capturable, images: TableImages | TableUnreadable
+    state: Capturable, images: TableImages | TableUnreadable, protection: Protection = UNPROTECTED
 ) -> tuple[Verified, TableChanges] | TableStopped:
     """The images under their table's schema, and the table's state then; or why it stops."""
     if isinstance(images, TableUnreadable):
@@ -70,7 +71,7 @@ def name_columns(
     verified = _verify(state, images.map)
     if isinstance(verified, str):
         return TableStopped(table, verified)
-    if verified is not state and (why := uncapturable(verified.schema)) is not None:
+    if verified is not state and (why := uncapturable(verified.schema, protection)) is not None:
         return TableStopped(table, why)
     try:
         fields = _with_names(verified.schema, images.images)

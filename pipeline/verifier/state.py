@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.changes import CreationStatements
@@ -32,6 +33,7 @@ class State:
     facts of tables that the log doesn't have. `unknown_engines`: tables whose engine may be one whose rows the log
     doesn't have. `asking`: whether a query is under way. `keeps`: the tables on whose schema the journal keeps
     statements, None if it keeps none. `creation`: the statement with which the present transaction created its table.
+    `protection`: the rules for columns, which refuse some tables.
     """
 
     captured: TableFilter
@@ -54,3 +56,4 @@ class State:
     asking: bool = False
     keeps: TableFilter | None = None
     creation: CreationStatements | None = None
+    protection: Protection = UNPROTECTED

@@ -63,6 +63,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
 
+from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
 from pipeline.journal.change_rows import uncapturable
 from pipeline.messages.binlog import (
@@ -127,6 +128,8 @@ from pipeline.verifier.table_state import (
     Verified,
 )
 
+_RENAMED = "its column {old!r} was renamed {new!r}, and [protection] has another rule for that name; correct its rules"
+
 News = SchemaVerified | EnginesSurveyed | MirrorInvalidated | TableStopped
 FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News
 
@@ -153,6 +156,7 @@ def start(
     outdated_keys: OutdatedForeignKeys | None = None,
     keeps: TableFilter | None = None,
     unknown_engines: frozenset[TableId] = frozenset(),
+    protection: Protection = UNPROTECTED,
 ) -> tuple[State, tuple[Order, ...]]:
     """The state at a checkpoint with this position, these schemas and tables, and what follows from it.
 
@@ -177,7 +181,8 @@ def start(
     )
     given = {stop.table: stop.reason for stop in cascading}
     left = {table: LEFT_OUT for table in schemas if not captured.match(table)}
-    proven = _uncapturable(known.schema for known in tables.values() if isinstance(known, SchemaKnown))
+    fetched = (known.schema for known in tables.values() if isinstance(known, SchemaKnown))
+    proven = _uncapturable(fetched, protection)
     stops = _stops(ended, {**proven, **known.refused, **given, **left})
     tables |= ended | {stop.table: Stopped() for stop in stops}
     doubtful = frozenset(
@@ -191,6 +196,7 @@ def start(
         keeps=keeps,
         survey=initial_survey(known.traits, known.at),
         unknown_engines=unknown_engines,
+        protection=protection,
     )
     state, elsewhere = _apply_survey(state)
     new = [
@@ -414,7 +420,7 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     restarts = restarts_after_statement(unlogged, gtid, _stopped_tables(state))
     restarted = {restart.table for restart in restarts}
     state = replace(state, emptied=state.emptied - restarted | (emptied.keys() & restarted))
-    unfit = _stops((), _uncapturable(alteration.schema for alteration in alterations))
+    unfit = _stops((), _unfit_alterations(alterations, state.protection))
     state = _with_tables(state, {stop.table: Stopped() for stop in unfit})
     gone = {stop.table for stop in unfit}
     alterations = tuple(each for each in alterations if each.schema.table not in gone)
@@ -531,9 +537,24 @@ def _apply_answers(state: State) -> tuple[State, tuple[News, ...]]:
     return state, (*stops, *told)
 
 
-def _uncapturable(schemas: Iterable[TableSchema]) -> dict[TableId, str]:
+def _uncapturable(schemas: Iterable[TableSchema], protection: Protection) -> dict[TableId, str]:
     """Those of these tables that can't be captured, and why."""
-    return {schema.table: why for schema in schemas if (why := uncapturable(schema)) is not None}
+    return {schema.table: why for schema in schemas if (why := uncapturable(schema, protection)) is not None}
+
+
+def _unfit_alterations(alterations: Iterable[Alteration], protection: Protection) -> dict[TableId, str]:
+    """Those of these altered tables that can't be captured any more, and why.
+
+    A protected column that has another name would be seen under it, also where another one takes its name.
+    """
+    renamed = {
+        each.schema.table: _RENAMED.format(old=old, new=new)
+        for each in alterations
+        for old, new in each.changes.renamed
+        if protection.rule_of_column(each.schema.table, old)
+        != protection.rule_of_column(each.schema.table, new)
+    }
+    return {**renamed, **_uncapturable((each.schema for each in alterations), protection)}
 
 
 def _stops(ended: Collection[TableId], reasons: Mapping[TableId, str]) -> tuple[TableStopped, ...]:
@@ -544,7 +565,7 @@ def _stops(ended: Collection[TableId], reasons: Mapping[TableId, str]) -> tuple[
 def _report_schemas(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tuple[News, ...]]:
     """Reports these schemas. A table restarts if its rows can't stay unchanged, and stops if it can't be captured."""
     schemas = list(schemas)
-    stops = _stops(_stopped_tables(state), _uncapturable(schemas))
+    stops = _stops(_stopped_tables(state), _uncapturable(schemas, state.protection))
     state = _with_tables(state, {stop.table: Stopped() for stop in stops})
     news: list[News] = [*stops]
     reported = dict(state.reported)
@@ -614,7 +635,7 @@ def _read_tables(
         before = tables.get(table, Unproven())
         if isinstance(before, Stopped):
             continue
-        judged = name_columns(before, images)
+        judged = name_columns(before, images, state.protection)
         if isinstance(judged, TableStopped):
             tables[table] = Stopped()
             news.append(judged)

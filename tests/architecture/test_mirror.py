@@ -35,6 +35,7 @@ TESTED_BY = {
     "pipeline/coordinator/consistent_state.py": "pipeline/coordinator/test_consistent_schedule.py",
     "pipeline/journal/applied/progress.py": "pipeline/journal/applied/test_waiters.py",
     "pipeline/journal/change_rows.py": "pipeline/journal/test_segment.py",
+    "pipeline/journal/entry.py": "pipeline/journal/test_segment.py",
     "pipeline/lake/batch.py": "pipeline/lake/test_delivery.py",
     "pipeline/source/result_columns.py": "pipeline/source/test_result_set.py",
     "pipeline/types/collations.py": "integration/types/test_charset_tables.py",

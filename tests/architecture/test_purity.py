@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "enum",
     "functools",
     "hashlib",
+    "hmac",
     "ipaddress",
     "itertools",
     "json",

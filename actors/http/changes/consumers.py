@@ -174,7 +174,7 @@ class ChangesConsumers:
         changes = SegmentChanges(
             journal, place, frozenset(question.tables), place_wanted, ends, question.keys
         )
-        then = journal.entry(min(max(place.segment, there.first), there.last)).checkpoint.schemas
+        then = journal.entry(min(max(place.segment, there.first), there.last)).stored_schemas
         return ConsumerStream(
             _form(question, {t: then.get(t, schema) for t, schema in known.items()}), changes
         )

@@ -49,4 +49,4 @@ class JournalTap:
 
     def tables(self, last: Entry) -> dict[TableId, TableSchema]:
         """Returns the captured tables as of a segment."""
-        return {t: schema for t, schema in last.checkpoint.schemas.items() if self._captured(t)}
+        return {t: schema for t, schema in last.stored_schemas.items() if self._captured(t)}

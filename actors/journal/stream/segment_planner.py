@@ -54,7 +54,7 @@ def load_columns(journal: JournalReader, options: SourceOptions, at: int | None 
     if not journal.consumers.first() <= at <= last:
         there = f"give one from {journal.consumers.first()} through {last}, or leave it out"
         raise WrongOption(Mistake("schemaSegment", f"{shown} doesn't have segment {at}", there))
-    schemas = journal.entry(at).checkpoint.schemas
+    schemas = journal.entry(at).stored_schemas
     if error := unknown_tables(options.tables, schemas, shown):
         raise error
     return LoadedColumns(at, {table: schemas[table] for table in options.tables})

@@ -7,7 +7,9 @@ import pytest
 
 from actors.service import config_file
 from actors.service.config_file import InvalidConfiguration, load
+from pipeline.config.column_protection import ProtectionRule, Treatment
 from pipeline.config.column_rules import ColumnRule, HashAlgorithm, MessageKey
+from pipeline.config.effective_settings import effective_toml
 from pipeline.config.message_routes import TopicRoute
 from pipeline.config.settings import (
     ConverterKind,
@@ -387,3 +389,44 @@ def test_the_schema_registry(path: Path) -> None:
     for wrong in ("registry:8081", "https://tidemark:sesame@registry"):
         [mistake] = mistakes(path, GOOD + avro.replace("https://registry/api", wrong))
         assert mistake.startswith("kafka.schema_registry_url: ") and "without a user" in mistake
+
+
+PROTECTION = """
+[protection]
+salt_file = "salt"
+
+[[protection.rules]]
+tables = ["shop\\\\.people"]
+columns = ["email"]
+treatment = "hash"
+
+[[protection.rules]]
+tables = [".*"]
+columns = ["phone"]
+treatment = "mask"
+length = 4
+required = false
+"""
+
+
+def test_rules_for_columns_and_their_salt_which_is_never_shown(path: Path) -> None:
+    (path.parent / "salt").write_text("a very secret salt")
+    found = read(path, GOOD + PROTECTION).protection
+    assert found.rules == (
+        ProtectionRule(TableFilter(("shop\\.people",)), ("email",), Treatment.HASH),
+        ProtectionRule(TableFilter((".*",)), ("phone",), Treatment.MASK, 4, required=False),
+    )
+    assert found.salt == Secret("a very secret salt", path.parent / "salt")
+    assert "very secret" not in effective_toml(read(path, GOOD + PROTECTION)) + repr(found)
+    without = PROTECTION.replace('salt_file = "salt"', "")
+    told = read(path, GOOD + without, TIDEMARK__PROTECTION__SALT="sixteen letters!")
+    assert told.protection.salt.value == "sixteen letters!"
+    wrong = without.replace("[protection]", '[protection]\nsalt = "a very secret salt"').replace(
+        '"mask"', '"star"'
+    )
+    assert [mistake.split(";")[0] for mistake in mistakes(path, GOOD + wrong)] == [
+        "protection.salt: a salt doesn't belong in this file",
+        "protection.rules[2].treatment: 'star' isn't one of them",
+    ]
+    (short,) = mistakes(path, GOOD + without, TIDEMARK__PROTECTION__SALT="short")
+    assert short.startswith("protection.salt_file: the salt has 5 characters")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from actors.service.table_listing import captured_listing, listing, plan
+from pipeline.config.column_protection import Protection, ProtectionRule, Treatment
 from pipeline.config.settings import JournalSettings, Settings, SnapshotMode, SnapshotSettings, SourceSettings
 from pipeline.gtid.gtid_set import NO_GTIDS
 from pipeline.schema.known_schemas import KnownSchemas
@@ -34,6 +35,12 @@ def test_each_table_says_what_it_gets_and_its_name_is_never_cut() -> None:
     assert [line.split()[0] for line in lines] == ["shop.loose", "shop.odd", "shop.orders"]
     assert "1,200,000" in lines[2] and "3.0" in lines[2]
     assert total == "3 tables, about 1,200,000 rows and 3.0 MiB by the server's estimate"
+
+
+def test_a_table_that_the_rules_for_columns_refuse_gets_nothing() -> None:
+    rule = ProtectionRule(TableFilter((r"shop\.orders",)), ("no_such",), Treatment.EXCLUDE)
+    orders = list(plan(KNOWN, replace(SHOP, protection=Protection(rules=(rule,))), SIZES))[2]
+    assert orders.gets.startswith("nothing, it can't be captured: it has no column 'no_such'")
 
 
 def test_without_a_snapshot_by_itself_it_says_so() -> None:

@@ -4,8 +4,11 @@ import re
 
 import pytest
 
-from actors.source.unmatched_tables import pattern_hints
+from actors.source.unmatched_tables import pattern_hints, protection_findings
+from pipeline.config.column_protection import Protection, ProtectionRule, Treatment
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
+from pipeline.source.prerequisites import Severity
 
 TABLES = [TableId("wp", "wp_posts"), TableId("wp", "wp_users"), TableId("sakila", "customer")]
 
@@ -31,3 +34,14 @@ def test_without_a_table_the_right_is_what_is_missing() -> None:
 
 def test_patterns_that_match_need_no_hint() -> None:
     assert list(pattern_hints((r"wp\..*", "sakila.customer"), TABLES)) == []
+
+
+def test_a_rule_for_columns_of_no_table_is_told_by_its_place() -> None:
+    """A mistyped one would protect nothing, and nothing would show it."""
+    rules = tuple(
+        ProtectionRule(TableFilter((pattern,)), ("email",), Treatment.EXCLUDE)
+        for pattern in (r"shop\.people", r"shop\.poeple")
+    )
+    (found,) = protection_findings(Protection(rules=rules), [TableId("shop", "people")])
+    assert found.severity is Severity.WARNING
+    assert found.wrong.startswith(r"protection.rules[2].tables: no captured table matches shop\.poeple")

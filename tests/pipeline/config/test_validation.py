@@ -5,7 +5,15 @@ from pathlib import PurePath
 
 import pytest
 
-from pipeline.config import column_rules, message_routes, outbox, table_rules, unwrapping, validation
+from pipeline.config import (
+    column_protection,
+    column_rules,
+    message_routes,
+    outbox,
+    table_rules,
+    unwrapping,
+    validation,
+)
 from pipeline.config import settings as config
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
@@ -30,7 +38,18 @@ TOPICS = config.KafkaSinkSettings(("kafka:9092",), "p")
 AVRO = dataclasses.replace(
     TOPICS, converter=config.ConverterKind.AVRO, schema_registry_url="http://registry:8081"
 )
+PEOPLE = TableFilter(("shop\\.people",))
+EXCLUDING = column_protection.ProtectionRule(PEOPLE, ("ssn",), column_protection.Treatment.EXCLUDE)
+PROTECTED = dataclasses.replace(SETTINGS, protection=column_protection.Protection(rules=(EXCLUDING,)))
 BY_TABLE = config.SnapshotSettings(watermark=config.Watermark.SIGNAL_TABLE)
+
+
+def protecting(
+    treatment: str, length: int | None = None, text: str | None = None
+) -> column_protection.ProtectionRule:
+    return column_protection.ProtectionRule(
+        PEOPLE, ("email",), column_protection.Treatment(treatment), length, text
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,6 +95,26 @@ BY_TABLE = config.SnapshotSettings(watermark=config.Watermark.SIGNAL_TABLE)
         (dataclasses.replace(AVRO, schema_registry_ca=PurePath("ca.pem")), "schema_registry_ca"),
         (dataclasses.replace(AVRO, schema_registry_username="tidemark"), "schema_registry_username"),
         (dataclasses.replace(AVRO, schema_registry_password=config.Secret("s")), "schema_registry_username"),
+        (dataclasses.replace(EXCLUDING, tables=TableFilter(())), "tables"),
+        (dataclasses.replace(EXCLUDING, columns=()), "columns"),
+        (dataclasses.replace(EXCLUDING, length=1), "length"),
+        (dataclasses.replace(EXCLUDING, text="x"), "text"),
+        (protecting("hash", length=1), "length"),
+        (protecting("truncate"), "length"),
+        (protecting("truncate", length=1, text="x"), "text"),
+        (protecting("mask"), "length"),
+        (protecting("mask", length=1, text="x"), "length"),
+        (column_protection.Protection(rules=(protecting("hash"),)), "salt_file"),
+        (column_protection.Protection(config.Secret("s" * 15), (protecting("hash"),)), "salt_file"),
+        (column_protection.Protection(config.Secret("s" * 16), (EXCLUDING,)), "salt_file"),
+        (
+            dataclasses.replace(PROTECTED, source=dataclasses.replace(SETTINGS.source, keep_statements=True)),
+            "source.keep_statements",
+        ),
+        (
+            dataclasses.replace(PROTECTED, kafka=dataclasses.replace(TOPICS, include_schema_changes=True)),
+            "kafka.include_schema_changes",
+        ),
         (column_rules.ColumnRule((r"a\.b\.c",)), "columns"),
         (column_rules.ColumnRule((r"a\.b\.c",), mask_with_length=1, truncate_to_length=1), "columns"),
         (column_rules.ColumnRule(("(",), mask_with_length=1), "columns"),
@@ -118,6 +157,13 @@ def test_contradictions_name_the_key(section: object, key: str) -> None:
             ("kafka:9092",), "signals", ca=PurePath("ca.pem"), security_protocol=config.KafkaSecurity.SSL
         ),
         table_rules.LakeRule(TableFilter((".*",)), table_rules.Tiers.CHANGELOG, before_images=True),
+        EXCLUDING,
+        protecting("hash"),
+        protecting("truncate", length=0),
+        protecting("mask", length=0),
+        protecting("mask", text="gone"),
+        column_protection.Protection(config.Secret("s" * 16), (EXCLUDING, protecting("hash"))),
+        PROTECTED,
         dataclasses.replace(TOPICS, outboxes=(EXPANDING,)),
         AVRO,
         dataclasses.replace(

@@ -1,10 +1,13 @@
 """Requests: what each signal changes, how it's answered, and that it's taken once."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pipeline.config.column_protection import Protection, ProtectionRule, Treatment
+from pipeline.config.secret import Secret
 from pipeline.coordinator import handle_signals
 from pipeline.coordinator.handle_signals import SIGNALS_REMEMBERED
 from pipeline.coordinator.state import Overlapping, State
@@ -12,6 +15,7 @@ from pipeline.messages.journal import Append
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalReceived, SignalRejected
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_filter import TableFilter
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.outcomes import SignalState
 from pipeline.signals.signal import (
     ExecuteSnapshot,
@@ -19,8 +23,9 @@ from pipeline.signals.signal import (
     KeyList,
     ResumeSnapshot,
     SetBinlogPosition,
+    VerifyTables,
 )
-from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.checkpoint import Checkpoint, Mirror, Ready
 from pipeline.snapshot.snapshot import Request, SnapshotWaiting
 from tests.pipeline.builders import (
     ITEMS,
@@ -28,6 +33,7 @@ from tests.pipeline.builders import (
     ORDERS,
     USERS,
     Capture,
+    execute,
     gtids,
     of,
 )
@@ -204,3 +210,70 @@ def test_a_snapshot_that_is_still_remembered_is_not_begun_a_second_time_however_
     again, given = handle_signals.signal_received(state, asked_again)
     assert isinstance(given, SignalAccepted) and "nothing was done again" in given.detail
     assert again is state
+
+
+# Protected columns
+
+
+def guarded(*schemas: TableSchema) -> Capture:
+    """A capture that protects a column of orders."""
+    capture = Capture(*schemas)
+    rule = ProtectionRule(TableFilter((r"shop\.orders",)), ("value",), Treatment.EXCLUDE)
+    capture.state = replace(capture.state, protection=Protection(rules=(rule,)))
+    return capture
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "value = 'x'",
+        "id > 1 AND NOT VALUE IN ('x', 'y')",
+        "id = 1 OR `Value` LIKE 'x%'",
+        "value BETWEEN 1 AND 2",
+    ],
+)
+def test_no_signal_compares_a_protected_column(condition: str) -> None:
+    """Its text would be in the checkpoint, and so in the journal."""
+    filters = (Filter(TableFilter((r"shop\.orders",)), condition),)
+    capture = guarded(ORDERS)
+    refused = answer(capture, execute("s1", ORDERS, filters=filters))
+    assert isinstance(refused, SignalRejected)
+    assert "which [protection] protects" in refused.reason
+    assert "'x" not in refused.reason
+    assert capture.checkpoint.snapshots == ()
+
+
+def test_other_columns_may_be_compared() -> None:
+    filters = (Filter(TableFilter((r"shop\.orders",)), "id > 1"),)
+    assert isinstance(answer(guarded(ORDERS), execute("s1", ORDERS, filters=filters)), SignalAccepted)
+
+
+def test_a_table_with_protected_columns_has_no_surrogate_key() -> None:
+    """The bounds of its chunks would be values of the journal."""
+    refused = answer(guarded(ORDERS), execute("s1", ORDERS, surrogate="value"))
+    assert isinstance(refused, SignalRejected)
+    assert "surrogate-key" in refused.reason
+    assert isinstance(answer(guarded(ITEMS), execute("s1", ITEMS, surrogate="value")), SignalAccepted)
+
+
+def test_no_signal_names_rows_by_protected_keys() -> None:
+    """Nor does a verification read rows again that only the lake names."""
+    capture = Capture(ORDERS, ITEMS)
+    rule = ProtectionRule(TableFilter((r"shop\.orders",)), (ORDERS.key_names[0],), Treatment.HASH)
+    mirrors: dict[TableId, Mirror] = {each.table: Ready(1) for each in (ORDERS, ITEMS)}
+    checkpoint = replace(capture.state.checkpoint, mirrors=mirrors)
+    capture.state = replace(
+        capture.state, checkpoint=checkpoint, protection=Protection(Secret("s" * 16), (rule,))
+    )
+    keys = (KeyList(TableFilter((r"shop\.orders",)), ((1,),)),)
+    refused = answer(capture, execute("s1", ORDERS, keys=keys))
+    assert isinstance(refused, SignalRejected)
+    assert "protects the primary key of shop.orders" in refused.reason
+    repairing = SignalReceived(VerifyTables("v1", TableFilter((r"shop\.orders",)), repair=True))
+    refused = answer(capture, repairing)
+    assert isinstance(refused, SignalRejected)
+    assert "verify it without a repair" in refused.reason
+    looking = SignalReceived(VerifyTables("v2", TableFilter((r"shop\.orders",))))
+    assert isinstance(answer(capture, looking), SignalAccepted)
+    other = SignalReceived(VerifyTables("v3", TableFilter((r"shop\.items",)), repair=True))
+    assert isinstance(answer(capture, other), SignalAccepted)

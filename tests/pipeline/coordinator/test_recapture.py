@@ -6,13 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.config.column_protection import UNPROTECTED, Protection, ProtectionRule, Treatment
+from pipeline.config.secret import Secret
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import handle_signals, resume
-from pipeline.coordinator.recapture import recapture_tables, stop_reason
+from pipeline.coordinator.recapture import recapture_reprotected, recapture_tables, stop_reason
 from pipeline.messages.changes import TableStopped
 from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected
 from pipeline.schema.known_schemas import KnownSchemas
-from pipeline.schema.table_filter import TableFilter
+from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.notifications import NoticeType, notices_between
 from pipeline.signals.signal import Recapture
@@ -196,3 +198,48 @@ def test_any_tables_begin_again_and_all_others_stay_as_they_are(
         assert isinstance(states[-1], SnapshotWaiting if filled else SnapshotFailed)
     kept = [each for each in after.snapshots if not each.ended]
     assert {each.id for each in before.snapshots if not each.ended} <= {each.id for each in kept}
+
+
+# Other rules for columns
+
+HASHED = Protection(
+    Secret("s" * 16), (ProtectionRule(TableFilter((r"shop\.items",)), ("note",), Treatment.HASH),)
+)
+
+
+def test_a_table_with_other_rules_begins_again_and_only_that_one() -> None:
+    before = replace(STOPPED, stopped={})
+    asked_again = recapture_reprotected(before, {}, HASHED)
+    assert asked_again.recapturing == {ITEMS.table: "protection-7"}
+    digest = HASHED.digest(ITEMS.table) or ""
+    assert recapture_reprotected(before, {ITEMS.table: digest}, HASHED) is before, "the same rules"
+    none = recapture_reprotected(before, {ITEMS.table: digest}, UNPROTECTED)
+    assert none.recapturing == {ITEMS.table: "protection-7"}, "none is another rule, too"
+    other = replace(HASHED, salt=Secret("t" * 16))
+    assert recapture_reprotected(before, {ITEMS.table: digest}, other).recapturing
+
+
+def test_a_stopped_table_stays_stopped_whatever_its_rules_are() -> None:
+    stopped = replace(STOPPED, stopped={ITEMS.table: SO})
+    assert recapture_reprotected(stopped, {}, HASHED) is stopped
+
+
+@given(checkpoints())
+def test_no_value_that_a_signal_brought_stays_in_the_checkpoint(checkpoint: Checkpoint) -> None:
+    everything = Protection(rules=(ProtectionRule(ALL_TABLES, ("x",), Treatment.EXCLUDE),))
+    after = recapture_reprotected(replace(checkpoint, stopped={}), {}, everything)
+    for snapshot in after.snapshots:
+        for found in snapshot.tables.keys() & after.schemas.keys():
+            request = snapshot.request(found)
+            assert request.condition is None and request.surrogate is None
+    assert after.recapturing.keys() >= after.schemas.keys()
+
+
+def test_rows_that_wait_for_keys_that_nobody_has_begin_their_table_again() -> None:
+    rule = ProtectionRule(TableFilter((r"shop\.items",)), (ITEMS.key_names[0],), Treatment.HASH)
+    hashed = Protection(Secret("s" * 16), (rule,))
+    digests = {ITEMS.table: hashed.digest(ITEMS.table) or ""}
+    before = replace(STOPPED, stopped={})
+    assert recapture_reprotected(before, digests, hashed) is before
+    waiting = replace(before, unread={ITEMS.table: 5, ORDERS.table: 5})
+    assert recapture_reprotected(waiting, digests, hashed).recapturing.keys() == {ITEMS.table}

@@ -168,8 +168,8 @@ def unknown(version: str) -> TableSchema:
 
 
 def test_another_format_is_refused_by_its_number() -> None:
-    with pytest.raises(manifest.DamagedManifest, match="format 5") as refusal:
-        manifest.from_json(json.dumps({"format": 5, "whatever": "it holds"}), JOURNAL, unknown)
+    with pytest.raises(manifest.DamagedManifest, match="format 6") as refusal:
+        manifest.from_json(json.dumps({"format": 6, "whatever": "it holds"}), JOURNAL, unknown)
     assert isinstance(refusal.value, Definite)
 
 

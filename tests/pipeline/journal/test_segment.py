@@ -1,5 +1,6 @@
 """What goes into the journal's files, against a plain-Python model; entries; and when a segment is sealed."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,13 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.config.column_protection import Protection, ProtectionRule, Treatment
+from pipeline.config.secret import Secret
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 from pipeline.gtid.transactions import Transactions
-from pipeline.journal import change_rows
+from pipeline.journal import change_rows, manifest
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import CommitTimes, File, FileKind
 from pipeline.journal.segment import EarlyFile, OpenTransactionRows, Unsealed
@@ -25,6 +28,8 @@ from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart,
 from pipeline.messages.message_size import of_part
 from pipeline.messages.row_images import CHANGE_FIELDS, SOURCE_TYPE, ImageKind, TableChanges
 from pipeline.messages.signals import SignalAccepted
+from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
+from pipeline.schema.ddl.column_definitions import ConstantColumn
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -672,3 +677,53 @@ def test_only_what_is_worth_a_file_is_written_ahead() -> None:
     assert [of_part(part) for part in after.appends[0].parts] == [0, of_part(few)]
     assert after.bytes == of_part(large) + of_part(few)
     assert journal.split_early_parts(after) == (after, [])
+
+
+# Protected columns
+
+GUARDED = Protection(
+    Secret("s" * 16),
+    (ProtectionRule(TableFilter((r"shop\.items",)), ("value",), Treatment.EXCLUDE),),
+)
+STORED = TableSchema(ITEMS, COLUMNS[1:], key=(1, 0))
+
+
+def test_no_file_of_any_kind_has_a_protected_column() -> None:
+    """Changes with what updates found, chunks of a first and of a later snapshot, rows of a verification."""
+    changes = [Change(0, None, ("planted", 1, "a")), Change(1, ("planted", 2, "b"), ("planted", 2, "b"))]
+    rows: list[Row] = [("planted", 3, "c")]
+    read = replace(chunk_of(rows, first=False), verifies=True)
+    parts: list[ChangePart | ChunkPart] = [part_of(changes, KEYED), chunk_of(rows, first=True), read]
+    parts.append(chunk_of(rows, first=False))
+    rules = (LakeRule(TableFilter((".*",)), before_images=True),)
+    tables = journal.segment_tables(SEGMENT, parts, rules, GUARDED)
+    assert {each.kind for each in tables} == set(FileKind)
+    assert {each.schema for each in tables} == {STORED}
+    for each in tables:
+        assert "value" not in each.rows.schema.names
+        assert "planted" not in str(each.rows.to_pylist())
+        assert each.rows.schema.names[-1 if each.kind is FileKind.ROWS else -2] == "code"
+    assert "b" in tables[0].rows["__op"].to_pylist()
+
+
+def test_an_entry_names_what_readers_find_and_keeps_what_capture_knows() -> None:
+    part = part_of([Change(0, None, ("planted", 1, "a"))], KEYED)
+    constant = ConstantColumn(COLUMNS[0], "planted")
+    other = ConstantColumn(COLUMNS[1], "7")
+    alteration = Alteration(KEYED, "ALTER TABLE", ColumnChanges(added=(constant, other)))
+    sealed = replace(checkpoint(3), schemas={ITEMS: KEYED})
+    append = Append((part,), sealed, alterations=(Altered(3, alteration),))
+    entry = journal.seal(1, [append], (), None, 5, GUARDED)
+    assert entry.checkpoint.schemas == {ITEMS: KEYED}
+    assert entry.stored_schemas == {ITEMS: STORED}
+    assert entry.schemas.keys() == {KEYED.version, STORED.version}
+    (altered,) = entry.alterations
+    assert altered.alteration.schema == STORED
+    assert altered.alteration.changes.added == (other,)
+    text = manifest.to_json(entry, "journal")
+    assert "planted" not in text
+    assert manifest.from_json(text, "journal", entry.schemas.__getitem__) == entry
+    plain = journal.seal(1, [Append((part,), sealed)], (), None, 5)
+    assert plain.stored_schemas == {ITEMS: KEYED}
+    formats = [json.loads(manifest.to_json(each, "journal"))["format"] for each in (plain, entry)]
+    assert formats == [manifest.FORMAT, manifest.PROTECTED_FORMAT]

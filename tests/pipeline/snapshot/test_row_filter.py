@@ -29,6 +29,11 @@ def test_columns_are_spelt_as_the_table_spells_them() -> None:
     )
 
 
+def test_every_column_that_is_compared_is_named() -> None:
+    text = "NOT (a = 1 OR b IN ('x')) AND c IS NULL AND d LIKE 'x' AND e BETWEEN 1 AND 2 AND (f < 1 OR a > 1)"
+    assert row_filter.compared_columns(row_filter_parser.parse_filter(text)) == set("abcdef")
+
+
 def test_text_that_stands_for_a_date_becomes_one() -> None:
     assert of("day = '2026-01-31'") == row_filter.Compare("day", row_filter.Operator.EQUAL, date(2026, 1, 31))
     assert of("instant < '2026-01-31 10:30:00.5'") == row_filter.Compare(

@@ -20,7 +20,7 @@ def step(state: State, fact: Fact) -> tuple[State, tuple[FromVerifier, ...]]:
     return state, told(orders)
 
 
-def start(*known: Any) -> tuple[State, tuple[FromVerifier, ...]]:
+def start(*known: Any, **more: Any) -> tuple[State, tuple[FromVerifier, ...]]:
     """Returns the state at a start, and the messages to the coordinator."""
-    state, orders = machine.start(*known)
+    state, orders = machine.start(*known, **more)
     return state, told(orders)

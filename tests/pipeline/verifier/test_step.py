@@ -1,6 +1,6 @@
 """Names only where they're proven; a table whose columns can't be named is stopped, by name, and only that one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.config.column_protection import Protection, ProtectionRule, Treatment
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 from pipeline.gtid.transactions import Transactions
@@ -1158,3 +1159,69 @@ def test_a_table_that_is_created_has_no_rows_whatever_became_of_the_one_before()
     # Behind a DROP TABLE that took it, nothing is new in that.
     state, said = ran(state, statement(3, "DROP TABLE orders"), statement(4, "CREATE TABLE orders (id INT)"))
     assert [each.emptied for each in restarts(said)] == [True]
+
+
+# Protected columns
+
+
+def protecting(*columns: str, tables: str = r"shop\.orders") -> Protection:
+    return Protection(rules=(ProtectionRule(TableFilter((tables,)), columns, Treatment.EXCLUDE),))
+
+
+def stops(said: Iterable[FromVerifier]) -> dict[TableId, str]:
+    return {each.table: each.reason for each in said if isinstance(each, TableStopped)}
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        (("tags",), None),
+        (("labels",), "it has no column 'labels'"),
+        (("id",), "its column 'id' is in the primary key"),
+    ],
+)
+def test_a_table_that_the_rules_do_not_fit_is_stopped_whoever_tells_its_columns(
+    columns: tuple[str, ...], why: str | None
+) -> None:
+    """The server does at the start and after a statement, and the log with its rows, of which none passes."""
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
+    protection = protecting(*columns)
+    _, at_start = start(SHOP, known, upto(5), {}, (), frozenset(), protection=protection)
+    later = replace(fresh(), protection=protection)
+    with_rows = run(later, slice_(1))
+    state, _ = step(
+        replace(fresh(same=SCHEMA), protection=protection), statement(1, "ALTER TABLE orders ADD x int")
+    )
+    answered = run(state, answer(2, SCHEMA), LogAdvanced(end(2)))
+    for said in (at_start, with_rows, answered):
+        assert (ORDERS in stops(said)) == (why is not None)
+        assert (why or "") in stops(said).get(ORDERS, "")
+    assert schemas(with_rows) == ([] if why else [SCHEMA])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ALTER TABLE orders RENAME COLUMN tags TO labels",
+        "ALTER TABLE orders RENAME COLUMN tags TO labels, RENAME COLUMN state TO tags",
+        "ALTER TABLE orders CHANGE state tags varchar(9), CHANGE tags state varchar(9)",
+        "ALTER TABLE orders DROP COLUMN tags",
+    ],
+)
+def test_a_protected_column_is_not_shown_under_another_name(text: str) -> None:
+    state = replace(
+        fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5, same=SCHEMA), protection=protecting("tags")
+    )
+    state, said = step(state, statement(6, text))
+    assert "'tags'" in stops(said)[ORDERS]
+    changed = next(each for each in said if isinstance(each, SchemaChanged))
+    assert changed.alterations == ()
+    assert schemas(run(state, slice_(7), LogAdvanced(end(8)))) == []
+
+
+def test_columns_without_rules_get_other_names() -> None:
+    state = replace(
+        fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5, same=SCHEMA), protection=protecting("tags")
+    )
+    _, said = step(state, statement(6, "ALTER TABLE orders RENAME COLUMN state TO condition_"))
+    assert stops(said) == {}
