@@ -507,13 +507,19 @@ def forget_consumer(settings: Settings, name: str) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="The file to write, once the connector is converted. Without it the configuration is printed.",
 )
-def import_debezium(connector: Path, offsets: Path | None, output: Path | None) -> None:
+@click.option(
+    "--protect",
+    is_flag=True,
+    help="Columns that the connector masks, hashes, cuts or leaves out are protected in the journal and the lake too.",
+)
+def import_debezium(connector: Path, offsets: Path | None, output: Path | None, *, protect: bool) -> None:
     """Print the configuration for a Debezium MySQL connector's JSON.
 
     CONNECTOR is the file that defined the connector, Kafka Connect's answer to a query for it, or the
     application.properties of Debezium Server. Standard error
     says, by property, what can't be converted and what's left to do. A connector that masks columns gets no
-    lake, which would show them. One that withholds data in a way that isn't known here (a filter, …) is refused.
+    lake, which would show them, unless --protect keeps their values out of it. One that withholds data in a way that
+    isn't known here (a filter, …) is refused.
     """
     from actors.service.debezium_file import properties
     from pipeline.config.debezium.connector import take_over
@@ -523,7 +529,7 @@ def import_debezium(connector: Path, offsets: Path | None, output: Path | None) 
     stopped = None
     if offsets is not None:
         stopped = stopped_at(offsets.read_bytes(), given.get("topic.prefix", ""))
-    taken = take_over(given, stopped)
+    taken = take_over(given, stopped, protect=protect)
     if output is None:
         click.echo(taken.text, nl=False)
     else:

@@ -25,6 +25,7 @@ from pipeline.config.debezium.properties import (
     present_name,
     verdict,
 )
+from pipeline.config.debezium.protected import protected_columns, without_statements
 from pipeline.config.debezium.tables import NotOurs, captured
 from pipeline.gtid.gtid_set import GtidSet
 
@@ -68,10 +69,13 @@ class TakenOver:
         return _listed(self.notes)
 
 
-def take_over(given: Mapping[str, str], stopped: GtidSet | None = None) -> TakenOver:
+def take_over(
+    given: Mapping[str, str], stopped: GtidSet | None = None, *, protect: bool = False
+) -> TakenOver:
     """A configuration file for a connector with these properties. Raises NotTakenOver.
 
-    `stopped`: what the connector has finished. Capture continues after it, without a snapshot.
+    `stopped`: what the connector has finished. Capture continues after it, without a snapshot. `protect`:
+    columns are protected before the journal has them, so that the lake lacks what the topics lack.
     """
     work = Conversion({present_name(name): value for name, value in given.items()})
     prefix = _connector(work)
@@ -84,7 +88,10 @@ def take_over(given: Mapping[str, str], stopped: GtidSet | None = None) -> Taken
         work.put("snapshot", "mode", "no_data")
     brokers = work.properties.get("signal.kafka.bootstrap.servers")
     _signals(work)
+    if protect:
+        protected_columns(work)
     messages(work, prefix, brokers)
+    without_statements(work)
     _classes(work, "transforms", TRANSFORMATIONS)
     _classes(work, "predicates", {})
     _classes(work, "converters", CONVERTERS)
