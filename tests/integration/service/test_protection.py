@@ -7,6 +7,7 @@ read again and in rows of a verification. The judge looks at the bytes of all fi
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,6 @@ from pipeline.journal.entry import FileKind
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.snapshot import Chunking
 from tests.servers.journal_oracle import entries, replay
 from tests.servers.service import Running, pipeline, running
 
@@ -95,14 +95,18 @@ def changed(server: MysqlServer, database: str) -> None:
 
 
 def leaks(folder: Path) -> Iterator[str]:
-    """Files with planted values, be it in their bytes or in their columns, which are compressed."""
+    """Files with planted values, be it in their bytes or in their columns, which are compressed.
+
+    A file that is renamed meanwhile may be missed, so that the last look comes after the service's end.
+    """
     for file in folder.rglob("*"):
-        if not file.is_file():
-            continue
-        if PLANTED.encode() in file.read_bytes():
-            yield f"{file.name}: its bytes"
-        if file.suffix == ".parquet" and PLANTED in json.dumps(pq.read_table(file).to_pylist(), default=str):
-            yield f"{file.name}: its rows"
+        with suppress(FileNotFoundError):
+            if file.is_file() and PLANTED.encode() in file.read_bytes():
+                yield f"{file.name}: its bytes"
+            if file.suffix == ".parquet" and PLANTED in json.dumps(
+                pq.read_table(file).to_pylist(), default=str
+            ):
+                yield f"{file.name}: its rows"
 
 
 async def checked(service: Running, settings: Settings, logged: pytest.CaptureFixture[str]) -> None:
@@ -190,11 +194,12 @@ async def test_no_planted_value_leaves_the_process(
         reason = await service.until(
             lambda: service.status().get("stopped", {}).get(str(table)), "the table is stopped"
         )
-        assert "'email'" in reason
+        assert "'email'" in reason.lower()
         assert "protection" in reason
         await service.caught_up(mysql)
         await checked(service, settings, capfd)
         await service.stop()
+    assert list(leaks(tmp_path)) == []
 
 
 async def test_other_rules_begin_the_table_again(mysql: MysqlServer, database: str, tmp_path: Path) -> None:
@@ -237,56 +242,24 @@ async def test_other_rules_begin_the_table_again(mysql: MysqlServer, database: s
     assert entries(tmp_path / "journal")[-1].checkpoint.mirrors == last.checkpoint.mirrors
 
 
-async def test_a_snapshot_along_hashed_keys_begins_again_after_a_crash(
-    mysql: MysqlServer, database: str, tmp_path: Path
-) -> None:
-    """The journal has no key at which it could continue, and no row comes twice."""
-    created(mysql, database)
-    slow = pipeline(mysql, tmp_path, database, chunk_rows=20, rows_per_s=100)
-    slow = replace(slow, protection=rules(database))
-    async with running(slow) as service:
-        await service.begun()
-        await service.execute("s", r".*\.logins")
-
-        def under_way() -> bool:
-            (state,) = service.tables("s").values()
-            return bool(state["state"] == "chunking" and state["rows"])
-
-        await service.until(under_way, "the snapshot is under way")
-        assert PLANTED not in json.dumps(service.status(), default=str)
-        await service.sealed()
-        await service.drop()
-    last = entries(tmp_path / "journal")[-1]
-    assert isinstance(last.checkpoint.snapshots[-1].tables[TableId(database, "logins")], Chunking)
-    fast = replace(slow, snapshot=replace(slow.snapshot, rows_per_s=0))
-    async with running(fast) as service:
-        await service.begun()
-        changed(mysql, database)
-        await service.completed("s")
-        await service.caught_up(mysql)
-        await service.sealed()
-        assert logins(tmp_path, database) == logins_at(mysql, database)
-        assert replay(tmp_path / "journal", TableId(database, "logins")).twice == []
-        assert list(leaks(tmp_path)) == []
-        await service.stop()
-
-
-@pytest.mark.parametrize("treatment", [Treatment.EXCLUDE, Treatment.MASK])
 async def test_a_key_that_would_not_tell_rows_apart_is_refused_by_name(
-    mysql: MysqlServer, database: str, tmp_path: Path, treatment: Treatment
+    mysql: MysqlServer, database: str, tmp_path: Path
 ) -> None:
     created(mysql, database)
     table = TableId(database, "people")
-    length = 1 if treatment is Treatment.MASK else None
-    rule = ProtectionRule(TableFilter((rf"{database}\.people",)), ("id",), treatment, length)
+    rule = ProtectionRule(TableFilter((rf"{database}\.people",)), ("id",), Treatment.EXCLUDE)
     settings = replace(pipeline(mysql, tmp_path, database), protection=Protection(rules=(rule,)))
     async with running(settings) as service:
         reason = await service.until(
             lambda: service.status().get("stopped", {}).get(str(table)), "the table is stopped"
         )
         assert "'id' is in the primary key" in reason
-        mysql.sql(f"INSERT INTO people VALUES {row_of(1001)}", database=database)
+        mysql.sql(
+            f"INSERT INTO people VALUES {row_of(1001)}",
+            "INSERT INTO logins VALUES ('of a table without rules', 1)",
+            database=database,
+        )
         await service.caught_up(mysql)
         await service.sealed()
-        assert list(leaks(tmp_path)) == []
         await service.stop()
+    assert list(leaks(tmp_path)) == []

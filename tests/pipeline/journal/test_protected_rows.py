@@ -18,7 +18,28 @@ from pipeline.journal.change_rows import META
 from pipeline.journal.protected_rows import protect_rows, protect_values
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.types.column_types import Integer, Text
+from pipeline.types.column_types import (
+    Binary,
+    Bit,
+    ColumnType,
+    Date,
+    DateTime,
+    Double,
+    Enum,
+    FixedBinary,
+    Geometry,
+    Integer,
+    Json,
+    Set,
+    Text,
+    Time,
+    Timestamp,
+    Vector,
+    Year,
+)
+from pipeline.types.column_types import (
+    Decimal as DecimalType,
+)
 
 SALT = "a salt of sixteen"
 ALL = TableFilter((".*",))
@@ -151,3 +172,42 @@ def test_rows_of_a_refused_table_are_never_written() -> None:
     rows = pa.table({"id": [1], "ssn": ["x"], "email": ["y"]})
     with pytest.raises(InvariantBroken, match="it has no column 'iban'"):
         protect_rows(rows, SCHEMA, Protection(rules=(rule(Treatment.EXCLUDE, "iban"),)))
+
+
+TYPED: list[tuple[ColumnType, set[Treatment]]] = [
+    (Integer(8, unsigned=True), {Treatment.TRUNCATE}),
+    (DecimalType(10, 2), {Treatment.TRUNCATE}),
+    (DecimalType(65, 2), {Treatment.TRUNCATE}),
+    (Double(), {Treatment.TRUNCATE, Treatment.HASH}),
+    (Bit(1), {Treatment.TRUNCATE}),
+    (Bit(9), {Treatment.TRUNCATE}),
+    (Year(), {Treatment.TRUNCATE}),
+    (Date(), {Treatment.TRUNCATE}),
+    (Time(3), {Treatment.TRUNCATE}),
+    (DateTime(6), {Treatment.TRUNCATE}),
+    (Timestamp(0), {Treatment.TRUNCATE}),
+    (Text("latin1"), set()),
+    (FixedBinary(4), set()),
+    (Binary(), set()),
+    (Enum(("a", "b")), {Treatment.TRUNCATE}),
+    (Set(("a", "b")), {Treatment.TRUNCATE}),
+    (Json(), {Treatment.TRUNCATE}),
+    (Geometry(), {Treatment.TRUNCATE}),
+    (Vector(), {Treatment.TRUNCATE, Treatment.HASH}),
+]
+
+
+@pytest.mark.parametrize(("kind", "refused"), TYPED, ids=lambda of: getattr(of, "wire", ""))
+@pytest.mark.parametrize("treatment", list(Treatment))
+def test_rows_have_the_types_that_the_stored_schema_says(
+    kind: ColumnType, refused: set[Treatment], treatment: Treatment
+) -> None:
+    column = Column("ssn", kind, nullable=True)
+    schema = TableSchema(SCHEMA.table, (SCHEMA.columns[0], column, SCHEMA.columns[2]), SCHEMA.key)
+    length = 2 if treatment in (Treatment.MASK, Treatment.TRUNCATE) else None
+    protection = Protection(Secret(SALT), (rule(treatment, "ssn", length=length),))
+    assert (protection.refusal(schema) is not None) == (treatment in refused)
+    if treatment not in refused:
+        rows = pa.Table.from_pylist([{"id": 1, "ssn": None, "email": "y"}], schema.arrow)
+        assert protect_rows(rows, schema, protection).schema == protection.stored(schema).arrow
+        assert protect_rows(rows.slice(1), schema, protection).schema == protection.stored(schema).arrow
