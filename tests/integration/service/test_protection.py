@@ -23,6 +23,7 @@ from pipeline.journal.entry import FileKind
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.snapshot import Chunking
 from tests.servers.journal_oracle import entries, replay
 from tests.servers.service import Running, pipeline, running
 
@@ -240,6 +241,38 @@ async def test_other_rules_begin_the_table_again(mysql: MysqlServer, database: s
         assert service.status()["scn"] <= last.checkpoint.scn + 1, "the same rules change nothing"
         await service.stop()
     assert entries(tmp_path / "journal")[-1].checkpoint.mirrors == last.checkpoint.mirrors
+
+
+async def test_a_snapshot_along_hashed_keys_begins_again_after_a_crash(
+    mysql: MysqlServer, database: str, tmp_path: Path
+) -> None:
+    """The journal has no key at which it could continue, and no row comes twice."""
+    created(mysql, database)
+    slow = pipeline(mysql, tmp_path, database, chunk_rows=20, rows_per_s=100)
+    slow = replace(slow, protection=rules(database))
+    async with running(slow) as service:
+        await service.begun()
+        await service.execute("s", r".*\.logins")
+
+        def under_way() -> bool:
+            snapshots = entries(tmp_path / "journal")[-1].checkpoint.snapshots
+            return any(isinstance(s.tables[TableId(database, "logins")], Chunking) for s in snapshots)
+
+        await service.until(under_way, "a part of the snapshot is sealed")
+        assert service.tables("s")["logins"]["state"] == "chunking"
+        assert PLANTED not in json.dumps(service.status(), default=str)
+        await service.drop()
+    fast = replace(slow, snapshot=replace(slow.snapshot, rows_per_s=0))
+    async with running(fast) as service:
+        await service.begun()
+        changed(mysql, database)
+        await service.completed("s")
+        await service.caught_up(mysql)
+        await service.sealed()
+        assert logins(tmp_path, database) == logins_at(mysql, database)
+        assert replay(tmp_path / "journal", TableId(database, "logins")).twice == []
+        await service.stop()
+    assert list(leaks(tmp_path)) == []
 
 
 async def test_a_key_that_would_not_tell_rows_apart_is_refused_by_name(
