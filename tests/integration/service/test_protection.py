@@ -6,6 +6,7 @@ read again and in rows of a verification. The judge looks at the bytes of all fi
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -100,14 +101,25 @@ def leaks(folder: Path) -> Iterator[str]:
 
     A file that is renamed meanwhile may be missed, so that the last look comes after the service's end.
     """
-    for file in folder.rglob("*"):
+    for file in (Path(path) / name for path, _, names in os.walk(folder) for name in names):
         with suppress(FileNotFoundError):
-            if file.is_file() and PLANTED.encode() in file.read_bytes():
+            if PLANTED.encode() in file.read_bytes():
                 yield f"{file.name}: its bytes"
             if file.suffix == ".parquet" and PLANTED in json.dumps(
                 pq.read_table(file).to_pylist(), default=str
             ):
                 yield f"{file.name}: its rows"
+
+
+async def in_journal(service: Running, folder: Path, id_: str) -> None:
+    """Until a snapshot has ended and the journal has all of its rows."""
+    await service.completed(id_)
+
+    def sealed() -> bool:
+        snapshots = entries(folder / "journal")[-1].checkpoint.snapshots
+        return any(each.id == id_ and each.ended for each in snapshots)
+
+    await service.until(sealed, f"the end of {id_} is sealed")
 
 
 async def checked(service: Running, settings: Settings, logged: pytest.CaptureFixture[str]) -> None:
@@ -149,7 +161,7 @@ async def test_no_planted_value_leaves_the_process(
         await service.begun()
         changed(mysql, database)
         await service.execute("s")
-        await service.completed("s")
+        await in_journal(service, tmp_path, "s")
         await service.caught_up(mysql)
         await checked(service, settings, capfd)
         rows = {key[0]: row for key, row in replay(tmp_path / "journal", table).live().items()}
@@ -165,7 +177,7 @@ async def test_no_planted_value_leaves_the_process(
         assert (rows[7]["email"], rows[7]["phone"]) == (None, None)
         assert logins(tmp_path, database) == logins_at(mysql, database)
         assert isinstance(await service.tell("verify", "v", r".*"), SignalAccepted)
-        await service.completed("v")
+        await in_journal(service, tmp_path, "v")
         await checked(service, settings, capfd)
         kinds = {file.kind for entry in entries(tmp_path / "journal") for file in entry.files}
         assert kinds == set(FileKind), "rows of each kind were written"
@@ -266,7 +278,7 @@ async def test_a_snapshot_along_hashed_keys_begins_again_after_a_crash(
     async with running(fast) as service:
         await service.begun()
         changed(mysql, database)
-        await service.completed("s")
+        await in_journal(service, tmp_path, "s")
         await service.caught_up(mysql)
         await service.sealed()
         assert logins(tmp_path, database) == logins_at(mysql, database)
