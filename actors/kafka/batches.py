@@ -345,7 +345,8 @@ class MessageBatches:
         """Returns the batches of these rows, which go to one partition."""
         settings = self._settings
         columns = (records.keys, records.values, records.headers, records.times)
-        for run in record_runs(*columns, rows, settings.batch_bytes):
+        most = min(settings.batch_bytes, settings.max_request_bytes // 2)
+        for run in record_runs(*columns, rows, most):
             yield PartitionBatch(records.topic, partition, RecordBatch(run, settings.compression_type))
 
     def _events(self, outbox: Outbox, of: MessageRows) -> list[Records]:

@@ -16,11 +16,12 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from actors.kafka.batches import PartitionBatch
+from actors.kafka.broker_answers import is_final
 from actors.kafka.client import client_options
 from actors.kafka.end_offsets import Isolation, end_offsets
 from actors.runtime.redaction import safe_message
 from pipeline.config.settings import KafkaSinkSettings
-from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, classed
+from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal, classed
 from pipeline.kafka.unended import Ending, RecordEnds, TopicPart, open_parts
 
 # How long a start, and an end, may take (s).
@@ -35,12 +36,16 @@ _MARKED_WITHIN_S: Final = 5.0
 _LOOK_FIRST_S: Final = 0.001
 _LOOK_LAST_S: Final = 0.1
 
+# A request's own bytes, and those of each batch beside its topic's name (more than either has).
+_REQUEST_HEAD: Final = 1024
+_BATCH_HEAD: Final = 64
+
 Result = TypeVar("Result")
 
 
 def failure(error: BaseException, topic: str | None = None) -> KafkaUnavailable | KafkaRefused:
     """Returns our error for an error of Kafka's or of the network's, or for a time-out."""
-    return classed(type(error).__name__, safe_message(error), topic)
+    return classed(type(error).__name__, safe_message(error), topic, final=is_final(error))
 
 
 def transactional_id(pipeline: str) -> str:
@@ -55,6 +60,7 @@ class _Sending:
     topic: str
     partition: int
     count: int
+    bytes: int
     future: asyncio.Future[Any]
 
 
@@ -76,6 +82,7 @@ class KafkaProducer:
 
     def __init__(self, settings: KafkaSinkSettings, pipeline: str) -> None:
         self._timeout_s = settings.transaction_timeout_s
+        self._most_bytes = settings.max_request_bytes - _REQUEST_HEAD
         self._deadline = 0.0
         self._sent: list[_Sending] = []
         self._ends: dict[TopicPart, int] = {}
@@ -103,11 +110,13 @@ class KafkaProducer:
         await self._in_time(self._producer.begin_transaction())
 
     async def send(self, batch: PartitionBatch) -> None:
-        """Sends a batch; returns when it is queued."""
+        """Sends a batch; returns when it is queued. Raises TopicRefusal if no request has room for it."""
         topic, partition = batch.topic, batch.partition
+        size = batch.records.size() + len(topic) + _BATCH_HEAD
+        await self._room(topic, size)
         sending = self._producer.send_batch(batch.records, topic, partition=partition)
         count = batch.records.record_count()
-        self._sent.append(_Sending(topic, partition, count, await self._in_time(sending, topic)))
+        self._sent.append(_Sending(topic, partition, count, size, await self._in_time(sending, topic)))
         self._failed()
 
     async def acknowledged(self) -> RecordEnds:
@@ -162,6 +171,24 @@ class KafkaProducer:
             await producer.client.close()
         for each in self._sent:
             each.future.cancelled() or (each.future.done() and each.future.exception())
+
+    async def _room(self, topic: str, size: int) -> None:
+        """Waits until a request with all batches that are on their way has room for one more.
+
+        The client puts what waits for a broker into one request. A broker ends the connection of a larger one and gives
+        no answer, and the client would repeat the request until the Kafka transaction's end.
+        """
+        if size > self._most_bytes:
+            raise TopicRefusal(
+                topic,
+                f"a message of {size} bytes is larger than kafka.max_request_bytes; raise it, and "
+                "socket.request.max.bytes of the brokers and max.message.bytes of the topic, or leave the column out "
+                "with kafka.column_exclude_list",
+            )
+        while self._sent and sum(each.bytes for each in self._sent) + size > self._most_bytes:
+            first = self._sent[0]
+            await self._in_time(self._acknowledged(first), first.topic)
+            self._failed()
 
     async def _acknowledged(self, sending: _Sending) -> None:
         """Waits for a batch. aiokafka retries forever if the topic was removed, so this looks whether it exists."""

@@ -335,6 +335,7 @@ class KafkaSinkSettings(BrokerSettings):
     transaction_rows: int = field(default=200_000, metadata={"least": 1})
     transaction_timeout_s: float = field(default=60.0, metadata={"least": 1, "most": 900})
     batch_bytes: int = field(default=900_000, metadata={"least": 1_000, "most": 1 << 30})
+    max_request_bytes: int = field(default=104_857_600, metadata={"least": 1_000_000, "most": (1 << 31) - 1})
     converter: ConverterKind = ConverterKind.JSON
     schema_registry_url: str | None = field(
         default=None,

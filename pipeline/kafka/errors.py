@@ -3,6 +3,9 @@
 An error that a new connection may fix is transient. An error that only a person can fix is definite: the KafkaSink
 keeps its position, retries now and then, and loses nothing meanwhile.
 
+A broker's final answer about a topic is that topic's refusal, also if it isn't listed here. Otherwise one topic's
+unlisted error would hold up all topics. Errors of the producer itself are the exception (`_OF_PRODUCER`).
+
 Source: Apache Kafka, "Protocol: Error Codes".
 """
 
@@ -33,6 +36,10 @@ _LOGIN = (
     "the broker doesn't let us in",
     "see to kafka.sasl_username, kafka.sasl_password_file and kafka.sasl_mechanism",
 )
+_FENCED = (
+    "another process sends with our transactional id",
+    "end it, or give one of the two pipelines another name",
+)
 _TOPIC_FORM = ("the broker doesn't create the topic so", "see to kafka.partitions and kafka.replication")
 
 # By the error's name: what is wrong, and the remedy.
@@ -44,6 +51,24 @@ _DEFINITE: Final[Mapping[str, tuple[str, str]]] = {
     "RecordListTooLargeError": (
         "a batch of messages is larger than its topic's segments",
         "lower kafka.batch_bytes, or raise segment.bytes of the topic",
+    ),
+    "InvalidRecordError": (
+        "the topic takes no such message, as a compacted topic takes none without a key",
+        (
+            "give the table a key with kafka.message_key_columns, leave out truncates with "
+            'kafka.skipped_operations = ["t"], or set cleanup.policy = delete of the topic'
+        ),
+    ),
+    "InvalidTimestampError": (
+        "a message's time is too far from the broker's clock",
+        (
+            "raise message.timestamp.after.max.ms or message.timestamp.before.max.ms of the topic, or see to "
+            "kafka.outboxes.table_field_event_timestamp"
+        ),
+    ),
+    "UnsupportedCompressionTypeError": (
+        "the topic doesn't take messages that are compressed so",
+        "see to kafka.compression_type",
     ),
     "TopicAuthorizationFailedError": (
         "the account may not write to a topic",
@@ -57,10 +82,8 @@ _DEFINITE: Final[Mapping[str, tuple[str, str]]] = {
         "the account may not use our transactional id",
         "allow it to Write and Describe the transactional id tidemark-NAME, where NAME is the pipeline's",
     ),
-    "ProducerFenced": (
-        "another process sends with our transactional id",
-        "end it, or give one of the two pipelines another name",
-    ),
+    "ProducerFenced": _FENCED,
+    "ProducerFencedError": _FENCED,
     "InvalidTopicError": (
         "a table's name makes no topic's name",
         "leave the table out with kafka.tables, or change kafka.topic_delimiter",
@@ -95,12 +118,47 @@ _OF_TOPIC: Final = frozenset(
     {
         "MessageSizeTooLargeError",
         "RecordListTooLargeError",
+        "InvalidRecordError",
+        "InvalidTimestampError",
+        "UnsupportedCompressionTypeError",
         "TopicAuthorizationFailedError",
         "InvalidTopicError",
         "InvalidReplicationFactorError",
         "InvalidPartitionsError",
         "InvalidConfigurationError",
         "PolicyViolationError",
+    }
+)
+
+# Final answers that aren't about a single topic: about the producer, its transaction, the account or the broker.
+_OF_PRODUCER: Final = frozenset(
+    {
+        "OutOfOrderSequenceNumber",
+        "DuplicateSequenceNumber",
+        "InvalidProducerEpoch",
+        "InvalidProducerIdMapping",
+        "InvalidTxnState",
+        "InvalidTransactionTimeout",
+        "ConcurrentTransactions",
+        "TransactionCoordinatorFenced",
+        "TransactionAbortableError",
+        "TransactionalIdAuthorizationFailed",
+        "ProducerFencedError",
+        "UnknownProducerId",
+        "OperationNotAttempted",
+        "ClusterAuthorizationFailedError",
+        "SaslAuthenticationFailed",
+        "UnsupportedSaslMechanismError",
+        "IllegalSaslStateError",
+        "SecurityDisabled",
+        "UnsupportedVersionError",
+        # aiokafka calls these final, and Kafka doesn't: bytes that were damaged on their way, and a broker that starts.
+        "CorruptRecordException",
+        "BrokerNotAvailableError",
+        "ReplicaNotAvailableError",
+        "StaleControllerEpochError",
+        "StaleLeaderEpochCodeError",
+        "ReassignmentInProgress",
     }
 )
 
@@ -123,12 +181,23 @@ _TRANSIENT: Final[Mapping[str, str]] = {
 }
 
 
-def classed(name: str, told: str, topic: str | None = None) -> KafkaUnavailable | KafkaRefused:
-    """Returns our error for one of Kafka's, from its class' name, its words and the topic that it concerns."""
+def classed(
+    name: str, told: str, topic: str | None = None, *, final: bool = False
+) -> KafkaUnavailable | KafkaRefused:
+    """Returns our error for one of Kafka's, from its class' name, its words and the topic that it concerns.
+
+    `final`: it is a broker's answer, and the same request gets the same answer.
+    """
     about = "" if topic is None else f"{topic}: "
     if (known := _DEFINITE.get(name)) is not None:
         wrong, remedy = known
         if topic is not None and name in _OF_TOPIC:
             return TopicRefusal(topic, f"{wrong} ({name}); {remedy}")
         return KafkaRefused(f"{about}{wrong} ({name}); {remedy}")
+    if final and topic is not None and name not in _OF_PRODUCER:
+        return TopicRefusal(
+            topic,
+            f"the broker refuses the topic's messages ({name}: {told or 'it gives no reason'}); see to the broker's "
+            "log and to the topic's settings, or leave the table out with kafka.tables",
+        )
     return KafkaUnavailable(f"{about}{_TRANSIENT.get(name, told or 'Kafka failed')} ({name})")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from aiokafka.producer.sender import SendProduceReqHandler
 
 from actors.kafka.batches import PartitionBatch
 from actors.kafka.client import client_options
@@ -19,7 +20,7 @@ from actors.kafka.topics import KafkaTopics
 from deploy.toolchain.kafka_broker import KafkaBroker
 from pipeline.config.settings import Compression, KafkaSecurity, KafkaSinkSettings, SaslMechanism, Secret
 from pipeline.errors import Definite, Transient
-from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable
+from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
 from pipeline.kafka.records import record_runs
 from pipeline.kafka.state import KafkaPosition, SinkPosition
 from tests.servers.kafka_messages import committed_messages
@@ -103,6 +104,68 @@ async def test_a_message_that_is_too_large_is_named_with_its_topic(kafka: KafkaB
         with pytest.raises(KafkaRefused, match=rf"{topic}: a message is larger .*raise max\.message\.bytes"):
             await producer.commit()
     assert await committed_messages(kafka, topic) == []
+
+
+async def refused(producer: KafkaProducer, sent: PartitionBatch) -> str:
+    """Why a topic refuses a batch."""
+
+    async def send() -> None:
+        await producer.send(sent)
+        await producer.acknowledged()
+
+    await producer.begin()
+    with pytest.raises(TopicRefusal) as refusal:
+        await send()
+    assert refusal.value.topic == sent.topic
+    return refusal.value.reason
+
+
+async def test_a_compacted_topic_refuses_a_message_without_a_key(kafka: KafkaBroker) -> None:
+    of = settings(kafka, topic_config={"cleanup.policy": "compact"})
+    topic = await topic_of(of)
+    keys, values, ones = pa.array([None], pa.binary()), pa.array([b"v"]), np.ones(1, np.int64)
+    (records,) = record_runs(keys, values, None, ones, np.arange(1), 1)
+    async with producing(of) as producer:
+        sent = PartitionBatch(topic, 0, RecordBatch(records, Compression.NONE))
+        assert "none without a key (InvalidRecordError); give the table a key" in await refused(
+            producer, sent
+        )
+
+
+async def test_a_topic_refuses_a_message_from_the_future(kafka: KafkaBroker) -> None:
+    of = settings(kafka)
+    topic, keys = await topic_of(of), pa.array([b"k"])
+    (records,) = record_runs(keys, keys, None, np.full(1, 1 << 46), np.arange(1), 1)
+    async with producing(of) as producer:
+        sent = PartitionBatch(topic, 0, RecordBatch(records, Compression.NONE))
+        assert "raise message.timestamp.after.max.ms" in await refused(producer, sent)
+
+
+async def test_a_message_that_no_request_has_room_for_is_refused_and_never_sent(kafka: KafkaBroker) -> None:
+    of = settings(kafka, max_request_bytes=1_000_000)
+    async with producing(of) as producer:
+        reason = await refused(producer, batch("t", bytes(1_000_000)))
+        assert "larger than kafka.max_request_bytes; raise it" in reason
+
+
+async def test_no_request_is_larger_than_the_settings_say(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = settings(kafka, max_request_bytes=1_000_000, partitions=8)
+    topic, sizes, make = await topic_of(of), [0], SendProduceReqHandler.create_request
+
+    def measured(handler: Any) -> Any:
+        sizes.append(sum(len(each.get_data_buffer()) for each in handler._batches.values()))
+        return make(handler)
+
+    monkeypatch.setattr(SendProduceReqHandler, "create_request", measured)
+    async with producing(of) as producer:
+        await producer.begin()
+        for number in range(24):
+            await producer.send(replace(batch(topic, bytes(400_000)), partition=number % 8))
+        await producer.commit()
+    assert 400_000 < max(sizes) < 1_000_000
+    assert len(await committed_messages(kafka, topic)) == 24
 
 
 async def test_a_topic_that_is_not_there(kafka: KafkaBroker) -> None:

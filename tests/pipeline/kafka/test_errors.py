@@ -6,8 +6,9 @@ import ssl
 import pytest
 from aiokafka import errors as kafka
 
+import actors.kafka.broker_answers  # noqa: F401 - it teaches aiokafka more errors
 from pipeline.kafka import errors
-from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, classed
+from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal, classed
 
 
 @pytest.mark.parametrize("name", errors._DEFINITE)
@@ -18,10 +19,25 @@ def test_a_definite_error_has_a_remedy(name: str) -> None:
     assert wrong.startswith("p.shop.orders: ") and name in wrong and remedy
 
 
-@pytest.mark.parametrize("name", [*errors._DEFINITE, *errors._TRANSIENT])
+@pytest.mark.parametrize("name", [*errors._DEFINITE, *errors._TRANSIENT, *errors._OF_PRODUCER])
 def test_the_client_or_its_tls_has_errors_of_that_name(name: str) -> None:
-    found = getattr(kafka, name, None) or getattr(ssl, name, None) or getattr(builtins, name)
-    assert issubclass(found, Exception)
+    answers = {each.__name__: each for each in kafka.kafka_errors.values()}
+    found = answers.get(name) or getattr(kafka, name, None) or getattr(ssl, name, None)
+    assert issubclass(found or getattr(builtins, name), Exception)
+
+
+@pytest.mark.parametrize("name", ["InvalidRequestError", "UnknownError", "PositionOutOfRangeError"])
+def test_a_final_answer_that_is_not_listed_is_the_refusal_of_its_topic(name: str) -> None:
+    error = classed(name, "the words", "p.shop.orders", final=True)
+    assert isinstance(error, TopicRefusal) and error.topic == "p.shop.orders"
+    assert f"{name}: the words" in error.reason and "kafka.tables" in error.reason
+    assert not isinstance(classed(name, "the words", "p.shop.orders"), TopicRefusal)
+    assert not isinstance(classed(name, "the words", final=True), TopicRefusal)
+
+
+@pytest.mark.parametrize("name", errors._OF_PRODUCER)
+def test_an_answer_about_the_producer_is_no_topics_refusal(name: str) -> None:
+    assert not isinstance(classed(name, "", "p.shop.orders", final=True), TopicRefusal)
 
 
 @pytest.mark.parametrize("name", ["RequestTimedOutError", "ConcurrentTransactions"])
