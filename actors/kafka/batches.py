@@ -17,6 +17,7 @@ import structlog
 from actors.kafka.gathered_rows import MessageRows
 from actors.kafka.record_batch import RecordBatch
 from actors.kafka.segment_rows import TableRows
+from actors.runtime.redaction import safe_message
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import Compression, ConverterKind, HeaderConverterKind, KafkaSinkSettings
 from pipeline.kafka.avro.avro_format import AVRO
@@ -305,6 +306,16 @@ class MessageBatches:
             messages = self.messages(of, processed_us)
         except KafkaRefused as error:
             raise TopicRefusal(self.topic(table), str(error)) from error
+        except (
+            ValueError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:  # of pyarrow too; none may hold up other topics
+            raise TopicRefusal(
+                self.topic(table),
+                f"a row of {table} makes no message ({safe_message(error)}); leave the column out with "
+                "kafka.column_exclude_list, or the table with kafka.tables, and report it",
+            ) from error
         schemas = None
         if self._avro:
             envelope = self._envelope(of.schema)
@@ -446,7 +457,7 @@ def _places(records: Records, count: int) -> Any:
     places = _partitions(records.keys, count)
     if records.partitions is None:
         return places
-    said = np.asarray(pc.fill_null(records.partitions, pa.array(places, pa.int32())))
+    said = np.asarray(pc.fill_null(records.partitions.cast(pa.int64()), pa.array(places, pa.int64())))
     if np.any((said < 0) | (said >= count)):
         raise TopicRefusal(
             records.topic,

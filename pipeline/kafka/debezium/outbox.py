@@ -9,8 +9,11 @@ Source: Debezium 3.6, "Outbox Event Router".
 """
 
 import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -35,7 +38,13 @@ from pipeline.types.column_types import DateTime, Double, Integer, Json, Text, T
 
 EVENT_ID: Final = "id"
 _PAYLOAD: Final = "payload"
+_NO_PARTITION: Final = 1 << 40
 _DOUBLE: Final = Column("", Double(), nullable=False)
+
+# Debezium leaves a payload as it is that Jackson doesn't read: deeper than this, or with one of Python's constants.
+_JACKSON_DEPTH: Final = 1000
+_JSON_TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_NO_BRACKETS: Final = re.compile(r"[^\[\]{}]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +216,13 @@ class OutboxEvents:
         """Returns the payloads as JSON, with documents among them expanded."""
         distinct = payloads.dictionary_encode()
         nulls = self.outbox.table_json_payload_null_behavior is NullsInPayload.OPTIONAL_BYTES
-        found = [_expanded(text, nulls=nulls) for text in distinct.dictionary.to_pylist()]
+        try:
+            found = [_expanded(text, nulls=nulls) for text in distinct.dictionary.to_pylist()]
+        except RecursionError as error:
+            raise KafkaRefused(
+                f"the outbox {self._table} has a payload that nests too deeply to be expanded; see to who inserts it, "
+                "or set table_expand_json_payload = false"
+            ) from error
         texts = json_values(column, payloads, self.handling)
         return pc.coalesce(pa.array(found, pa.string()).take(distinct.indices), texts)
 
@@ -227,7 +242,11 @@ class OutboxEvents:
                 f"{column.name} of the outbox {self._table} is no number of a partition; "
                 "see to kafka.outboxes.table_fields_additional_placement"
             )
-        return rows.column(column.name).cast(pa.int32())
+        # A number above all is no partition either, and the topic refuses it.
+        numbers = rows.column(column.name)
+        if pa.types.is_uint64(numbers.type):
+            numbers = pc.min_element_wise(numbers, pa.scalar(_NO_PARTITION, pa.uint64()), skip_nulls=False)
+        return numbers.cast(pa.int64())
 
 
 def _empty(payloads: pa.Array) -> pa.Array:
@@ -241,26 +260,49 @@ def _expanded(text: str | None, *, nulls: bool) -> str | None:
     if text is None or not text.startswith(("{", "[")):
         return None
     try:
-        return _written(json.loads(text), nulls=nulls)
+        # Jackson reads one document, whatever follows it.
+        return _written(_STRICT.raw_decode(text)[0], nulls=nulls)
     except ValueError:
         return None
+    except RecursionError:
+        if _depth(text) > _JACKSON_DEPTH:
+            return None
+        raise
+
+
+def _depth(text: str) -> int:
+    """Returns how deeply the brackets of a JSON document nest."""
+    brackets = "".join(_NO_BRACKETS.split(_JSON_TEXT.sub("", text)))
+    return max(accumulate(1 if each in "{[" else -1 for each in brackets), default=0)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} isn't JSON")
 
 
 def _written(value: Any, *, nulls: bool) -> str:
+    """Returns a value as JsonConverter writes it. A level of a document takes one call, for Python bounds them."""
+    parts = []
     match value:
         case dict():
-            shown = _shown(value, nulls=nulls)
-            return (
-                "{" + ",".join(f"{json_text(k)}:{_written(v, nulls=nulls)}" for k, v in shown.items()) + "}"
-            )
+            for name, of in _shown(value, nulls=nulls).items():
+                parts.append(f"{json_text(name)}:{_written(of, nulls=nulls)}")
+            return "{" + ",".join(parts) + "}"
         case list():
-            return "[" + ",".join(_written(each, nulls=nulls) for each in value) + "]"
+            for each in value:
+                parts.append(_written(each, nulls=nulls))  # noqa: PERF401 - a comprehension is a call more
+            return "[" + ",".join(parts) + "]"
         case str():
             return json_text(value)
+        case float() if math.isinf(value):  # a number beyond all doubles
+            return '"Infinity"' if value > 0 else '"-Infinity"'
         case float():
             return str(json_values(_DOUBLE, pa.array([value]), Handling())[0])
         case _:
             return json.dumps(value)
+
+
+_STRICT: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _shown(fields: Mapping[str, Any], *, nulls: bool) -> Mapping[str, Any]:

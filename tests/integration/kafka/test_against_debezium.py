@@ -563,6 +563,9 @@ EVENTS: Final = (
     ("4", "Order", "8", "Gone", None, 0),
     ("5", "Customer", "9", "Listed", '{"l": [{"x": 1}, {"x": 2}]}', 1),
     ("6", "Customer", "9", "Listed", '{"empty": {}, "no": [], "text": "q\\"\\n", "big": 12345678901234}', 0),
+    ("7", "Order", "7", "Constant", '{"a": NaN}', 0),
+    ("8", "Order", "7", "Beyond", '{"a": 1e999, "b": [-1e999]} and more', 1),
+    ("9", "Order", "7", "Deep", "[" * 1001 + "]" * 1001, 0),
 )
 
 

@@ -1,6 +1,8 @@
 """Events of an outbox; `test_against_debezium` compares them with those of Debezium's EventRouter."""
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -74,6 +76,21 @@ def test_additional_columns_go_where_it_is_said() -> None:
     assert events.values.to_pylist()[0] == '{"payload":"a","at":1500}'
 
 
+@pytest.mark.parametrize(
+    ("of", "numbers", "found"),
+    [
+        (pa.int64(), [0, 1 << 31, -1, None], [0, 1 << 31, -1, None]),
+        (pa.uint64(), [2, (1 << 64) - 1, None], [2, 1 << 40, None]),
+    ],
+)
+def test_a_partitions_number_may_be_any(of: pa.DataType, numbers: list[Any], found: list[Any]) -> None:
+    events = rows("c" * len(numbers), ["a"] * len(numbers))
+    events = events.set_column(events.schema.get_field_index("part"), "part", pa.array(numbers, of))
+    box = replace(BOX, table_fields_additional_placement=("part:partition",))
+    partitions = making(box).events(events).partitions
+    assert partitions is not None and partitions.to_pylist() == found
+
+
 def test_an_empty_payload_may_be_a_tombstone() -> None:
     payloads = ["a", "", " ", None]
     assert making().events(rows("cccc", payloads)).values.to_pylist() == ['"a"', '""', '" "', "null"]
@@ -88,3 +105,23 @@ def test_a_payload_may_be_expanded() -> None:
     assert found == ['{"a":1.0E20,"l":["x",1.5]}', '"text"', '"{broken"', "null"]
     box = replace(box, table_json_payload_null_behavior=NullsInPayload.OPTIONAL_BYTES)
     assert making(box).events(rows("c", payloads[:1])).values[0].as_py().count("null") == 1
+
+
+@pytest.mark.parametrize("broken", ['{"a": NaN}', '[-Infinity, {"a": Infinity}]', "[" * 1001 + "]" * 1001])
+def test_a_payload_that_debezium_does_not_read_stays_a_text(broken: str) -> None:
+    box = replace(BOX, table_expand_json_payload=True)
+    assert making(box).events(rows("c", [broken])).values.to_pylist() == [json.dumps(broken)]
+
+
+def test_what_jackson_reads_is_expanded() -> None:
+    box = replace(BOX, table_expand_json_payload=True)
+    payloads: list[str | None] = ['{"a": 1} and more', '{"a": 1e999, "b": -1e999}', "[" * 800 + "]" * 800]
+    found = making(box).events(rows("ccc", payloads)).values.to_pylist()
+    assert found == ['{"a":1}', '{"a":"Infinity","b":"-Infinity"}', payloads[2]]
+
+
+def test_a_payload_that_nests_too_deeply_for_us_is_refused() -> None:
+    box = replace(BOX, table_expand_json_payload=True)
+    deep = '{"a": "[\\"[", "b": ' + "[" * 999 + "]" * 999 + "}"
+    with pytest.raises(KafkaRefused, match=r"shop\.outbox has a payload that nests too deeply"):
+        making(box).events(rows("c", [deep]))
