@@ -9,9 +9,11 @@ Source: Debezium 3.6, `io.debezium.relational.mapping` and `unavailable.value.pl
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +30,13 @@ from pipeline.types.column_types import Binary, Enum, FixedBinary, Json, Set, Te
 
 PLACEHOLDER = "__debezium_unavailable_value"
 
-# A text as ObjectOutputStream writes it, without its length: the stream's header, and that it's a short text.
-_SERIALIZED = b"\xac\xed\x00\x05t"
+# Java's ObjectOutputStream: the stream's header, and what comes before a short and a long text.
+_STREAM: Final = b"\xac\xed\x00\x05"
+_SHORT_TEXT: Final = b"t"
+_LONG_TEXT: Final = b"|"
+_LONGEST_SHORT: Final = 0xFFFF
+# A text has these bytes only if Java writes it otherwise: NUL, and the first bytes of supplementary characters.
+_OTHERWISE: Final = re.compile(rb"[\x00\xf0-\xf4]")
 
 
 @dataclass(frozen=True)
@@ -174,6 +181,23 @@ def _hashed(values: pa.Array, rule: ColumnRule) -> pa.Array:
 def _digest(text: bytes, rule: ColumnRule) -> str:
     assert rule.hash is not None
     if rule.hash_version == 1:
-        text = _SERIALIZED + len(text).to_bytes(2, "big") + text
+        text = _serialized(text)
     name = rule.hash.value.replace("-", "").lower()
     return hashlib.new(name, rule.salt.value.encode() + text, usedforsecurity=False).hexdigest()
+
+
+def _serialized(text: bytes) -> bytes:
+    """Returns a text (UTF-8) as ObjectOutputStream writes it. Source: Java Object Serialization Specification, 6."""
+    written = _modified_utf8(text)
+    if len(written) <= _LONGEST_SHORT:
+        return _STREAM + _SHORT_TEXT + len(written).to_bytes(2, "big") + written
+    return _STREAM + _LONG_TEXT + len(written).to_bytes(8, "big") + written
+
+
+def _modified_utf8(text: bytes) -> bytes:
+    """Returns a text (UTF-8) as DataOutput writes it: NUL as two bytes, a supplementary character as two surrogates."""
+    if _OTHERWISE.search(text) is None:
+        return text
+    units = np.frombuffer(text.decode().encode("utf-16-le"), "<u2").astype("<u4")
+    surrogates = units.tobytes().decode("utf-32-le", "surrogatepass")
+    return surrogates.encode("utf-8", "surrogatepass").replace(b"\x00", b"\xc0\x80")

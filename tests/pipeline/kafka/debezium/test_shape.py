@@ -85,3 +85,22 @@ def test_a_value_that_the_log_left_out_is_never_null() -> None:
 def test_an_excluded_column_may_be_left_out() -> None:
     columns = MessageColumns(exclude=(r".*\.v",))
     assert shape_of(SCHEMA, columns, "?").shaped(rows("u", [1], [None], [["v"]])).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "digest"),
+    [
+        ("plain", "a9781c451e106c67c47daa4c07e3b78b44061a563082fb52f29f8ed047ee2525"),
+        ("\u20ac\u00e4", "2006a9bd1c752e7de5e8814fcb9778006fd3b5e6d0541887547c637e9f56767a"),
+        ("a\0b", "67147effc828738b05a18b54e767b4e6c216eefaa1c8af584850cb9b7f647708"),
+        ("x\U0001f600y", "35627c0e1538d009f8c3c966f62c896a26b6535f4191fc9af8aeb8d40ace7eb1"),
+        ("a" * 65_535, "fd694bb7eaa7867930dd6d95895242b6fac3cc676c5fc158b848cde6faf0f18f"),
+        ("a" * 65_536, "291f43bd5fff4c005d61dc3bc39ff5589eb7e5250cdfa4e467772419a5bbd187"),
+        ("\U0001f600" * 10_923, "399f6ecacc495d66089c02d33f860ba37df197efe574bf62eb219e0fa942f1f2"),
+        ("\0" * 32_768, "7192a10b2f4740b538b88df64a34dbd0f6e20cb8d0315732314755c7179e6cf8"),
+    ],
+)
+def test_a_hash_of_the_first_version_is_of_what_java_serializes(text: str, digest: str) -> None:
+    """Java 17 computed the digests, of the salt `s` and of what ObjectOutputStream.writeObject wrote of the text."""
+    rule = ColumnRule((".*",), hash=HashAlgorithm.SHA_256, salt=Secret("s"), hash_version=1)
+    assert by_rules(rule).shaped(rows("c", [1], [text])).column("v").to_pylist() == [digest]
