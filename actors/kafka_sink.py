@@ -141,7 +141,9 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._topics = KafkaTopics(settings, pipeline)
         avro = settings.converter is ConverterKind.AVRO
         self._registry = SchemaRegistry(settings) if avro else None
-        self._state = State(settings.transaction_rows)
+        beats = settings.heartbeat_interval_ms > 0
+        heartbeat_topic = self._making.heartbeat_topic if beats else None
+        self._state = State(settings.transaction_rows, heartbeat_topic=heartbeat_topic)
         self._connected: _Connected | None = None
         self._producer: KafkaProducer | None = None
         # The segment that is being sent, and the last one that the topics have wholly.
@@ -316,8 +318,8 @@ class KafkaSink(Actor[ToKafkaSink]):
                 return SegmentPlanned(runs)
             case SendRun():
                 return await self._send(connected, order)
-            case SendHeartbeat():
-                await self._send_heartbeat(connected)
+            case SendHeartbeat(topics):
+                await self._send_heartbeat(connected, topics)
             case SendNotifications(topics, segment):
                 await self._send_notifications(connected, topics, segment)
             case CommitTransaction(at):
@@ -462,10 +464,10 @@ class KafkaSink(Actor[ToKafkaSink]):
             raise _OpenRecords
         connected.looked_at.add(topic)
 
-    async def _send_heartbeat(self, connected: _Connected) -> None:
+    async def _send_heartbeat(self, connected: _Connected, topics: Topics) -> None:
         now = time.time_ns() // 1000
         records = self._making.heartbeat(now)
-        if records.topic not in self._state.at.set_aside:
+        if includes(topics, records.topic):
             await self._send_records(connected, [records], now)
 
     async def _send_notifications(self, connected: _Connected, topics: Topics, segment: int) -> None:

@@ -204,13 +204,15 @@ class State:
     """What the sink knows, and what it does. A Kafka transaction holds at most `most_rows`.
 
     `at`: what the topics have, by the last committed Kafka transaction, and which of them are set aside. `next_rows`:
-    how many rows the next Kafka transaction takes; a start begins with few.
+    how many rows the next Kafka transaction takes; a start begins with few. `heartbeat_topic`: where heartbeats go,
+    None without any. No table's messages go there.
     """
 
     most_rows: int
     at: SinkPosition = SinkPosition(KafkaPosition(0))
     doing: SinkDoing = field(default_factory=FindingPosition)
     next_rows: int = FIRST_ROWS
+    heartbeat_topic: str | None = None
 
     @property
     def capacity(self) -> Capacity:

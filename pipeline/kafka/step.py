@@ -156,7 +156,9 @@ class SendRun:
 
 @dataclass(frozen=True, slots=True)
 class SendHeartbeat:
-    """Send a heartbeat, in the Kafka transaction that is open."""
+    """Send a heartbeat, if its topic is one of these, in the Kafka transaction that is open."""
+
+    topics: Topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +232,9 @@ def step(state: State, fact: Fact) -> Next:
             return _run_sent(state, fact, _expect(SendingRun, state, fact))
         case HeartbeatDue():
             _expect(AllSent, state, fact)
-            doing = Committing(state.at.position.segment, _other_topics(state), state.at, ())
-            orders = (BeginTransaction(), SendHeartbeat(), CommitTransaction(state.at))
-            return replace(state, doing=doing), orders
+            if state.heartbeat_topic in state.at.set_aside:
+                return state, ()
+            return _send_heartbeat(state, _other_topics(state), state.at)
         case TransactionCommitted():
             return _committed(state, _expect(Committing, state, fact))
         case TopicRefused(topic, reason):
@@ -267,7 +269,7 @@ def _continue_from(state: State, found: PlacesFound, finding: FindingPosition) -
         for topic, reason in finding.refused.items()
     }
     state = replace(state, at=SinkPosition(position, {**there, **refused}), doing=AllSent())
-    confirm = () if found.at is None else (ConfirmSegment(_unneeded_through(state.at)),)
+    confirm = () if found.at is None else (ConfirmSegment(_unneeded_through(state)),)
     if found.journal.last <= position.segment:
         return state, confirm
     state, orders = _begin_transaction(state, found.journal.last, _other_topics(state), ())
@@ -307,9 +309,17 @@ def _other_topics(state: State) -> Topics:
     return AllTopicsBut(frozenset(state.at.set_aside))
 
 
-def _unneeded_through(at: SinkPosition) -> int:
-    """Returns the segment through which no topic needs anything."""
-    positions = [at.position, *(each.position for each in at.set_aside.values())]
+def _send_heartbeat(state: State, topics: Topics, after: SinkPosition) -> Next:
+    """Sends a heartbeat, in a Kafka transaction of its own."""
+    doing = Committing(state.at.position.segment, topics, after, ())
+    return replace(state, doing=doing), (BeginTransaction(), SendHeartbeat(topics), CommitTransaction(after))
+
+
+def _unneeded_through(state: State) -> int:
+    """Returns the segment through which no topic needs anything. The topic of heartbeats never does."""
+    at = state.at
+    lacking = [each.position for topic, each in at.set_aside.items() if topic != state.heartbeat_topic]
+    positions = [at.position, *lacking]
     return min(position.segment for position in positions)
 
 
@@ -381,7 +391,7 @@ def _committed(state: State, done: Committing) -> Next:
     """
     more = 1 if state.next_rows >= state.most_rows else 2
     state = replace(state, at=done.at, doing=AllSent(), next_rows=more * state.next_rows)
-    confirm = (ConfirmSegment(_unneeded_through(done.at)),)
+    confirm = (ConfirmSegment(_unneeded_through(state)),)
     if isinstance(done.topics, OneTopic) or done.at.position.segment >= done.sealed:
         return state, confirm
     state, orders = _begin_transaction(state, done.sealed, done.topics, done.runs)
@@ -389,11 +399,17 @@ def _committed(state: State, done: Committing) -> Next:
 
 
 def _retry_topic(state: State, due: TopicDue) -> Next:
-    """Sends a topic that was set aside what it lacks, up to a Kafka transaction's bound."""
+    """Sends a topic that was set aside what it lacks, up to a Kafka transaction's bound.
+
+    The topic of heartbeats lacks nothing that the journal has. Only a heartbeat shows whether it takes one.
+    """
     _expect(AllSent, state, due)
     aside = state.at.set_aside.get(due.topic)
     if aside is None:
         return state, ()
+    if due.topic == state.heartbeat_topic:
+        others = {topic: each for topic, each in state.at.set_aside.items() if topic != due.topic}
+        return _send_heartbeat(state, OneTopic(due.topic), replace(state.at, set_aside=others))
     if aside.position.segment + 1 < due.first:
         gone = replace(
             aside,

@@ -331,13 +331,13 @@ async def test_notifications_of_snapshots_come_once_in_their_order(
     assert len({json.dumps(each, sort_keys=True) for each in found}) == len(found)
 
 
-async def test_a_topic_of_notifications_that_is_not_there_holds_up_no_other_and_lacks_nothing_later(
+async def test_topics_of_notifications_and_heartbeats_that_are_not_there_hold_up_no_other_topic(
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
-    settings = to_topics(kafka, open_shop, tmp_path, create_topics=False)
+    settings = to_topics(kafka, open_shop, tmp_path, create_topics=False, heartbeat_interval_ms=50)
     assert settings.kafka is not None
-    topic = f"{settings.name}-notifications"
+    topic, beats = f"{settings.name}-notifications", f"__debezium-heartbeat.{settings.name}"
     settings = replace(settings, kafka=replace(settings.kafka, notification_sink_topic_name=topic))
     await create_topic(kafka, f"tidemark-position-{settings.name}", config={"cleanup.policy": "compact"})
     for table in TABLES:
@@ -347,12 +347,21 @@ async def test_a_topic_of_notifications_that_is_not_there_holds_up_no_other_and_
         await service.execute("s1")
         await service.completed("s1")
         await sent(service)
-        assert [*service.status(Name.KAFKA_SINK)["set_aside"]] == [topic]
+        await service.until(
+            lambda: {*service.status(Name.KAFKA_SINK).get("set_aside", ())} == {topic, beats},
+            "both topics are set aside",
+        )
         await create_topic(kafka, topic)
         await service.until(
-            lambda: not service.status(Name.KAFKA_SINK).get("set_aside"), "the topic has caught up"
+            lambda: [*service.status(Name.KAFKA_SINK)["set_aside"]] == [beats], "the topic has caught up"
+        )
+        assert "there's no such topic" in service.status(Name.KAFKA_SINK)["set_aside"][beats]
+        await create_topic(kafka, beats)
+        await service.until(
+            lambda: not service.status(Name.KAFKA_SINK).get("set_aside"), "the topic takes heartbeats"
         )
         await service.stop()
+    assert await committed_messages(kafka, beats)
     assert all(judge.read for judge in (await judged(kafka, settings, open_shop)).values())
     types = [json.loads(each.value)["type"] for each in await committed_messages(kafka, topic)]
     assert (types[0], types[-1]) == ("STARTED", "COMPLETED")

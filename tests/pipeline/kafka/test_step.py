@@ -190,11 +190,30 @@ def test_a_source_transaction_of_too_many_bytes_is_split() -> None:
 def test_a_heartbeat_comes_with_the_position_that_holds() -> None:
     at = SinkPosition(KafkaPosition(2, 7, 1))
     state, orders = step(State(4, at, AllSent()), HeartbeatDue())
-    assert orders == (BeginTransaction(), SendHeartbeat(), CommitTransaction(at))
+    assert orders == (BeginTransaction(), SendHeartbeat(EVERY), CommitTransaction(at))
     state, orders = step(state, TransactionCommitted())
     assert (state.at, state.doing) == (at, AllSent())
     with pytest.raises(InvariantBroken, match="HeartbeatDue came while"):
         step(step(state, SegmentSealed(4))[0], HeartbeatDue())
+
+
+def test_a_refused_topic_of_heartbeats_is_tried_with_heartbeats_alone_and_holds_no_segment() -> None:
+    beats, table = SetAside(KafkaPosition(1), "no"), SetAside(KafkaPosition(2), "no")
+    state = replace(idle(beats=beats, table=table), heartbeat_topic="beats")
+    assert step(state, HeartbeatDue()) == (state, ())
+    trying, orders = step(state, TopicDue("beats", 9))
+    after = replace(state.at, set_aside={"table": table})
+    assert orders == (BeginTransaction(), SendHeartbeat(OneTopic("beats")), CommitTransaction(after))
+    # It refuses again: it stays where it is, and the journal keeps what the table's topic lacks, and no more.
+    refused, orders = step(trying, TopicRefused("beats", "still not"))
+    assert orders == (BeginAgain(),)
+    refused, orders = step(refused, PlacesFound(state.at, "j", replace(BOUNDS, last=3)))
+    assert refused.at.set_aside == {"beats": SetAside(KafkaPosition(1), "still not"), "table": table}
+    assert orders == (ConfirmSegment(2),)
+    # It takes one.
+    taken, orders = step(trying, TransactionCommitted())
+    assert (taken.at, taken.doing, orders) == (after, AllSent(), (ConfirmSegment(2),))
+    assert step(taken, HeartbeatDue())[1][1] == SendHeartbeat(AllTopicsBut(frozenset({"table"})))
 
 
 def test_segments_without_rows_are_passed_in_one_transaction() -> None:
