@@ -306,11 +306,7 @@ class MessageBatches:
             messages = self.messages(of, processed_us)
         except KafkaRefused as error:
             raise TopicRefusal(self.topic(table), str(error)) from error
-        except (
-            ValueError,
-            ArithmeticError,
-            RecursionError,
-        ) as error:  # of pyarrow too; none may hold up other topics
+        except (pa.ArrowException, ValueError, ArithmeticError, RecursionError) as error:
             raise TopicRefusal(
                 self.topic(table),
                 f"a row of {table} makes no message ({safe_message(error)}); leave the column out with "

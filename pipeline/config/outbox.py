@@ -57,6 +57,7 @@ class Outbox:
     table_field_event_key: str = "aggregateid"
     table_field_event_payload: str = "payload"
     table_field_event_timestamp: str | None = None
+    table_field_event_schema_version: str | None = None
     table_fields_additional_placement: tuple[str, ...] = ()
     table_field_additional_missing: Missing = Missing.ERROR
     table_expand_json_payload: bool = False

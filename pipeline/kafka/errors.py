@@ -55,7 +55,7 @@ _DEFINITE: Final[Mapping[str, tuple[str, str]]] = {
     "InvalidRecordError": (
         "the topic takes no such message, as a compacted topic takes none without a key",
         (
-            "give the table a key with kafka.message_key_columns, leave out truncates with "
+            "give the table a key with kafka.message_keys, leave out truncates with "
             'kafka.skipped_operations = ["t"], or set cleanup.policy = delete of the topic'
         ),
     ),

@@ -12,6 +12,7 @@ from typing import Final
 
 from pipeline.config.debezium.conversion import Conversion, NoteKind, TomlValue, items_of
 from pipeline.config.message_routes import mistake_in_rewriting
+from pipeline.config.outbox import Missing
 from pipeline.config.unwrapping import DeleteHandling
 from pipeline.schema.table_filter import TableFilter
 
@@ -39,6 +40,7 @@ _OUTBOX_TEXTS: Final = {
     "table.field.event.key": "table_field_event_key",
     "table.field.event.payload": "table_field_event_payload",
     "table.field.event.timestamp": "table_field_event_timestamp",
+    "table.field.event.schema.version": "table_field_event_schema_version",
     "table.field.additional.missing": "table_field_additional_missing",
     "table.json.payload.null.behavior": "table_json_payload_null_behavior",
     "table.op.invalid.behavior": "table_op_invalid_behavior",
@@ -46,6 +48,8 @@ _OUTBOX_TEXTS: Final = {
     "route.topic.regex": "route_topic_regex",
     "route.topic.replacement": "route_topic_replacement",
 }
+# Debezium's option before `table.field.additional.missing`.
+_OLD_MISSING: Final = "table.fields.additional.error.on.missing"
 _OUTBOX_SWITCHES: Final = {
     "table.expand.json.payload": "table_expand_json_payload",
     "route.tombstone.on.empty.payload": "route_tombstone_on_empty_payload",
@@ -138,6 +142,9 @@ def _outbox(work: Conversion, prefix: str, own: Options) -> None:
     for name, key in _OUTBOX_SWITCHES.items():
         if name in own:
             found[key] = own.pop(name).strip().lower() == "true"
+    if (old := own.pop(_OLD_MISSING, None)) is not None:
+        missing = Missing.ERROR if old.strip().lower() == "true" else Missing.IGNORE
+        found.setdefault("table_field_additional_missing", missing.value)
     if placed := items_of(own.pop("table.fields.additional.placement", "")):
         found["table_fields_additional_placement"] = placed
     for name in _OUTBOX_POINTLESS:

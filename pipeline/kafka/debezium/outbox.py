@@ -39,6 +39,7 @@ from pipeline.types.column_types import DateTime, Double, Integer, Json, Text, T
 EVENT_ID: Final = "id"
 _PAYLOAD: Final = "payload"
 _NO_PARTITION: Final = 1 << 40
+_NO_VERSION: Final = 1 << 40
 _DOUBLE: Final = Column("", Double(), nullable=False)
 
 # Debezium leaves a payload as it is that Jackson doesn't read: deeper than this, or with one of Python's constants.
@@ -194,12 +195,21 @@ class OutboxEvents:
     def _by_route(
         self, records: pa.Array, schemas: Mapping[str, Schema], rows: pa.RecordBatch
     ) -> tuple[pa.Array, tuple[Schema, ...], Longs]:
-        """Returns the values, their schemas, named by where an event goes, and the number of each value's schema."""
+        """Returns the values, their schemas, and the number of each value's schema.
+
+        A schema has the name of where an event goes, and the version that the row says.
+        """
         routed = rows.column(self.outbox.route_by_field).cast(pa.string()).dictionary_encode()
-        which = np.asarray(routed.indices).astype(np.int64)
+        pairs = np.stack((np.asarray(routed.indices).astype(np.int64), self._versions(rows)), axis=1)
+        kinds, which = np.unique(pairs, axis=0, return_inverse=True)
+        which = which.reshape(-1).astype(np.int64)
         by_route = tuple(
-            struct((field(of, name) for name, of in schemas.items()), name=f"{self.name}.{route}.Value")
-            for route in routed.dictionary.to_pylist()
+            struct(
+                (field(of, name) for name, of in schemas.items()),
+                name=f"{self.name}.{routed.dictionary[route]}.Value",
+                version=None if version == _NO_VERSION else version,
+            )
+            for route, version in kinds.tolist()
         )
         order = np.argsort(which, kind="stable")
         parts = [
@@ -208,6 +218,18 @@ class OutboxEvents:
         ]
         values = pa.concat_arrays(parts) if parts else records
         return values.take(pa.array(np.argsort(order))), by_route, which
+
+    def _versions(self, rows: pa.RecordBatch) -> Longs:
+        """Returns the version of each row's schema."""
+        if (name := self.outbox.table_field_event_schema_version) is None:
+            return np.full(len(rows), _NO_VERSION)
+        column = self._column(name, "table_field_event_schema_version")
+        if column_schema(column, self.handling)["type"] != "int32":
+            raise KafkaRefused(
+                f"{name} of the outbox {self._table} is no version; see to kafka.outboxes."
+                "table_field_event_schema_version"
+            )
+        return np.asarray(pc.fill_null(rows.column(name).cast(pa.int64()), _NO_VERSION))
 
     def _expands(self, payload: Column) -> bool:
         return self.outbox.table_expand_json_payload and isinstance(payload.type, Text | Json)

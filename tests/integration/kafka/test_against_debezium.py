@@ -569,6 +569,9 @@ EVENTS: Final = (
 )
 
 
+OUTBOX: Final = "id, aggregatetype, aggregateid, type, payload, part, at"
+
+
 def routed(**options: str) -> dict[str, str]:
     """Debezium's options of an outbox; `__` stands for a dot."""
     said = {f"transforms.box.{name.replace('__', '.')}": value for name, value in options.items()}
@@ -581,7 +584,8 @@ def test_events_of_an_outbox_are_debeziums(
 ) -> None:
     server.sql(
         "CREATE TABLE shop.outbox (id CHAR(9) PRIMARY KEY, aggregatetype VARCHAR(20) NOT NULL, aggregateid VARCHAR(20),"
-        " type VARCHAR(20), payload TEXT, part INT NOT NULL, at DATETIME(3))"
+        " type VARCHAR(20), payload TEXT, part INT NOT NULL, at DATETIME(3),"
+        " version INT AS (LENGTH(aggregatetype)) STORED)"
     )
     start = log_end(server)
     quoted = (
@@ -591,7 +595,10 @@ def test_events_of_an_outbox_are_debeziums(
     )
     rows = zip(*[iter(quoted)] * 6, strict=True)
     server.sql(
-        *(f"INSERT INTO shop.outbox VALUES ({', '.join(row)}, '2024-05-06 07:08:09.123')" for row in rows),
+        *(
+            f"INSERT INTO shop.outbox ({OUTBOX}) VALUES ({', '.join(row)}, '2024-05-06 07:08:09.123')"
+            for row in rows
+        ),
         "UPDATE shop.outbox SET part = 0 WHERE id = '2'",
         "DELETE FROM shop.outbox",
     )
@@ -609,6 +616,17 @@ def test_events_of_an_outbox_are_debeziums(
         "headers": (
             routed(table__fields__additional__placement=",".join(in_headers)),
             Outbox(tables, table_fields_additional_placement=in_headers),
+        ),
+        # All events of a version go to the same place here.
+        "versions": (
+            routed(
+                table__fields__additional__placement="part:envelope",
+                table__field__event__schema__version="version",
+            ),
+            Outbox(
+                tables, table_fields_additional_placement=("part:envelope",),
+                table_field_event_schema_version="version",
+            ),
         ),
         "tombstones": (
             routed(

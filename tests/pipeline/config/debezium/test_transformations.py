@@ -99,6 +99,16 @@ def test_an_outbox_without_a_condition_is_of_all_captured_tables() -> None:
     assert kafka(given)["outboxes"] == [{"tables": ["(?i)inventory.outbox"]}]
 
 
+@pytest.mark.parametrize(("old", "missing"), [("true", "error"), ("FALSE", "ignore")])
+def test_an_outboxs_older_options_are_known(old: str, missing: str) -> None:
+    given = one(OUTBOX, table_fields_additional_error_on_missing=old, table_field_event_schema_version="v")
+    [outbox] = kafka(given)["outboxes"]
+    assert outbox["table_field_additional_missing"] == missing
+    assert outbox["table_field_event_schema_version"] == "v" and told(given) == []
+    newer = given | {"transforms.t.table.field.additional.missing": "error"}
+    assert kafka(newer)["outboxes"][0]["table_field_additional_missing"] == "error"
+
+
 def test_others_are_still_judged_by_their_class() -> None:
     given = one(UNWRAP) | {
         "transforms": "t,c",

@@ -76,6 +76,26 @@ def test_additional_columns_go_where_it_is_said() -> None:
     assert events.values.to_pylist()[0] == '{"payload":"a","at":1500}'
 
 
+def test_a_column_may_have_the_version_of_the_schema() -> None:
+    box = replace(
+        BOX,
+        table_fields_additional_placement=("at:envelope",),
+        table_field_event_schema_version="part",
+    )
+    changes = rows("cccc", ["a"] * 4, ["Order", "Bill", "Order", "Order"])
+    parts = pa.array([3, None, 2, 3], pa.int32())
+    changes = changes.set_column(changes.schema.get_field_index("part"), "part", parts)
+    events = making(box).events(changes)
+    schemas = [events.value_schemas[number] for number in events.value_schema_of]
+    named = [(schema["name"].split(".")[-2], schema.get("version")) for schema in schemas]
+    assert named == [("Order", 3), ("Bill", None), ("Order", 2), ("Order", 3)]
+    assert len(making(box).events(changes.slice(0, 0)).values) == 0
+    plain = replace(box, table_fields_additional_placement=())
+    assert "version" not in making(plain).events(changes).value_schemas[0]
+    with pytest.raises(KafkaRefused, match=r"id of the outbox shop\.outbox is no version"):
+        making(replace(box, table_field_event_schema_version="id")).events(changes)
+
+
 @pytest.mark.parametrize(
     ("of", "numbers", "found"),
     [
