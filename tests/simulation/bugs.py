@@ -489,7 +489,7 @@ def what_a_set_aside_topic_lacks_is_left_out(patch: Patch) -> None:
 
 
 def the_journal_forgets_what_a_set_aside_topic_lacks(patch: Patch) -> None:
-    patch.setattr(kafka_sink, "_unneeded_through", lambda at: at.position.segment)
+    patch.setattr(kafka_sink, "_unneeded_through", lambda state: state.at.position.segment)
 
 
 def a_table_that_is_gone_is_forgotten(patch: Patch) -> None:
