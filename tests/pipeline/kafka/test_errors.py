@@ -19,7 +19,7 @@ def test_a_definite_error_has_a_remedy(name: str) -> None:
     assert wrong.startswith("p.shop.orders: ") and name in wrong and remedy
 
 
-@pytest.mark.parametrize("name", [*errors._DEFINITE, *errors._TRANSIENT, *errors._OF_PRODUCER])
+@pytest.mark.parametrize("name", [*errors._DEFINITE, *errors._TRANSIENT, *sorted(errors._OF_PRODUCER)])
 def test_the_client_or_its_tls_has_errors_of_that_name(name: str) -> None:
     answers = {each.__name__: each for each in kafka.kafka_errors.values()}
     found = answers.get(name) or getattr(kafka, name, None) or getattr(ssl, name, None)
@@ -35,7 +35,7 @@ def test_a_final_answer_that_is_not_listed_is_the_refusal_of_its_topic(name: str
     assert not isinstance(classed(name, "the words", final=True), TopicRefusal)
 
 
-@pytest.mark.parametrize("name", errors._OF_PRODUCER)
+@pytest.mark.parametrize("name", sorted(errors._OF_PRODUCER))
 def test_an_answer_about_the_producer_is_no_topics_refusal(name: str) -> None:
     assert not isinstance(classed(name, "", "p.shop.orders", final=True), TopicRefusal)
 
