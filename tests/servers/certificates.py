@@ -28,22 +28,30 @@ class Authority:
     def found(file: Path) -> "Authority":
         """A new one."""
         key = ec.generate_private_key(ec.SECP256R1())
-        name = _name(file.stem)
+        name, now = _name(file.stem), datetime.now(UTC)
         made = (
-            _begun(name, name, key.public_key(), datetime.now(UTC) + DAY)
+            _begun(name, name, key.public_key(), (now - 10 * DAY, now + DAY))
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .sign(key, hashes.SHA256())
         )
         file.write_bytes(made.public_bytes(Encoding.PEM))
         return Authority(made, key, file)
 
-    def vouch(self, file: Path, address: str, valid_for: timedelta = DAY) -> Path:
-        """Write a key and a certificate for the server at this address; return the file."""
-        key = ec.generate_private_key(ec.SECP256R1())
+    def vouch(
+        self, file: Path, address: str, valid_for: timedelta = DAY, valid_in: timedelta = -10 * DAY
+    ) -> Path:
+        """Write a key and a certificate for the server at this address; return the file.
+
+        It's valid from `valid_in` through `valid_for`, both from now on.
+        """
+        key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         made = (
             _begun(
-                self.certificate.subject, _name(file.stem), key.public_key(), datetime.now(UTC) + valid_for
+                self.certificate.subject,
+                _name(file.stem),
+                key.public_key(),
+                (now + min(valid_in, valid_for - DAY), now + valid_for),
             )
             .add_extension(_address(address), critical=False)
             .add_extension(authority, critical=False)
@@ -59,12 +67,15 @@ def certificate(folder: Path, address: str) -> None:
 
 
 def _begun(
-    issuer: x509.Name, subject: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime
+    issuer: x509.Name,
+    subject: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    valid: tuple[datetime, datetime],
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder(issuer, subject, key, x509.random_serial_number())
-        .not_valid_before(min(until, datetime.now(UTC)) - 10 * DAY)
-        .not_valid_after(until)
+        .not_valid_before(valid[0])
+        .not_valid_after(valid[1])
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 

@@ -102,16 +102,20 @@ async def test_a_certificate_for_another_host(opened: Open, guarded: Guarded) ->
 
 @both
 @pytest.mark.parametrize(
-    ("valid_for", "why"),
-    [(-DAY, "certificate has expired"), (20 * DAY, "certificate is not yet valid"), (DAY, "")],
+    ("valid", "why"),
+    [
+        ((-DAY, -10 * DAY), "certificate has expired"),
+        ((20 * DAY, 10 * DAY), "certificate is not yet valid"),
+        ((DAY, -10 * DAY), ""),
+    ],
 )
 async def test_a_certificate_that_is_not_of_this_time(
-    opened: Open, valid_for: timedelta, why: str, tmp_path: Path
+    opened: Open, valid: tuple[timedelta, timedelta], why: str, tmp_path: Path
 ) -> None:
     """MySQL itself doesn't start with one, so that a server of our own shows it."""
     authority = Authority.found(tmp_path / "authority.pem")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(authority.vouch(tmp_path / "server.pem", "127.0.0.1", valid_for))
+    tls.load_cert_chain(authority.vouch(tmp_path / "server.pem", "127.0.0.1", *valid))
     async with hostile(Hostile(tls=tls)) as server:
         trusting = TlsSettings(ca=PurePath(authority.trusted))
         settings = SourceSettings("127.0.0.1", "u", server.port, Secret("canary"), trusting, server_id=7)
