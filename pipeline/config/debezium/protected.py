@@ -40,10 +40,9 @@ def protected_columns(work: Conversion) -> None:
             "column.include.list: rules name the columns that they protect; list these in column.exclude.list"
         )
     for option, treatment in _OPTIONS:
-        for name in [name for name in work.properties if (option.fullmatch(name))]:
-            given = work.take(name)
-            found = option.fullmatch(name)
-            if given and found is not None:
+        for found in filter(None, map(option.fullmatch, list(work.properties))):
+            name = found.string
+            if given := work.take(name):
                 length = {"length": int(found[1])} if found.groups() else {}
                 _put_rules(work, name, given, {"treatment": treatment.value, **length})
                 _tell_differences(work, name, treatment)
