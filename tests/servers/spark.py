@@ -44,6 +44,12 @@ def quick_java(parts: Parts) -> str:
     return " ".join((conf.pop(_JAVA), *(f"-D{name}={value}" for name, value in conf.items())))
 
 
+def start_quickly(patched: pytest.MonkeyPatch, parts: Parts) -> None:
+    """Have the programs that the test starts find Java, with `quick_java`."""
+    patched.setenv("JAVA_HOME", str(parts.java_home))
+    patched.setenv("JDK_JAVA_OPTIONS", quick_java(parts))
+
+
 def toml(conf: Mapping[str, str]) -> str:
     """Settings as a table of TOML in one line."""
     return f"{{ {', '.join(f'{json.dumps(name)} = {json.dumps(value)}' for name, value in conf.items())} }}"

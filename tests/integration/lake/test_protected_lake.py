@@ -25,7 +25,7 @@ from tests.integration.service.test_protection import (
 )
 from tests.integration.service.test_run import configuration, delivered, tidemark, until
 from tests.servers.duckdb_engine import engine
-from tests.servers.spark import quick_java
+from tests.servers.spark import start_quickly
 
 RULE = """
 [[protection.rules]]
@@ -39,8 +39,7 @@ treatment = "{treatment}"
 def config(
     tmp_path: Path, mysql: MysqlServer, parts: Parts, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    monkeypatch.setenv("JAVA_HOME", str(parts.java_home))
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", quick_java(parts))
+    start_quickly(monkeypatch, parts)
     monkeypatch.setenv("TIDEMARK__LAKE__MERGE_AFTER_S", "1")
     monkeypatch.setenv("TIDEMARK__PROTECTION__SALT", SALT)
     created(mysql, database)

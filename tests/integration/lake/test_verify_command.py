@@ -26,7 +26,7 @@ from pipeline.lake.tables import Tier, findings_path, location
 from pipeline.schema.table_schema import TableId
 from tests.integration.service.test_run import configuration, delivered, until
 from tests.servers.duckdb_engine import engine
-from tests.servers.spark import quick_java
+from tests.servers.spark import start_quickly
 
 ROWS = 3000
 # An exit code, and what was printed.
@@ -37,8 +37,7 @@ Ended = tuple[int, str]
 def config(
     tmp_path: Path, mysql: MysqlServer, parts: Parts, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    monkeypatch.setenv("JAVA_HOME", str(parts.java_home))
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", quick_java(parts))
+    start_quickly(monkeypatch, parts)
     # Merges come between, and not all the time: a comparison waits for the one that is under way.
     monkeypatch.setenv("TIDEMARK__LAKE__MERGE_AFTER_S", "10")
     numbers = ", ".join(f"('k{number}', {number})" for number in range(ROWS))
