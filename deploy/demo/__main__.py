@@ -1,6 +1,6 @@
 """The demo's story, from an empty folder to the verdict.
 
-    python -m deploy.demo [--rows N] [--folder FOLDER] [--watch SECONDS] [--kafka]
+    python -m deploy.demo [--rows N] [--folder FOLDER] [--watch SECONDS] [--verify REGEX] [--kafka]
 
 Exits with 0 only if every row and every change is right in the lake, and in Kafka's topics if there are any.
 """
@@ -20,18 +20,23 @@ from types import FrameType
 import pyarrow.parquet as pq
 
 from deploy.demo import shop
-from deploy.demo.judge import judge
+from deploy.demo.judge import LAST_S, judge
 from deploy.demo.service import Service, write_config
 from deploy.demo.shop import Size
+from deploy.demo.tamper import tamper_with_column
 from deploy.demo.view import View
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
 from deploy.toolchain.parts import fetch_kafka, locate
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.lake.tables import Tier, location
+from pipeline.schema.table_schema import TableId
 
 SNAPSHOT_WITHIN_S = 600.0
 CAUGHT_UP_WITHIN_S = 120.0
 WRITER = Account("writer", "writer")
+# After the verification, so that the last changes' freshness is that of a service that is left alone.
+UNDISTURBED_S = LAST_S + 5.0
 
 
 def main() -> int:
@@ -47,7 +52,14 @@ def main() -> int:
         "--watch",
         type=float,
         default=50.0,
-        help="how long to go on once the snapshot is complete (s, default: %(default)s)",
+        help="how long the writer writes on once the snapshot is complete, and longer if the verification of the "
+        "lake takes longer (s, default: %(default)s)",
+    )
+    arguments.add_argument(
+        "--verify",
+        metavar="REGEX",
+        default=rf"{shop.DATABASE}\..*",
+        help="the tables that are compared with the source while the writer writes (default: all)",
     )
     arguments.add_argument(
         "--kafka", action="store_true", help="bring the changes into Kafka's topics as well, and judge them"
@@ -59,19 +71,19 @@ def main() -> int:
     folder = chosen.folder or Path(tempfile.mkdtemp(prefix="tidemark-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        return story(chosen.rows, chosen.watch, folder.resolve(), View(), with_kafka=chosen.kafka)
+        return story(chosen, folder.resolve(), View())
     except KeyboardInterrupt:
         print("\ninterrupted; everything that ran has been ended")
         return 130
 
 
-def story(rows: int, watch_s: float, folder: Path, view: View, *, with_kafka: bool) -> int:
+def story(chosen: argparse.Namespace, folder: Path, view: View) -> int:
     """Everything in its order."""
-    parts, size, began = locate(), Size.of(rows), time.monotonic()
+    parts, size, began = locate(), Size.of(chosen.rows), time.monotonic()
     with ExitStack() as servers:
         server = servers.enter_context(MysqlServer(parts.mysql, folder / "mysql", {**GTIDS, **FULL_METADATA}))
-        brokers = _broker(servers, folder, view) if with_kafka else None
-        with view.stage(f"MySQL {parts.mysql.version} runs; filling a shop of {rows:,} orders"):
+        brokers = _broker(servers, folder, view) if chosen.kafka else None
+        with view.stage(f"MySQL {parts.mysql.version} runs; filling a shop of {size.orders:,} orders"):
             shop.fill(server, size)
         account = _accounts(server)
         config = folder / "tidemark.toml"
@@ -83,7 +95,11 @@ def story(rows: int, watch_s: float, folder: Path, view: View, *, with_kafka: bo
             tally = folder / "tally.parquet"
             with _writer(server, size, tally):
                 writing = time.monotonic()
-                _capture(service, watch_s, view)
+                _capture(service, view)
+                captured = time.monotonic()
+                tampered = _verify(service, folder, size, chosen.verify, view)
+                left_s = captured + chosen.watch - time.monotonic()
+                _watch(service, max(left_s, min(chosen.watch, UNDISTURBED_S)), view)
                 writing = time.monotonic() - writing
             changes = pq.read_metadata(tally).num_rows
             view.say(f"  the writer: {changes:,} changed rows, {changes / writing:,.0f} a second")
@@ -94,7 +110,7 @@ def story(rows: int, watch_s: float, folder: Path, view: View, *, with_kafka: bo
             service.kill()
         if code:
             raise SystemExit(f"the service ended with {code} instead of 0:\n{service.last_words()}")
-        right = judge(server, account, parts, folder, view, brokers)
+        right = judge(server, account, parts, folder, view, brokers, tampered)
     for data in ("mysql", "kafka"):
         shutil.rmtree(folder / data, ignore_errors=True)
     view.say(f"\nall of it took {time.monotonic() - began:.0f} s; the lake stays at {folder}/lake")
@@ -107,7 +123,7 @@ def _broker(servers: ExitStack, folder: Path, view: View) -> str:
         return servers.enter_context(KafkaBroker(fetch_kafka(), folder / "kafka")).address
 
 
-def _capture(service: Service, watch_s: float, view: View) -> None:
+def _capture(service: Service, view: View) -> None:
     """Stream and snapshot under load; kill the service half-way, and go on."""
     view.say(service.tell("execute", "--tables", rf"{shop.DATABASE}\..*"))
     signalled = time.monotonic()
@@ -127,8 +143,40 @@ def _capture(service: Service, watch_s: float, view: View) -> None:
     view.say(
         f"  the snapshot: {complete.rows:,} rows, {complete.rows / seconds:,.0f} rows/s while the service ran"
     )
-    quiet_until = time.monotonic() + watch_s
-    view.follow(service, until=lambda _: time.monotonic() > quiet_until, within_s=SNAPSHOT_WITHIN_S)
+
+
+def _verify(service: Service, folder: Path, size: Size, tables: str, view: View) -> frozenset[str]:
+    """Compare the lake with the source while the writer writes, tamper with the lake, and have that found and mended.
+
+    Returns the names of the customers that were tampered with.
+    """
+    with view.stage("the lake is compared with the source while the writer writes: tidemark verify"):
+        _verified(service, view, "--tables", tables)
+    customers = TableId(shop.DATABASE, "customers")
+    with view.stage("a file of the lake is tampered with, behind everybody's back"):
+        mirror = Path(location(str(folder / "lake"), customers, Tier.MIRROR))
+        tampered = tamper_with_column(mirror, "name", size.quiet_customers, "city", "Nowhere")
+        view.say(f"  {len(tampered):,} customers live in Nowhere now")
+    with view.stage("that is found and mended: tidemark verify --repair"):
+        told = _verified(service, view, "--tables", rf"{shop.DATABASE}\.customers", "--repair")
+    if f" {len(tampered):,} different" not in told or "repaired: equal" not in told:
+        raise SystemExit("what was tampered with wasn't found and mended")
+    return tampered
+
+
+def _verified(service: Service, view: View, *arguments: str) -> str:
+    code, told = service.verify(*arguments)
+    for line in told.splitlines():
+        view.say(f"  {line}")
+    if code:
+        raise SystemExit(f"tidemark verify ended with {code} instead of 0:\n{service.last_words()}")
+    return told
+
+
+def _watch(service: Service, seconds: float, view: View) -> None:
+    """Show the service's progress for a while."""
+    until = time.monotonic() + seconds
+    view.follow(service, until=lambda _: time.monotonic() > until, within_s=SNAPSHOT_WITHIN_S)
 
 
 def _catch_up(service: Service, server: MysqlServer, view: View) -> None:
@@ -153,7 +201,7 @@ def _accounts(server: MysqlServer) -> Account:
 @contextmanager
 def _writer(server: MysqlServer, size: Size, tally: Path) -> Iterator[None]:
     """The writer, at work as long as the context lasts. Raises RuntimeError if it didn't last that long."""
-    sizes = map(str, (size.orders, size.order_items, size.customers))
+    sizes = map(str, (size.orders, size.order_items, size.busy_customers))
     address = (server.host, str(server.port), WRITER.user, WRITER.password)
     process = subprocess.Popen(
         [

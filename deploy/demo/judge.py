@@ -5,7 +5,7 @@ Spark reads the lake. `deploy.oracle` compares the two, as it does for the chaos
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -74,11 +74,17 @@ class Finding:
 
 
 def judge(
-    server: MysqlServer, account: Account, parts: Parts, folder: Path, view: View, brokers: str | None = None
+    server: MysqlServer,
+    account: Account,
+    parts: Parts,
+    folder: Path,
+    view: View,
+    brokers: str | None = None,
+    reread: Collection[str] = (),
 ) -> bool:
     """Compare everything, print what was compared, and return whether all of it is right.
 
-    `brokers`: where the topics are, if there are any.
+    `brokers`: where the topics are, if there are any. `reread`: the customers that a repair may have read again.
     """
     with view.stage("reading all of MySQL and all of the lake, and comparing them"):
         # The rows of whole tables are shuffled here, which takes more pieces than there are cores.
@@ -99,7 +105,7 @@ def judge(
         running.stop()
     if brokers is not None:
         with view.stage("reading all topics, and comparing them"):
-            findings += same_topics(server, brokers, tally)
+            findings += same_topics(server, brokers, tally, reread)
     view.say("")
     for finding in findings:
         view.say(f"  {finding}")
@@ -127,10 +133,12 @@ def same_changes(table: TableId, changelog: pa.Table, key: Sequence[str], tally:
     )
 
 
-def same_topics(server: MysqlServer, brokers: str, tally: pa.Table) -> Iterator[Finding]:
+def same_topics(
+    server: MysqlServer, brokers: str, tally: pa.Table, reread: Collection[str]
+) -> Iterator[Finding]:
     """Each table's topic against the tally and the source: each change once, in order, and the rows at the end."""
     for table, key in KEYS.items():
-        topic = read_topic(brokers, table, key)
+        topic = read_topic(brokers, table, key, reread if table == "customers" else ())
         yield Finding(str(topic), topic.messages, untrue_topic(topic, server, tally))
 
 
@@ -200,8 +208,8 @@ def _ages(spark: SparkSession, lake: str, table: TableId) -> DataFrame:
 
 
 def _changes(spark: SparkSession, lake: str, table: TableId) -> DataFrame:
-    """The changelog without what each update found, which it has beside topics."""
-    return _read(spark, lake, table, Tier.CHANGELOG).where("__op <> 'b'")
+    """The changelog without what each update found, which it has beside topics, and without what a repair read."""
+    return _read(spark, lake, table, Tier.CHANGELOG).where("__op NOT IN ('b', 'r')")
 
 
 def _read(spark: SparkSession, lake: str, table: TableId, tier: Tier) -> DataFrame:

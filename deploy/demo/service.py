@@ -111,6 +111,15 @@ class Service:
             raise RuntimeError(f"the signal was refused: {done.stdout}{done.stderr}")
         return done.stdout.strip()
 
+    def verify(self, *arguments: str) -> tuple[int, str]:
+        """Compare the lake with the source as an operator would: `tidemark verify CONFIG …`.
+
+        Returns its exit code, and what it printed.
+        """
+        command = [sys.executable, "-m", "actors", "verify", str(self.config), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, f"{done.stdout}{done.stderr}".strip()
+
     def token(self) -> str:
         """The token that the service has made for signals over HTTP."""
         return self._address.with_name("http-token").read_text().strip()

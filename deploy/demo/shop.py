@@ -75,6 +75,16 @@ class Size:
         """The shop with so many orders, half as many items and a tenth as many customers."""
         return Size(rows, max(rows // 2, 2), max(rows // 10, 2))
 
+    @property
+    def busy_customers(self) -> int:
+        """The customers that the writer changes. Those after them stay as they were filled."""
+        return self.customers - max(self.customers // 10, 1)
+
+    @property
+    def quiet_customers(self) -> list[str]:
+        """The names of the others."""
+        return [f"Customer {number}" for number in range(self.busy_customers + 1, self.customers + 1)]
+
 
 def fill(server: MysqlServer, size: Size) -> None:
     """Make the tables. What they hold before the capture begins isn't in the log: it's what a snapshot is for."""

@@ -5,7 +5,7 @@ A consumer reads what is committed, from the beginning. It shares nothing with T
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -28,10 +28,14 @@ State = tuple[int, int]
 
 @dataclass
 class Topic:
-    """What was found in a table's topic. `rows`: of each key, what its last message says, unless that's a delete."""
+    """What was found in a table's topic. `rows`: of each key, what its last message says, unless that's a delete.
+
+    `reread`: keys that may be read more than once, by a repair.
+    """
 
     name: str
     key: Sequence[str]
+    reread: Collection[str] = ()
     partitions: int = 0
     messages: int = 0
     tombstones: int = 0
@@ -51,7 +55,8 @@ class Topic:
         key = "|".join(str(row[column]) for column in self.key)
         state, known = (int(row["version"]), int(row["op_no"])), self.rows.get(key)
         if value["op"] == "r":
-            if key in self.read or (known is not None and known != state):
+            again = key in self.read and key not in self.reread
+            if again or (known is not None and known != state):
                 self.faults.append(f"{self.name}: {key} is read as {state} after {known}")
             self.read.add(key)
         else:
@@ -82,9 +87,9 @@ class Topic:
         ]
 
 
-def read_topic(address: str, table: str, key: Sequence[str]) -> Topic:
+def read_topic(address: str, table: str, key: Sequence[str], reread: Collection[str] = ()) -> Topic:
     """All committed messages of a table's topic, replayed."""
-    return asyncio.run(_replayed(address, Topic(f"{PREFIX}.{DATABASE}.{table}", key)))
+    return asyncio.run(_replayed(address, Topic(f"{PREFIX}.{DATABASE}.{table}", key, reread)))
 
 
 def untrue_topic(topic: Topic, server: MysqlServer, tally: pa.Table) -> list[str]:

@@ -38,9 +38,11 @@ def record(message: Message) -> ConsumerRecord[bytes, bytes]:
     return ConsumerRecord("demo.shop.t", 0, 0, 0, 0, b"k", text, None, 1, len(text), headers)
 
 
-def verdict(messages: list[Message], rows: list[tuple[int, int, int]] = ROWS) -> list[str]:
-    """What is wrong with a topic of these messages."""
-    topic = Topic("demo.shop.t", ("id",))
+def verdict(
+    messages: list[Message], rows: list[tuple[int, int, int]] = ROWS, reread: tuple[str, ...] = ()
+) -> list[str]:
+    """What is wrong with a topic of these messages, of which a repair may have read these keys again."""
+    topic = Topic("demo.shop.t", ("id",), reread)
     for message in messages:
         topic.take(record(message))
     names = ("table", "op", "key", "version", "op_no")
@@ -51,6 +53,14 @@ def verdict(messages: list[Message], rows: list[tuple[int, int, int]] = ROWS) ->
 
 def test_what_is_right_is_right() -> None:
     assert verdict(GOOD) == []
+
+
+def test_a_repair_may_read_a_row_again() -> None:
+    again = [GOOD[0], GOOD[1], GOOD[1], *GOOD[2:]]
+    assert verdict(again, reread=(str(GOOD[1][1]),)) == []
+    assert any("is read as" in fault for fault in verdict(again, reread=("no other",)))
+    older = [*GOOD[:3], ("r", 1, 1, 4, False), *GOOD[4:]]
+    assert any("is read as" in fault for fault in verdict(older, reread=("1",)))
 
 
 @pytest.mark.parametrize(

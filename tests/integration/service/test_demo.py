@@ -21,6 +21,8 @@ def test_a_small_demo_ends_with_everything_equal(tmp_path: Path, parts: Parts, m
         "5000",
         "--watch",
         "3",
+        "--verify",
+        r"shop\.customers",
         "--folder",
         str(tmp_path),
         *more,
@@ -35,6 +37,8 @@ def test_a_small_demo_ends_with_everything_equal(tmp_path: Path, parts: Parts, m
     ):
         assert compared in done.stdout
     assert "DIFFERENCES" not in done.stdout
+    for verified in ("shop.customers: equal, ", "shop.customers: different, ", "; repaired: equal, "):
+        assert verified in done.stdout
     assert (tmp_path / "lake" / "shop" / "orders" / "mirror" / "_delta_log").is_dir()
     assert not (tmp_path / "mysql").exists()
     topics = [f"topic demo.shop.{table}, 3 partitions: " for table in ("orders", "order_items", "customers")]
