@@ -9,9 +9,13 @@ import socket
 from collections.abc import Sequence
 from typing import Final, Self
 
+import structlog
+
 from actors.http.access import TokenBucket
 from actors.http.certificate import ServedCertificate
 from actors.http.connections import Connection, Connections
+
+log = structlog.get_logger()
 
 # How many TLS handshakes may begin at once, and how many more each second. One takes 0.3 ms of capture's thread with a
 # key of an elliptic curve, 0.5 ms with RSA of 2048 bits, and 4 ms with 4096.
@@ -66,7 +70,11 @@ class TlsListener:
             except OSError:
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            self._begin(accepted, peer[0])
+            try:
+                self._begin(accepted, peer[0])
+            except Exception:  # whatever it is, it concerns this connection, and the next one is accepted
+                log.exception("a connection could not be begun")
+                accepted.close()
             # The others of this event loop come first, however many wait to be accepted.
             await asyncio.sleep(0)
 
@@ -78,7 +86,12 @@ class TlsListener:
             task.add_done_callback(lambda _: self._end(connection, accepted))
             return task
 
-        if not self._handshakes.take() or not connection.begin_handshake(address, handshake):
+        try:
+            begun = self._handshakes.take() and connection.begin_handshake(address, handshake)
+        except BaseException:
+            self._connections.left(connection)
+            raise
+        if not begun:
             accepted.close()
 
     async def _serve(self, connection: Connection, accepted: socket.socket) -> None:

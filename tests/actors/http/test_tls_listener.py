@@ -17,7 +17,7 @@ from pipeline.config.settings import HttpSettings, HttpTlsSettings
 from tests.actors.http.test_certificate import HOST, livez
 from tests.actors.http.test_server import served
 from tests.servers.certificates import certificate
-from tests.servers.service import until
+from tests.servers.service import WITHIN_S, until
 
 
 @pytest.fixture
@@ -132,6 +132,24 @@ async def test_handshakes_are_bounded_by_a_rate(tmp_path: Path, tls: HttpTlsSett
         assert [await livez(bench, tmp_path / "ca.pem") for _ in range(2)] == ["alive\n"] * 2
         with pytest.raises(OSError, match=r"reset|closed|EOF"):
             await livez(bench, tmp_path / "ca.pem")
+
+
+async def test_a_connection_that_fails_in_an_unknown_way_concerns_no_other(
+    tmp_path: Path, tls: HttpTlsSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path, settings=HttpSettings(tls=tls)) as bench:
+        listener, connections = bench.server._listening, bench.server._connections
+        assert isinstance(listener, TlsListener) and connections is not None
+        host, port = bench.server.url.removeprefix("https://").split(":")
+        with monkeypatch.context() as patched:
+            patched.setattr(listener, "_serve", 7)  # so that counting it succeeds, and beginning it doesn't
+            for _ in range(2):
+                reader, writer = await asyncio.open_connection(host, int(port))
+                async with asyncio.timeout(WITHIN_S):
+                    assert await ended(reader) == b""
+                writer.transport.abort()
+        assert len(connections) == 0
+        assert await livez(bench, tmp_path / "ca.pem") == "alive\n"
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
