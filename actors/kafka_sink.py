@@ -21,6 +21,7 @@ from actors.kafka.batches import MessageBatches, Records
 from actors.kafka.gathered_rows import Gathered, GatheredRows
 from actors.kafka.position import last_position, position_batch
 from actors.kafka.producer import KafkaProducer
+from actors.kafka.refusals import refused_as_messages
 from actors.kafka.schema_registry import SchemaRegistry
 from actors.kafka.segment_rows import InStep, SegmentRows
 from actors.kafka.topics import KafkaTopics
@@ -32,10 +33,10 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import ConverterKind, KafkaSinkSettings
 from pipeline.journal.entry import Entry
 from pipeline.kafka import step as kafka_sink
-from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
-from pipeline.kafka.errors import TopicRefusal
+from pipeline.kafka.debezium.transactions import MessageOrders
+from pipeline.kafka.errors import TableRefusal, TopicRefusal
 from pipeline.kafka.reached import KafkaReached
-from pipeline.kafka.runs import unsent
+from pipeline.kafka.runs import Run, unsent
 from pipeline.kafka.state import Committing, JournalBounds, OneTopic, SinkPosition, State, Topics, includes
 from pipeline.kafka.step import (
     BeginAgain,
@@ -99,6 +100,16 @@ class _Wait:
     since: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Transactions:
+    """What messages to these topics say of a run's transactions: each row's number, and BEGIN and END, if wanted."""
+
+    run: Run
+    topics: Topics
+    orders: MessageOrders | None = None
+    marks: Records | None = None
+
+
 @dataclass(slots=True)
 class _Sent:
     """The content of the open Kafka transaction: messages by table, their bytes, and when the source committed (µs)."""
@@ -138,6 +149,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._rows = SegmentRows(journal)
         self._making = MessageBatches(settings)
         self._gathered = GatheredRows()
+        # What the messages of a run that is split say of its transaction.
+        self._told: _Transactions | None = None
         self._topics = KafkaTopics(settings, pipeline)
         avro = settings.converter is ConverterKind.AVRO
         self._registry = SchemaRegistry(settings) if avro else None
@@ -156,7 +169,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._due_at: dict[str, float] = {}
         # Where records are open that no position knows.
         self._open = frozenset[TopicPart]()
-        # An outbox is set aside as a whole, by the topic of its table.
+        # A topic of events, or one that a row names, is set aside as its table's topic.
         self._set_aside_as: dict[str, str] = {}
 
     async def begin(self) -> None:
@@ -292,7 +305,11 @@ class KafkaSink(Actor[ToKafkaSink]):
         except TopicRefusal as refusal:
             if self._connected is None or refusal.topic == self._connected.position_topic:
                 raise
-            topic = self._set_aside_as.get(refusal.topic, refusal.topic)
+            of_table = isinstance(refusal, TableRefusal)
+            topic = refusal.topic if of_table else self._set_aside_as.get(refusal.topic, refusal.topic)
+            sending_to = self._state.sending_to
+            if sending_to is None or not includes(sending_to, topic):
+                raise  # to set it aside once more changes nothing: another attempt would fail at once
             if topic not in self._state.at.set_aside:
                 log.error("the topic was set aside", topic=topic, reason=refusal.reason)
             self._later(topic)
@@ -364,22 +381,19 @@ class KafkaSink(Actor[ToKafkaSink]):
         rows, one_scn = len(statements), order.run.first_scn == order.run.last_scn
         await self._send_statements(connected, statements, order.topics)
         in_step = self._rows.rows(entry, order.run, self._making.sharing, skip)
-        changed = await self._changed(entry, order)
-        orders = marks = None
-        if changed is not None:
-            orders = await self._in_thread(MessageOrders, changed)
-            if includes(order.topics, self._making.transaction_topic):
-                marks = await self._in_thread(self._making.marks, changed)
+        told = await self._in_thread(self._transactions_of, entry, order)
         if one_scn and not order.skip:
-            await self._mark(connected, marks, slice(0, 1))
+            await self._mark(connected, told.marks, slice(0, 1))
         parts = await self._in_thread(next, in_step, None)
         while parts is not None:
             if one_scn and rows >= order.most:
+                in_step.put_back(parts)
                 return RunSent(rows, ended=False)
             rows += sum(part.rows.num_rows for part in parts)
-            due, parts = await self._in_thread(self._gather, parts, in_step, orders, order.topics)
+            due, parts = await self._in_thread(self._gather, parts, in_step, told.orders, order.topics)
             await self._send_rows(connected, due)
-        await self._mark(connected, marks, slice(1, None) if one_scn else slice(None))
+        await self._mark(connected, told.marks, slice(1, None) if one_scn else slice(None))
+        self._told = None
         return RunSent(rows, ended=True)
 
     async def _send_statements(
@@ -394,11 +408,19 @@ class KafkaSink(Actor[ToKafkaSink]):
             records = await self._in_thread(self._making.schema_changes, wanted, now)
             await self._send_records(connected, [records], now)
 
-    async def _changed(self, entry: Entry, order: SendRun) -> ChangedRows | None:
-        """Returns what the run's transactions changed, if the messages say so."""
+    def _transactions_of(self, entry: Entry, order: SendRun) -> "_Transactions":
+        """Returns what messages say of the run's transactions. It is kept for the next part of a run that is split."""
+        run, making = order.run, self._making
         if not self._settings.provide_transaction_metadata:
-            return None
-        return await self._in_thread(self._rows.changed, entry, order.run, self._making)
+            return _Transactions(run, order.topics)
+        told, self._told = self._told, None
+        if told is None or not order.skip or (told.run, told.topics) != (run, order.topics):
+            changed = self._rows.changed(entry, run, making.counted_for(order.topics))
+            wanted = includes(order.topics, making.transaction_topic)
+            marks = making.marks(changed) if wanted else None
+            told = _Transactions(run, order.topics, MessageOrders(changed), marks)
+        self._told = told
+        return told
 
     async def _mark(self, connected: _Connected, marks: Records | None, which: slice) -> None:
         """Sends these messages for the begin and end of transactions."""
@@ -425,21 +447,28 @@ class KafkaSink(Actor[ToKafkaSink]):
         """Sends the messages of these rows."""
         for parts in gathered:
             now = time.time_ns() // 1000
-            made: dict[str, list[Records]] = {}
+            made, owners = dict[str, list[Records]](), dict[str, str]()
             for rows in parts:
                 own = self._making.topic(rows.schema.table)
                 for records in await self._in_thread(self._making.records, rows, now):
-                    self._set_aside_as[records.topic] = own
+                    owners[records.topic] = own
                     made.setdefault(records.topic, []).append(records)
                     self._sent.messages[str(rows.schema.table)] += len(records.keys)
-            for of_topic in made.values():
-                await self._send_records(connected, of_topic, now)
+            for topic, of_topic in made.items():
+                await self._send_records(connected, of_topic, now, owners[topic])
 
-    async def _send_records(self, connected: _Connected, parts: Sequence[Records], now_us: int) -> None:
-        """Sends the messages of a topic, each batch while the next one is made."""
+    async def _send_records(
+        self, connected: _Connected, parts: Sequence[Records], now_us: int, set_aside_as: str | None = None
+    ) -> None:
+        """Sends the messages of a topic, each batch while the next one is made.
+
+        `set_aside_as`: the topic that is set aside if this one refuses them, None if it is this one.
+        """
         if not (parts := [part for part in parts if len(part.keys)]):
             return
-        topic, named = parts[0].topic, [await self._identified(part) for part in parts]
+        topic = parts[0].topic
+        self._set_aside_as[topic] = set_aside_as or topic
+        named = [await self._identified(part) for part in parts]
         partitions = await self._at_broker(self._topics.partitions(topic))
         await self._look_at(connected, topic, partitions)
         making = self._making.batches_of(named, partitions, now_us // 1000)
@@ -451,9 +480,10 @@ class KafkaSink(Actor[ToKafkaSink]):
         """Returns the messages with the ids of their schemas, if they need any."""
         if self._registry is None or not (nameless := records.nameless):
             return records
-        asked = (self._registry.id_of(records.topic, *each) for each in nameless)
-        ids = [await self._answered(each, "the schema registry") for each in asked]
-        return await self._in_thread(records.identified, ids)
+        with refused_as_messages(records.topic):
+            asked = (self._registry.id_of(records.topic, *each) for each in nameless)
+            ids = [await self._answered(each, "the schema registry") for each in asked]
+            return await self._in_thread(records.identified, ids)
 
     async def _look_at(self, connected: _Connected, topic: str, partitions: int) -> None:
         """Looks whether a topic has open records before its first batch of this start (`pipeline.kafka.unended`)."""

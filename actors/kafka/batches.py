@@ -4,7 +4,8 @@ Rows stay columns up to here. A compiled loop writes them as the bytes of record
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -16,8 +17,8 @@ import structlog
 
 from actors.kafka.gathered_rows import MessageRows
 from actors.kafka.record_batch import RecordBatch
+from actors.kafka.refusals import refused_as_messages, refused_as_rows
 from actors.kafka.segment_rows import TableRows
-from actors.runtime.redaction import safe_message
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import Compression, ConverterKind, HeaderConverterKind, KafkaSinkSettings
 from pipeline.kafka.avro.avro_format import AVRO
@@ -34,10 +35,11 @@ from pipeline.kafka.debezium.schema_change import schema_change_messages
 from pipeline.kafka.debezium.shape import Shape, shape_of
 from pipeline.kafka.debezium.source_block import SourceBlock
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders, transaction_messages
-from pipeline.kafka.errors import KafkaRefused, TopicRefusal
+from pipeline.kafka.errors import TableRefusal, TopicRefusal
 from pipeline.kafka.partitioner import partitions
 from pipeline.kafka.records import encoded_headers, record_runs
 from pipeline.kafka.simple_headers import SIMPLE
+from pipeline.kafka.state import Topics, includes
 from pipeline.kafka.topics import Destination, destination_of
 from pipeline.messages.journal import StatementPart
 from pipeline.schema.ddl.schema_statements import SchemaStatement
@@ -202,7 +204,9 @@ class MessageBatches:
 
     def marks(self, changed: ChangedRows) -> Records:
         """Returns the messages for the begin and end of transactions."""
-        return self._plain(self.transaction_topic, transaction_messages(changed, self._format))
+        topic = self.transaction_topic
+        with refused_as_messages(topic):
+            return self._plain(topic, transaction_messages(changed, self._format))
 
     @property
     def heartbeat_topic(self) -> str:
@@ -218,8 +222,9 @@ class MessageBatches:
         """Returns the notifications of these notices at this time (µs since the epoch)."""
         settings = self._settings
         assert settings.notification_sink_topic_name is not None
-        made = notification_messages(notices, settings.topic_prefix, at_us // 1000, self._format)
-        return self._plain(settings.notification_sink_topic_name, made)
+        with refused_as_messages(settings.notification_sink_topic_name):
+            made = notification_messages(notices, settings.topic_prefix, at_us // 1000, self._format)
+            return self._plain(settings.notification_sink_topic_name, made)
 
     @property
     def schema_change_topic(self) -> str:
@@ -229,9 +234,10 @@ class MessageBatches:
     def schema_changes(self, parts: Sequence[StatementPart], now_us: int) -> Records:
         """Returns the messages of these statements, made now."""
         prefix = self._settings.topic_prefix
-        made = schema_change_messages(parts, prefix, self._version, now_us, self._format)
-        first = pa.array(np.zeros(len(parts), np.int32))
-        return replace(self._plain(self.schema_change_topic, made), partitions=first)
+        with refused_as_messages(self.schema_change_topic):
+            made = schema_change_messages(parts, prefix, self._version, now_us, self._format)
+            first = pa.array(np.zeros(len(parts), np.int32))
+            return replace(self._plain(self.schema_change_topic, made), partitions=first)
 
     @property
     def named_topics(self) -> list[str]:
@@ -264,16 +270,31 @@ class MessageBatches:
         return tables is None or tables.match(table)
 
     def narrowed(self, schema: TableSchema, changes: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the rows of a table's changes file that become messages, their updates by the messages' key."""
+        """Returns the rows of a table's changes file that become messages, their updates by the messages' key.
+
+        Raises TableRefusal if a row can't become a message.
+        """
         if not self.wanted(schema.table):
             return changes.slice(0, 0)
-        return without(self._shape(schema).with_keys(changes), self._settings.skipped_operations)
+        with self._refused_as_rows(schema.table):
+            return without(self._shape(schema).with_keys(changes), self._settings.skipped_operations)
+
+    def counted_for(self, topics: Topics) -> "CountedRows":
+        """Returns which rows count as messages of a transaction, while these topics take messages."""
+        return CountedRows(self, topics, self._settings.skipped_operations)
 
     def rows(self, part: TableRows, orders: MessageOrders | None = None) -> MessageRows:
-        """Returns the rows that become messages; `orders`: of the run's transactions, if the settings want blocks."""
+        """Returns the rows that become messages; `orders`: of the run's transactions, if the settings want blocks.
+
+        Raises TableRefusal if a row can't become a message.
+        """
         rows = self.narrowed(part.schema, part.rows)
-        blocks = None if orders is None else orders.blocks(part.schema.table, rows)
-        return MessageRows(part.schema, rows, blocks)
+        with self._refused_as_rows(part.schema.table):
+            blocks = None if orders is None else orders.blocks(part.schema.table, rows)
+            return MessageRows(part.schema, rows, blocks)
+
+    def _refused_as_rows(self, table: TableId) -> AbstractContextManager[None]:
+        return refused_as_rows(self.topic(table), table)
 
     def messages(self, of: MessageRows, processed_us: int) -> Messages:
         """Returns the messages of these rows, made at `processed_us` (µs since the epoch).
@@ -298,34 +319,25 @@ class MessageBatches:
         )
 
     def records(self, of: MessageRows, processed_us: int) -> list[Records]:
-        """Returns the messages of these rows by their topics. Raises TopicRefusal if a row can't become one."""
+        """Returns the messages of these rows by their topics. Raises TableRefusal if a row can't become one."""
         table = of.schema.table
-        try:
+        with self._refused_as_rows(table):
             if (outbox := self._outbox(table)) is not None:
                 return self._events(outbox, of)
             messages = self.messages(of, processed_us)
-        except KafkaRefused as error:
-            raise TopicRefusal(self.topic(table), str(error)) from error
-        except (pa.ArrowException, ValueError, ArithmeticError, RecursionError) as error:
-            raise TopicRefusal(
+            schemas = None
+            if self._avro:
+                envelope = self._envelope(of.schema)
+                schemas = RecordSchemas(envelope.key_schema(envelope.destination), (envelope.message_schema,))
+            records = Records(
                 self.topic(table),
-                f"a row of {table} makes no message ({safe_message(error)}); leave the column out with "
-                "kafka.column_exclude_list, or the table with kafka.tables, and report it",
-            ) from error
-        schemas = None
-        if self._avro:
-            envelope = self._envelope(of.schema)
-            schemas = RecordSchemas(envelope.key_schema(envelope.destination), (envelope.message_schema,))
-        places = StreamPlaces.of(of.rows, messages.rows)
-        records = Records(
-            self.topic(table),
-            messages.keys,
-            messages.values,
-            messages.headers,
-            schemas=schemas,
-            places=places,
-        )
-        return [records] if messages.topics is None else list(_by_topic(records, messages.topics))
+                messages.keys,
+                messages.values,
+                messages.headers,
+                schemas=schemas,
+                places=StreamPlaces.of(of.rows, messages.rows),
+            )
+            return [records] if messages.topics is None else list(_by_topic(records, messages.topics))
 
     def batches_of(self, parts: Sequence[Records], count: int, processed_ms: int) -> Iterator[PartitionBatch]:
         """Returns the batches of these records of a topic with `count` partitions, one of each partition in turn.
@@ -333,20 +345,21 @@ class MessageBatches:
         So a request to a broker has a batch for each of its partitions. Several parts are of several tables: their
         messages are in the order of the stream.
         """
-        encoded = [_encoded(each, count, processed_ms) for each in parts]
-        records = (
-            encoded[0] if len(parts) == 1 else _in_stream_order(encoded, [each.places for each in parts])
-        )
-        waiting = deque(
-            self._of_partition(records, partition, np.flatnonzero(records.partitions == partition))
-            for partition in np.unique(records.partitions).tolist()
-        )
-        while waiting:
-            if (batch := next(waiting[0], None)) is None:
-                waiting.popleft()
-            else:
-                yield batch
-                waiting.rotate(-1)
+        with refused_as_messages(parts[0].topic):
+            encoded = [_encoded(each, count, processed_ms) for each in parts]
+            records = (
+                encoded[0] if len(parts) == 1 else _in_stream_order(encoded, [each.places for each in parts])
+            )
+            waiting = deque(
+                self._of_partition(records, partition, np.flatnonzero(records.partitions == partition))
+                for partition in np.unique(records.partitions).tolist()
+            )
+            while waiting:
+                if (batch := next(waiting[0], None)) is None:
+                    waiting.popleft()
+                else:
+                    yield batch
+                    waiting.rotate(-1)
 
     def _of_partition(self, records: _Encoded, partition: int, rows: Longs) -> Iterator[PartitionBatch]:
         """Returns the batches of these rows, which go to one partition."""
@@ -377,6 +390,32 @@ class MessageBatches:
             StreamPlaces.of(of.rows, events.rows),
         )
         return list(_by_topic(records, events.topics))
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRows:
+    """The rows that count as messages of a transaction, in the blocks and ENDs that `topics` receive.
+
+    A table whose rows make no messages doesn't stop other topics. Once its topic is set aside, its updates count as if
+    they kept the messages' key.
+    """
+
+    making: MessageBatches
+    topics: Topics
+    skipped: Collection[str]
+
+    def needed(self, schema: TableSchema) -> tuple[str, ...]:
+        """Returns the columns of a table that `narrowed` needs."""
+        return self.making.needed(schema)
+
+    def narrowed(self, schema: TableSchema, changes: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the rows. Raises TableRefusal if a row can't become a message, and its topic is one of `topics`."""
+        try:
+            return self.making.narrowed(schema, changes)
+        except TableRefusal as refusal:
+            if includes(self.topics, refusal.topic):
+                raise
+            return without(changes, self.skipped)
 
 
 def _by_topic(records: Records, topics: pa.Array) -> Iterator[Records]:

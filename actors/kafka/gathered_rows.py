@@ -5,12 +5,16 @@ A part has costs beside its rows, for the messages and for the broker. So many s
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
 from actors.kafka.segment_rows import TOGETHER, TOGETHER_BYTES
 from pipeline.kafka.debezium.transactions import TransactionBlocks
 from pipeline.schema.table_schema import TableId, TableSchema
+
+# No more bytes are joined, since a column of texts has less than 2 GiB. One row may have more.
+MOST_JOINED: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +56,19 @@ class GatheredRows:
 
 
 def _joined_alike(parts: Iterable[MessageRows]) -> Gathered:
-    """Returns each table's parts as one, or as several where their form changes."""
+    """Returns each table's parts as one, or as several where their form changes or they have too many bytes."""
     of_tables: dict[TableId, list[list[MessageRows]]] = {}
+    sizes: dict[TableId, int] = {}
     for part in parts:
-        of_table = of_tables.setdefault(part.schema.table, [])
-        if of_table and _alike(of_table[-1][0], part):
+        table, size = part.schema.table, part.rows.nbytes
+        of_table = of_tables.setdefault(table, [])
+        joined = sizes.get(table, 0) + size
+        if of_table and _alike(of_table[-1][0], part) and joined <= MOST_JOINED:
             of_table[-1].append(part)
+            sizes[table] = joined
         else:
             of_table.append([part])
+            sizes[table] = size
     return tuple(_joined(alike) for of_table in of_tables.values() for alike in of_table)
 
 

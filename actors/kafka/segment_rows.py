@@ -7,7 +7,7 @@ table's changes.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
@@ -31,6 +31,8 @@ from pipeline.schema.table_schema import TableId, TableSchema
 # counts rows in an order that depends on these, where tables share a topic.
 TOGETHER: Final = 20_000
 TOGETHER_BYTES: Final = 16 << 20
+# No batch has more bytes than this, unless it is one row.
+_MOST_BYTES: Final = 4 * TOGETHER_BYTES
 _SIDES: Final[tuple[Literal["left"], Literal["right"]]] = ("left", "right")
 # How many rows are read at once of which only the journal's own columns are.
 _NARROW: Final = 1 << 20
@@ -70,16 +72,25 @@ class SegmentRows:
     def __init__(self, journal: JournalReader) -> None:
         self._journal = journal
         self._pass: _Pass | None = None
+        self._begun: RunRows | None = None
 
     def plan(self, entry: Entry, after_scn: int, capacity: Capacity, *, split: bool) -> tuple[Run, ...]:
         """Returns the runs of a segment's rows and statements after an SCN; see `pipeline.kafka.runs.planned`."""
         return runs.planned(entry, after_scn, capacity, lambda: self._scns_of_rows(entry), split=split)
 
-    def rows(self, entry: Entry, run: Run, sharing: Sharing, skip: int = 0) -> Iterator[InStep]:
+    def rows(self, entry: Entry, run: Run, sharing: Sharing, skip: int = 0) -> "RunRows":
         """Returns the rows of a run after the first `skip` ones, those of tables that share a topic in step.
 
-        If the runs are read in their order, each to its end, the segment's files are read once.
+        If the runs are read in their order, each to its end, the segment's files are read once. That holds too for a
+        run that is read in parts, each from where the one before ended.
         """
+        before, self._begun = self._begun, None
+        if before is None or not before.is_at(entry, run, skip):
+            before = RunRows(entry, run, skip, self._read(entry, run, sharing, skip))
+        self._begun = before
+        return before
+
+    def _read(self, entry: Entry, run: Run, sharing: Sharing, skip: int) -> Iterator[InStep]:
         before, self._pass = self._pass, None
         reading = before if before is not None and before.comes_to(entry, run) else _Pass(entry)
         for tables in _by_sharing(entry, sharing):
@@ -97,13 +108,15 @@ class SegmentRows:
         for file in entry.files:
             if file.kind is not FileKind.CHANGES:
                 continue
+            schema = entry.schemas[file.version]
+            needed = narrowing.needed(schema)
             with self._opened(entry, file) as parquet:
-                schema = entry.schemas[file.version]
-                columns = [*transactions.COLUMNS, *narrowing.needed(schema)]
-                for batch in parquet.iter_batches(_NARROW, columns=columns):
+                together = _together(parquet) if needed else _NARROW
+                for batch in _whole_batches(parquet, together, [*transactions.COLUMNS, *needed]):
                     begin, end = _within(batch, run)
-                    rows = narrowing.narrowed(schema, batch.slice(begin, end - begin))
-                    found.append((file.table, rows))
+                    if begin < end:
+                        rows = narrowing.narrowed(schema, batch.slice(begin, end - begin))
+                        found.append((file.table, rows.drop_columns(list(needed))))
         return ChangedRows.of(found)
 
     def _scns_of_rows(self, entry: Entry) -> NDArray[np.int64]:
@@ -141,16 +154,9 @@ class SegmentRows:
         for file in entry.files:
             if file.table != table or file.kind is not FileKind.CHANGES:
                 continue
-            schema, held = entry.schemas[file.version], None
             with self._opened(entry, file) as parquet:
-                for batch in parquet.iter_batches(_together(parquet)):
-                    rows = pa.concat_batches([held, batch]) if held else batch
-                    kept = whole_rows(rows)
-                    if kept:
-                        yield TableRows(schema, rows.slice(0, kept))
-                    held = rows.slice(kept)
-            if held:
-                yield TableRows(schema, held)
+                for rows in _whole_batches(parquet, _together(parquet)):
+                    yield TableRows(entry.schemas[file.version], rows)
 
     def _rows_batches(self, entry: Entry, table: TableId) -> Iterator[TableRows]:
         for file in entry.files:
@@ -186,6 +192,71 @@ class SegmentRows:
     def _opened(self, entry: Entry, file: File) -> pq.ParquetFile:
         filesystem = self._journal.files.filesystem
         return pq.ParquetFile(filesystem.open_input_file(self._journal.file(entry.segment, file.path)))
+
+
+class RunRows(Iterator[InStep]):
+    """The rows of a run, from a place on: an iterator that can be left, and continued at the same place.
+
+    `at`: how many of the run's rows came before the next one, None once reading has failed.
+    """
+
+    def __init__(self, entry: Entry, run: Run, skip: int, parts: Iterator[InStep]) -> None:
+        self._entry = entry
+        self._run = run
+        self._parts = parts
+        self._next: InStep | None = None
+        self.at: int | None = skip
+
+    def is_at(self, entry: Entry, run: Run, skip: int) -> bool:
+        """Returns whether the run's rows after the first `skip` ones come next."""
+        own = self._run
+        same = (own.first_scn, own.last_scn) == (run.first_scn, run.last_scn)
+        return self._entry is entry and same and self.at == skip
+
+    def __next__(self) -> InStep:
+        at, self.at = self.at, None
+        parts, self._next = self._next, None
+        if parts is None:
+            parts = next(self._parts)
+        self.at = None if at is None else at + _count(parts)
+        return parts
+
+    def put_back(self, parts: InStep) -> None:
+        """Takes back what `next` has returned last, so that it comes next."""
+        self._next, self.at = parts, None if self.at is None else self.at - _count(parts)
+
+
+def _count(parts: InStep) -> int:
+    return sum(part.rows.num_rows for part in parts)
+
+
+def _whole_batches(
+    parquet: pq.ParquetFile, together: int, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Returns the rows of a changes file, about so many at once.
+
+    Two rows that belong together are in the same batch.
+    """
+    held: pa.RecordBatch | None = None
+    for batch in parquet.iter_batches(together, columns=columns):
+        for some in _bounded(batch):
+            rows = pa.concat_batches([held, some]) if held else some
+            kept = whole_rows(rows)
+            if kept:
+                yield rows.slice(0, kept)
+            held = rows.slice(kept)
+    if held:
+        yield held
+
+
+def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Returns the rows in pieces of at most _MOST_BYTES, or of one row. A few rows may have most bytes of a file."""
+    if batch.nbytes <= _MOST_BYTES or batch.num_rows <= 1:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _bounded(batch.slice(0, half))
+    yield from _bounded(batch.slice(half))
 
 
 class _Pass:

@@ -32,6 +32,10 @@ class TopicRefusal(KafkaRefused):
         self.reason = reason
 
 
+class TableRefusal(TopicRefusal):
+    """Rows of a table make no messages. `topic` is the table's own, wherever the messages would go."""
+
+
 _LOGIN = (
     "the broker doesn't let us in",
     "see to kafka.sasl_username, kafka.sasl_password_file and kafka.sasl_mechanism",

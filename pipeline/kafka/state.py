@@ -215,6 +215,17 @@ class State:
     heartbeat_topic: str | None = None
 
     @property
+    def sending_to(self) -> Topics | None:
+        """Returns the topics of the Kafka transaction that is under way, None if none is."""
+        match self.doing:
+            case PlanningSegment(open=opened) | SendingRun(open=opened):
+                return opened.topics
+            case Committing(topics=topics):
+                return topics
+            case _:
+                return None
+
+    @property
     def capacity(self) -> Capacity:
         """Returns the capacity of the next Kafka transaction."""
         rows = min(self.next_rows, self.most_rows)

@@ -1,15 +1,21 @@
 """Batches of several partitions come in turn, and each partition's have its messages in their order."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
 
+from actors.kafka import batches
 from actors.kafka.batches import MessageBatches, Records
 from actors.kafka.gathered_rows import MessageRows
+from actors.kafka.segment_rows import TableRows
 from pipeline.config.settings import KafkaSinkSettings
-from pipeline.kafka.errors import TopicRefusal
+from pipeline.kafka.debezium.shape import Shape
+from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
+from pipeline.kafka.errors import TableRefusal, TopicRefusal
+from pipeline.kafka.state import AllTopicsBut, OneTopic
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -44,24 +50,80 @@ def test_a_partition_that_is_not_there_is_its_topics_refusal(number: int) -> Non
         next(making.batches_of([records], COUNT, 1))
 
 
-@pytest.mark.parametrize(
-    "error", [pa.ArrowInvalid("Integer value 4711 not in range"), OverflowError("4711"), RecursionError()]
-)
-def test_no_error_of_a_tables_values_is_one_of_all_topics(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+ERRORS = [
+    pa.ArrowInvalid("Integer value 4711 not in range"),
+    OverflowError("4711"),
+    RecursionError(),
+    KeyError("4711"),
+    MemoryError(),
+]
+TABLE = TableSchema(TableId("shop", "t"), (Column("id", Integer(4, unsigned=False), nullable=False),), (0,))
+ROWS = TableRows(TABLE, pa.record_batch({"id": pa.array([1], pa.int32()), "__op": ["c"]}))
+
+
+def failing(error: Exception) -> Callable[..., None]:
     def fails(*_: object) -> None:
         raise error
 
-    schema = TableSchema(
-        TableId("shop", "t"), (Column("id", Integer(4, unsigned=False), nullable=False),), (0,)
-    )
+    return fails
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_no_error_of_a_tables_values_is_one_of_all_topics(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     making = MessageBatches(KafkaSinkSettings(("k:1",), "p"))
-    monkeypatch.setattr(MessageBatches, "messages", fails)
-    with pytest.raises(TopicRefusal, match=r"a row of shop\.t makes no message.*kafka\.tables") as refusal:
-        making.records(MessageRows(schema, pa.record_batch({"id": [1]}), None), 1)
-    assert refusal.value.topic == "p.shop.t" and type(error).__name__ in refusal.value.reason
-    assert "4711" not in refusal.value.reason
+
+    def refused(work: Callable[[], object]) -> None:
+        with pytest.raises(
+            TableRefusal, match=r"a row of shop\.t makes no message.*kafka\.tables"
+        ) as refusal:
+            work()
+        assert refusal.value.topic == "p.shop.t" and type(error).__name__ in refusal.value.reason
+        assert "4711" not in refusal.value.reason
+
+    with monkeypatch.context() as broken:
+        broken.setattr(MessageBatches, "messages", failing(error))
+        refused(lambda: making.records(MessageRows(TABLE, ROWS.rows), 1))
+    with monkeypatch.context() as broken:
+        broken.setattr(Shape, "with_keys", failing(error))
+        refused(lambda: making.rows(ROWS))
+    broken_orders = MessageOrders(ChangedRows.of([]))
+    monkeypatch.setattr(broken_orders, "blocks", failing(error))
+    refused(lambda: making.rows(ROWS, broken_orders))
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_no_error_of_making_a_topics_messages_is_one_of_all_topics(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making = MessageBatches(KafkaSinkSettings(("k:1",), "p", notification_sink_topic_name="n"))
+    records = Records("t", pa.array(["a"]), pa.array(["a"]))
+    works: dict[tuple[str, str], Callable[[], object]] = {
+        ("partitions", "t"): lambda: list(making.batches_of([records], COUNT, 1)),
+        ("record_runs", "t"): lambda: list(making.batches_of([records], COUNT, 1)),
+        ("transaction_messages", "p.transaction"): lambda: making.marks(ChangedRows.of([])),
+        ("notification_messages", "n"): lambda: making.notifications([], 1),
+        ("schema_change_messages", "p"): lambda: making.schema_changes([], 1),
+    }
+    for (function, topic), work in works.items():
+        with monkeypatch.context() as broken:
+            broken.setattr(batches, function, failing(error))
+            with pytest.raises(TopicRefusal, match="a message can't be made") as refusal:
+                work()
+            assert refusal.value.topic == topic and "4711" not in refusal.value.reason
+
+
+def test_a_table_without_messages_is_counted_once_its_topic_is_set_aside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    making = MessageBatches(KafkaSinkSettings(("k:1",), "p"))
+    monkeypatch.setattr(Shape, "with_keys", failing(pa.ArrowInvalid("4711")))
+    for taking in (AllTopicsBut(frozenset({"p.shop.other"})), OneTopic("p.shop.t")):
+        with pytest.raises(TableRefusal):
+            making.counted_for(taking).narrowed(TABLE, ROWS.rows)
+    for others in (AllTopicsBut(frozenset({"p.shop.t"})), OneTopic("p.shop.other")):
+        assert making.counted_for(others).narrowed(TABLE, ROWS.rows) == ROWS.rows
 
 
 def test_statements_are_narrowed_like_tables() -> None:

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from actors.kafka import segment_rows
+from actors.kafka import gathered_rows, segment_rows
 from actors.kafka.gathered_rows import Gathered, GatheredRows, MessageRows
 from pipeline.kafka.debezium.transactions import TransactionBlocks
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -61,3 +62,11 @@ def test_no_more_is_held_than_becomes_messages_at_once() -> None:
 def test_rows_of_many_bytes_are_not_held() -> None:
     rows = pa.RecordBatch.from_arrays([pa.array(["x" * segment_rows.TOGETHER_BYTES])], names=["id"])
     assert GatheredRows().add("items", [MessageRows(ITEMS, rows)]) == [(MessageRows(ITEMS, rows),)]
+
+
+def test_parts_of_more_bytes_than_a_column_may_have_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathered_rows, "MOST_JOINED", 2 * part(ITEMS, 0).rows.nbytes)
+    held = GatheredRows()
+    for first in range(0, 10, 2):
+        assert not held.add("items", [part(ITEMS, first)])
+    assert found(held.all()) == [[(ITEMS, [0, 1, 2, 3]), (ITEMS, [4, 5, 6, 7]), (ITEMS, [8, 9])]]

@@ -1,7 +1,7 @@
 """The rows of a segment, with the chunks of first snapshots at their places among the changes."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -140,14 +140,7 @@ def test_runs_in_their_order_read_the_files_once_and_any_other_run_is_read_again
     monkeypatch.setattr(segment_rows, "TOGETHER", together)
     rows = SegmentRows(store)
     runs = rows.plan(entry, 0, Capacity(10), split=False)
-    opened: list[str] = []
-    file = store.file
-
-    def counted(segment: int, path: str) -> str:
-        opened.append(path)
-        return file(segment, path)
-
-    monkeypatch.setattr(store, "file", counted)
+    opened = counted_openings(store, monkeypatch)
     once = [row for run in runs for row in read(rows, entry, run)]
     assert once == ALL
     # A file that has rows of first chunks among changes is opened to tell them apart as well.
@@ -159,6 +152,68 @@ def test_runs_in_their_order_read_the_files_once_and_any_other_run_is_read_again
     next(rows.rows(entry, Run(3, 4, 20), str))
     assert read(rows, entry, runs[-1]) == ALL[-10:]
     assert read(rows, entry, Run(3, 4, 20)) == ALL[20:40]
+
+
+@pytest.mark.parametrize("together", [3, 20_000])
+def test_a_run_that_is_read_in_parts_reads_the_files_once(
+    store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    monkeypatch.setattr(segment_rows, "TOGETHER", together)
+    whole = Run(1, 5, 50)
+    expected = [ids(parts) for parts in SegmentRows(store).rows(entry, whole, str)]
+    opened = counted_openings(store, monkeypatch)
+    rows, sent, read = SegmentRows(store), list[list[int]](), 0
+    while read < 50:
+        part = rows.rows(entry, Run(1, 5, 50), str, read)
+        sent.append(ids(next(part)))
+        read += len(sent[-1])
+        if (following := next(part, None)) is not None:
+            part.put_back(following)
+    assert sent == expected
+    once = len(opened)
+    assert list(SegmentRows(store).rows(entry, whole, str)) and len(opened) == 2 * once
+
+
+def test_a_run_is_read_again_where_another_place_or_a_failure_is_between(
+    store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_rows, "TOGETHER", 3)
+    rows, whole = SegmentRows(store), Run(1, 5, 50)
+    first = ids(next(rows.rows(entry, whole, str)))
+    assert read(rows, entry, whole) == ALL
+    part = rows.rows(entry, whole, str)
+    assert ids(next(part)) == first
+    with monkeypatch.context() as broken:
+        broken.setattr(segment_rows, "_end", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            next(part)
+    assert read(rows, entry, whole, skip=len(first)) == ALL[len(first) :]
+
+
+def ids(parts: Sequence[TableRows]) -> list[int]:
+    return [id_ for each in parts for id_ in each.rows.column("id").to_pylist()]
+
+
+def counted_openings(store: JournalStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that are opened from now on."""
+    opened: list[str] = []
+    file = store.file
+
+    def counted(segment: int, path: str) -> str:
+        opened.append(path)
+        return file(segment, path)
+
+    monkeypatch.setattr(store, "file", counted)
+    return opened
+
+
+def test_a_batch_of_many_bytes_comes_in_pieces(
+    store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_rows, "_MOST_BYTES", 1000)
+    parts = list(SegmentRows(store).rows(entry, Run(1, 1, 10), str))
+    assert len(parts) > 1 and all(part.rows.nbytes <= 1000 for (part,) in parts)
+    assert [id_ for each in parts for id_ in ids(each)] == list(range(10))
 
 
 def test_chunks_that_are_not_told_are_no_guess(store: JournalStore, entry: Entry) -> None:

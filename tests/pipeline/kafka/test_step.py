@@ -89,6 +89,24 @@ def test_a_topic_that_refuses_is_set_aside_where_all_were() -> None:
     assert step(state, TransactionCommitted())[1] == (ConfirmSegment(0),)
 
 
+def test_a_refusal_comes_from_topics_that_are_sent_to() -> None:
+    """The shell sets no other topic aside: it would be tried again at once, without end."""
+    aside = {"a": SetAside(KafkaPosition(2), "too large")}
+    state = idle(**aside)
+    assert state.sending_to is None and State(4).sending_to is None
+    for fact, topics in (
+        (SegmentSealed(4), AllTopicsBut(frozenset("a"))),
+        (TopicDue("a", 1), OneTopic("a")),
+    ):
+        sending, _ = step(state, fact)
+        assert sending.sending_to == topics
+        sending, _ = step(sending, SegmentPlanned((Run(7, 7, 1),)))
+        assert sending.sending_to == topics
+        sending, (*_, commit) = step(sending, RunSent(1, ended=True))
+        assert isinstance(commit, CommitTransaction) and sending.sending_to == topics
+        assert step(sending, TransactionCommitted())[0].sending_to is None
+
+
 def test_open_records_are_ended_before_anything_is_sent() -> None:
     state, _ = step(idle(a=SetAside(KafkaPosition(2), "too large")), SegmentSealed(4))
     state, _ = step(state, SegmentPlanned((Run(7, 7, 1),)))
