@@ -9,26 +9,28 @@ Source: Databus 2.0, `DatabusRequest` (headers), `BufferInfoResponse`, `DbusEven
 
 import base64
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
 from aiohttp import web
 
 from actors.http.changes.consumers import ChangesConsumers
-from actors.http.changes.segment_changes import SegmentChanges
+from actors.http.changes.segment_changes import ChooseKeys, SegmentChanges
 from actors.http.error_answers import Handler, changes_refusal
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.errors import Definite, Transient
 from pipeline.journal.changes.commit_order import of_one_version
-from pipeline.journal.changes.key_filter import check_key_filter
+from pipeline.journal.changes.key_filter import check_key_filter, matching_keys
 from pipeline.journal.changes.place import PlaceGone, find_place
 from pipeline.journal.changes.question import MalformedRequest
 from pipeline.journal.entry import Entry
 from pipeline.kafka.databus.event_page import EventPage
 from pipeline.kafka.databus.events import AvroEvents, EventForm, JsonEvents
 from pipeline.kafka.databus.row_records import key_schema_text, row_schema_digest, row_schema_text
+from pipeline.kafka.databus.source_filters import check_source_filters, wanted_events
 from pipeline.kafka.databus.sources import UnknownSource, find_sources, source_id
 from pipeline.kafka.databus.stream_question import (
     IGNORED,
@@ -36,7 +38,8 @@ from pipeline.kafka.databus.stream_question import (
     StreamQuestion,
     parse_stream_question,
 )
-from pipeline.schema.table_schema import TableSchema
+from pipeline.schema.table_names import split_names
+from pipeline.schema.table_schema import TableId, TableSchema
 
 # A request reads no more segments, so that one whose sources rarely change holds up no other.
 MOST_SEGMENTS: Final = 256
@@ -60,11 +63,18 @@ class DatabusRelay:
             "databus_sources": self._sources,
             "databus_register": self._register,
             "databus_inbound": self._inbound,
+            "databus_inbound_sources": self._sources_counted,
             "databus_outbound": self._outbound,
+            "databus_outbound_sources": self._sources_counted,
             "databus_buffer": self._buffer,
         }
+        of_one: dict[str, Callable[[TableId], int | None]] = {
+            "databus_inbound_source": self._sealed_of,
+            "databus_outbound_source": lambda table: self._consumers.sent[table],
+        }
         handlers = {name: self._said(self._in_json(answer)) for name, answer in answers.items()}
-        return {**handlers, "databus_stream": self._said(self._stream)}
+        counts = {name: self._said(self._counted(count)) for name, count in of_one.items()}
+        return {**handlers, **counts, "databus_stream": self._said(self._stream)}
 
     def _said(self, handler: Handler) -> Handler:
         """Answers with Databus' headers."""
@@ -88,6 +98,18 @@ class DatabusRelay:
 
         return handle
 
+    def _counted(self, count_of: Callable[[TableId], int | None]) -> Handler:
+        """Answers with a count of one source's events."""
+
+        async def handle(request: web.Request) -> web.Response:
+            _check_names(request.query)
+            known = await self._tap.work(self._captured)
+            [table] = find_sources([request.match_info["source"]], known)
+            told = {"dimension": str(source_id(table)), "numDataEvents": count_of(table)}
+            return web.json_response(told)
+
+        return handle
+
     async def _stream(self, request: web.Request) -> web.Response:
         question = parse_stream_question(request.query)
         form = JsonEvents() if question.output is EventEncoding.JSON else AvroEvents()
@@ -95,20 +117,18 @@ class DatabusRelay:
             page = await self._tap.work(lambda: self._page(question, form))
             body = await self._tap.work(page.whole)
         name = "json" if question.output is EventEncoding.JSON else "avro"
-        self._consumers.measure(name, page.count, len(body))
+        self._consumers.measure(name, page.rows, len(body))
         headers = {} if page.pending is None else {"x-dbus-pending-event-size": str(page.pending)}
         return web.Response(body=body, content_type=form.content_type, headers=headers)
 
     def _page(self, question: StreamQuestion, form: EventForm) -> EventPage:
         journal, there = self._tap.sealed()
         known = self._tap.tables(journal.entry(there.last))
-        tables = find_sources(question.sources, known)
-        if question.keys is not None:
-            for table in tables:
-                check_key_filter(question.keys, known[table])
+        tables = find_sources(question.sources, known) if question.sources else sorted(known)
+        keys = _keys_of(question, tables, known)
         place = find_place(question.place.since, there, journal.entry)
         page = EventPage(form, question.size, question.place.first, question.place.skipped)
-        changes = SegmentChanges(journal, place, frozenset(tables), keys=question.keys)
+        changes = SegmentChanges(journal, place, frozenset(tables), keys=keys)
         last = min(there.last, place.segment + MOST_SEGMENTS - 1)
         for read in changes.read(last):
             pieces = [] if read.rows is None else list(of_one_version(read.rows, read.lanes))
@@ -123,15 +143,14 @@ class DatabusRelay:
 
     def _sources(self, parameters: Mapping[str, str]) -> list[dict[str, Any]]:
         _check_names(parameters)
-        journal, there = self._tap.sealed()
-        tables = self._tap.tables(journal.entry(there.last))
-        return [{"name": str(table), "id": source_id(table)} for table in sorted(tables)]
+        return [{"name": str(table), "id": source_id(table)} for table in sorted(self._captured())]
 
     def _register(self, parameters: Mapping[str, str]) -> list[dict[str, Any]]:
         _check_names(parameters, "sources", "version")
         journal, there = self._tap.sealed()
         known = self._tap.tables(journal.entry(there.last))
-        tables = find_sources(parameters["sources"], known) if parameters.get("sources") else sorted(known)
+        named = parameters.get("sources")
+        tables = find_sources(split_names(named), known) if named else sorted(known)
         version = parameters.get("version")
         found = [each for each in journal.schemas() if each.table in tables]
         if version is not None and not (found := [each for each in found if each.version == version]):
@@ -157,6 +176,16 @@ class DatabusRelay:
             "timestampMaxScnEvent": _last_ms(last),
         }
 
+    def _sources_counted(self, parameters: Mapping[str, str]) -> list[int]:
+        _check_names(parameters)
+        return [source_id(table) for table in sorted(self._captured())]
+
+    def _sealed_of(self, table: TableId) -> int | None:
+        """Returns how many rows of a table were sealed; None for one of very many tables, which aren't told apart."""
+        if not self._metrics.has_series(str(table)):
+            return None
+        return int(self._metrics.total(catalogue.JOURNAL_ROWS, table=str(table)))
+
     def _outbound(self, parameters: Mapping[str, str]) -> dict[str, Any]:
         _check_names(parameters)
         return {
@@ -165,6 +194,10 @@ class DatabusRelay:
             "sizeDataEvents": int(self._metrics.total(catalogue.CHANGES_BYTES)),
             "numPeers": self._consumers.count,
         }
+
+    def _captured(self) -> dict[TableId, TableSchema]:
+        journal, there = self._tap.sealed()
+        return self._tap.tables(journal.entry(there.last))
 
     def _buffer(self, parameters: Mapping[str, str]) -> dict[str, Any]:
         _check_names(parameters)
@@ -176,6 +209,20 @@ class DatabusRelay:
             "timestampFirstEvent": _first_ms(first),
             "timestampLatestEvent": _last_ms(last),
         }
+
+
+def _keys_of(
+    question: StreamQuestion, tables: Iterable[TableId], known: Mapping[TableId, TableSchema]
+) -> ChooseKeys | None:
+    """Returns what chooses the rows that are wanted. Raises WrongKeyFilter or MalformedRequest."""
+    if question.filters is not None:
+        check_source_filters(question.filters, known.values())
+        return partial(wanted_events, filters=question.filters)
+    if question.keys is None:
+        return None
+    for table in tables:
+        check_key_filter(question.keys, known[table])
+    return partial(matching_keys, keys=question.keys)
 
 
 def _registered(schema: TableSchema) -> dict[str, Any]:

@@ -219,6 +219,14 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         sizeDataEvents=COUNT,
         numPeers=_described(COUNT, "Requests that read changes now."),
     ),
+    "DatabusNumbers": _list(COUNT),
+    "DatabusCount": _object(
+        dimension=_described(TEXT, "The source's number."),
+        numDataEvents=_described(
+            _or_null(COUNT),
+            "Rows since the service began; null if too many tables are captured to count each.",
+        ),
+    ),
     "DatabusBuffer": _object(minScn=COUNT, maxScn=COUNT, timestampFirstEvent=_MS, timestampLatestEvent=_MS),
     "Point": _object(
         at=_described(NUMBER, "Seconds since the epoch."),

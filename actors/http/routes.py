@@ -73,6 +73,7 @@ _PLACE_REFUSED: Final = {
 }
 
 _NO_SOURCE: Final = ApiResponse("A source isn't captured, or its version has gone.", "Error")
+_SOURCE: Final = {"source": "Its number or name."}
 _DATABUS: Final = {400: _PLACE_REFUSED[400], 503: _PLACE_REFUSED[503]}
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -238,11 +239,18 @@ ROUTES: Final[tuple[Route, ...]] = (
             **_PLACE_REFUSED,
         },
         query={
-            "sources": QueryParameter("Numbers or names, with commas between them.", required=True),
+            "sources": QueryParameter("Numbers or names, with commas between them; or else `subs`."),
+            "subs": QueryParameter('Subscriptions in JSON: [{"logicalPartition": {"source": {"id": 7}}}].'),
             "checkPoint": QueryParameter('{"windowScn": 345, "windowOffset": -1}, in JSON.'),
+            "checkPointMult": QueryParameter(
+                "Instead of it: a checkpoint for each physical partition, of which the journal is one (0), in JSON."
+            ),
             "streamFromLatestScn": QueryParameter("true begins with what comes next, without a checkPoint."),
             "size": QueryParameter(f"The most bytes of events, at most {LARGEST}.", "integer", required=True),
             "output": QueryParameter("json or binary.", required=True),
+            "filters": QueryParameter(
+                "The keys of each source, in JSON: partitionType is RANGE, MOD or NONE (docs/relay.md)."
+            ),
             "key_range": QueryParameter("As in /changes."),
             "key_modulo": QueryParameter("As in /changes."),
         },
@@ -256,12 +264,46 @@ ROUTES: Final[tuple[Route, ...]] = (
         _DATABUS | {200: ApiResponse("Counts and SCNs.", "DatabusInbound")},
     ),
     Route(
+        "databus_inbound_sources",
+        "GET",
+        "/containerStats/inbound/events/sources",
+        "Databus: the numbers of the sources that are counted",
+        Access.READ,
+        _DATABUS | {200: ApiResponse("The numbers.", "DatabusNumbers")},
+    ),
+    Route(
+        "databus_inbound_source",
+        "GET",
+        "/containerStats/inbound/events/source/{source}",
+        "Databus: what has come into the journal of one source",
+        Access.READ,
+        _DATABUS | {200: ApiResponse("A count.", "DatabusCount"), 404: _NO_SOURCE},
+        parameters=_SOURCE,
+    ),
+    Route(
         "databus_outbound",
         "GET",
         "/containerStats/outbound/events/total",
         "Databus: what was sent to those who read changes",
         Access.READ,
         _DATABUS | {200: ApiResponse("Counts.", "DatabusOutbound")},
+    ),
+    Route(
+        "databus_outbound_sources",
+        "GET",
+        "/containerStats/outbound/events/sources",
+        "Databus: the numbers of the sources that are counted",
+        Access.READ,
+        _DATABUS | {200: ApiResponse("The numbers.", "DatabusNumbers")},
+    ),
+    Route(
+        "databus_outbound_source",
+        "GET",
+        "/containerStats/outbound/events/source/{source}",
+        "Databus: what was sent of one source to those who read changes",
+        Access.READ,
+        _DATABUS | {200: ApiResponse("A count.", "DatabusCount"), 404: _NO_SOURCE},
+        parameters=_SOURCE,
     ),
     Route(
         "databus_buffer",

@@ -95,9 +95,13 @@ class Metrics:
         """The present value, 0 where nothing was counted yet."""
         return sum(sample.value for sample in self._samples(metric) if sample.labels == labels)
 
-    def total(self, metric: Counter | Gauge) -> float:
-        """The sum over all labels."""
-        return sum(sample.value for sample in self._samples(metric))
+    def total(self, metric: Counter | Gauge, **among: str) -> float:
+        """The sum over all labels, or over those with these values."""
+        return sum(s.value for s in self._samples(metric) if among.items() <= s.labels.items())
+
+    def has_series(self, table: str) -> bool:
+        """Whether the counters of this table, if it is counted, are its own."""
+        return table in self._listed or len(self._listed) < MOST_TABLES
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""

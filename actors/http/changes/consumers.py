@@ -8,6 +8,7 @@ It lives as long as the service, while actors are built again.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ from pipeline.errors import Transient
 from pipeline.journal.applied.progress import ConsumerProgress, JournalProgress
 from pipeline.journal.changes.bootstrap import LakePlace, LakeWithout, lake_place
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
-from pipeline.journal.changes.key_filter import check_key_filter
+from pipeline.journal.changes.commit_order import count_by_table
+from pipeline.journal.changes.key_filter import check_key_filter, matching_keys
 from pipeline.journal.changes.place import UnknownTables, check_tables, check_through, find_place
 from pipeline.journal.changes.question import ChangesFormat, ChangesQuestion, NamedPlace, Since
 from pipeline.journal.changes.translation import Translation, translate
@@ -83,7 +85,7 @@ class ConsumerStream:
 
 
 class ChangesConsumers:
-    """Those who read now, `count` of them, by `tap`."""
+    """Those who read now, `count` of them, by `tap`. `sent`: how many rows of each table they got so far."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self.tap = JournalTap(settings)
@@ -91,6 +93,7 @@ class ChangesConsumers:
         self._lake: ConsumerProgress | None = None
         self._metrics = metrics
         self.count = 0
+        self.sent: Final = Counter[TableId]()
         self._sealed = 0
         self._news = asyncio.Event()
         self._ended = False
@@ -171,9 +174,8 @@ class ChangesConsumers:
         # What comes after `now` isn't wanted.
         ends = there.last if through is NamedPlace.NOW else None
         place_wanted = None if isinstance(through, NamedPlace) else through
-        changes = SegmentChanges(
-            journal, place, frozenset(question.tables), place_wanted, ends, question.keys
-        )
+        keys = None if question.keys is None else partial(matching_keys, keys=question.keys)
+        changes = SegmentChanges(journal, place, frozenset(question.tables), place_wanted, ends, keys)
         then = journal.entry(min(max(place.segment, there.first), there.last)).stored_schemas
         return ConsumerStream(
             _form(question, {t: then.get(t, schema) for t, schema in known.items()}), changes
@@ -204,9 +206,12 @@ class ChangesConsumers:
                 sent = now()
                 yield stream.form.write(ChangesRead((), None, 0, changes.checkpoint()))
 
-    def _next(self, pieces: Iterator[ChangesRead], form: StreamForm) -> tuple[bytes, int] | None:
+    def _next(self, pieces: Iterator[ChangesRead], form: StreamForm) -> tuple[bytes, Counter[TableId]] | None:
         read = next(pieces, None)
-        return None if read is None else (form.write(read), len(read.rows or ()))
+        if read is None:
+            return None
+        rows = Counter[TableId]() if read.rows is None else count_by_table(read.rows, read.lanes)
+        return form.write(read), rows
 
     async def _newer(self, segment: int) -> bool:
         """Waits until the journal has this segment; returns False if it takes long."""
@@ -223,9 +228,10 @@ class ChangesConsumers:
         self._news = asyncio.Event()
 
     @contain_errors
-    def measure(self, form: str, rows: int, size: int) -> None:
+    def measure(self, form: str, rows: Counter[TableId], size: int) -> None:
         """Counts what a consumer was sent."""
-        self._metrics.count(catalogue.CHANGES_ROWS, rows, format=form)
+        self.sent.update(rows)
+        self._metrics.count(catalogue.CHANGES_ROWS, rows.total(), format=form)
         self._metrics.count(catalogue.CHANGES_BYTES, size, format=form)
 
 

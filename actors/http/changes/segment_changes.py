@@ -3,7 +3,7 @@
 It holds one batch of each table version that a segment has. Nothing is read before it is wanted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from actors.journal.files import journal_errors
 from actors.journal.store import JournalReader
@@ -19,7 +20,6 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import META, changes_schema
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.commit_order import ORDERED_BY, OrderedRows, cut_transactions, merge_lanes
-from pipeline.journal.changes.key_filter import KeyFilter, matching_keys
 from pipeline.journal.changes.place import ReadPlace, choose_of, is_through, place_gone
 from pipeline.journal.changes.retained import RetainedRange
 from pipeline.journal.changes.row_choice import CHOSEN_BY, RowChoice, choose_rows
@@ -29,6 +29,9 @@ from pipeline.schema.table_schema import TableId, TableSchema
 # How many rows are read of a file at once, and about how many a consumer gets at once.
 READ_ROWS: Final = 1 << 15
 SENT_ROWS: Final = 1 << 13
+
+# Which rows of a table version are wanted.
+ChooseKeys = Callable[[pa.RecordBatch, TableSchema], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class ChangesRead:
 class SegmentChanges:
     """A consumer's way through the journal: from `place` on, to a place or to the end of segment `last`.
 
-    `tables`: all captured ones without any. `keys`: only these; None for all.
+    `tables`: all captured ones without any. `keys`: chooses rows by their keys; None takes all.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class SegmentChanges:
         tables: frozenset[TableId],
         through: int | GtidSet | None = None,
         last: int | None = None,
-        keys: KeyFilter | None = None,
+        keys: ChooseKeys | None = None,
     ) -> None:
         self.place = place
         self._last = last
@@ -135,9 +138,7 @@ class SegmentChanges:
                 for rows in parquet.iter_batches(READ_ROWS, columns=wanted.names, use_threads=False):
                     chosen = _cast(choose_rows(rows, choice) if choice else rows, wanted)
                     yield (
-                        chosen
-                        if self._keys is None
-                        else chosen.filter(pa.array(matching_keys(chosen, schema, self._keys)))
+                        chosen if self._keys is None else chosen.filter(pa.array(self._keys(chosen, schema)))
                     )
 
 

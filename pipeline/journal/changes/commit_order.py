@@ -7,6 +7,7 @@ batch of each lane is in memory, and no row becomes a Python object.
 A cut is between transactions. Only a transaction that is larger than a batch comes in several pieces.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -108,6 +109,17 @@ def lane_of_each(rows: OrderedRows) -> Longs:
     lanes = np.array([part.lane for part in rows.parts])
     found: Longs = lanes[np.searchsorted(ends, rows.order, "right")].astype(np.int64)
     return found
+
+
+def count_by_table(rows: OrderedRows, lanes: Sequence[TableSchema]) -> Counter[TableId]:
+    """Returns how many rows there are of each table."""
+    if len(rows.parts) == 1:
+        return Counter({lanes[rows.parts[0].lane].table: len(rows)})
+    counts = np.bincount(lane_of_each(rows), minlength=len(lanes)).tolist()
+    found = Counter[TableId]()
+    for schema, count in zip(lanes, counts, strict=True):
+        found[schema.table] += count
+    return +found
 
 
 def of_one_version(rows: OrderedRows, lanes: Sequence[TableSchema]) -> Iterable[OrderedRows]:

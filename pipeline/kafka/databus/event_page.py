@@ -1,5 +1,6 @@
 """As many events as an answer has room for, from rows in the order of commits."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,7 +9,7 @@ import pyarrow as pa
 from pipeline.journal.changes.commit_order import OrderedRows
 from pipeline.kafka.avro.avro_values import BYTES
 from pipeline.kafka.databus.events import EventForm
-from pipeline.schema.table_schema import TableSchema
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Longs
 
@@ -16,11 +17,13 @@ from pipeline.types.buffers import Longs
 class EventPage:
     """The events of one answer: at most `room` bytes, without the first `skipped` ones of the window `first`.
 
-    `pending`: the bytes of the first event, if there was no room for it.
+    `pending`: the bytes of the first event, if there was no room for it. `rows`: how many events there are of each
+    table, without those that end windows.
     """
 
     def __init__(self, form: EventForm, room: int, first: int = 0, skipped: int = 0) -> None:
         self.pending: int | None = None
+        self.rows = Counter[TableId]()
         self._form = form
         self._room = room
         self._first = first
@@ -34,11 +37,6 @@ class EventPage:
     def full(self) -> bool:
         """Returns whether nothing more comes into it."""
         return self._full
-
-    @property
-    def count(self) -> int:
-        """Returns how many events are in it."""
-        return sum(map(len, self._events))
 
     def add(self, rows: OrderedRows, lanes: Sequence[TableSchema], *, complete: bool) -> None:
         """Adds the events of rows, each table's in one version. `complete`: whether the last window ends with them."""
@@ -56,7 +54,11 @@ class EventPage:
         self._ended = int(rows.scn[ends[-1]]) if len(ends) else self._ended
         kept = self._kept(events, rows.scn)
         every = pa.concat_arrays([events.take(pa.array(kept)), self._form.ends(rows.scn[ends])])
-        self._put(every.take(pa.array(np.argsort(np.concatenate([2 * kept, 2 * ends + 1])))))
+        order = np.argsort(np.concatenate([2 * kept, 2 * ends + 1]))
+        fit = self._put(every.take(pa.array(order)))
+        put = kept[order[:fit][order[:fit] < len(kept)]]
+        for part, places in parts:
+            self.rows[lanes[part.lane].table] += int(np.count_nonzero(np.isin(places, put)))
 
     def end(self, scn: int) -> None:
         """Ends with this window, before which nothing more comes."""
@@ -82,9 +84,10 @@ class EventPage:
         self._skipped -= had
         return kept[had:]
 
-    def _put(self, events: pa.Array) -> None:
+    def _put(self, events: pa.Array) -> int:
+        """Adds these events, and returns for how many there was room."""
         if self._full or not len(events):
-            return
+            return 0
         sizes = np.cumsum(np.diff(bytes_of(events)[1].astype(np.int64)))
         fit = int(np.searchsorted(sizes, self._room, "right"))
         self._full = fit < len(events)
@@ -93,3 +96,4 @@ class EventPage:
         if fit:
             self._room -= int(sizes[fit - 1])
             self._events.append(events.slice(0, fit))
+        return fit

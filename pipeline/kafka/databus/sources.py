@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from pipeline.errors import Definite
-from pipeline.schema.table_names import MalformedTableName, parse_table, split_names
+from pipeline.schema.table_names import MalformedTableName, parse_table
 from pipeline.schema.table_schema import TableId
 
 # Ids are positive numbers of Java's int. Databus gives negative ones to its control events.
@@ -21,13 +21,13 @@ def source_id(table: TableId) -> int:
     return int.from_bytes(hashlib.sha256(table.quoted.encode()).digest()[:4], "big") & _ID or 1
 
 
-def find_sources(text: str, known: Iterable[TableId]) -> tuple[TableId, ...]:
-    """Returns the tables that a text names, by numbers or as `database.table`, each once. Raises UnknownSource."""
+def find_sources(named: Iterable[str], known: Iterable[TableId]) -> tuple[TableId, ...]:
+    """Returns the tables with these numbers or names (`database.table`), each once. Raises UnknownSource."""
     tables = sorted(known)
     by_id: dict[int, list[TableId]] = {}
     for table in tables:
         by_id.setdefault(source_id(table), []).append(table)
-    return tuple(dict.fromkeys(_source(each.strip(), by_id, tables) for each in split_names(text)))
+    return tuple(dict.fromkeys(_source(each.strip(), by_id, tables) for each in named))
 
 
 def _source(text: str, by_id: dict[int, list[TableId]], known: list[TableId]) -> TableId:

@@ -12,14 +12,27 @@ from typing import Any, Final
 
 from pipeline.journal.changes.key_filter import KeyFilter, parse_key_filter
 from pipeline.journal.changes.question import MalformedRequest, NamedPlace, Since
+from pipeline.kafka.databus.source_filters import SourceFilters, parse_source_filters
+from pipeline.kafka.databus.subscriptions import parse_partition_checkpoint, parse_subscriptions
+from pipeline.schema.table_names import split_names
 
 # The most that an answer may take (bytes).
 LARGEST: Final = 32 << 20
 
 _WHOLE: Final = -1
 _BEGINNING: Final = -1
-_NEEDED: Final = ("sources", "size", "output")
-_PARAMETERS: Final = (*_NEEDED, "checkPoint", "streamFromLatestScn", "key_range", "key_modulo")
+_NEEDED: Final = ("size", "output")
+_PARAMETERS: Final = (
+    "sources",
+    "subs",
+    *_NEEDED,
+    "checkPoint",
+    "checkPointMult",
+    "streamFromLatestScn",
+    "filters",
+    "key_range",
+    "key_modulo",
+)
 # Databus' clients say with these which formats they know. Events here are of its first version.
 IGNORED: Final = frozenset({"v", "maxev", "protocolVersion"})
 
@@ -42,13 +55,17 @@ class WindowPlace:
 
 @dataclass(frozen=True, slots=True)
 class StreamQuestion:
-    """The events of these sources, named by a text, after a place: at most `size` bytes of them."""
+    """The events of these sources after a place: at most `size` bytes of them.
 
-    sources: str
+    `sources`: numbers or names; all without any. `keys`, `filters`: only these keys. One of the two is None.
+    """
+
+    sources: tuple[str, ...]
     place: WindowPlace
     size: int
     output: EventEncoding
     keys: KeyFilter | None = None
+    filters: SourceFilters | None = None
 
 
 def parse_stream_question(parameters: Mapping[str, str]) -> StreamQuestion:
@@ -64,12 +81,12 @@ def parse_stream_question(parameters: Mapping[str, str]) -> StreamQuestion:
     if output not in set(EventEncoding):
         raise MalformedRequest(f"output: {output!r} is none of {', '.join(EventEncoding)}")
     size = _size(parameters["size"])
+    keys = parse_key_filter(parameters.get("key_range"), parameters.get("key_modulo"))
+    filters = parse_source_filters(parameters["filters"]) if "filters" in parameters else None
+    if keys is not None and filters is not None:
+        raise MalformedRequest("filters: give either it, or key_range and key_modulo")
     return StreamQuestion(
-        parameters["sources"],
-        _place(parameters),
-        size,
-        EventEncoding(output),
-        parse_key_filter(parameters.get("key_range"), parameters.get("key_modulo")),
+        _sources(parameters), _place(parameters), size, EventEncoding(output), keys, filters
     )
 
 
@@ -103,12 +120,29 @@ def _number(told: dict[str, Any], name: str) -> int:
     return value
 
 
+def _sources(parameters: Mapping[str, str]) -> tuple[str, ...]:
+    _check_one_of(parameters, "sources", "subs")
+    if parameters.get("sources"):
+        return tuple(split_names(parameters["sources"]))
+    if parameters.get("subs"):
+        return parse_subscriptions(parameters["subs"])
+    raise MalformedRequest("sources: it is missing; give it or subs")
+
+
+def _check_one_of(parameters: Mapping[str, str], one: str, other: str) -> None:
+    if one in parameters and other in parameters:
+        raise MalformedRequest(f"{other}: give either {one} or {other}")
+
+
 def _place(parameters: Mapping[str, str]) -> WindowPlace:
     latest = parameters.get("streamFromLatestScn", "false").lower()
     if latest not in ("true", "false"):
         raise MalformedRequest(f"streamFromLatestScn: {latest!r} is neither true nor false")
     if latest == "true":
         return WindowPlace(NamedPlace.NOW)
+    _check_one_of(parameters, "checkPoint", "checkPointMult")
+    if "checkPointMult" in parameters:
+        return parse_window(parse_partition_checkpoint(parameters["checkPointMult"]))
     if "checkPoint" not in parameters:
         raise MalformedRequest(f"checkPoint: it is missing; {_REMEDY}, or streamFromLatestScn=true")
     return parse_window(parameters["checkPoint"])

@@ -14,6 +14,7 @@ import pytest
 from actors.http import databus_relay
 from actors.http.changes import segment_changes
 from actors.http.routes import ROUTES
+from pipeline import metrics as catalogue
 from pipeline.snapshot.checkpoint import Ready
 from tests.actors.http.changes.journals import WIDER, Tapped, tapped
 from tests.actors.http.test_routes import conforms
@@ -29,11 +30,11 @@ async def asked(tap: Tapped, path: str, **parameters: str) -> tuple[int, Any, by
         return answer.status, answer.headers, await answer.read()
 
 
-async def told(tap: Tapped, path: str, **parameters: str) -> Any:
-    status, _, body = await asked(tap, path, **parameters)
+async def told(tap: Tapped, path: str, name: str = "", **parameters: str) -> Any:
+    status, _, body = await asked(tap, path + name, **parameters)
     assert status == 200, body
     answer = json.loads(body)
-    [schema] = [route.answers[200].schema for route in ROUTES if route.path == path]
+    [schema] = [route.answers[200].schema for route in ROUTES if route.path.partition("{")[0] == path]
     conforms(schema or "", answer)
     return answer
 
@@ -145,6 +146,63 @@ async def test_what_there_is_is_told(tmp_path: Path) -> None:
         assert body == b""
 
 
+async def test_a_clients_filters_are_of_each_source(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        await written(tap)
+        rows = [(line["table"], line["row"]["id"]) for line in await tap.lines() if "row" in line]
+        orders, items = (
+            each["id"] for each in sorted(await told(tap, "/sources"), key=lambda e: -len(e["name"]))
+        )
+        spans = [{"numBuckets": 5, "bktRange": {"start": 0, "end": 3}}]
+        filters = {orders: {"partitionType": "MOD", "filters": spans}, items: {"partitionType": "NONE"}}
+        windows = await pull(tap, "binary", filters=json.dumps(filters))
+        found = [
+            (event["srcId"], event["value"]["id"]) for window in windows.whole.values() for event in window
+        ]
+        assert found == [
+            (orders if table == "shop.orders" else items, key)
+            for table, key in rows
+            if table == "shop.items" or key % 5 < 3
+        ]
+        assert len(found) < len(rows)
+
+
+async def test_subscriptions_and_their_checkpoints_are_answered_as_sources(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        await written(tap)
+        stream, place = {"size": "100000", "output": "json"}, Windows().checkpoint
+        expected = await asked(tap, "/stream", sources="shop.items", checkPoint=place, **stream)
+        subs = json.dumps([{"logicalPartition": {"source": {"name": "shop.items"}}}])
+        mult = json.dumps({'{"id":0,"name":"*"}': place})
+        found = await asked(tap, "/stream", subs=subs, checkPointMult=mult, **stream)
+        assert found[2] == expected[2] and found[2].count(b"\n") > 10
+        every = await asked(tap, "/stream", subs="[{}]", checkPoint=place, **stream)
+        assert every[2].count(b'"schemaId"') > found[2].count(b'"schemaId"')
+
+
+async def test_what_came_and_what_was_sent_is_counted_by_source(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        await written(tap)
+        sources = {each["name"]: str(each["id"]) for each in await told(tap, "/sources")}
+        for way in ("inbound", "outbound"):
+            listed = await told(tap, f"/containerStats/{way}/events/sources")
+            assert sorted(map(str, listed)) == sorted(sources.values())
+        lines = [line["table"] for line in await tap.lines() if "row" in line]
+        windows = await pull(tap, "json", 1 << 20)
+        pulled = [str(event["srcId"]) for window in windows.whole.values() for event in window]
+        for name, source in sources.items():
+            sent = await told(tap, "/containerStats/outbound/events/source/", source)
+            assert sent == {"dimension": source, "numDataEvents": lines.count(name) + pulled.count(source)}
+            tap.bench.metrics.count(catalogue.JOURNAL_ROWS, 7, table=name, part="changes")
+            came = await told(tap, "/containerStats/inbound/events/source/", name)
+            assert came == {"dimension": source, "numDataEvents": 7}
+        status, _, body = await asked(tap, "/containerStats/inbound/events/source/7")
+        assert (status, json.loads(body)["error"]) == (
+            404,
+            "sources: 7 is no source; GET /sources lists them",
+        )
+
+
 async def test_wrong_requests_are_refused_in_databus_words(tmp_path: Path) -> None:
     async with tapped(tmp_path) as tap:
         for _ in range(3):
@@ -153,12 +211,14 @@ async def test_wrong_requests_are_refused_in_databus_words(tmp_path: Path) -> No
         tap.forget(3)
         stream = {"sources": "shop.orders", "size": "1000", "output": "json"}
         gone, future = (json.dumps({"windowScn": scn, "windowOffset": -1}) for scn in (0, 99))
+        wrong = '{"7": {"partitionType": "MOD"}}'
         for path, parameters, status, name, said in (
             ("/stream", {**stream, "checkPoint": gone}, 410, "ScnNotFoundException", "GET /bootstrap"),
             ("/stream", {**stream, "checkPoint": future}, 409, "InvalidRequestParam", "the SCN 99 comes after 6"),
             ("/stream", {**stream, "checkPoint": "x"}, 400, "InvalidRequestParam", "checkPoint: it isn't JSON"),
             ("/stream", {**stream, "sources": "7", "checkPoint": future}, 404, "InvalidRequestParam", "7 is no source"),
             ("/register", {"version": "abc"}, 404, "InvalidRequestParam", "no columns of version abc"),
+            ("/stream", {**stream, "checkPoint": gone, "filters": wrong}, 400, "InvalidRequest", "filters: 7 is no"),
             ("/bufferInfo", {"x": "1"}, 400, "InvalidRequestParam", "x: there is no such parameter"),
         ):  # fmt: skip
             found, headers, body = await asked(tap, path, **parameters)

@@ -82,7 +82,12 @@ async def test_every_answer_of_a_real_service_is_as_the_document_says(
     async with snapshotted(mysql, database, tmp_path) as served:
         served.board.look(1.0, 1.0)
         served.board.look(2.0, 2.0)
-        names = {"id": "s1", "table": f"{database}.orders", "file": "page.css"}
+        names = {
+            "id": "s1",
+            "table": f"{database}.orders",
+            "file": "page.css",
+            "source": f"{database}.orders",
+        }
         async with aiohttp.ClientSession(served.url) as session:
             for route in api.ROUTES:
                 if route.method != "GET":

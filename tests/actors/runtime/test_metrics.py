@@ -111,6 +111,7 @@ def test_ever_more_tables_do_not_become_ever_more_series() -> None:
     assert metrics.value(catalogue.RANGES, table=f"shop.t{MOST_TABLES - 1}") == MOST_TABLES - 1
     assert metrics.value(catalogue.UNLISTED) == 30
     assert metrics.total(catalogue.SNAPSHOT_ROWS) == 2 * (MOST_TABLES + 30)
+    assert metrics.has_series("shop.t0") and not metrics.has_series(f"shop.t{MOST_TABLES}")
 
 
 @pytest.mark.measuring_fails

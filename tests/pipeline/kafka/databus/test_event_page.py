@@ -1,5 +1,6 @@
 """However small the answers are, a client that continues from its checkpoint has each event once, and whole windows."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from pipeline.kafka.databus.event_page import EventPage
 from pipeline.kafka.databus.events import AvroEvents, JsonEvents
 from pipeline.kafka.databus.stream_question import parse_window
+from pipeline.schema.table_schema import TableId
 from tests.pipeline.kafka.databus.windows import Windows, batch, ordered
 from tests.pipeline.lake.stream.entries import ITEMS, ORDERS
 
@@ -53,15 +55,20 @@ def page_after(windows: Windows, made: list[list[int]], size: int, split: int, *
 @pytest.mark.parametrize("binary", [False, True])
 @given(made=commits(), size=st.integers(300, 1500), split=st.integers(0, 9))
 def test_each_event_comes_once(made: list[list[int]], size: int, split: int, binary: bool) -> None:
-    windows = Windows()
+    windows, counted = Windows(), Counter[TableId]()
     for _ in range(100):
         page = page_after(windows, made, size if not binary else size // 8, split, binary=binary)
-        assert page.pending is None or page.count == 0
-        if not windows.take(page.whole(), binary=binary):
+        assert page.pending is None or not page.rows.total()
+        ends = len(windows.whole)
+        come = windows.take(page.whole(), binary=binary)
+        assert page.rows.total() == come - (len(windows.whole) - ends)
+        counted += page.rows
+        if not come:
             break
     assert [sorted(_ids(event, binary) for event in events) for events in windows.whole.values()] == [
         [10 * scn + n for n in range(len(lanes))] for scn, lanes in enumerate(made, 1)
     ]
+    assert counted == Counter(LANES[lane].table for lanes in made for lane in lanes)
 
 
 def _ids(event: dict[str, Any], binary: bool) -> int:
@@ -70,9 +77,9 @@ def _ids(event: dict[str, Any], binary: bool) -> int:
 
 def test_an_event_without_room_is_announced() -> None:
     page = page_after(Windows(), [[0]], 10, 0, binary=False)
-    assert page.pending is not None and page.full and page.count == 0
+    assert page.pending is not None and page.full and not page.rows.total()
     fits = page_after(Windows(), [[0]], page.pending, 0, binary=False)
-    assert (fits.pending, fits.count, fits.full) == (None, 1, True)
+    assert (fits.pending, fits.rows, fits.full) == (None, Counter([LANES[0].table]), True)
 
 
 def test_the_place_moves_without_an_event() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.kafka.databus import sources
 from pipeline.kafka.databus.sources import UnknownSource, find_sources, source_id
+from pipeline.schema.table_names import split_names
 from pipeline.schema.table_schema import TableId
 
 ORDERS, ITEMS, ODD = TableId("shop", "orders"), TableId("shop", "items"), TableId("a.b", "c,d")
@@ -19,7 +20,7 @@ def test_a_number_is_the_same_in_any_run() -> None:
 
 def test_sources_are_named_either_way_and_come_once() -> None:
     text = f"{source_id(ITEMS)}, shop.orders,`a.b`.`c,d`,shop.items"
-    assert find_sources(text, KNOWN) == (ITEMS, ORDERS, ODD)
+    assert find_sources(split_names(text), KNOWN) == (ITEMS, ORDERS, ODD)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_sources_are_named_either_way_and_come_once() -> None:
 )
 def test_what_is_no_source_is_named(text: str, said: str) -> None:
     with pytest.raises(UnknownSource, match=said):
-        find_sources(text, KNOWN)
+        find_sources([text], KNOWN)
 
 
 def test_of_two_sources_with_one_number_each_has_to_be_named() -> None:
@@ -40,4 +41,4 @@ def test_of_two_sources_with_one_number_each_has_to_be_named() -> None:
         patch.object(sources, "_ID", 1),
         pytest.raises(UnknownSource, match=r"is the number of .*; name them"),
     ):
-        find_sources("1", KNOWN)
+        find_sources(["1"], KNOWN)

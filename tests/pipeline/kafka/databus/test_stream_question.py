@@ -7,6 +7,7 @@ import pytest
 from pipeline.errors import Definite
 from pipeline.journal.changes.key_filter import KeyFilter
 from pipeline.journal.changes.question import NamedPlace
+from pipeline.kafka.databus.source_filters import KeySpan
 from pipeline.kafka.databus.stream_question import (
     EventEncoding,
     StreamQuestion,
@@ -17,12 +18,19 @@ from pipeline.kafka.databus.stream_question import (
 
 ASKED = {"sources": "7", "size": "1000", "output": "json"}
 WHOLE = '{"windowScn": 345, "windowOffset": -1, "prevScn": 340, "tsNsecs": 7}'
+MULT = json.dumps({'{"id":0,"name":"*"}': WHOLE})
 
 
 def test_all_that_can_be_said() -> None:
     asked = {**ASKED, "checkPoint": WHOLE, "output": "Binary", "key_modulo": "2:1", "maxev": "1"}
     assert parse_stream_question(asked) == StreamQuestion(
-        "7", WindowPlace(345), 1000, EventEncoding.BINARY, KeyFilter(divisor=2, remainders=frozenset({1}))
+        ("7",), WindowPlace(345), 1000, EventEncoding.BINARY, KeyFilter(divisor=2, remainders=frozenset({1}))
+    )
+    filters = '{"7": {"partitionType": "RANGE", "filters": [{"keyRange": {"start": 1, "end": 9}}]}}'
+    subs = '[{"logicalPartition": {"source": {"id": 7}}}]'
+    asked = {"subs": subs, "size": "9", "output": "json", "filters": filters, "checkPointMult": MULT}
+    assert parse_stream_question(asked) == StreamQuestion(
+        ("7",), WindowPlace(345), 9, EventEncoding.JSON, None, {7: (KeySpan(1, 9),)}
     )
     latest = parse_stream_question({**ASKED, "streamFromLatestScn": "true"})
     assert latest.place == WindowPlace(NamedPlace.NOW)
@@ -45,7 +53,12 @@ def test_a_checkpoint_is_a_place_amid_or_after_a_window(scn: int, offset: int, p
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"subs": "7"}, "subs: there is no such parameter; there are sources"),
+        ({"psubs": "7"}, "psubs: there is no such parameter; there are sources"),
+        ({"subs": "[{}]"}, "subs: give either sources or subs"),
+        ({"checkPoint": WHOLE, "checkPointMult": MULT}, "checkPointMult: give either checkPoint or"),
+        ({"checkPointMult": '{"{}": "345"}'}, "checkPoint: it is no object"),
+        ({"checkPoint": WHOLE, "filters": "7"}, "filters: it is no object"),
+        ({"checkPoint": WHOLE, "filters": "{}", "key_range": "1.."}, "filters: give either it, or key_range"),
         ({"sources": ""}, "sources: it is missing"),
         ({"output": "xml"}, "output: 'xml' is none of json, binary"),
         ({"size": "0"}, "size: '0' is no number of bytes from 1 to"),
