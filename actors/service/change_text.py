@@ -3,7 +3,8 @@
     12:00:00.000000 345 shop.orders + id=7 status="new"
 
 `+` is an insert, `-` a delete, `~` an update, `=` a row that a snapshot has read, and `!` a statement that emptied the
-table. If the journal has what an update found, that comes first, as `<`, and what the update changed is bold.
+table. If the journal has what an update found, that comes first, as `<`, and what the update changed is bold. A table
+that has stopped, or that begins again, is named in a line of its own.
 """
 
 import json
@@ -38,8 +39,7 @@ class ChangeText:
             told = json.loads(line)
             self.checkpoint = told.get("checkpoint", self.checkpoint)
             if "row" not in told:
-                if as_json:
-                    yield line.decode()
+                yield from [line.decode()] if as_json else _noticed(told)
                 continue
             if self._passes(told):
                 yield line.decode() if as_json else self._line(told)
@@ -62,6 +62,16 @@ class ChangeText:
         )
         head = f"{time} {change['scn']} {change['table']}"
         return f"{click.style(head, dim=True)} {click.style(sign, fg=colour)} {values}".rstrip()
+
+
+def _noticed(told: Mapping[str, Any]) -> Iterator[str]:
+    """Returns a line for each table of which a checkpoint tells."""
+    for table in told.get("restarted", ()):
+        yield click.style(
+            f"{table} begins again: changes are lacking, and the lake has its rows", fg="magenta"
+        )
+    for table, reason in told.get("stopped", {}).items():
+        yield click.style(f"{table} has stopped: {reason}", fg="magenta")
 
 
 def _shown(value: object) -> str:

@@ -124,6 +124,7 @@ class History:
         self.segment = 0
         self.sealed_scn = 0
         self.snapshots: tuple[Snapshot, ...] = ()
+        self.stopped: dict[TableId, str] = {}
 
     def table(self, schema: TableSchema, mirror: Mirror | None = READY) -> Table:
         """Add a table."""
@@ -214,6 +215,7 @@ class History:
             schemas={id_: table.schema for id_, table in self.tables.items()},
             mirrors={id_: table.mirror for id_, table in self.tables.items() if table.mirror},
             snapshots=self.snapshots,
+            stopped=dict(self.stopped),
         )
         named = [piece.schema for piece in sealed] + list(checkpoint.schemas.values())
         named += [each.alteration.schema for each in self.altered]

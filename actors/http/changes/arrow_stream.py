@@ -5,10 +5,12 @@ the table's name, and then a struct for each table, which is null in the rows of
 order of commits.
 
 A schema holds for one IPC stream. If the columns of a table change, the stream ends and the next one begins, in the
-same answer. The metadata of a batch has the checkpoint that holds after it.
+same answer. The metadata of a batch has the checkpoint that holds after it, and in JSON which tables have `restarted`
+and `stopped` by then.
 """
 
 import io
+import json
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -19,6 +21,7 @@ from actors.http.changes.segment_changes import ChangesRead
 from pipeline.journal.change_rows import META
 from pipeline.journal.changes.commit_order import OrderedRows, lane_of_each, of_one_version
 from pipeline.journal.changes.question import BufferCompression
+from pipeline.journal.changes.table_notices import TableNotices
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.buffers import Longs
 
@@ -29,6 +32,8 @@ TABLE_NAME: Final = "__table"
 
 _CHECKPOINT: Final = b"checkpoint"
 _ERROR: Final = b"error"
+_RESTARTED: Final = b"restarted"
+_STOPPED: Final = b"stopped"
 
 
 class ArrowStream:
@@ -56,6 +61,7 @@ class ArrowStream:
     def write(self, read: ChangesRead) -> bytes:
         """Returns rows and their checkpoint."""
         metadata = {} if read.checkpoint is None else {_CHECKPOINT: str(read.checkpoint).encode()}
+        metadata |= _noticed(read.notices)
         rows = read.rows
         pieces = [] if rows is None else list(of_one_version(rows, read.lanes))
         for place, piece in enumerate(pieces):
@@ -128,6 +134,13 @@ class ArrowStream:
         self._sink.seek(0)
         self._sink.truncate()
         return written
+
+
+def _noticed(notices: TableNotices) -> dict[bytes, bytes]:
+    restarted = list(map(str, notices.restarted))
+    stopped = {str(table): reason for table, reason in notices.stopped.items()}
+    told = {_RESTARTED: restarted, _STOPPED: stopped}
+    return {name: json.dumps(each).encode() for name, each in told.items() if each}
 
 
 def _ordered(parts: list[tuple[pa.RecordBatch, Longs]]) -> pa.RecordBatch:

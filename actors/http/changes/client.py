@@ -12,9 +12,9 @@ Only a transaction of more than some thousand rows comes in several batches: its
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from urllib.parse import urlencode, urlsplit
@@ -31,6 +31,8 @@ _SILENT_S = 60.0
 
 _CHECKPOINT = b"checkpoint"
 _ERROR = b"error"
+_RESTARTED = b"restarted"
+_STOPPED = b"stopped"
 
 
 class ChangesInterrupted(Transient):
@@ -43,10 +45,16 @@ class ChangesGone(Definite):
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """Rows in the order of commits. With them all before `checkpoint` has come; None amid a large transaction."""
+    """Rows in the order of commits. With them all before `checkpoint` has come; None amid a large transaction.
+
+    `restarted`: tables whose rows the stream lacks up to here, so that only the lake has them all. `stopped`: tables of
+    which nothing more comes, each with its reason.
+    """
 
     rows: pa.RecordBatch
     checkpoint: str | None
+    restarted: tuple[str, ...] = ()
+    stopped: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Changes:
@@ -133,4 +141,9 @@ def _batches(answer: HTTPResponse) -> Iterator[ChangeBatch]:
                 if (error := told.get(_ERROR)) is not None:
                     raise ChangesInterrupted(error.decode())
                 checkpoint = told.get(_CHECKPOINT)
-                yield ChangeBatch(rows, None if checkpoint is None else checkpoint.decode())
+                yield ChangeBatch(
+                    rows,
+                    None if checkpoint is None else checkpoint.decode(),
+                    tuple(json.loads(told.get(_RESTARTED, b"[]"))),
+                    json.loads(told.get(_STOPPED, b"{}")),
+                )

@@ -3,6 +3,7 @@
     {"table":"shop.orders","op":"u","scn":17,"ordinal":0,"gtid":"…:17","time":"2026-…Z","row":{"id":1,…}}
     {"checkpoint":"3f5c0a.12.17","scn":17}
 
+The line of a checkpoint says in `restarted` and `stopped` what has become of tables (`TableNotices`).
 If the log lacks values of a row, `absent` names their columns. `chunk` names the chunk of a snapshot's row.
 Values are as in Debezium's messages with decimals, moments and bytes as texts. JSON is JSON, and BIGINT UNSIGNED a
 number.
@@ -18,7 +19,6 @@ import pyarrow.compute as pc
 
 from actors.http.changes.segment_changes import ChangesRead
 from pipeline.config.message_handling import BinaryHandling, DecimalHandling, Handling, TimePrecision
-from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.commit_order import LaneRows
 from pipeline.kafka.debezium.json_values import json_lists, json_piece, json_told, object_piece
 from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined
@@ -42,7 +42,7 @@ class JsonLines:
     def write(self, read: ChangesRead) -> bytes:
         """Returns a line for each row, and one for the checkpoint."""
         lines = b"" if read.rows is None else _lines(read)
-        return lines if read.checkpoint is None else lines + _checkpoint_line(read.checkpoint, read.scn)
+        return lines if read.checkpoint is None else lines + _checkpoint_line(read)
 
     def error(self, text: str) -> bytes:
         """Returns a last line that has the error."""
@@ -53,8 +53,13 @@ class JsonLines:
         return b""
 
 
-def _checkpoint_line(checkpoint: ChangesCheckpoint, scn: int) -> bytes:
-    return json.dumps({"checkpoint": str(checkpoint), "scn": scn}, separators=(",", ":")).encode() + b"\n"
+def _checkpoint_line(read: ChangesRead) -> bytes:
+    told: dict[str, object] = {"checkpoint": str(read.checkpoint), "scn": read.scn}
+    if read.notices.restarted:
+        told["restarted"] = list(map(str, read.notices.restarted))
+    if read.notices.stopped:
+        told["stopped"] = {str(table): reason for table, reason in read.notices.stopped.items()}
+    return json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
 def _lines(read: ChangesRead) -> bytes:

@@ -5,7 +5,7 @@ It holds one batch of each table version that a segment has. Nothing is read bef
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,7 @@ from pipeline.journal.changes.commit_order import ORDERED_BY, OrderedRows, cut_t
 from pipeline.journal.changes.place import ReadPlace, choose_of, is_through, place_gone
 from pipeline.journal.changes.retained import RetainedRange
 from pipeline.journal.changes.row_choice import CHOSEN_BY, RowChoice, choose_rows
+from pipeline.journal.changes.table_notices import NO_NOTICES, TableNotices, notices_of
 from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -39,12 +40,14 @@ class ChangesRead:
     """Rows in the order of commits, of the table versions `lanes`; `scn` of the last one.
 
     `checkpoint`: where to continue after them; None amid a transaction. There may be a checkpoint without rows.
+    `notices`: what has become of tables by then.
     """
 
     lanes: tuple[TableSchema, ...]
     rows: OrderedRows | None
     scn: int
     checkpoint: ChangesCheckpoint | None
+    notices: TableNotices = NO_NOTICES
 
 
 class SegmentChanges:
@@ -68,6 +71,8 @@ class SegmentChanges:
         self._tables = tables
         self._through = through
         self._keys = keys
+        self._before: Entry | None = None
+        self._stopped: dict[TableId, str] = {}
         self.ended = self._has_ended()
 
     def there(self) -> RetainedRange:
@@ -84,6 +89,7 @@ class SegmentChanges:
             with _retained(self._journal, self.place.segment):
                 entry = self._journal.entry(self.place.segment)
                 yield from self._of(entry)
+            self._before = entry
             self.place = self.place.after(entry)
             self.ended = self._has_ended()
 
@@ -116,9 +122,31 @@ class SegmentChanges:
                 yield last
             at = None if piece.complete is None else self._at(entry.segment, piece.complete)
             last = ChangesRead(lanes, piece.rows, int(piece.rows.scn[-1]), at)
-        if last is not None:
+        notices = self._notices(entry)
+        if last is not None or notices:
             ends = ChangesCheckpoint(self._journal.identity.id, after.segment, 0, after.without)
-            yield ChangesRead(last.lanes, last.rows, last.scn, ends)
+            last = last or ChangesRead((), None, entry.last_scn, None)
+            yield replace(last, checkpoint=ends, notices=notices)
+
+    def _notices(self, entry: Entry) -> TableNotices:
+        """Returns what the consumer hasn't been told of its tables. Each request tells once which have stopped."""
+        before = self._before or self._entry_before(entry.segment)
+        notices = notices_of(before, entry, self._tables, self._stopped)
+        self._stopped |= notices.stopped
+        for table in notices.restarted:
+            self._stopped.pop(table, None)
+        return notices
+
+    def _entry_before(self, segment: int) -> Entry | None:
+        """Returns the entry of the segment before, None if retention has removed it."""
+        if segment <= self._journal.consumers.first():
+            return None
+        try:
+            return self._journal.entry(segment - 1)
+        except (Definite, Transient, FileNotFoundError):
+            if segment <= self._journal.consumers.first():
+                return None
+            raise
 
     def _at(self, segment: int, scn: int) -> ChangesCheckpoint:
         return ChangesCheckpoint(self._journal.identity.id, segment, scn, self.place.without)

@@ -42,6 +42,16 @@ def test_each_row_has_its_sign_and_what_an_update_changed_is_bold() -> None:
     assert text.checkpoint == "j.1.5"
 
 
+def test_a_table_that_stops_or_begins_again_is_named() -> None:
+    text = ChangeText()
+    told = b'{"checkpoint":"j.1.5","scn":5,"restarted":["shop.t"],"stopped":{"shop.u":"it has no key"}}'
+    assert list(map(click.unstyle, text.lines([told], as_json=False))) == [
+        "shop.t begins again: changes are lacking, and the lake has its rows",
+        "shop.u has stopped: it has no key",
+    ]
+    assert list(text.lines([told], as_json=True)) == [told.decode()]
+
+
 def test_lines_are_whole_however_they_come() -> None:
     assert split_lines(b"a", b"b\nc\nd") == ([b"ab", b"c"], b"d")
 

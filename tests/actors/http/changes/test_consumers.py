@@ -16,10 +16,12 @@ from actors.http.changes import consumers, segment_changes
 from actors.http.changes.client import changes
 from actors.http.routes import ROUTES
 from pipeline.journal.applied.progress import Reached, TableProgress
+from pipeline.snapshot.checkpoint import Filling, Ready
 from tests.actors.http.changes.journals import Tapped, tapped
 from tests.actors.http.test_routes import conforms
 from tests.integration.history import SOURCE
 from tests.pipeline.journal.applied.test_waiters import Delivered, delivered
+from tests.pipeline.lake.stream.entries import ITEMS, ORDERS
 from tests.servers.service import WITHIN_S, until
 
 ROOT = Path(__file__).parents[4]
@@ -212,6 +214,42 @@ async def test_one_whose_place_goes_while_it_reads_learns_it(tmp_path: Path) -> 
             said: list[dict[str, Any]] = []
             with pytest.raises(aiohttp.ClientPayloadError):
                 said += [line async for line in lines]
+
+
+async def test_one_learns_which_tables_stop_and_begin_again(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        tap.commit(2)
+        tap.seal()
+        before = (await tap.lines())[-1]
+        assert before.keys() == {"checkpoint", "scn"}
+        tap.history.stopped[ORDERS.table] = "its rows can't be decoded"
+        tap.history.transaction((tap.items, "c", (7,)))
+        tap.seal()
+        tap.history.stopped.clear()
+        tap.history.restart(tap.orders, ORDERS, Filling)
+        tap.seal()  # without a row
+        tap.history.restart(tap.items, ITEMS, Ready)  # emptied
+        tap.history.transaction((tap.orders, "c", (8, "x")))
+        tap.seal()
+        told = [line for line in await tap.lines(since=before["checkpoint"]) if "checkpoint" in line]
+        stopped = {"shop.orders": "its rows can't be decoded"}
+        assert [(line.get("stopped"), line.get("restarted")) for line in told] == [
+            (stopped, None), (None, ["shop.orders"]), (None, None)
+        ]  # fmt: skip
+        # Whoever continues with a checkpoint has what comes after it, and of another table nothing.
+        assert [line for line in await tap.lines(since=told[1]["checkpoint"]) if "restarted" in line] == []
+        again = await tap.lines(since=told[0]["checkpoint"])
+        assert [line["restarted"] for line in again if "restarted" in line] == [["shop.orders"]]
+        others = await tap.lines(since=before["checkpoint"], tables="shop.items")
+        assert not any({"restarted", "stopped"} & line.keys() for line in others)
+        # What began in a segment whose predecessor has gone is told as well.
+        tap.forget(3)
+        batches = await asyncio.to_thread(list, changes(tap.url, told[0]["checkpoint"], through="now"))
+        assert [batch.restarted for batch in batches if batch.restarted] == [("shop.orders",)]
+        tap.history.stopped[ITEMS.table] = "é"
+        tap.seal()
+        batches = await asyncio.to_thread(list, changes(tap.url, told[2]["checkpoint"], through="now"))
+        assert [batch.stopped for batch in batches if batch.stopped] == [{"shop.items": "é"}]
 
 
 async def test_an_idle_consumer_gets_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

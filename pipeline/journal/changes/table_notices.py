@@ -1,0 +1,79 @@
+"""What a consumer has to know of its tables, besides their rows: which have stopped, and which have begun again.
+
+A table begins again without a statement that emptied it when the stream lacks changes of it: after a recapture, a gap
+in the log, or an ALTER that changed what its keys mean. Its rows are read again, into the lake. So what a consumer has
+of it isn't right any more, and only the lake has all of its rows (`GET /bootstrap`). A statement that emptied the table
+is a row of the changes, and needs no notice. An emptied table that is verified in the same segment may be named too.
+
+A notice comes with the checkpoint that ends the segment. A consumer that stores the checkpoint has the notice.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipeline.journal.entry import Entry
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Filling
+
+
+@dataclass(frozen=True, slots=True)
+class TableNotices:
+    """The tables that have begun again, and those that have stopped with the reason of each."""
+
+    restarted: tuple[TableId, ...] = ()
+    stopped: Mapping[TableId, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.restarted or self.stopped)
+
+
+NO_NOTICES: Final = TableNotices()
+
+
+def notices_of(
+    before: Entry | None, entry: Entry, tables: Collection[TableId], known: Mapping[TableId, str]
+) -> TableNotices:
+    """Returns the notices of a segment. `tables`: only of these; of all without any.
+
+    `before`: the segment before, None if the journal doesn't have it. `known`: the stops that the consumer knows.
+    """
+    restarted = sorted(_begun(before, entry) | _started(before, entry))
+    stopped = {
+        table: reason
+        for table, reason in entry.checkpoint.stopped.items()
+        if _wanted(table, tables) and known.get(table) != reason
+    }
+    return TableNotices(tuple(table for table in restarted if _wanted(table, tables)), stopped)
+
+
+def _wanted(table: TableId, tables: Collection[TableId]) -> bool:
+    return not tables or table in tables
+
+
+def _begun(before: Entry | None, entry: Entry) -> set[TableId]:
+    """Returns the tables whose mirror has begun again, and has rows to read or has read them since."""
+    filled = {sealed.chunk.table for sealed in entry.chunks}
+    return {
+        table
+        for table, mirror in entry.checkpoint.mirrors.items()
+        if (isinstance(mirror, Filling) or table in filled)
+        and _is_another(before, entry, table, mirror.since)
+    }
+
+
+def _is_another(before: Entry | None, entry: Entry, table: TableId, since: int) -> bool:
+    if before is None:
+        # A mirror of the journal's first segment is the table's first one.
+        return entry.segment > 1 and since >= entry.first_scn - 1
+    was = before.checkpoint.mirrors.get(table)
+    return was is not None and was.since != since
+
+
+def _started(before: Entry | None, entry: Entry) -> set[TableId]:
+    """Returns the tables whose stop has ended: changes between are lacking, whether they have a mirror or not."""
+    if before is None:
+        return set()
+    return (
+        before.checkpoint.stopped.keys() & entry.checkpoint.schemas.keys()
+    ) - entry.checkpoint.stopped.keys()
