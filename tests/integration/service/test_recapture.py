@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from actors.http.changes.segment_changes import SegmentChanges
+from actors.journal.store import JournalReader
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline import metrics as catalogue
+from pipeline.journal.changes.place import ReadPlace
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
@@ -50,6 +53,14 @@ async def stopped(service: Running, table: TableId) -> str:
 def gauge(service: Running, table: TableId) -> float:
     """Whether the metric says that it has stopped."""
     return service.assembly.metrics.value(catalogue.TABLE_STOPPED, table=str(table), part="capture")
+
+
+def noticed(journal: Path) -> tuple[list[TableId], list[TableId]]:
+    """The tables of which a reader of the changes learns that they have stopped, and that they begin again."""
+    reader = JournalReader(str(journal))
+    changes = SegmentChanges(reader, ReadPlace(reader.consumers.first()), frozenset())
+    notices = [read.notices for read in changes.read(reader.last_segment())]
+    return [t for each in notices for t in each.stopped], [t for each in notices for t in each.restarted]
 
 
 async def recapture(service: Running, id_: str, table: TableId) -> None:
@@ -121,6 +132,7 @@ async def test_a_stopped_table_begins_again_while_the_others_go_on(
         assert service.supervisor.failures == {}  # that capture began again wasn't a failure
         await service.stop()
     assert unequal(mysql, tmp_path / "journal", t, other) == []
+    assert noticed(tmp_path / "journal") == ([t], [t])
     async with running(settings) as service:  # and once is enough
         await service.begun()
         mysql.sql("UPDATE t SET v = -4 WHERE id = 6", database=database)
