@@ -1,4 +1,4 @@
-"""Carries out a plan, and sees that a snapshot is going on meanwhile."""
+"""Carries out a plan, and sees that a snapshot or a verification is going on meanwhile."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -58,7 +58,7 @@ class Snapshots:
         states = self.states(status)
         if states is None:
             self._send(now)
-        elif _ENDED.issuperset(states.values()):
+        elif self._ended(states):
             self.ended.update(states.values())
             self.begin()
 
@@ -77,8 +77,7 @@ class Snapshots:
     def _send(self, now: float) -> None:
         if now - self._sent_at < SENT_AGAIN_S:
             return
-        data = {"type": "incremental", "data-collections": [".*"], "chunk-rows": CHUNK_ROWS}
-        text = json.dumps({"id": self.id, "type": "execute-snapshot", "data": data})
+        text = json.dumps({"id": self.id, **self._signal()})
         self._sent += 1
         if self._sent % 2:
             with suppress(KafkaError, TimeoutError):
@@ -87,6 +86,37 @@ class Snapshots:
             with (self.world.folder / "signals").open("a") as file:
                 file.write(text + "\n")
         self._sent_at = now
+
+    def _ended(self, states: Mapping[str, str]) -> bool:
+        return _ENDED.issuperset(states.values())
+
+    def _signal(self) -> dict[str, Any]:
+        data = {"type": "incremental", "data-collections": [".*"], "chunk-rows": CHUNK_ROWS}
+        return {"type": "execute-snapshot", "data": data}
+
+
+class Verifications(Snapshots):
+    """Begins a verification of all tables whenever there's none; how they ended is their verdict."""
+
+    @property
+    def id(self) -> str:
+        """Of the present one."""
+        return f"v{self.begun}"
+
+    def states(self, status: dict[str, Any]) -> dict[str, str] | None:
+        """The verdicts by table, "" where there's none yet; None if the service doesn't know of it."""
+        sink = status.get("actors", {}).get(ActorName.SPARK_SINK, {})
+        results: dict[str, Any] | None = sink.get("verifications", {}).get(self.id)
+        if results is not None:
+            return {table: "" if result is None else result["verdict"] for table, result in results.items()}
+        listed = super().states(status)
+        return None if listed is None else dict.fromkeys(listed, "")
+
+    def _ended(self, states: Mapping[str, str]) -> bool:
+        return all(states.values())
+
+    def _signal(self) -> dict[str, Any]:
+        return {"type": "verify", "data": {"chunk-rows": CHUNK_ROWS}}
 
 
 @dataclass

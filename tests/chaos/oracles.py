@@ -14,7 +14,9 @@ from deploy.demo.writer import Line
 from deploy.oracle.source import primary_key
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.lake.tables import findings_path
 from tests.chaos.world import World
+from tests.servers.duckdb_engine import engine
 from tests.servers.journal_oracle import ahead, entries, replay, unequal, untrue
 from tests.servers.lake_oracle import unequal_lake, untrue_lake
 from tests.servers.mysqlbinlog import Image, Printed, printed_rows
@@ -46,6 +48,19 @@ def findings(world: World, tally: Sequence[Line]) -> list[str]:
     for server in world.servers:
         found += reads_only(server.logged(), world.account).differences
     return found
+
+
+def alarms(lake: str) -> list[str]:
+    """The rows that verifications have found to differ. With the lake as it should be each is a false alarm."""
+    with closing(engine()) as duckdb:
+        found = duckdb.execute(
+            f"SELECT run, database, \"table\", kind, key, columns FROM delta_scan('file://{findings_path(lake)}')"
+            " WHERE kind <> 'unjudged'"
+        ).fetchall()
+    return [
+        f"the verification {run} found in {database}.{table}: {kind}, {key}, {columns}"
+        for run, database, table, kind, key, columns in found[:_TOLD]
+    ]
 
 
 def _positions(source: MysqlServer, positions: Sequence[str]) -> Iterator[str]:

@@ -27,6 +27,7 @@ Standstill = tuple[float, float]
 class Report:
     """`struck`: how often what happened. Times in seconds: of each actor how long it took until it was running again,
     and until it was found that it hangs; until the lag was small again after the last fault; of the whole run.
+    `verified`: how often a table had which verdict.
     """
 
     seed: int
@@ -38,6 +39,7 @@ class Report:
     took_s: float = 0.0
     changes: int = 0
     snapshots: dict[str, int] = field(default_factory=dict)
+    verified: dict[str, int] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
 
     def text(self) -> str:
@@ -125,10 +127,12 @@ def together(reports: Sequence[Report]) -> Report:
     """All in one."""
     struck: Counter[str] = Counter()
     snapshots: Counter[str] = Counter()
+    verified: Counter[str] = Counter()
     took: defaultdict[str, list[float]] = defaultdict(list)
     for report in reports:
         struck.update(report.struck)
         snapshots.update(report.snapshots)
+        verified.update(report.verified)
         for actor, times in report.restarts_s.items():
             took[actor] += times
     return Report(
@@ -141,5 +145,6 @@ def together(reports: Sequence[Report]) -> Report:
         took_s=sum(report.took_s for report in reports),
         changes=sum(report.changes for report in reports),
         snapshots=dict(snapshots),
+        verified=dict(verified),
         findings=[f"seed {report.seed}: {text}" for report in reports for text in report.findings],
     )

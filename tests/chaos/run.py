@@ -1,8 +1,9 @@
 """A run of faults under writes, with a snapshot going on, and the judgement behind it.
 
-    python -m tests.chaos.run --seed N [--seconds S] [--without-lake] [--planted FAULT] [--patience S] [--plan]
+    python -m tests.chaos.run --seed N [--seconds S] [--without-lake | --verify] [--planted FAULT] [--patience S]
 
-prints what came of it as one line of JSON, and ends with 1 if something is wrong. `--plan` prints what would be done.
+With `--verify` the lake is verified all the time that faults last, instead of snapshots: no row may be found. It prints
+what came of it as one line of JSON, and ends with 1 if something is wrong. `--plan` prints what would be done.
 Journal and lake are on a filesystem of its own, of some MiB, in a namespace where anybody may mount one.
 """
 
@@ -18,8 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.nemesis import Nemesis, Snapshots, dumps
-from tests.chaos.oracles import findings
+from tests.chaos.nemesis import Nemesis, Snapshots, Verifications, dumps
+from tests.chaos.oracles import alarms, findings
 from tests.chaos.orders import Count
 from tests.chaos.plan import ActorStruck, Deed, Step, plan
 from tests.chaos.planted import STRUCK, Planted
@@ -45,6 +46,7 @@ def run(
     folder: Path,
     *,
     lake: bool = True,
+    verify: bool = False,
     planted: Planted | None = None,
     patience_s: float | None = 1.0,
     within_s: float = WITHIN_S,
@@ -55,10 +57,12 @@ def run(
         with world(folder, lake=lake, planted=planted) as there:
             there.within_s = within_s
             nemesis, snapshots = Nemesis(there, patience_s), Snapshots(there)
+            verifications = Verifications(there) if verify else None
             try:
-                _story(there, nemesis, snapshots, steps, report)
+                _story(there, nemesis, snapshots, verifications, steps, report)
             finally:
                 report.struck, report.snapshots = dict(nemesis.struck), dict(snapshots.ended)
+                report.verified = {} if verifications is None else dict(verifications.ended)
                 took, found = restarts(there.events, there.given, nemesis.stood_still)
                 report.restarts_s, report.hangs_found_s = took, found
     except NotSo as wrong:
@@ -70,7 +74,12 @@ def run(
 
 
 def _story(
-    there: World, nemesis: Nemesis, snapshots: Snapshots, steps: Sequence[Step], report: Report
+    there: World,
+    nemesis: Nemesis,
+    snapshots: Snapshots,
+    verifications: Verifications | None,
+    steps: Sequence[Step],
+    report: Report,
 ) -> None:
     there.service.start("/livez")
     there.wait(lambda: there.status().get("ready"), "the service is ready")
@@ -78,8 +87,16 @@ def _story(
         there.meanwhile.append(snapshots.look)
         there.wait(lambda: snapshots.ended, "the first snapshot's end")
         before = _count(there, -1)
+        if verifications is not None:
+            there.meanwhile[:] = [verifications.look]
         nemesis.carry_out(steps)
         report.recovered_s = _recovered(there)
+        if verifications is not None:
+            equal = verifications.ended["equal"]
+            there.wait(
+                lambda: verifications.ended["equal"] > equal, "a verification's end behind the last fault"
+            )
+        there.meanwhile[:] = [snapshots.look]
         snapshots.begin()
         completed = snapshots.ended["completed"]
         there.wait(lambda: snapshots.ended["completed"] > completed, "a snapshot's end behind the last fault")
@@ -94,6 +111,8 @@ def _story(
         report.findings.append(f"the service ended with {code}:\n{there.service.last_words()}")
     report.findings += _left_at_the_source(there) + unhandled(there.service.log.read_text())
     report.findings += findings(there, tally)
+    if verifications is not None:
+        report.findings += alarms(str(there.house / "lake"))
 
 
 def _count(there: World, number: int) -> dict[str, int]:
@@ -141,11 +160,10 @@ def steps_of(seed: int, seconds: float, lake: bool, planted: Planted | None) -> 
     return () if actor is None else tuple(Step(1.0, ActorStruck(actor, Deed.RAISE)) for _ in range(6))
 
 
-def repeated_by(seed: int, seconds: float, lake: bool) -> str:
+def repeated_by(seed: int, seconds: float, lake: bool, verify: bool) -> str:
     """The command that does it again."""
-    return f"python -m tests.chaos.run --seed {seed} --seconds {seconds:g}" + (
-        "" if lake else " --without-lake"
-    )
+    command = f"python -m tests.chaos.run --seed {seed} --seconds {seconds:g}"
+    return command + ("" if lake else " --without-lake") + (" --verify" if verify else "")
 
 
 @contextmanager
@@ -169,6 +187,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--without-lake", action="store_true")
+    parser.add_argument("--verify", action="store_true")
     parser.add_argument("--planted", type=Planted)
     parser.add_argument("--patience", type=float, default=1.0, help="0: the actors' own")
     parser.add_argument("--within", type=float, default=WITHIN_S)
@@ -190,6 +209,7 @@ def main() -> int:
             steps,
             folder,
             lake=lake,
+            verify=chosen.verify,
             planted=chosen.planted,
             patience_s=chosen.patience or None,
             within_s=chosen.within,
@@ -198,7 +218,7 @@ def main() -> int:
         sys.stderr.write(f"{finding}\n")
     if report.findings and chosen.planted is None:
         sys.stderr.write(f"what's left of it is in {folder}\n")
-        sys.stderr.write(f"again: {repeated_by(chosen.seed, chosen.seconds, lake)}\n")
+        sys.stderr.write(f"again: {repeated_by(chosen.seed, chosen.seconds, lake, chosen.verify)}\n")
     else:
         shutil.rmtree(folder)
     sys.stdout.write(report.text() + "\n")

@@ -85,6 +85,26 @@ def test_an_hour_of_it() -> None:
 
 
 @pytest.mark.full
+def test_an_hour_of_verifications_has_no_false_alarm() -> None:
+    reports: list[Report] = []
+    until = time.monotonic() + LONG_S
+    for seed in count(LONG_SEED):
+        reports.append(chaos("--seed", str(seed), "--seconds", "300", "--verify"))
+        sys.stderr.write(f"{reports[-1].text()}\n")
+        if time.monotonic() > until:
+            break
+    all_of_it = together(reports)
+    assert all_of_it.findings == []
+    assert killed(Counter(all_of_it.struck)) and all_of_it.verified["equal"]
+
+
+@pytest.mark.full
+def test_what_a_verification_finds_is_reported() -> None:
+    found = chaos("--seed", "1", "--verify", "--planted", Planted.NO_GIVING_WAY).findings
+    assert any("the verification v" in finding for finding in found), found
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("planted", Planted, ids=lambda planted: planted.name)
 def test_what_is_planted_is_found(planted: Planted) -> None:
     lake = () if planted is Planted.NO_MARK else ("--without-lake",)
