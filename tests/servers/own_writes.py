@@ -5,7 +5,6 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pymysql
 
@@ -17,6 +16,7 @@ from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, location
 from pipeline.schema.table_schema import TableId
 from tests.servers.duckdb_engine import engine
+from tests.servers.timed_commits import TimedCommits
 
 COLUMNS = "id BIGINT PRIMARY KEY, writer INT NOT NULL, n INT NOT NULL"
 
@@ -92,13 +92,13 @@ class OwnWrites:
                 ]
         return missed
 
-    def beyond_delivery(self, lake: str) -> list[float]:
-        """How long (s) each answer came after its commit was in the changelog and asked for, in rising order."""
-        log = Path(location(lake, self.table, Tier.CHANGELOG)) / "_delta_log"
-        delivered = {
-            version: (log / f"{version:020}.json").stat().st_mtime
-            for version in {write.at.changelog for write in self.written}
-        }
+    def beyond_delivery(self, lake: str, commits: TimedCommits) -> list[float]:
+        """How long (s) each answer came after its commit was delivered and asked for, in rising order."""
+        with closing(engine()) as duckdb:
+            changelog = location(lake, self.table, Tier.CHANGELOG)
+            query = f"SELECT id, __segment FROM delta_scan('file://{changelog}') WHERE __op = 'c'"
+            segments = dict(duckdb.execute(query).fetchall())
         return sorted(
-            write.answered - max(write.asked, delivered[write.at.changelog]) for write in self.written
+            write.answered - max(write.asked, commits.delivered_at(segments[write.key]))
+            for write in self.written
         )
