@@ -14,6 +14,7 @@ from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.schema.table_schema import TableId
 from tests.servers.at_work import at_work
 from tests.servers.executed import executed
+from tests.servers.mysql import shorten_log
 
 __all__ = ["SIZE", "TABLES", "open_shop", "stocked", "writer_by_hand", "writing"]
 
@@ -39,6 +40,7 @@ def stocked(server: MysqlServer) -> Iterator[MysqlServer]:
 @pytest.fixture
 def open_shop(mysql: MysqlServer) -> Iterator[MysqlServer]:
     """The session's server with the shop on it."""
+    shorten_log(mysql)
     with stocked(mysql) as server:
         yield server
 

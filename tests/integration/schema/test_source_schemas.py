@@ -16,19 +16,22 @@ from tests.servers.value_tables import edge_tables
 INT = Integer(4, unsigned=False)
 
 
-def table_maps(server: MysqlServer) -> dict[str, TableMap]:
-    """The newest table map of each table in the server's newest log file."""
-    [(name, *_)] = server.sql("SHOW BINARY LOG STATUS")
-    log = (server.data / name).read_bytes()
-    maps: dict[str, TableMap] = {}
-    at = 4
+def logged_map(server: MysqlServer, database: str, *statements: str) -> TableMap:
+    """The table map that these statements write to the log, each of them the same."""
+    [(name, start, *_)] = server.sql("SHOW BINARY LOG STATUS")
+    server.sql(*statements, database=database)
+    with (server.data / name).open("rb") as file:
+        file.seek(start)
+        log = file.read()
+    maps: set[TableMap] = set()
+    at = 0
     while at < len(log):
         code, size = log[at + 4], int.from_bytes(log[at + 9 : at + 13], "little")
         if code == 19:
-            found = table_map(log[at + 19 : at + size - 4])
-            maps[found.table.name] = found
+            maps.add(table_map(log[at + 19 : at + size - 4]))
         at += size
-    return maps
+    [found] = maps
+    return found
 
 
 def of_log(found: TableMap) -> TableSchema:
@@ -73,18 +76,19 @@ async def test_a_schema_is_the_same_from_the_log(
 ) -> None:
     quoted = name.replace("`", "``")
     insert = EDGES[name].insert(name) if name in EDGES else f"INSERT IGNORE INTO `{quoted}` () VALUES ()"
-    mysql.sql(
+    mapped = logged_map(
+        mysql,
+        database,
         "SET NAMES utf8mb4",
         f"CREATE TABLE `{quoted}` {columns}",
         "SET sql_mode = '', cte_max_recursion_depth = 100000",
         insert,
-        database=database,
     )
     async with connected(mysql, database) as source:
         table = TableId(database, name)
         assert table in await source.tables()
         [found] = (await source.describe([table])).values()
-    logged = of_log(table_maps(mysql)[name])
+    logged = of_log(mapped)
     assert [*found.schema.columns] == [*logged.columns]
     assert found.schema == logged
     assert found.schema.version == logged.version
@@ -92,16 +96,17 @@ async def test_a_schema_is_the_same_from_the_log(
 
 
 async def test_a_generated_invisible_key_is_a_key(mysql: MysqlServer, database: str) -> None:
-    mysql.sql(
+    mapped = logged_map(
+        mysql,
+        database,
         "SET sql_generate_invisible_primary_key = ON",
         "CREATE TABLE t (a INT)",
         "INSERT INTO t VALUES (5), (6)",
-        database=database,
     )
     async with connected(mysql, database) as source:
         [found] = (await source.describe([TableId(database, "t")])).values()
         assert found.schema.key_names == ("my_row_id",)
-        assert found.schema == of_log(table_maps(mysql)["t"])
+        assert found.schema == of_log(mapped)
         assert (await read_whole(source, found.schema)).column("a").to_pylist() == [5, 6]
 
 
