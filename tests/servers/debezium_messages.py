@@ -1,7 +1,6 @@
 """The messages that a real Debezium would send to Kafka, of a part of a server's log."""
 
 import base64
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,8 @@ from actors.kafka.batches import Records
 from deploy.toolchain.mysql_server import Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.kafka.avro.avro_schema import avro_text
-from tests.servers.debezium_java import java
+from tests.servers.debezium_java import run_java
 
-_LONGEST_S = 120
 PREFIX = "dbserver1"
 
 
@@ -116,13 +114,7 @@ def written_properties(folder: Path, settings: Mapping[str, str]) -> Path:
 
 def _printed(parts: Parts, program: str, *arguments: Path) -> Iterator[tuple[str, Message]]:
     """The messages that a program prints, each with its variant."""
-    ran = subprocess.run(
-        [*java(parts, program), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=_LONGEST_S,
-        check=False,
-    )
+    ran = run_java(parts, program, *map(str, arguments))
     assert ran.returncode == 0, ran.stderr[-5000:]
     lines = (line.split("\t") for line in ran.stdout.splitlines() if line.startswith("MESSAGE\t"))
     for _, variant, topic, partition, time, key, value, *rest in lines:
