@@ -25,7 +25,7 @@ setup: ## Fetch what the machine lacks into the cache: Python packages, Java, De
 	@$(PYTHON) -m deploy.toolchain setup
 
 .PHONY: setup-tests
-setup-tests: ## Fetch what the tests need besides: MySQL 5.6, Kafka, a schema registry, Debezium, Prometheus, a browser, Spark's classes in an archive
+setup-tests: ## Fetch what the tests need besides: MySQL 5.6, Kafka, a schema registry, Debezium, Prometheus, a browser, the classes of Spark and Kafka in archives
 	@$(PYTHON) -m deploy.toolchain setup --tests
 
 .PHONY: demo

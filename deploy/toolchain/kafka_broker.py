@@ -1,9 +1,10 @@
 """A private Kafka broker for tests: one node that is broker and controller (KRaft), on free ports of 127.0.0.1.
 
-It needs little: 64 MB of heap, and two seconds to start. With a heap so small the log cleaner's buffer has to be made
-small too, or the broker dies at its start. Topics aren't created by being asked for.
+It needs little: 64 MB of heap, and a second or two to start. With a heap so small the log cleaner's buffer has to be
+made small too, or the broker dies at its start. Topics aren't created by being asked for.
 """
 
+import re
 import socket
 import struct
 import uuid
@@ -11,7 +12,7 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import ClassVar, Final
 
-from deploy.toolchain.cache import run
+from deploy.toolchain.cache import digest, ensure, is_complete, locked, root, run
 from deploy.toolchain.kafka import KafkaParts
 from deploy.toolchain.server_process import READY_WITHIN, ServerProcess
 
@@ -79,23 +80,17 @@ class KafkaBroker(ServerProcess):
             self._written.format(port=self.port, controller=self._controller, data=self.data)
         )
         (self.folder / "log4j2.xml").write_text(LOGGING)
-        run(
-            [
-                *self._java("kafka.tools.StorageTool"),
-                "format",
-                f"--cluster-id={self._cluster}",
-                "-c",
-                self._properties,
-            ]
-        )
+        self.data.mkdir()
+        (self.data / "bootstrap.checkpoint").write_bytes(features(self.parts).read_bytes())
+        [node] = re.findall(r"^node\.id=(\d+)$", self._written, re.MULTILINE)
+        said = {"version": "1", "cluster.id": self._cluster, "node.id": node, "directory.id": cluster_id()}
+        (self.data / "meta.properties").write_text("".join(f"{name}={text}\n" for name, text in said.items()))
 
     def _command(self) -> list[str | Path]:
-        return [*self._java("kafka.Kafka"), self._properties]
-
-    def _java(self, main: str) -> list[str | Path]:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}"
-        java = self.parts.java_home / "bin" / "java"
-        return [java, *self.options, logging, "-cp", f"{self.parts.jars}/*", main]
+        classes = self.parts.classes
+        archive = [] if classes is None else [f"-XX:SharedArchiveFile={classes}"]
+        return [*_java(self.parts, *archive, *self.options, logging), "kafka.Kafka", self._properties]
 
     def _answers(self) -> bool:
         try:
@@ -117,3 +112,27 @@ def free_ports() -> tuple[int, int]:
         one.bind(("127.0.0.1", 0))
         other.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1]), int(other.getsockname()[1])
+
+
+def _java(parts: KafkaParts, *options: str) -> list[str | Path]:
+    return [parts.java_home / "bin" / "java", *options, "-cp", f"{parts.jars}/*"]
+
+
+def features(parts: KafkaParts) -> Path:
+    """Return what a new node's metadata begins with, the same for each: the versions of the cluster's features.
+
+    Kafka's own tool makes it once. It takes a JVM, and writes of a cluster besides only what `_make_data` writes.
+    """
+    template = root() / f"kafka-data-{digest(str(parts.jars))}"
+    made = template / "data" / "bootstrap.checkpoint"
+
+    def build() -> None:
+        properties = template / "server.properties"
+        properties.write_text(PROPERTIES.format(port=1, controller=2, data=template / "data"))
+        command = [*_java(parts, *JAVA), "kafka.tools.StorageTool", "format"]
+        run([*command, f"--cluster-id={cluster_id()}", "-c", properties])
+
+    if not is_complete(template):
+        with locked():
+            ensure("an empty Kafka data directory", template, build)
+    return made

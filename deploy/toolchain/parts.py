@@ -10,6 +10,7 @@ from deploy.toolchain import (
     jars,
     java,
     kafka,
+    kafka_classes,
     mysql,
     mysql56,
     prometheus,
@@ -64,6 +65,8 @@ def setup(*, for_tests: bool = False) -> Parts:
         schemas = schema_registry.setup(*ours) if for_tests else schema_registry.find(java_home)
     if for_tests:
         debezium.setup(python)
+        kafka_classes.setup(java_home, python)
+        broker = kafka.find(java_home)
     for_tests_alone = (old, broker, watcher, chromium, classes, schemas)
     return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, *for_tests_alone)
 

@@ -98,6 +98,15 @@ def test_spark_finds_its_classes_in_the_archive(parts: Parts) -> None:
     assert told.returncode == 0, told.stdout
 
 
+def test_kafka_finds_its_classes_in_the_archive(parts: Parts) -> None:
+    assert parts.kafka is not None, "run `make setup-tests`"
+    java = parts.kafka.java_home / "bin" / "java"
+    shared = ["-Xshare:on", "-XX:+UseSerialGC", f"-XX:SharedArchiveFile={parts.kafka.classes}"]
+    command = [str(java), *shared, "-cp", f"{parts.kafka.jars}/*", "kafka.Kafka", "--version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
 def test_a_package_that_differs_from_the_lock_is_refused(tmp_path: Path) -> None:
     name = next(iter(cache.read_lock(mysql.LOCK)))
     (tmp_path / name).write_bytes(b"something else")
