@@ -262,7 +262,7 @@ class SparkSink(Actor[ToSparkSink]):
                 await self._outlets.mirrors.put(MirrorDataExpired(generations))
             case spark_sink.RequestRepair(run, found):
                 await self._request_repair(self._up, run, found)
-            case spark_sink.ReportGap() | spark_sink.ReportMissingMirrors():
+            case spark_sink.ReportGap() | spark_sink.ReportMissingMirrors() | spark_sink.ReportKeptTypes():
                 _tell_of(order)
             case _:
                 assert_never(order)
@@ -487,7 +487,7 @@ class SparkSink(Actor[ToSparkSink]):
             spark_session.open_session(self._spark_settings, self._journal.local_folder / "spark"),
         )
         try:
-            tables = Lake(spark.session, lake.path, self._journal, lake.rules, lake.catalog)
+            tables = Lake(spark.session, lake.path, self._journal, lake.rules, lake.catalog, lake.types)
         except BaseException:
             spark.kill()
             raise
@@ -543,7 +543,9 @@ def _mirror_status(state: State, table: TableId) -> dict[str, Any]:
 
 
 @contain_errors
-def _tell_of(order: spark_sink.ReportGap | spark_sink.ReportMissingMirrors) -> None:
+def _tell_of(
+    order: spark_sink.ReportGap | spark_sink.ReportMissingMirrors | spark_sink.ReportKeptTypes,
+) -> None:
     tables = sorted(map(str, order.tables))
     match order:
         case spark_sink.ReportGap(_, begins):
@@ -554,5 +556,7 @@ def _tell_of(order: spark_sink.ReportGap | spark_sink.ReportMissingMirrors) -> N
             )
         case spark_sink.ReportMissingMirrors():
             log.warning("tables have no mirror in the lake: their mirrors are filled again", tables=tables)
+        case spark_sink.ReportKeptTypes():
+            log.warning("tables without a mirror keep the types that lake.types had before", tables=tables)
         case _:
             assert_never(order)

@@ -352,7 +352,8 @@ def _cast_rows(rows: DataFrame, columns: Mapping[str, Stored]) -> DataFrame:
 def _stored_name(field: StructField) -> Stored:
     mapped = field.metadata or {}
     name = mapped.get("delta.columnMapping.physicalName", field.name)
-    return Stored(name, field.dataType.simpleString(), mapped.get("delta.columnMapping.id"))
+    parts = tuple(map(_stored_name, field.dataType.fields)) if isinstance(field.dataType, StructType) else ()
+    return Stored(name, field.dataType.simpleString(), mapped.get("delta.columnMapping.id"), parts)
 
 
 def _module(package: Any, name: str) -> Any:

@@ -28,7 +28,9 @@ from actors.runtime.filesystem import FULL, TEMPORARY, list_folder, sync
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal.change_rows import SOURCE, changes_schema
+from pipeline.journal.segment import has_one_order
 from pipeline.lake.batch import Piece
+from pipeline.lake.formed_values import form_rows
 from pipeline.lake.parquet_files import Bounds, Day, Link, Ordered, Rewrite, Stored, add, fit, stats
 from pipeline.lake.tables import Tier
 
@@ -63,7 +65,8 @@ class LakeFiles:
     ) -> list[str]:
         """Places files in the folder of a lake table with these columns. Returns the actions that make them part of it.
 
-        Raises Definite if a file of the journal is gone or damaged, Transient if the lake's filesystem fails.
+        Raises Definite if a file of the journal is gone or damaged, Transient if the lake's filesystem fails, and
+        ValueRefused if a column's form can't have a value.
         """
         with _naming_table(table):
             lake, folder = lake_filesystem(table)
@@ -84,13 +87,15 @@ class LakeFiles:
                 source = self._journal.file(piece.segment, piece.path)
                 name = f"{piece.segment:012}-{piece.schema.version}-{piece.place:04}.parquet"
                 path = f"{inside}/{name}"
+                beside = path + TEMPORARY if _is_local(lake) else path
                 self._look_at(source, piece)
-                if _is_local(lake):
-                    self._take(source, lake, path + TEMPORARY)
-                    Path(path + TEMPORARY).rename(path)
-                    Path(path + TEMPORARY).unlink(missing_ok=True)
+                if piece.schema.formed:
+                    self._rewrite(source, piece, changes_schema(piece.schema), lake, beside)
                 else:
-                    self._take(source, lake, path)
+                    self._take(source, lake, beside)
+                if beside != path:
+                    Path(beside).rename(path)
+                    Path(beside).unlink(missing_ok=True)
             if _is_local(lake):
                 sync(inside)
 
@@ -134,10 +139,12 @@ class LakeFiles:
         self._look_at(source, piece)
         file = changes_schema(piece.schema) if tier is Tier.CHANGELOG else piece.schema.arrow
         match fit(file, columns):
-            case Link():
+            case Link() if not piece.schema.formed:
                 self._take(source, lake, beside)
+            case Link():
+                self._rewrite(source, piece, file, lake, beside)
             case Rewrite(schema):
-                self._rewrite(source, schema, lake, beside)
+                self._rewrite(source, piece, schema, lake, beside)
             case never:
                 assert_never(never)
         if beside != path:
@@ -180,36 +187,48 @@ class LakeFiles:
                 written.write(piece)
         _sync_if_local(lake, target)
 
-    def _rewrite(self, source: str, schema: pa.Schema, lake: fs.FileSystem, target: str) -> None:
-        """Writes the file's rows with other names and types; `schema` has its columns in their order.
+    def _rewrite(
+        self, source: str, piece: Piece, schema: pa.Schema, lake: fs.FileSystem, target: str
+    ) -> None:
+        """Writes the file's rows with other names, types and forms; `schema` has its columns in their order.
 
         SOURCE is left out.
         """
         with self._filesystem.open_input_file(source) as opened, pq.ParquetFile(opened) as read:
             kept = [name for name in read.schema_arrow.names if name != SOURCE.name]
             renamed = dict(zip(kept, schema.names, strict=True))
+            stated = {renamed[each.column] for each in _bounds(read.metadata)}
+            stated = {name for name in stated if has_one_order(schema.field(name).type)}
             writer = pq.ParquetWriter(
                 target,
                 schema,
                 filesystem=lake,
                 compression="lz4",
                 use_dictionary=False,
-                write_statistics=list({renamed[each.column] for each in _bounds(read.metadata)}),
+                write_statistics=list(stated),
             )
             with writer:
                 for batch in read.iter_batches(_ROWS):
-                    writer.write_batch(_cast(batch.select(kept), schema, source))
+                    rows = form_rows(batch.select(kept), piece.schema, piece.segment)
+                    writer.write_batch(_cast(rows, schema, source))
         _sync_if_local(lake, target)
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema, source: str) -> pa.RecordBatch:
     try:
-        arrays = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+        arrays = [_cast_column(*each) for each in zip(batch.columns, schema.types, strict=True)]
     except pa.ArrowInvalid as error:
         raise InvariantBroken(
             f"a value of {source} isn't one of its column in the lake: {safe_message(error)}"
         ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast_column(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    if not pa.types.is_struct(type_):
+        return values.cast(type_)
+    parts = [values.field(i).cast(part.type) for i, part in enumerate(type_)]  # their names may differ
+    return pa.StructArray.from_arrays(parts, fields=list(type_), mask=values.is_null())
 
 
 def _bounds(footer: pq.FileMetaData) -> list[Bounds]:

@@ -43,6 +43,7 @@ from actors.lake.maintenance import Upkeep
 from actors.lake.spark_session import side_session
 from actors.lake.threads.table_locks import TableLocks
 from actors.lake.verification import LakeVerification
+from pipeline.config.lake_types import LakeTypeRule
 from pipeline.config.table_rules import LakeRule, rule_of
 from pipeline.errors import Definite
 from pipeline.lake import tables as lake_tables
@@ -56,6 +57,7 @@ from pipeline.lake.column_changes import (
     unchanged_plan,
 )
 from pipeline.lake.delivery import AcceptedBatch, accept_batch
+from pipeline.lake.formed_values import ValueRefused
 from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql
 from pipeline.lake.mirrors.merge import Merge, pending_sql
 from pipeline.lake.tables import (
@@ -101,6 +103,7 @@ class Lake:
         journal: JournalReader,
         rules: tuple[LakeRule, ...] = (),
         catalog: str | None = None,
+        types: tuple[LakeTypeRule, ...] = (),
     ) -> None:
         self._session = session
         self._root = root
@@ -108,6 +111,7 @@ class Lake:
         self._journal = journal.identity.id
         self._files = LakeFiles(journal)
         self._rules = rules
+        self._types = types
         self.views = None if catalog is None else CatalogViews(session, root, catalog)
         # While a merge runs, neither the columns nor the mirror's generation change: the merge would fail. The end of a
         # merge doesn't refresh a view that is held.
@@ -162,11 +166,16 @@ class Lake:
         """Delivers a table's part of a batch. Returns what the lake has of the table then. Blocks for about two
         commits.
 
-        If the table can't take a new schema, the delivery ends before it, and the table stops for that reason.
+        If the table can't take a new schema or a value, the delivery ends before it, and the table stops for that
+        reason.
         """
-        todo = accept_batch(present, table, batch, rule_of(self._rules, table).schema_changes)
+        changes = rule_of(self._rules, table).schema_changes
+        todo = accept_batch(present, table, batch, changes, self._types)
         # Before the commits: after a crash between them the batch comes again, and placing files again is harmless.
-        self.verification.hold(table, todo.pieces.verified)
+        try:
+            self.verification.hold(table, todo.pieces.verified)
+        except ValueRefused as refused:
+            todo = todo.until(refused)
         if self.views is None or not _alters(todo, present):
             return self._deliver(table, present, batch, todo)
         with self._changing(table):
@@ -184,12 +193,7 @@ class Lake:
             if todo.partial and not present.partial:
                 self._set(table, Tier.CHANGELOG, {Property.PARTIAL: "true"})
                 present = replace(present, partial=True)
-            changelog = self._table(table, Tier.CHANGELOG)
-            self._append(table, changelog, Tier.CHANGELOG, "changes", todo.pieces.changes, todo, batch)
-            if todo.pieces.rows:
-                assert todo.generation is not None
-                fed = self._fed(table, todo.generation)
-                self._append(table, fed, Tier.MIRROR, "rows", todo.pieces.rows, todo, batch)
+            todo = self._append_pieces(table, todo, batch)
         elif todo.reason:
             self._create(table, lake_tables.META_COLUMNS, {})
         if todo.reason:
@@ -210,6 +214,19 @@ class Lake:
             stopped=None,
             at=self._versions(table),
         )
+
+    def _append_pieces(self, table: TableId, todo: AcceptedBatch, batch: Batch) -> AcceptedBatch:
+        """Appends what the lake can take, and returns how far that is."""
+        try:
+            changelog = self._table(table, Tier.CHANGELOG)
+            self._append(table, changelog, Tier.CHANGELOG, "changes", todo.pieces.changes, todo, batch)
+            if todo.pieces.rows:
+                assert todo.generation is not None
+                fed = self._fed(table, todo.generation)
+                self._append(table, fed, Tier.MIRROR, "rows", todo.pieces.rows, todo, batch)
+        except ValueRefused as refused:
+            return self._append_pieces(table, todo.until(refused), batch)
+        return todo
 
     def settled_versions(self, table: TableId) -> Versions | None:
         """The versions at which readers see all that the table has; None if it has no changelog.

@@ -31,6 +31,7 @@ from actors.runtime.filesystem import list_folder
 from pipeline.coordinator.reselect_keys import key_rows
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Piece
+from pipeline.lake.formed_values import usual_values
 from pipeline.lake.tables import (
     Tier,
     columns,
@@ -140,8 +141,12 @@ class LakeVerification:
         after = (run.awaits - 1) * most
         query = found_keys_sql(findings_path(self._root), run.run, view.schema, after, most + 1)
         found = self._session.sql(query).toArrow().combine_chunks()
-        keys = key_rows(view.schema, [column.chunk(0) for column in found.columns]) if len(found) else None
-        return keys and keys.slice(0, most), len(found) <= most
+        if not len(found):
+            return None, True
+        names = [view.schema.columns[index] for index in view.schema.key]
+        values = [usual_values(found[column.name].chunk(0), column) for column in names]
+        keys = key_rows(view.schema.unformed, values)
+        return keys.slice(0, most), len(found) <= most
 
     def _compare(
         self,

@@ -20,6 +20,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from actors.runtime import secret_files
+from pipeline.config.lake_types import UNAVAILABLE
 from pipeline.config.settings import Secret, Settings
 from pipeline.config.validation import Mistake, contradictions
 from pipeline.errors import Definite
@@ -171,10 +172,7 @@ class _Reader:
 
     def _scalar(self, kind: type[object], value: object, key: str) -> object:
         if issubclass(kind, StrEnum):
-            choices = [choice.value for choice in kind]
-            if value not in choices:
-                return self._wrong(key, f"{value!r} isn't one of them", f"choose from {', '.join(choices)}")
-            return kind(value)
+            return self._choice(kind, value, key)
         if value == "":
             return self._wrong(key, "it's empty", "fill it in")
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -185,6 +183,15 @@ class _Reader:
             wanted = _WANTED[kind]
             return self._wrong(key, f"{value!r} isn't {wanted}", f"give {wanted}")
         return value
+
+    def _choice(self, kind: type[StrEnum], value: object, key: str) -> object:
+        known = [choice.value for choice in kind]
+        if value in known:
+            return kind(value)
+        choices = [choice for choice in known if choice not in UNAVAILABLE]
+        close = difflib.get_close_matches(value, choices, 1) if isinstance(value, str) else ()
+        meant = f"did you mean {close[0]}? " if close else ""
+        return self._wrong(key, f"{value!r} isn't one of them", f"{meant}choose from {', '.join(choices)}")
 
     def _texts(self, value: object, key: str) -> tuple[str, ...] | None:
         if isinstance(value, list) and all(isinstance(item, str) for item in value):

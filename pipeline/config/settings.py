@@ -13,6 +13,7 @@ from pathlib import PurePath
 
 from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.column_rules import ColumnRule, MessageColumns, MessageKey
+from pipeline.config.lake_types import LakeTypeRule
 from pipeline.config.message_handling import (
     BinaryHandling,
     DecimalHandling,
@@ -202,7 +203,8 @@ class LakeSettings:
     A mirror merges its pending changes at `merge_rows` of them, or when the oldest is `merge_after_s` old. A lake table
     is compacted after `compact_files` (0: never), a changelog kept for `keep_changelog_hours` (0: for good), and a file
     that no newest version has for `vacuum_hours`. `rules`: what the lake keeps of tables that differ from the default.
-    The first matching rule holds. `catalog`: the catalog of Spark that has each table's live view as a view.
+    The first matching rule holds. `types`: which columns it has in other types than the usual ones. `catalog`: the
+    catalog of Spark that has each table's live view as a view.
     """
 
     path: str = field(metadata={"location": True})
@@ -212,6 +214,7 @@ class LakeSettings:
     keep_changelog_hours: float = field(default=0.0, metadata={"least": 0})
     vacuum_hours: float = field(default=168.0, metadata={"least": 1})
     rules: tuple[LakeRule, ...] = ()
+    types: tuple[LakeTypeRule, ...] = ()
     catalog: str | None = None
 
 
@@ -450,6 +453,11 @@ class Settings:
     def lake_rules(self) -> tuple[LakeRule, ...]:
         """Returns the lake's rules; none if there is no lake."""
         return () if self.lake is None else self.lake.rules
+
+    @property
+    def lake_types(self) -> tuple[LakeTypeRule, ...]:
+        """Returns the rules for types of the lake's columns; none if there is no lake."""
+        return () if self.lake is None else self.lake.types
 
     @property
     def read(self) -> TableFilter:

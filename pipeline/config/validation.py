@@ -7,6 +7,7 @@ from pathlib import PurePath
 from pipeline.config import http_access
 from pipeline.config.column_protection import LEAST_SALT, Protection, ProtectionRule, Treatment
 from pipeline.config.column_rules import ColumnRule, mistake_in
+from pipeline.config.lake_types import UNAVAILABLE, LakeTypeRule
 from pipeline.config.message_routes import TopicRoute, mistake_in_rewriting
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import (
@@ -65,6 +66,8 @@ def contradictions(section: object) -> Iterator[Mistake]:
             yield from _of_snapshots(section)
         case LakeRule():
             yield from _of_rule(section)
+        case LakeTypeRule():
+            yield from _of_type_rule(section)
         case JournalSettings(keep_mib=kept, quota_mib=quota):
             if 0 < quota <= kept:
                 yield Mistake(
@@ -145,6 +148,17 @@ def _of_rule(rule: LakeRule) -> Iterator[Mistake]:
             f'with tiers = "{rule.tiers}" no table would have them',
             'remove it, or set tiers = "both"',
         )
+
+
+def _of_type_rule(rule: LakeTypeRule) -> Iterator[Mistake]:
+    if not rule.tables.patterns:
+        yield Mistake("tables", "it's empty", 'name at least one, as in ["shop\\\\..*"]')
+    if not rule.columns:
+        yield Mistake("columns", "it's empty", 'name at least one, as in ["id", ".*_id"]')
+    if wrong := mistake_in(rule.columns):
+        yield Mistake("columns", wrong, 'match a column\'s name, as in ["id", ".*_id"]')
+    if rule.type in UNAVAILABLE:
+        yield Mistake("type", *UNAVAILABLE[rule.type])
 
 
 def _of_broker(kafka: BrokerSettings) -> Iterator[Mistake]:

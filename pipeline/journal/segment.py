@@ -192,12 +192,12 @@ class SegmentTable:
         """Returns the columns whose least and greatest value is in the file's footer: those that choose rows."""
         chosen_by = {"__segment", "__scn", *self.schema.key_names}
         return [
-            field.name for field in self.rows.schema if field.name in chosen_by and _has_one_order(field.type)
+            field.name for field in self.rows.schema if field.name in chosen_by and has_one_order(field.type)
         ]
 
 
-def _has_one_order(type_: pa.DataType) -> bool:
-    """Whether the order of its values is the same for all who read them."""
+def has_one_order(type_: pa.DataType) -> bool:
+    """Returns whether the order of its values is the same for all who read them."""
     whole = pa.types.is_decimal(type_) and type_.scale == 0
     return bool(pa.types.is_integer(type_) or whole or pa.types.is_date(type_))
 

@@ -309,15 +309,14 @@ def schema_text(plan: Plan, present: str, pin: str | None = None) -> str:
     fields = {field["name"]: field for field in schema["fields"]}
     after = [_field(each, fields) for each in plan.columns]
     if pin is not None:
-        added = {"name": pin, "type": _delta_type(PIN_TYPE), "nullable": True, "metadata": {}}
-        after.append(fields.get(pin, added))
+        after.append(fields.get(pin, _new_field(pin, _delta_type(PIN_TYPE))))
     return json.dumps({**schema, "fields": after})
 
 
 def _field(planned: PlannedColumn, fields: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     type_ = _delta_type(planned.column.type)
     if planned.was is None:
-        return {"name": planned.column.name, "type": type_, "nullable": True, "metadata": {}}
+        return _new_field(planned.column.name, type_)
     field = fields[planned.was.name]
     metadata = dict(field["metadata"])
     if planned.was.type != planned.column.type:
@@ -326,10 +325,18 @@ def _field(planned: PlannedColumn, fields: Mapping[str, dict[str, Any]]) -> dict
     return {**field, "name": planned.column.name, "type": type_, "metadata": metadata}
 
 
+def _new_field(name: str, type_: object) -> dict[str, Any]:
+    return {"name": name, "type": type_, "nullable": True, "metadata": {}}
+
+
 def _delta_type(type_: str) -> object:
     """Returns a type of Spark's SQL in the form of Delta's schemas."""
     type_ = type_.lower()
     if type_.startswith("array<"):
         element = _delta_type(type_.removeprefix("array<").removesuffix(">"))
         return {"type": "array", "elementType": element, "containsNull": True}
+    if type_.startswith("struct<"):
+        parts = type_.removeprefix("struct<").removesuffix(">").split(",")
+        pairs = (part.split(":") for part in parts)
+        return {"type": "struct", "fields": [_new_field(name, _delta_type(of)) for name, of in pairs]}
     return _NAMES.get(type_, type_)

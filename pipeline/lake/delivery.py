@@ -16,13 +16,20 @@ a batch ends before such a segment. So a column's name means one column within a
 that the batch needs before any of its rows (`pipeline.lake.column_changes`): the changelog and the mirror each in one
 commit that names its segment. After a failure between the two, each continues from its own report. Within a generation,
 the mirror takes a new schema only if its rows can stay as they are (`pipeline.schema.compatibility`).
+
+**Types by rule.** The journal has each column in its usual form, and the schemas of an accepted batch have the forms of
+the lake (`pipeline.types.lake_forms`). A generation begins with the forms that the rules want. Within it a column keeps
+its form, whatever the rules are by now (`pipeline.config.lake_types`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from pipeline.config.lake_types import LakeTypeRule, form_by_rules, keep_forms, refused_types
 from pipeline.config.table_rules import SchemaChanges
 from pipeline.lake.batch import Batch, Generation, LakeTableState, Piece, Pieces, is_newer, missing_pieces
 from pipeline.lake.column_changes import REMEDY, Incompatible, Plan, Step, follow_steps, unchanged_plan
+from pipeline.lake.formed_values import ValueRefused, form_constant
 from pipeline.lake.tables import Tier
 from pipeline.schema.compatibility import incompatibility
 from pipeline.schema.ddl.alter_table import Alteration, alteration_of
@@ -49,11 +56,23 @@ class AcceptedBatch:
     partial: bool
     reason: str = ""
 
+    def until(self, refused: ValueRefused) -> "AcceptedBatch":
+        """Returns the part of it before the segment that brought a value which the lake can't have."""
+        segment = refused.segment
+        return replace(
+            self, pieces=_before(self.pieces, segment), through=segment - 1, reason=_stop(segment, refused)
+        )
+
 
 def accept_batch(
-    delivered: LakeTableState, table: TableId, batch: Batch, rule: SchemaChanges = SchemaChanges.APPLY
+    delivered: LakeTableState,
+    table: TableId,
+    batch: Batch,
+    rule: SchemaChanges = SchemaChanges.APPLY,
+    types: tuple[LakeTypeRule, ...] = (),
 ) -> AcceptedBatch:
-    """Returns how far a table can be delivered by its rule, and which of its files it lacks.
+    """Returns how far a table can be delivered by its rules, and which of its files it lacks. `types`: the rules for
+    types of columns.
 
     A segment is taken completely or not at all. So every version in the segment that the present schema came with was
     accepted, and so was every version before.
@@ -62,7 +81,6 @@ def accept_batch(
     generations = batch.generations.get(table, ()) if back is None else (back,)
     begun = {each.segment: each for each in generations}
     partial = {piece.segment for piece in pieces.changes if piece.absent}
-    versions = _versions(pieces)
     steps = batch.alterations.get(table, ())
     altered = steps if back is None else tuple(step for step in steps if step.segment >= back.segment)
     taken = AcceptedBatch(
@@ -75,22 +93,85 @@ def accept_batch(
         batch.through,
         delivered.partial,
     )
-    for segment in sorted({*versions, *begun, *(step.segment for step in altered)}):
+    segments = {piece.segment for piece in (*pieces.changes, *pieces.rows)}
+    for segment in sorted({*segments, *begun, *(step.segment for step in altered)}):
         try:
             known = segment <= delivered.since
             after = replace(taken, partial=taken.partial or segment in partial)
             for step in altered:
-                after = _apply_alteration(after, step, rule, known) if step.segment == segment else after
-            taken = _take_segment(after, segment, versions.get(segment, []), begun.get(segment), rule, known)
-        except Incompatible as error:
-            before = Pieces(
-                tuple(piece for piece in pieces.changes if piece.segment < segment),
-                tuple(piece for piece in pieces.rows if piece.segment < segment),
-            )
-            reason = f"from segment {segment} on: {error}"
-            taken = replace(taken, pieces=before, through=segment - 1, reason=reason)
+                if step.segment == segment:
+                    after = _apply_alteration(after, _formed_step(step, types), rule, known)
+            after, generation = _formed_segment(after, segment, begun.get(segment), types, known)
+            versions = _versions(after.pieces).get(segment, [])
+            taken = _take_segment(after, segment, versions, generation, rule, known)
+        except (Incompatible, ValueRefused) as error:
+            before = _before(taken.pieces, segment)
+            taken = replace(taken, pieces=before, through=segment - 1, reason=_stop(segment, error))
             break
-    return replace(taken, pieces=replace(taken.pieces, rows=_of_generation(taken, batch, table)))
+    return replace(taken, pieces=_of_generation(taken, batch, table))
+
+
+def _before(pieces: Pieces, segment: int) -> Pieces:
+    """Returns the files of earlier segments, without those that are only to be compared."""
+    return Pieces(
+        tuple(piece for piece in pieces.changes if piece.segment < segment),
+        tuple(piece for piece in pieces.rows if piece.segment < segment),
+    )
+
+
+def _stop(segment: int, error: Exception) -> str:
+    return f"from segment {segment} on: {error}"
+
+
+def _formed_segment(
+    taken: AcceptedBatch,
+    segment: int,
+    generation: Generation | None,
+    types: tuple[LakeTypeRule, ...],
+    known: bool,
+) -> tuple[AcceptedBatch, Generation | None]:
+    """Returns the batch and the generation in which a segment's schemas have the forms of the lake.
+
+    A generation that begins has those that the rules want, unless the changelog has got others for it already.
+    """
+    if not types and not (taken.schema is not None and taken.schema.formed):
+        return taken, generation
+    if generation is not None and (why := refused_types(types, generation.schema)) is not None:
+        raise Incompatible(why)
+    begins = generation is not None and is_newer(generation, taken.generation) and not known
+    present = None if begins else taken.schema
+
+    def formed(schema: TableSchema) -> TableSchema:
+        return form_by_rules(types, schema) if present is None else keep_forms(types, schema, present)
+
+    pieces = Pieces(
+        _formed_pieces(taken.pieces.changes, segment, formed),
+        _formed_pieces(taken.pieces.rows, segment, formed),
+    )
+    taken = replace(taken, pieces=replace(pieces, verified=taken.pieces.verified))
+    return taken, None if generation is None else replace(generation, schema=formed(generation.schema))
+
+
+def _formed_pieces(
+    pieces: tuple[Piece, ...], segment: int, formed: Callable[[TableSchema], TableSchema]
+) -> tuple[Piece, ...]:
+    return tuple(
+        replace(piece, schema=formed(piece.schema)) if piece.segment == segment else piece for piece in pieces
+    )
+
+
+def _formed_step(step: Step, types: tuple[LakeTypeRule, ...]) -> Step:
+    """Returns a step in which new columns and their constants have the forms of the lake. Raises ValueRefused."""
+    if not types or not isinstance(step.change, Alteration):
+        return step
+    changes, schema = step.change.changes, form_by_rules(types, step.change.schema)
+    forms = {column.name: column for column in schema.columns}
+    added = tuple(
+        replace(each, column=column, value=form_constant(each.value, column, schema, step.segment))
+        for each in changes.added
+        for column in (forms.get(each.column.name, each.column),)
+    )
+    return replace(step, change=replace(step.change, schema=schema, changes=replace(changes, added=added)))
 
 
 def _versions(pieces: Pieces) -> dict[int, list[TableSchema]]:
@@ -103,11 +184,21 @@ def _versions(pieces: Pieces) -> dict[int, list[TableSchema]]:
     return found
 
 
-def _of_generation(taken: AcceptedBatch, batch: Batch, table: TableId) -> tuple[Piece, ...]:
-    """Returns the rows of the mirror's generation: none if it is later than all of the batch."""
+def _of_generation(taken: AcceptedBatch, batch: Batch, table: TableId) -> Pieces:
+    """Returns the files with only those rows that are of the mirror's generation: none if it is later than all of the
+    batch.
+
+    Rows to be compared have the forms of the lake too.
+    """
     begins = (each.segment for each in batch.generations.get(table, ()) if each.since == taken.generation)
     first = next(begins, batch.through + 1)
-    return tuple(piece for piece in taken.pieces.rows if piece.segment >= first)
+    rows = tuple(piece for piece in taken.pieces.rows if piece.segment >= first)
+    verified = taken.pieces.verified
+    if taken.schema is not None and taken.schema.formed:
+        verified = tuple(
+            replace(piece, schema=keep_forms((), piece.schema, taken.schema)) for piece in verified
+        )
+    return replace(taken.pieces, rows=rows, verified=verified)
 
 
 def _apply_alteration(taken: AcceptedBatch, step: Step, rule: SchemaChanges, known: bool) -> AcceptedBatch:

@@ -55,12 +55,13 @@ Ordered = int | Decimal | Day
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A column of a lake table: its name in the table's files, its number there (None without column mapping), and its
-    type as Spark's SQL writes it.
+    type as Spark's SQL writes it. `parts`: those of a struct.
     """
 
     name: str
     type: str
     number: int | None = None
+    parts: tuple["Stored", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +96,22 @@ def fit(file: pa.Schema, table: Mapping[str, Stored]) -> Fit:
                 f"a file came with the column {field.name!r}, which its lake table doesn't have"
             )
         same = spark_type(field.type).casefold() == column.type.casefold()
-        number = None if column.number is None else {"PARQUET:field_id": str(column.number)}
-        fields.append(
-            pa.field(column.name, field.type if same else _arrow(column.type), field.nullable, number)
-        )
+        type_ = _stored_type(column, field.type) if same else _arrow(column.type)
+        fields.append(pa.field(column.name, type_, field.nullable, _number(column)))
     wanted = pa.schema(fields)
     return Link() if wanted.equals(file) else Rewrite(wanted)
+
+
+def _stored_type(column: Stored, type_: pa.DataType) -> pa.DataType:
+    """Returns the type with the names and numbers that its parts have in the table's files."""
+    if not column.parts or not pa.types.is_struct(type_):
+        return type_
+    pairs = zip(column.parts, type_, strict=True)
+    return pa.struct([pa.field(part.name, field.type, True, _number(part)) for part, field in pairs])
+
+
+def _number(column: Stored) -> dict[str, str] | None:
+    return None if column.number is None else {"PARQUET:field_id": str(column.number)}
 
 
 def _set_aside(field: pa.Field, there: Mapping[str, Stored]) -> Stored | None:

@@ -50,7 +50,8 @@ class Ahead:
 class LakeProgress:
     """How far the lake is: through `segment`, which has this `checkpoint`.
 
-    `tables`: what it has of each table that was met. `said`: the segment through which these report that all have
+    `tables`: what it has of each table that was met. `unlike_rules`: those of them whose columns have other forms than
+    the rules for types want. `said`: the segment through which these report that all have
     everything. `late`: tables that wait for a mirror which the journal has all of
     (`pipeline.journal.missing_generations`), `aside`: those that failed and pause, and `whole` the segment through
     which both have everything; `bare`: tables whose mirror is missing (`pipeline.lake.mirrors.mirror_rules`). `failed`:
@@ -61,6 +62,7 @@ class LakeProgress:
     segment: int = 0
     checkpoint: Checkpoint = _NOTHING
     tables: Mapping[TableId, LakeTableState] = field(default_factory=dict)
+    unlike_rules: frozenset[TableId] = frozenset()
     said: int = -1
     late: IncompleteTables = field(default_factory=IncompleteTables)
     whole: int = 0

@@ -14,6 +14,10 @@ until their mirrors have begun again (`pipeline.journal.missing_generations`). A
 delivered again. Until then the tables continue to say that all have everything through the segment before the gap, so a
 restart finds the gap again.
 
+**Types by rule.** A table begins again if the rules want other types than its columns have: the sink requests another
+generation of its mirror, at a start and after each batch, until one begins (`pipeline.lake.delivery`). A table without
+a mirror can't begin again. It keeps its types, and the log says so.
+
 **Failures.** The sink sets a table aside that it can't find or deliver. The other tables continue. They say that all
 have everything through the segment where the first one failed, so a restart begins there. The sink tries the failed
 table again after a pause, which doubles each time: batches begin at its segment again. The other tables already have
@@ -23,7 +27,7 @@ these. If the table fails once more, the next batch is the one that the others l
 when there is no batch.
 
 **Facts** say what has happened, and `step` gives the orders that follow. The orders of one step don't depend on each
-other. Each order is answered by a fact, except the last four kinds of orders.
+other. Each order is answered by a fact, except the last five kinds of orders.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,6 +35,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 from typing import TypeVar, assert_never
 
+from pipeline.config.lake_types import forms_differ
 from pipeline.config.table_rules import rule_of
 from pipeline.errors import InvariantBroken
 from pipeline.journal.entry import Entry
@@ -289,6 +294,13 @@ class ReportMissingMirrors:
     tables: frozenset[TableId]
 
 
+@dataclass(frozen=True, slots=True)
+class ReportKeptTypes:
+    """Log that these tables keep other types than the rules want, because they can't be read again."""
+
+    tables: frozenset[TableId]
+
+
 Order = (
     FindEnd
     | FindTable
@@ -302,6 +314,7 @@ Order = (
     | RequestRepair
     | ReportGap
     | ReportMissingMirrors
+    | ReportKeptTypes
 )
 _Next = tuple[State, tuple[Order, ...]]
 
@@ -407,7 +420,7 @@ def _delivered(state: State, fact: TableDelivered, now: float) -> _Next:
     after = fact.after
     if after.at is not None:  # and so may work beside the batches
         after = replace(after, at=after.at.or_later(before.at))
-    return _landing(replace(state, so_far=so_far.having(table, after)), landing, now)
+    return _landing(replace(state, so_far=_having(state, table, after)), landing, now)
 
 
 def _worked(state: State, fact: WorkDone, now: float) -> State:
@@ -503,7 +516,7 @@ def _found(state: State, fact: TableFound, now: float) -> _Next:
     table = fact.table
     mirror_rules.check_mirrors(fact.found, table, rule_of(state.rules, table))
     met = background.table_met(state.background, table, fact.found, fact.sizes, now)
-    state = replace(state, so_far=state.so_far.having(table, fact.found), background=met)
+    state = replace(state, so_far=_having(state, table, fact.found), background=met)
     match state.doing:
         case Searching() as searching:
             return _searching(state, replace(searching, left=searching.left - {table}))
@@ -550,17 +563,42 @@ def _placed(state: State, place: CursorAnswer, joining: Joining) -> _Next:
         case _:
             assert_never(place)
     state, orders = _going_on(replace(state, so_far=so_far), joining.sealed)
-    return state, (*tell, *_asking(so_far, joining.end), *orders)
+    kept = frozenset(table for table in so_far.unlike_rules if so_far.tables[table].generation is None)
+    tell = (*tell, ReportKeptTypes(kept)) if kept else tell
+    return state, (*tell, *_asking(state, joining.end), *orders)
 
 
-def _asking(so_far: LakeProgress, at: Checkpoint) -> tuple[RequestMirrors, ...]:
+def _asking(state: State, at: Checkpoint) -> tuple[RequestMirrors, ...]:
     """Requests generations for the mirrors that haven't begun again at this checkpoint."""
-    lacked = {
+    so_far = state.so_far
+    lacked = _reformed(state, at) | {
         table: since
         for each in (so_far.bare, so_far.late)
         for table, since in incomplete_generations(each.tables, at, each.since).items()
     }
     return (RequestMirrors(lacked),) if lacked else ()
+
+
+def _reformed(state: State, at: Checkpoint) -> dict[TableId, int]:
+    """Returns the generations whose columns don't have the forms that the rules want, if no later one has begun."""
+    so_far = state.so_far
+    there = at.mirrors.keys() & (at.schemas.keys() - at.stopped.keys())
+    return {
+        table: at.mirrors[table].since
+        for table in sorted(so_far.unlike_rules & there)
+        if (generation := so_far.tables[table].generation) is not None
+        and at.mirrors[table].since <= generation
+    }
+
+
+def _having(state: State, table: TableId, found: LakeTableState) -> LakeProgress:
+    """Returns the progress with this of a table, and with whether its columns are as the rules want them."""
+    so_far, schema = state.so_far.having(table, found), found.schema
+    if schema is state.so_far.of(table).schema:
+        return so_far
+    unlike = schema is not None and forms_differ(state.settings.types, schema)
+    tables = so_far.unlike_rules | {table} if unlike else so_far.unlike_rules - {table}
+    return replace(so_far, unlike_rules=tables)
 
 
 def _going_on(state: State, sealed: int) -> _Next:
@@ -608,7 +646,7 @@ def _landing(state: State, landing: Delivering, now: float) -> _Next:
     tell = ReportProgress(batch, None if so_far.left_out else so_far.said, now - landing.began)
     so_far = _caught_up(so_far)
     state = replace(state, so_far=so_far, doing=Confirming(landing.sealed))
-    return state, (tell, *_asking(so_far, batch.checkpoint), *_repairs(state))
+    return state, (tell, *_asking(state, batch.checkpoint), *_repairs(state))
 
 
 def _repairs(state: State) -> tuple[RequestRepair, ...]:

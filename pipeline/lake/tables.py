@@ -20,6 +20,8 @@ from pipeline.errors import Definite
 from pipeline.journal.change_rows import META
 from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableId, TableSchema, from_json
+from pipeline.types.column_types import Integer
+from pipeline.types.lake_forms import LakeForm
 
 # The column that holds the number of the segment in which a change was sealed.
 SEGMENT = "__segment"
@@ -292,6 +294,12 @@ def columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:
     return tuple(own) if tier is Tier.MIRROR else (*META_COLUMNS, *own)
 
 
+def ordered_key(schema: TableSchema) -> tuple[str, ...]:
+    """Returns the parts of the key that have one order in MySQL, in Spark and in Delta's statistics."""
+    key = (schema.columns[index] for index in schema.key)
+    return tuple(c.name for c in key if isinstance(c.type, Integer) and c.form is not LakeForm.BOOLEAN)
+
+
 def need_mapping(names: Iterable[str]) -> bool:
     """Returns whether a table with such column names needs Delta's column mapping."""
     return any(_UNFIT & set(name) for name in names)
@@ -303,6 +311,8 @@ def spark_type(arrow: pa.DataType) -> str:
         return f"DECIMAL({arrow.precision},{arrow.scale})"
     if pa.types.is_list(arrow):
         return f"ARRAY<{spark_type(arrow.value_type)}>"
+    if pa.types.is_struct(arrow):
+        return f"STRUCT<{','.join(f'{field.name}:{spark_type(field.type)}' for field in arrow)}>"
     return SPARK_TYPES[arrow]
 
 

@@ -6,12 +6,18 @@ cut to fit. If one may have been, the mirror begins again with the statement (`p
 """
 
 from itertools import zip_longest
+from typing import Final
 
 import pyarrow as pa
 
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.types import column_types as t
 from pipeline.types.enum_labels import labels_agree
+
+_OTHER_FORM: Final = (
+    'lake.types has type = "{form}" for column {column!r} of {table}, and its type before or after a statement '
+    "does not fit"
+)
 
 
 def schemas_agree(one: TableSchema, other: TableSchema) -> bool:
@@ -54,6 +60,10 @@ def incompatibility(present: TableSchema, new: TableSchema) -> str | None:
     for column in present.columns:
         if column.name not in has:
             return f"column {column.name!r} of {new.table} was dropped or renamed"
+        if column.form != has[column.name].form:
+            return _OTHER_FORM.format(
+                column=column.name, table=new.table, form=column.form or has[column.name].form
+            )
         if not _keeps(column, has[column.name]):
             return f"column {column.name!r} of {new.table} was {column.type} and is {has[column.name].type}"
     for column in new.columns:

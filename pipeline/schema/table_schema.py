@@ -8,13 +8,14 @@ same schema whichever way it came.
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import get_args
+from typing import Any, get_args
 
 import pyarrow as pa
 
-from pipeline.types.column_types import ColumnType, arrow_type
+from pipeline.types.column_types import ColumnType
+from pipeline.types.lake_forms import LakeForm, lake_arrow_type
 
 _KINDS: dict[str, Callable[..., ColumnType]] = {kind.wire: kind for kind in get_args(ColumnType)}
 
@@ -45,11 +46,15 @@ class TableId:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name, its type, and whether it may be NULL."""
+    """A column: its name, its type, and whether it may be NULL.
+
+    `form`: how the lake has its values, None for the usual form. Only schemas of lake tables have forms.
+    """
 
     name: str
     type: ColumnType
     nullable: bool
+    form: LakeForm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,18 @@ class TableSchema:
     @property
     def arrow(self) -> pa.Schema:
         """The schema of this table's rows: names and canonical types, all nullable, as a zero date is null here."""
-        return pa.schema([pa.field(c.name, arrow_type(c.type), nullable=True) for c in self.columns])
+        fields = [pa.field(c.name, lake_arrow_type(c.type, c.form), nullable=True) for c in self.columns]
+        return pa.schema(fields)
+
+    @property
+    def formed(self) -> bool:
+        """Whether a column has another form than the usual one."""
+        return any(column.form is not None for column in self.columns)
+
+    @property
+    def unformed(self) -> "TableSchema":
+        """The schema that the journal has: each column in the usual form."""
+        return replace(self, columns=tuple(replace(c, form=None) for c in self.columns))
 
     @property
     def key_version(self) -> str:
@@ -101,6 +117,7 @@ def to_json(schema: TableSchema) -> dict[str, object]:
                 "name": c.name,
                 "type": {"kind": c.type.wire, **asdict(c.type)},
                 "nullable": c.nullable,
+                **({} if c.form is None else {"form": c.form.value}),
             }
             for c in schema.columns
         ],
@@ -116,9 +133,15 @@ def from_json(value: dict[str, object]) -> TableSchema:
         raise TypeError("a table's columns and key are lists")
     return TableSchema(
         table=TableId(str(value["database"]), str(value["table"])),
-        columns=tuple(Column(c["name"], _type_from_json(c["type"]), bool(c["nullable"])) for c in columns),
+        columns=tuple(map(_column_from_json, columns)),
         key=tuple(int(i) for i in key),
     )
+
+
+def _column_from_json(value: dict[str, Any]) -> Column:
+    form = value.get("form")
+    kind = _type_from_json(value["type"])
+    return Column(value["name"], kind, bool(value["nullable"]), None if form is None else LakeForm(form))
 
 
 def _type_from_json(value: dict[str, object]) -> ColumnType:

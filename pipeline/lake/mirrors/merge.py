@@ -26,9 +26,18 @@ from dataclasses import dataclass, replace
 
 from pipeline.lake.live_view import OP, MirrorPosition, Values, last_changes, same_key
 from pipeline.lake.sql_dialects import Dialect
-from pipeline.lake.tables import CHANGED, MIRROR, SEGMENT, WHOLE, Tier, location, quoted, table_at
+from pipeline.lake.tables import (
+    CHANGED,
+    MIRROR,
+    SEGMENT,
+    WHOLE,
+    Tier,
+    location,
+    ordered_key,
+    quoted,
+    table_at,
+)
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.types.column_types import Integer
 
 _M, _C = quoted(MIRROR), quoted(CHANGED)
 
@@ -102,8 +111,7 @@ ON {self._same}
     @property
     def _ordered(self) -> tuple[str, ...]:
         """The parts of the key that have the same order in Spark."""
-        key = (self.schema.columns[index] for index in self.schema.key)
-        return tuple(column.name for column in key if isinstance(column.type, Integer))
+        return ordered_key(self.schema)
 
     @property
     def _same(self) -> str:

@@ -12,10 +12,10 @@ from typing import Final
 
 from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql
 from pipeline.lake.sql_dialects import Dialect
-from pipeline.lake.tables import Tier, columns, literal, quoted, table_at
+from pipeline.lake.tables import Tier, columns, literal, ordered_key, quoted, table_at
 from pipeline.lake.verification.runs import FindingKind, Judgement, VerificationRun
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.types.column_types import Double, Float, Integer, Vector
+from pipeline.types.column_types import Double, Float, Vector
 
 # Names that no column has, because they end with a space.
 _THERE, _SCN, _UNKNOWN, _NUMBER = map(quoted, ("there ", "scn ", "unknown ", "number "))
@@ -46,9 +46,8 @@ class ComparedTable:
 
     @property
     def ordered(self) -> tuple[str, ...]:
-        """Returns the parts of the key that have one order in MySQL, in Spark and in Delta's statistics."""
-        key = (self.schema.columns[index] for index in self.schema.key)
-        return tuple(column.name for column in key if isinstance(column.type, Integer))
+        """Returns the parts of the key by whose extent rows are selected."""
+        return ordered_key(self.schema)
 
     def extent(self, rows: str) -> str:
         """Returns the query for the number of verified rows, their least SCN, and what `findings` takes as bounds."""
