@@ -318,10 +318,11 @@ def _field(planned: PlannedColumn, fields: Mapping[str, dict[str, Any]]) -> dict
     if planned.was is None:
         return _new_field(planned.column.name, type_)
     field = fields[planned.was.name]
-    metadata = dict(field["metadata"])
-    if planned.was.type != planned.column.type:
-        change = {"fromType": field["type"], "toType": type_}
-        metadata["delta.typeChanges"] = [*metadata.get("delta.typeChanges", ()), change]
+    if planned.was.type == planned.column.type:  # with the names that Delta gave a struct's parts
+        return {**field, "name": planned.column.name}
+    change = {"fromType": field["type"], "toType": type_}
+    metadata = {**field["metadata"]}
+    metadata["delta.typeChanges"] = [*metadata.get("delta.typeChanges", ()), change]
     return {**field, "name": planned.column.name, "type": type_, "metadata": metadata}
 
 

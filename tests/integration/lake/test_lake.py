@@ -27,6 +27,7 @@ from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import RunningSpark, Spark
 from actors.service.live_view_text import live_view_text
+from pipeline.config.lake_types import LakeTypeRule
 from pipeline.errors import Definite
 from pipeline.lake import parquet_files
 from pipeline.lake.batch import Batch, LakeTableState, next_batch
@@ -58,10 +59,11 @@ USERS = schema(
 
 
 class Delivery:
-    """A journal, the lake that's fed from it, and what the lake has."""
+    """A journal, the lake that's fed from it, and what the lake has. `types`: the rules for types of columns."""
 
     def __init__(self, spark: RunningSpark, directory: Path) -> None:
         self.spark = spark
+        self.types: tuple[LakeTypeRule, ...] = ()
         self.root = str(directory / "lake")
         self.history = History(directory / "journal")
         self.segment = 0
@@ -70,7 +72,7 @@ class Delivery:
     def begin(self) -> None:
         """Forget all but what's durable, as a restart does."""
         store = self.history.store
-        self.lake = Lake(self.spark.session, self.root, store)
+        self.lake = Lake(self.spark.session, self.root, store, types=self.types)
         self.delivered: dict[TableId, LakeTableState] = {}
 
     def batch(self) -> Batch:
