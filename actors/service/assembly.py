@@ -53,8 +53,8 @@ from actors.signals.rest import SignalRest
 from actors.signals.verify_schedule import VerifySchedule
 from actors.source import witnesses
 from actors.source.failover import Servers
-from actors.source.preflight import Preflight, query_tables, signal_table
-from actors.source.unmatched_tables import protection_findings
+from actors.source.preflight import Preflight, query_tables, signal_table, stored_schemas
+from actors.source.unmatched_tables import protection_findings, type_findings
 from actors.spark_sink import SinkOutlets, SparkSink
 from actors.status.applied_watch import AppliedWatch
 from actors.status.lag_watch import LagWatch
@@ -409,7 +409,10 @@ def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Chec
 
 @measuring.contain_errors
 def _tell_idle_rules(found: Preflight, settings: Settings) -> None:
-    """Logs the rules for columns that are about no table: a mistyped one protects nothing."""
+    """Logs the rules for columns that are about none: a mistyped one protects nothing, or changes no type."""
+    schemas = stored_schemas(settings, found.known.schemas.values())
+    for finding in type_findings(settings.lake_types, schemas):
+        log.warning("a rule changes no type", reason=f"{finding.wrong}; {finding.remedy}")
     tables = filter(settings.tables.match, found.known.schemas.keys() | found.known.refused.keys())
     for finding in protection_findings(settings.protection, tables):
         log.warning("a rule protects nothing", reason=f"{finding.wrong}; {finding.remedy}")

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from actors.source.connection import Source
 from actors.source.preflight import inspect_source
+from pipeline.config.lake_types import form_by_rules, refused_types
 from pipeline.config.settings import Settings, SnapshotMode
 from pipeline.gtid.gtid_set import NO_GTIDS
 from pipeline.journal.change_rows import uncapturable
@@ -53,7 +54,9 @@ def plan(
         refused = known.refused.get(table)
         if schema is not None and refused is None:
             refused = uncapturable(schema, settings.protection)
-        yield PlannedTable(table, key, rows, size, _gets(schema, refused, settings.snapshot.mode))
+        gets = _gets(schema, refused, settings.snapshot.mode)
+        types = None if schema is None or refused else _types(settings.protection.stored(schema), settings)
+        yield PlannedTable(table, key, rows, size, f"{gets}; {types}" if types else gets)
 
 
 def _gets(schema: TableSchema | None, refused: str | None, mode: SnapshotMode) -> str:
@@ -64,6 +67,15 @@ def _gets(schema: TableSchema | None, refused: str | None, mode: SnapshotMode) -
     if mode is SnapshotMode.NO_DATA:
         return "its changes, and a snapshot when a signal asks for it"
     return "a snapshot of all rows at its first start, and its changes"
+
+
+def _types(schema: TableSchema, settings: Settings) -> str | None:
+    """Returns what the rules for types do to a table in the lake, None for nothing."""
+    if why := refused_types(settings.lake_types, schema):
+        return f"nothing in the lake: {why}"
+    formed = form_by_rules(settings.lake_types, schema)
+    types = [f"{column.name} as {column.form}" for column in formed.columns if column.form is not None]
+    return f"in the lake {', '.join(types)}" if types else None
 
 
 def listing(tables: Sequence[PlannedTable]) -> Iterator[str]:

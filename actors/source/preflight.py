@@ -5,13 +5,13 @@ lies between the two. So the schemas are read, then K and the schemas, and these
 between: then the last schemas hold at the last K.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from actors.source import gtid_history, server_facts
 from actors.source.connection import Source
-from actors.source.unmatched_tables import pattern_hints, protection_findings
+from actors.source.unmatched_tables import pattern_hints, protection_findings, type_findings
 from actors.source.watermark_table import SignalTable
 from pipeline.config.settings import ForeignKeys, Settings, SourceSettings, Watermark
 from pipeline.errors import Definite
@@ -99,6 +99,7 @@ async def inspect_source(source: Source, settings: Settings, position: GtidSet) 
     if not any(map(settings.tables.match, tables)):
         found.append(await _nothing_matches(source, settings))
     found += protection_findings(settings.protection, tables)
+    found += type_findings(settings.lake_types, stored_schemas(settings, _schemas(told).values()))
     errors = any(finding.severity is Severity.ERROR for finding in found)
     if errors:
         return Preflight(
@@ -113,6 +114,13 @@ async def inspect_source(source: Source, settings: Settings, position: GtidSet) 
     return Preflight(
         tuple(found), known, purged, settings.source, source.server, by_places, keys, outdated_keys
     )
+
+
+def stored_schemas(settings: Settings, schemas: Iterable[TableSchema]) -> Iterator[TableSchema]:
+    """Yields the schemas of captured tables as the journal has them."""
+    for schema in schemas:
+        if settings.tables.match(schema.table):
+            yield settings.protection.stored(schema)
 
 
 async def _nothing_matches(source: Source, settings: Settings) -> Finding:

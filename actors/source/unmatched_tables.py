@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pipeline.config.column_protection import Protection
+from pipeline.config.lake_types import LakeTypeRule
 from pipeline.schema.table_filter import TableFilter
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.source.prerequisites import Finding, Severity
 
 # A star that repeats nothing which a regular expression could repeat: a glob has it after a letter or a line.
@@ -37,6 +38,22 @@ def protection_findings(protection: Protection, tables: Iterable[TableId]) -> It
                 Severity.WARNING,
                 f"protection.rules[{place}].tables: no captured table matches {patterns}, so that it protects nothing",
                 "correct it, unless such a table is still to come",
+            )
+
+
+def type_findings(rules: Sequence[LakeTypeRule], schemas: Iterable[TableSchema]) -> Iterator[Finding]:
+    """Yields the rules for types that change no column of these tables. The tables are as the journal has them."""
+    schemas = list(schemas)
+    for place, rule in enumerate(rules, start=1):
+        if not any(
+            rule.fits(c) and rule.names(schema.table, c.name) for schema in schemas for c in schema.columns
+        ):
+            columns = ", ".join(rule.columns)
+            yield Finding(
+                Severity.WARNING,
+                f"lake.types[{place}]: no captured table has a column that {columns} matches and whose type can be "
+                f'"{rule.type}" in the lake, so that the rule changes nothing',
+                "correct it, unless such a column is still to come",
             )
 
 

@@ -10,6 +10,7 @@ from actors.service.config_file import InvalidConfiguration, load
 from pipeline.config.column_protection import ProtectionRule, Treatment
 from pipeline.config.column_rules import ColumnRule, HashAlgorithm, MessageKey
 from pipeline.config.effective_settings import effective_toml
+from pipeline.config.lake_types import LakeType, LakeTypeRule
 from pipeline.config.message_routes import TopicRoute
 from pipeline.config.settings import (
     ConverterKind,
@@ -131,6 +132,40 @@ def test_rules_of_the_lake_in_their_order(path: Path) -> None:
     assert rest == LakeRule(TableFilter((".*",)), Tiers.BOTH, True, SchemaChanges.ADDITIVE)
     (other,) = read(path, GOOD + RULES, TIDEMARK__LAKE__RULES='[{tables = ["a\\\\.b"]}]').lake_rules
     assert other == LakeRule(TableFilter(("a\\.b",)))
+
+
+def test_rules_for_types_and_the_mistakes_in_them(path: Path) -> None:
+    text = (
+        GOOD
+        + """
+[[lake.types]]
+tables = ['shop\\.orders']
+columns = ["id", ".*_id"]
+type = "long"
+
+[[lake.types]]
+tables = ['shop\\..*']
+columns = ["is_.*"]
+type = "boolean"
+"""
+    )
+    ids, flags = read(path, text).lake_types
+    assert ids == LakeTypeRule(TableFilter(("shop\\.orders",)), ("id", ".*_id"), LakeType.LONG)
+    assert flags == LakeTypeRule(TableFilter(("shop\\..*",)), ("is_.*",), LakeType.BOOLEAN)
+    wrong = (
+        text.replace('"long"', '"variant"').replace('"boolean"', '"bolean"').replace("columns", "column", 1)
+    )
+    choices = "long, decimal, boolean, text, uuid, uuid-swapped, wkb, default"
+    assert mistakes(path, wrong) == [
+        "lake.types[1].column: there's no such key; did you mean columns?",
+        "lake.types[1].columns: it's missing; add it",
+        f"lake.types[2].type: 'bolean' isn't one of them; did you mean boolean? choose from {choices}",
+    ]
+    (variant,) = mistakes(path, text.replace('"long"', '"variant"'))
+    assert variant == (
+        "lake.types[1].type: the lake doesn't write Spark's VARIANT; leave the column as it is, and read it with "
+        "parse_json(…)"
+    )
 
 
 def test_a_mistake_in_a_rule_names_which(path: Path) -> None:

@@ -4,11 +4,20 @@ from dataclasses import replace
 
 from actors.service.table_listing import captured_listing, listing, plan
 from pipeline.config.column_protection import Protection, ProtectionRule, Treatment
-from pipeline.config.settings import JournalSettings, Settings, SnapshotMode, SnapshotSettings, SourceSettings
+from pipeline.config.lake_types import LakeType, LakeTypeRule
+from pipeline.config.settings import (
+    JournalSettings,
+    LakeSettings,
+    Settings,
+    SnapshotMode,
+    SnapshotSettings,
+    SourceSettings,
+)
 from pipeline.gtid.gtid_set import NO_GTIDS
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import Column, TableId
+from pipeline.types.column_types import Geometry, Integer
 from tests.pipeline.builders import ORDERS
 
 SHOP = Settings(
@@ -41,6 +50,23 @@ def test_a_table_that_the_rules_for_columns_refuse_gets_nothing() -> None:
     rule = ProtectionRule(TableFilter((r"shop\.orders",)), ("no_such",), Treatment.EXCLUDE)
     orders = list(plan(KNOWN, replace(SHOP, protection=Protection(rules=(rule,))), SIZES))[2]
     assert orders.gets.startswith("nothing, it can't be captured: it has no column 'no_such'")
+
+
+def test_types_by_rule_are_listed_with_their_columns() -> None:
+    unsigned = Column("n", Integer(8, unsigned=True), True)
+    place = Column("place", Geometry(), False)
+    orders = replace(ORDERS, columns=(*ORDERS.columns, unsigned, place))
+    by_place = replace(LOOSE, columns=(place,), key=(0,))
+    known = replace(KNOWN, schemas={orders.table: orders, LOOSE.table: by_place}, refused={})
+    rules = tuple(
+        LakeTypeRule(TableFilter((".*",)), (".*",), type_) for type_ in (LakeType.LONG, LakeType.WKB)
+    )
+    settings = replace(SHOP, lake=LakeSettings("lake", types=rules))
+    loose, listed = plan(known, settings, SIZES)
+    assert listed.gets.endswith("; in the lake n as long, place as wkb")
+    assert "nothing in the lake: column 'place' of shop.loose is in the primary key" in loose.gets
+    (plain,) = plan(replace(known, schemas={orders.table: orders}), SHOP, SIZES)
+    assert plain.gets == "a snapshot of all rows at its first start, and its changes"
 
 
 def test_without_a_snapshot_by_itself_it_says_so() -> None:

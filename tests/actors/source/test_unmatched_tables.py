@@ -4,11 +4,13 @@ import re
 
 import pytest
 
-from actors.source.unmatched_tables import pattern_hints, protection_findings
+from actors.source.unmatched_tables import pattern_hints, protection_findings, type_findings
 from pipeline.config.column_protection import Protection, ProtectionRule, Treatment
+from pipeline.config.lake_types import LakeType, LakeTypeRule
 from pipeline.schema.table_filter import TableFilter
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.source.prerequisites import Severity
+from pipeline.types.column_types import Integer
 
 TABLES = [TableId("wp", "wp_posts"), TableId("wp", "wp_users"), TableId("sakila", "customer")]
 
@@ -34,6 +36,23 @@ def test_without_a_table_the_right_is_what_is_missing() -> None:
 
 def test_patterns_that_match_need_no_hint() -> None:
     assert list(pattern_hints((r"wp\..*", "sakila.customer"), TABLES)) == []
+
+
+def test_a_rule_for_types_that_changes_no_column_is_told_by_its_place() -> None:
+    def rule(columns: str, type_: LakeType, tables: str = ".*") -> LakeTypeRule:
+        return LakeTypeRule(TableFilter((tables,)), (columns,), type_)
+
+    schema = TableSchema(TableId("shop", "people"), (Column("Id", Integer(8, unsigned=True), False),), (0,))
+    rules = [
+        rule("id", LakeType.LONG),
+        rule("idd", LakeType.LONG),
+        rule("id", LakeType.UUID),
+        rule("id", LakeType.LONG, r"shop\.poeple"),
+        rule("id", LakeType.DECIMAL),
+    ]
+    found = [finding.wrong for finding in type_findings(rules, [schema])]
+    assert [wrong.partition(":")[0] for wrong in found] == ["lake.types[2]", "lake.types[3]", "lake.types[4]"]
+    assert 'that id matches and whose type can be "uuid" in the lake' in found[1]
 
 
 def test_a_rule_for_columns_of_no_table_is_told_by_its_place() -> None:

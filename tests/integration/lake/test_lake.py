@@ -27,7 +27,7 @@ from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import RunningSpark, Spark
 from actors.service.live_view_text import live_view_text
-from pipeline.config.lake_types import LakeTypeRule
+from pipeline.config.lake_types import LakeType, LakeTypeRule
 from pipeline.errors import Definite
 from pipeline.lake import parquet_files
 from pipeline.lake.batch import Batch, LakeTableState, next_batch
@@ -36,6 +36,7 @@ from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Property, Tier, location
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.types import column_types as t
@@ -718,7 +719,11 @@ def test_values_of_each_type_come_through(delivery: Delivery) -> None:
         (t.Json(), '{"a": 1}'),
         (t.Binary(), b"\0\xff"),
         (t.Vector(), [0.5, -1.0]),
+        (t.Integer(8, unsigned=True), Exact(2**63 - 1)),  # a long in the lake, which is equal to it
     ]
+    last = f"c{len(values) - 1}"
+    delivery.types = (LakeTypeRule(TableFilter((r"shop\.types",)), (last,), LakeType.LONG),)
+    delivery.begin()
     columns = tuple(Column(f"c{i}", type_, i > 0) for i, (type_, _) in enumerate(values))
     table = delivery.history.table(schema("types", *columns), FILLING)
     row = tuple(value for _, value in values)
@@ -728,6 +733,8 @@ def test_values_of_each_type_come_through(delivery: Delivery) -> None:
     table.mirror = READY
     delivery.deliver()
     assert delivery.view(table) == expected(table)
+    types = dict(delivery.tier(table, Tier.CHANGELOG).dtypes)
+    assert (types["c1"], types[last]) == ("decimal(20,0)", "bigint")
 
 
 def test_a_table_without_a_key_has_a_changelog_only(delivery: Delivery) -> None:

@@ -8,6 +8,7 @@ import pytest
 from pipeline.config import (
     column_protection,
     column_rules,
+    lake_types,
     message_routes,
     outbox,
     table_rules,
@@ -40,6 +41,7 @@ AVRO = dataclasses.replace(
 )
 PEOPLE = TableFilter(("shop\\.people",))
 EXCLUDING = column_protection.ProtectionRule(PEOPLE, ("ssn",), column_protection.Treatment.EXCLUDE)
+LONG = lake_types.LakeTypeRule(PEOPLE, ("id", ".*_id"), lake_types.LakeType.LONG)
 PROTECTED = dataclasses.replace(SETTINGS, protection=column_protection.Protection(rules=(EXCLUDING,)))
 BY_TABLE = config.SnapshotSettings(watermark=config.Watermark.SIGNAL_TABLE)
 
@@ -100,6 +102,11 @@ def protecting(
         (dataclasses.replace(EXCLUDING, length=1), "length"),
         (dataclasses.replace(EXCLUDING, text="x"), "text"),
         (protecting("hash", length=1), "length"),
+        (dataclasses.replace(LONG, tables=TableFilter(())), "tables"),
+        (dataclasses.replace(LONG, columns=()), "columns"),
+        (dataclasses.replace(LONG, columns=("id", "(")), "columns"),
+        (dataclasses.replace(LONG, type=lake_types.LakeType.INTERVAL), "type"),
+        (dataclasses.replace(LONG, type=lake_types.LakeType.VARIANT), "type"),
         (protecting("truncate"), "length"),
         (protecting("truncate", length=1, text="x"), "text"),
         (protecting("mask"), "length"),

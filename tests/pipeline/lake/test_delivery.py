@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.config.lake_types import LakeType, LakeTypeRule, form_by_rules
 from pipeline.config.table_rules import SchemaChanges
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import CommitTimes, Entry, File, FileKind
@@ -18,12 +19,14 @@ from pipeline.lake.batch import (
 )
 from pipeline.lake.column_changes import Step
 from pipeline.lake.delivery import accept_batch
+from pipeline.lake.formed_values import ValueRefused
 from pipeline.lake.tables import LakeColumn, Tier, columns
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.ddl.column_definitions import ConstantColumn
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
-from pipeline.types.column_types import Integer, Text
+from pipeline.types.column_types import Geometry, Integer, Text
 
 INT = Integer(8, unsigned=False)
 ID = Column("id", INT, False)
@@ -309,3 +312,135 @@ def test_a_rule_may_want_less_than_what_can_be_done(entries: list[Entry], additi
         assert why in reason and bool(why) is bool(reason)
         assert not why or f"schema_changes = '{rule}'" in reason
     assert accept_batch(LakeTableState(), V1.table, batch, SchemaChanges.REFUSE).reason == ""
+
+
+# Types by rule
+
+TINY = Integer(1, unsigned=False)
+FLAGGED = replace(V1, columns=(*V1.columns, Column("flag", TINY, True)))
+
+
+def rule(columns: str, type_: LakeType) -> LakeTypeRule:
+    return LakeTypeRule(TableFilter((r"shop\.orders",)), (columns,), type_)
+
+
+BOOLEAN = (rule("flag.*", LakeType.BOOLEAN),)
+IN_LAKE = form_by_rules(BOOLEAN, FLAGGED)
+
+
+def having(schema: TableSchema, generation: int = 0) -> LakeTableState:
+    """What a lake has that took this schema with the first segment."""
+    return LakeTableState(schema, 1, 1, changelog(schema), 1, 1, generation)
+
+
+def test_a_new_table_has_the_types_that_rules_want() -> None:
+    batch = next_batch([entry(1, FLAGGED, mirror=Ready(0))])
+    todo = accept_batch(LakeTableState(), V1.table, batch, types=BOOLEAN)
+    assert todo.schema == IN_LAKE
+    assert [piece.schema for piece in todo.pieces.changes] == [IN_LAKE]
+    assert todo.plan.after == changelog(IN_LAKE)
+    assert {c.name: c.type for c in todo.plan.after}["flag"] == "BOOLEAN"
+    assert accept_batch(LakeTableState(), V1.table, batch).schema == FLAGGED
+    assert (
+        accept_batch(LakeTableState(), ITEMS.table, next_batch([entry(1, ITEMS)]), types=BOOLEAN).schema
+        == ITEMS
+    )
+
+
+@pytest.mark.parametrize(("present", "types"), [(FLAGGED, BOOLEAN), (IN_LAKE, ())])
+def test_columns_keep_their_types_until_another_generation_begins(
+    present: TableSchema, types: tuple[LakeTypeRule, ...]
+) -> None:
+    wanted = form_by_rules(types, FLAGGED)
+    same = [entry(2, FLAGGED, mirror=Ready(0)), entry(3, FLAGGED, kind=FileKind.ROWS, mirror=Ready(0))]
+    todo = accept_batch(having(present), V1.table, next_batch(same), types=types)
+    assert (todo.schema, todo.reason, todo.steps) == (present, "", ())
+    assert [piece.schema for piece in (*todo.pieces.changes, *todo.pieces.rows)] == [present, present]
+    begun = [entry(4, FLAGGED, mirror=Filling(4)), entry(5, FLAGGED, kind=FileKind.ROWS, mirror=Filling(4))]
+    todo = accept_batch(having(present), V1.table, next_batch(begun), types=types)
+    assert (todo.schema, todo.reason, todo.generation) == (wanted, "", 4)
+    assert [piece.schema for piece in (*todo.pieces.changes, *todo.pieces.rows)] == [wanted, wanted]
+    assert "flag__until_4" in {column.name for column in todo.plan.after}, "its values stay in the changelog"
+
+
+def test_a_generation_that_the_changelog_has_begun_keeps_its_types_after_a_crash() -> None:
+    begun = next_batch([entry(4, FLAGGED, mirror=Filling(4))])
+    there = replace(having(IN_LAKE), since=4, changes=3)
+    todo = accept_batch(there, V1.table, begun, types=())
+    assert (todo.schema, todo.generation) == (IN_LAKE, 4)
+    assert [piece.schema for piece in todo.pieces.changes] == [IN_LAKE]
+
+
+def test_a_stopped_table_resumes_with_the_types_that_rules_want() -> None:
+    there = replace(having(IN_LAKE), stopped=DeliveryStop("a value was refused", 3))
+    todo = accept_batch(there, V1.table, next_batch([entry(4, FLAGGED, mirror=Filling(4))]), types=())
+    assert (todo.schema, todo.reason) == (FLAGGED, "")
+
+
+def test_a_type_that_no_longer_fits_its_rule_stops_the_table() -> None:
+    wide = replace(FLAGGED, columns=(*V1.columns, Column("flag", INT, True)))
+    batch = next_batch([entry(2, wide, mirror=Ready(0))])
+    todo = accept_batch(having(IN_LAKE), V1.table, batch, types=BOOLEAN)
+    assert todo.through == 1
+    assert "lake.types has type = \"boolean\" for column 'flag' of shop.orders" in todo.reason
+
+
+def with_statement(changes: ColumnChanges, after: TableSchema) -> Entry:
+    """A segment that begins with an ALTER TABLE, and has changes after it."""
+    made = entry(2, after, mirror=Ready(0))
+    return replace(made, alterations=(Altered(2, Alteration(after, "ALTER TABLE", changes)),))
+
+
+def test_a_renamed_column_keeps_its_type() -> None:
+    renamed = replace(FLAGGED, columns=(*V1.columns, Column("on", TINY, True)))
+    batch = next_batch([with_statement(ColumnChanges((("flag", "on"),)), renamed)])
+    todo = accept_batch(having(IN_LAKE), V1.table, batch, types=BOOLEAN)
+    assert todo.reason == ""
+    assert todo.schema is not None
+    assert {c.name: c.form for c in todo.schema.columns if c.form} == {"on": "boolean"}
+    assert {c.name: c.type for c in todo.plan.after}["on"] == "BOOLEAN"
+
+
+def test_a_new_column_and_its_constant_have_the_type_that_rules_want() -> None:
+    column = Column("flag2", TINY, False)
+    after = replace(FLAGGED, columns=(*FLAGGED.columns, column))
+    for value, text in (("1", "true"), ("0", "false")):
+        changes = ColumnChanges(added=(ConstantColumn(column, value),))
+        todo = accept_batch(
+            having(IN_LAKE), V1.table, next_batch([with_statement(changes, after)]), types=BOOLEAN
+        )
+        assert todo.schema == form_by_rules(BOOLEAN, after)
+        assert isinstance(todo.steps[0].change, Alteration)
+        (added,) = todo.steps[0].change.changes.added
+        assert (added.value, added.column.form) == (text, "boolean")
+    changes = ColumnChanges(added=(ConstantColumn(column, "7"),))
+    todo = accept_batch(
+        having(IN_LAKE), V1.table, next_batch([with_statement(changes, after)]), types=BOOLEAN
+    )
+    assert todo.through == 1
+    assert todo.reason.startswith(
+        "from segment 2 on: a value of column 'flag2' of shop.orders is neither 0 nor 1"
+    )
+
+
+def test_rows_to_be_compared_have_the_types_of_the_lake() -> None:
+    batch = next_batch([entry(2, FLAGGED, kind=FileKind.VERIFIED, mirror=Ready(0))])
+    todo = accept_batch(having(IN_LAKE), V1.table, batch, types=())
+    assert [piece.schema for piece in todo.pieces.verified] == [IN_LAKE]
+    todo = accept_batch(having(FLAGGED), V1.table, batch, types=BOOLEAN)
+    assert [piece.schema for piece in todo.pieces.verified] == [FLAGGED]
+
+
+def test_a_refused_value_ends_the_batch_before_its_segment() -> None:
+    entries = [entry(2, FLAGGED, mirror=Ready(0)), entry(3, FLAGGED, mirror=Ready(0))]
+    todo = accept_batch(having(IN_LAKE), V1.table, next_batch(entries), types=BOOLEAN)
+    until = todo.until(ValueRefused(3, "it is too large"))
+    assert (until.through, until.reason) == (2, "from segment 3 on: it is too large")
+    assert [piece.segment for piece in until.pieces.changes] == [2]
+
+
+def test_a_spatial_key_stops_its_table_if_it_is_to_be_wkb() -> None:
+    spatial = replace(V1, columns=(Column("id", Geometry(), False), *V1.columns[1:]))
+    batch = next_batch([entry(1, spatial, mirror=Ready(0))])
+    todo = accept_batch(LakeTableState(), V1.table, batch, types=(rule("id", LakeType.WKB),))
+    assert "column 'id' of shop.orders is in the primary key" in todo.reason

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import pytest
 
+from pipeline.config.lake_types import LakeType, LakeTypeRule, form_by_rules
 from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, InvariantBroken
@@ -31,6 +32,7 @@ from pipeline.lake.step import (
     ProgressReported,
     ReadBatch,
     ReportGap,
+    ReportKeptTypes,
     ReportMissingMirrors,
     ReportProgress,
     RequestMirrors,
@@ -48,7 +50,7 @@ from pipeline.lake.step import (
 from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict
 from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_filter import TableFilter
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import Column, TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.snapshot import (
     Completed,
@@ -58,9 +60,14 @@ from pipeline.snapshot.snapshot import (
     TableSnapshot,
     Verification,
 )
-from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
+from pipeline.types.column_types import Integer
+from tests.pipeline.lake.test_delivery import ITEMS, entry
+from tests.pipeline.lake.test_delivery import V1 as PLAIN
 
-ORDERS = V1.table
+ORDERS = PLAIN.table
+V1 = replace(PLAIN, columns=(*PLAIN.columns, Column("n", Integer(8, unsigned=True), True)))
+LONG = (LakeTypeRule(TableFilter((r"shop\.orders",)), ("n",), LakeType.LONG),)
+FORMED = form_by_rules(LONG, V1)
 NOTHING = LakeTableState()
 Kind = TypeVar("Kind", bound=Order)
 
@@ -68,8 +75,8 @@ Kind = TypeVar("Kind", bound=Order)
 class Story:
     """A sink's state, and the orders after its last fact; a second passes with each fact."""
 
-    def __init__(self, *rules: LakeRule) -> None:
-        self.state = State(LakeSettings("lake", rules=rules))
+    def __init__(self, *rules: LakeRule, types: tuple[LakeTypeRule, ...] = ()) -> None:
+        self.state = State(LakeSettings("lake", rules=rules, types=types))
         self.orders: list[Order] = []
         self.now = 0.0
 
@@ -113,9 +120,15 @@ def had(
     )
 
 
-def begun(found: dict[TableId, LakeTableState], place: Fact, end: Entry, *rules: LakeRule) -> Story:
+def begun(
+    found: dict[TableId, LakeTableState],
+    place: Fact,
+    end: Entry,
+    *rules: LakeRule,
+    types: tuple[LakeTypeRule, ...] = (),
+) -> Story:
     """A sink that has found its place in a lake that has this."""
-    story = Story(*rules).after(JournalFound(end.checkpoint, 0))
+    story = Story(*rules, types=types).after(JournalFound(end.checkpoint, 0))
     return story.after(*(TableFound(t, found.get(t, NOTHING)) for t in end.checkpoint.schemas)).after(place)
 
 
@@ -238,6 +251,35 @@ def test_a_mirror_that_has_gone_is_asked_for_and_the_changelog_goes_on() -> None
     story.after(ProgressReported(), SegmentSealed(5)).read(of(ORDERS, 5, {ORDERS: Filling(4)}))
     assert story.only(DeliverTable).batch.generations[ORDERS][0].since == 4
     assert story.after(TableDelivered(ORDERS, had(5, 4, generation=4))).only(ReportProgress).said == 4
+
+
+def test_a_table_whose_columns_have_other_types_than_rules_want_begins_again() -> None:
+    at = of(ORDERS, 3, {ORDERS: Ready(1)})
+    place = CursorFound(3, at.checkpoint)
+    assert begun({ORDERS: had(3, 2, 1)}, place, at, types=LONG).orders == [RequestMirrors({ORDERS: 1})]
+    assert begun({ORDERS: had(3, 2, 1)}, place, at).orders == []
+    formed = replace(had(3, 2, 1), schema=FORMED)
+    assert begun({ORDERS: formed}, place, at, types=LONG).orders == []
+    assert begun({ORDERS: replace(formed, stopped=DeliveryStop("a value", 3))}, place, at).orders == [
+        RequestMirrors({ORDERS: 1})
+    ]
+
+    # A restart finds the request carried out, but not delivered.
+    later = of(ORDERS, 4, {ORDERS: Filling(4)})
+    assert begun({ORDERS: formed}, place, later).orders == []
+
+    story = begun({ORDERS: formed}, place, at)
+    story.after(SegmentSealed(4)).read(of(ORDERS, 4, {ORDERS: Ready(1)}))
+    _, asked = story.after(TableDelivered(ORDERS, replace(formed, changes=4))).orders
+    assert asked == RequestMirrors({ORDERS: 1}), "until it is carried out"
+    story.after(ProgressReported(), SegmentSealed(5)).read(of(ORDERS, 5, {ORDERS: Filling(5)}))
+    assert story.after(TableDelivered(ORDERS, had(5, 4, generation=5))).only(ReportProgress)
+
+
+def test_a_table_without_a_mirror_keeps_its_types_and_that_is_logged() -> None:
+    at = of(ORDERS, 3)
+    found = {ORDERS: replace(had(3, 2), schema=FORMED)}
+    assert begun(found, CursorFound(3, at.checkpoint), at).orders == [ReportKeptTypes(frozenset({ORDERS}))]
 
 
 def test_a_new_lake_in_a_whole_journal_lacks_nothing() -> None:
