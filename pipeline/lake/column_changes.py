@@ -14,7 +14,8 @@ A lake table keeps each column that it ever had, because its values are the tabl
 - NULL and NOT NULL, character sets, labels and the columns' order in the source make no difference here.
 
 If the mirror begins a new generation with another schema, no earlier row counts for it. Then a new column continues in
-one of the same name, if that can hold its values. Otherwise the sink sets that one aside.
+one of the same name, if that can hold its values. Otherwise the sink sets that one aside. It does so too if a rule
+gives the new column its type (`pipeline.types.lake_forms`) and the other one has a wider type.
 
 **Constants.** A column that comes with a constant (`pipeline.schema.ddl.alter_table`) isn't added to the mirror at
 once. The mirror reports which columns it lacks (`pipeline.lake.tables.Constant`), and follows all other steps without
@@ -207,6 +208,8 @@ def _held(
     """Returns the existing column, with the type that this one's values need; None if it is another column."""
     ours = column in META_COLUMNS
     same = there.column.type.casefold() == column.type.casefold()
+    if step.anew and not same and _has_form(schema, column.name):
+        return None  # a wider type would show in the live view
     type_ = there.column.type if same else widened_type(there.column.type, column.type)
     if type_ is not None and (ours or step.anew or fold_name(column.name) in plan.present):
         return replace(there, column=replace(there.column, type=type_))
@@ -216,6 +219,10 @@ def _held(
             f"and no type holds both: {REMEDY.format(table=schema.table)}"
         )
     return None
+
+
+def _has_form(schema: TableSchema, name: str) -> bool:
+    return any(column.name == name and column.form is not None for column in schema.columns)
 
 
 def retired_name(name: str, segment: object) -> str:

@@ -9,6 +9,7 @@ import pytest
 from pipeline.lake.column_changes import (
     Incompatible,
     Plan,
+    PlannedColumn,
     Step,
     follow_steps,
     needed_features,
@@ -272,3 +273,27 @@ def test_a_schema_without_owed_columns_keeps_its_key() -> None:
     assert without_constants(keyed, []) == keyed
     assert constants_text(()) == ""
     assert Constant("b", "it's", 5).sql("STRING") == "CAST('it\\'s' AS STRING)"
+
+
+def test_the_parts_of_a_struct_keep_the_names_that_delta_gave_them() -> None:
+    """Files have these names: under others no reader would find the parts."""
+    parts = LakeColumn("g", "struct<srid:bigint,wkb:binary>")
+    has = (LakeColumn("id", "int"), parts)
+    table = schema(id=INT)
+    plan = Plan((*unchanged_plan(has[:1], table).columns, PlannedColumn(parts, None)))
+    made = json.loads(schema_text(plan, _fields("id")))
+    assert [(part["name"], part["type"]) for part in made["fields"][1]["type"]["fields"]] == [
+        ("srid", "long"),
+        ("wkb", "binary"),
+    ]
+    for part in made["fields"][1]["type"]["fields"]:
+        part["metadata"] = {"delta.columnMapping.physicalName": f"col-{part['name']}"}
+    renamed_ = LakeColumn("place", parts.type)
+    plan = Plan((*unchanged_plan(has[:1], table).columns, PlannedColumn(renamed_, parts)))
+    then = json.loads(schema_text(plan, json.dumps(made), "__generation_7"))
+    assert then["fields"][1] == {**made["fields"][1], "name": "place"}
+
+
+def _fields(*names: str) -> str:
+    fields = [{"name": name, "type": "integer", "nullable": True, "metadata": {}} for name in names]
+    return json.dumps({"type": "struct", "fields": fields})

@@ -363,6 +363,17 @@ def test_columns_keep_their_types_until_another_generation_begins(
     assert "flag__until_4" in {column.name for column in todo.plan.after}, "its values stay in the changelog"
 
 
+def test_a_wider_column_is_set_aside_for_one_that_has_its_type_by_rule() -> None:
+    """Else readers would see a DECIMAL, because the live view has the type that holds both."""
+    counted = replace(V1, columns=(*V1.columns, Column("n", Integer(8, unsigned=True), True)))
+    long, begun = (rule("n", LakeType.LONG),), next_batch([entry(4, counted, mirror=Filling(4))])
+    types = {c.name: c.type for c in accept_batch(having(counted), V1.table, begun, types=long).plan.after}
+    assert (types["n"], types["n__until_4"]) == ("BIGINT", "DECIMAL(20,0)")
+    present = having(form_by_rules(long, counted))
+    types = {c.name: c.type for c in accept_batch(present, V1.table, begun).plan.after}
+    assert types["n"].upper() == "DECIMAL(20,0)"
+
+
 def test_a_generation_that_the_changelog_has_begun_keeps_its_types_after_a_crash() -> None:
     begun = next_batch([entry(4, FLAGGED, mirror=Filling(4))])
     there = replace(having(IN_LAKE), since=4, changes=3)

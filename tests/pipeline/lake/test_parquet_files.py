@@ -141,3 +141,18 @@ def test_a_file_of_before_a_column_was_set_aside_goes_into_that_one() -> None:
     assert taken(pa.string()) == ["id", "col-2"]
     del now["v__until_12_"]
     assert taken(pa.int32()) == Link()
+
+
+def test_the_parts_of_a_struct_have_their_own_names_in_files() -> None:
+    type_ = pa.struct([("srid", pa.int64()), ("wkb", pa.binary())])
+    file, kind = pa.schema([pa.field("g", type_)]), spark_type(type_)
+    plain = Stored("g", kind.lower(), None, (Stored("srid", "bigint"), Stored("wkb", "binary")))
+    assert fit(file, {"g": plain}) == Link()
+    parts = (Stored("col-2", "bigint", 2), Stored("col-3", "binary", 3))
+    found = fit(file, {"g": Stored("col-1", kind.lower(), 1, parts)})
+    assert isinstance(found, Rewrite)
+    (field,) = found.schema
+    assert [(part.name, part.metadata[b"PARQUET:field_id"]) for part in field.type] == [
+        ("col-2", b"2"),
+        ("col-3", b"3"),
+    ]

@@ -78,6 +78,7 @@ def test_no_other_name_is_refused() -> None:
 def test_types() -> None:
     assert spark_type(arrow_type(Integer(8, unsigned=True))) == "DECIMAL(20,0)"
     assert spark_type(pa.list_(pa.float32())) == "ARRAY<FLOAT>"
+    assert spark_type(pa.struct([("a", pa.int64()), ("b", pa.binary())])) == "STRUCT<a:BIGINT,b:BINARY>"
     assert spark_type(pa.timestamp("us")) == "TIMESTAMP_NTZ"
     assert spark_type(pa.timestamp("us", tz="UTC")) == "TIMESTAMP"
 

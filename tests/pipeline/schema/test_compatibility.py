@@ -7,6 +7,7 @@ import pytest
 from pipeline.schema.compatibility import incompatibility
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types import column_types as t
+from pipeline.types.lake_forms import LakeForm
 
 INT = t.Integer(8, unsigned=False)
 ID = Column("id", INT, False)
@@ -89,3 +90,13 @@ def test_a_character_set_that_changes_a_character_does_not_keep_values() -> None
     assert incompatibility(of("utf8mb4"), of("cp932")) is not None
     assert incompatibility(of("cp932"), of("cp932")) is None
     assert incompatibility(of("cp932"), of("utf8mb4")) is None
+
+
+def test_a_column_of_another_form_does_not_keep_values() -> None:
+    tiny, flag = (Column("c", t.Integer(1, unsigned=False), True, form) for form in (None, LakeForm.BOOLEAN))
+    before, after = (replace(V1, columns=(ID, column)) for column in (tiny, flag))
+    for one, other in ((before, after), (after, before)):
+        why = incompatibility(one, other)
+        assert why is not None
+        assert why.startswith("lake.types has type = \"boolean\" for column 'c'")
+    assert incompatibility(after, after) is None

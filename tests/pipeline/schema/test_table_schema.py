@@ -14,6 +14,7 @@ from pipeline.schema import table_schema as schemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Decimal, Enum, Integer, Set, Text
+from pipeline.types.lake_forms import LakeForm
 from tests.pipeline.declarations import declared, is_value
 from tests.pipeline.strategies import column_types, names, table_ids, table_schemas
 
@@ -187,3 +188,12 @@ def test_what_is_no_schema_is_refused(value: dict[str, Any]) -> None:
 def test_tables_columns_and_schemas_are_values(declaration: type) -> None:
     assert is_value(declaration)
     assert declaration.__hash__ is not None
+
+
+def test_a_form_is_part_of_a_schema_only_where_there_is_one() -> None:
+    formed = with_columns(replace(ORDER, form=LakeForm.LONG), LINE)
+    assert schemas.from_json(json.loads(json.dumps(schemas.to_json(formed)))) == formed
+    assert formed.formed and formed.version != formed.unformed.version
+    assert formed.unformed == with_columns(ORDER, LINE)
+    assert "form" not in json.dumps(schemas.to_json(LINES))
+    assert formed.arrow.field("order").type == pa.int64()
