@@ -45,9 +45,9 @@ from actors.lake.spark_session import side_session
 from pipeline.errors import Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import Plan
+from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.merge import Merge
-from pipeline.lake.parquet_files import Stored
 from pipeline.lake.tables import (
     MAPPING,
     PIN_TYPE,

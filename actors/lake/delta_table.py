@@ -32,9 +32,9 @@ from actors.lake.delta_log import NOTHING
 from actors.lake.spark_session import side_session
 from pipeline.errors import Transient
 from pipeline.lake.column_changes import Plan, schema_text
+from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.merge import Merge
-from pipeline.lake.parquet_files import Stored
 from pipeline.lake.tables import Property, TableReport, quoted
 from pipeline.schema.spelling import fold_name
 

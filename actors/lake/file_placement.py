@@ -30,8 +30,8 @@ from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal.change_rows import SOURCE, changes_schema
 from pipeline.journal.segment import has_one_order
 from pipeline.lake.batch import Piece
-from pipeline.lake.formed_values import form_rows
-from pipeline.lake.parquet_files import Bounds, Day, Link, Ordered, Rewrite, Stored, add, fit, stats
+from pipeline.lake.files.formed_values import form_rows
+from pipeline.lake.files.parquet_files import Bounds, Day, Link, Ordered, Rewrite, Stored, add, fit, stats
 from pipeline.lake.tables import Tier
 
 # More commits than this (changes of columns, MERGEs, maintenance) come between two appends only if most of them are

@@ -31,7 +31,7 @@ from actors.runtime.filesystem import list_folder
 from pipeline.coordinator.reselect_keys import key_rows
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Piece
-from pipeline.lake.formed_values import usual_values
+from pipeline.lake.files.formed_values import usual_values
 from pipeline.lake.tables import (
     Tier,
     columns,

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pipeline.lake.column_changes import Plan
-from pipeline.lake.parquet_files import Stored
+from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.tables import LakeColumn, Property, quoted, set_properties_sql, table_at
 from pipeline.schema.spelling import fold_name
 

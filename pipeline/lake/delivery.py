@@ -29,7 +29,7 @@ from pipeline.config.lake_types import LakeTypeRule, form_by_rules, keep_forms, 
 from pipeline.config.table_rules import SchemaChanges
 from pipeline.lake.batch import Batch, Generation, LakeTableState, Piece, Pieces, is_newer, missing_pieces
 from pipeline.lake.column_changes import REMEDY, Incompatible, Plan, Step, follow_steps, unchanged_plan
-from pipeline.lake.formed_values import ValueRefused, form_constant
+from pipeline.lake.files.formed_values import ValueRefused, form_constant
 from pipeline.lake.tables import Tier
 from pipeline.schema.compatibility import incompatibility
 from pipeline.schema.ddl.alter_table import Alteration, alteration_of

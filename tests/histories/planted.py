@@ -23,8 +23,8 @@ from pipeline.coordinator import handle_log, handle_signals, resume
 from pipeline.errors import Definite
 from pipeline.gtid.witness import Witness
 from pipeline.lake import live_view, tables
+from pipeline.lake.files.parquet_files import Day
 from pipeline.lake.mirrors import merge
-from pipeline.lake.parquet_files import Day
 from pipeline.messages.changes import ChangesVerified, TableStopped
 from pipeline.schema import compatibility
 from pipeline.schema.ddl import column_definitions, statement_kinds, unlogged_changes

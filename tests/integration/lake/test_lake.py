@@ -29,9 +29,9 @@ from actors.lake.spark_session import RunningSpark, Spark
 from actors.service.live_view_text import live_view_text
 from pipeline.config.lake_types import LakeType, LakeTypeRule
 from pipeline.errors import Definite
-from pipeline.lake import parquet_files
 from pipeline.lake.batch import Batch, LakeTableState, next_batch
 from pipeline.lake.delivery import accept_batch
+from pipeline.lake.files import parquet_files
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.sql_dialects import Dialect

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import Plan, PlannedColumn
-from pipeline.lake.parquet_files import Stored
+from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.tables import LakeColumn, Property
 
 PATH = "lake/shop/orders/mirror"

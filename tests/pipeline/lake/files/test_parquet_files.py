@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import InvariantBroken
 from pipeline.journal.change_rows import changes_schema
-from pipeline.lake.parquet_files import Bounds, Day, Link, Rewrite, Stored, add, fit, stats
+from pipeline.lake.files.parquet_files import Bounds, Day, Link, Rewrite, Stored, add, fit, stats
 from pipeline.lake.tables import Tier, columns, spark_type
 from pipeline.schema.table_schema import TableSchema
 from tests.pipeline.strategies import table_schemas
