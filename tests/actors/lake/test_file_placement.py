@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from decimal import Decimal as Exact
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from actors.lake.file_placement import LakeFiles
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal.entry import Entry, FileKind
 from pipeline.lake.batch import Piece
+from pipeline.lake.files.formed_values import ValueRefused
 from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.tables import Tier, columns
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Date, Integer, Text
+from pipeline.types.lake_forms import LakeForm
 from tests.integration.history import FILLING, History
 
 ORDERS = TableSchema(
@@ -220,3 +223,56 @@ def test_a_date_of_the_year_0_is_placed_and_no_bound(tmp_path: Path) -> None:
     assert told["minValues"] == {"__segment": 1, "__scn": 1}
     assert told["maxValues"] == {"__segment": 1, "__scn": 2}
     assert told["nullCount"] == {"__segment": 0, "__scn": 0, "d": 0}
+
+
+FLAGS = TableSchema(
+    TableId("shop", "flags"),
+    (
+        Column("n", Integer(8, unsigned=True), nullable=False, form=LakeForm.LONG),
+        Column("flag", Integer(1, unsigned=False), nullable=False, form=LakeForm.BOOLEAN),
+        Column("note", Text("utf8mb4"), nullable=True),
+    ),
+    (0, 1),
+)
+
+
+def placed_flags(folder: Path, *rows: tuple[int, int, str | None], wider: bool = False) -> dict[str, Any]:
+    """Places rows of FLAGS whose columns have forms. Returns the resulting action."""
+    history = History(folder / "journal")
+    with closing(history.store):
+        table = history.table(FLAGS.unformed, FILLING)
+        history.transaction(*((table, "c", (Exact(n), flag, note)) for n, flag, note in rows))
+        history.seal()
+        (file,) = history.store.entry(1).files
+        piece = Piece(1, 0, file.path, FLAGS, file.rows, file.bytes, absent=False)
+        there = {c.name: Stored(c.name, c.type) for c in columns(FLAGS, Tier.CHANGELOG)}
+        if wider:
+            there["n"] = Stored("n", "decimal(20,0)")
+        (folder / "table").mkdir()
+        (line,) = LakeFiles(history.store).place(str(folder / "table"), Tier.CHANGELOG, [piece], there)
+        LakeFiles(history.store).hold(str(folder / "held"), [piece])
+    action: dict[str, Any] = json.loads(line)["add"]
+    return action
+
+
+@pytest.mark.parametrize("wider", [False, True])
+def test_columns_are_placed_in_their_forms(tmp_path: Path, wider: bool) -> None:
+    action = placed_flags(tmp_path, (2**63 - 1, 1, "a"), (7, 0, None), wider=wider)
+    rows = pq.read_table(tmp_path / "table" / action["path"]).select(FLAGS.arrow.names)
+    assert rows.schema.field("n").type == (pa.decimal128(20, 0) if wider else pa.int64())
+    assert rows.schema.field("flag").type == pa.bool_()
+    wanted = [(2**63 - 1, True, "a"), (7, False, None)]
+    assert [tuple(row.values()) for row in rows.to_pylist()] == wanted
+    told = json.loads(action["stats"])
+    assert (told["minValues"]["n"], told["maxValues"]["n"]) == (7, 2**63 - 1)
+    assert "flag" not in told["minValues"], "Delta has no bounds of booleans"
+    (held,) = (tmp_path / "held").iterdir()
+    assert f"-{FLAGS.version}-" in held.name
+    assert pq.read_table(held).select(FLAGS.arrow.names).schema.types == FLAGS.arrow.types
+
+
+def test_a_value_that_a_form_lacks_places_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ValueRefused, match=r"column 'n' of shop\.flags is greater than") as refused:
+        placed_flags(tmp_path, (1, 0, None), (2**63, 1, None))
+    assert refused.value.segment == 1
+    assert list((tmp_path / "table").glob("*.parquet")) == []
