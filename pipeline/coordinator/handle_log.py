@@ -73,7 +73,7 @@ from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER
 
 _EXTENDED = "a column was added with a value for rows that had been read before"
 _ALTERED = "a statement has altered it, or created it again, since a snapshot of it failed"
-_GONE = "a consumer of the journal lacks rows of it that retention has removed"
+_GONE = "the lake needs all of its rows again: it lacks some, or lake.types has changed"
 
 # Transactions
 

@@ -264,7 +264,8 @@ def _check_rule(taken: AcceptedBatch, new: TableSchema, rule: SchemaChanges) -> 
     """Raises Incompatible if the table's rule excludes this schema from its lake tables."""
     if taken.schema is None or rule is SchemaChanges.APPLY:
         return
-    after = follow_steps(taken.plan, Tier.CHANGELOG, [Step(taken.since, new)])
+    alike = keep_forms((), new, taken.schema)  # whatever the rules for types want now
+    after = follow_steps(taken.plan, Tier.CHANGELOG, [Step(taken.since, alike)])
     gone = taken.plan.present - after.present
     if gone or (rule is SchemaChanges.REFUSE and after.columns != taken.plan.columns):
         what = f"{', '.join(sorted(gone))} went" if gone else "columns were added or widened"

@@ -145,6 +145,7 @@ class CheckpointSealed:
 
 @dataclass(frozen=True, slots=True)
 class MirrorDataExpired:
-    """A consumer lacks rows of these generations (`since`, by table), and they have gone from the journal."""
+    """A consumer needs all rows of these generations (`since`, by table) again. The journal doesn't have them any more,
+    or the consumer has them in other types than it has to."""
 
     generations: Mapping[TableId, int]

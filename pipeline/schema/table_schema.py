@@ -8,7 +8,7 @@ same schema whichever way it came.
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, get_args
 
@@ -54,7 +54,7 @@ class Column:
     name: str
     type: ColumnType
     nullable: bool
-    form: LakeForm | None = None
+    form: LakeForm | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

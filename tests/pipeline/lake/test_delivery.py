@@ -363,6 +363,13 @@ def test_columns_keep_their_types_until_another_generation_begins(
     assert "flag__until_4" in {column.name for column in todo.plan.after}, "its values stay in the changelog"
 
 
+def test_types_by_rule_are_no_change_of_columns_for_a_rule_that_refuses_these() -> None:
+    batch = next_batch([entry(4, FLAGGED, mirror=Filling(4))])
+    for present, types in ((IN_LAKE, ()), (FLAGGED, BOOLEAN)):
+        todo = accept_batch(having(present), V1.table, batch, SchemaChanges.REFUSE, types)
+        assert (todo.reason, todo.schema) == ("", form_by_rules(types, FLAGGED))
+
+
 def test_a_wider_column_is_set_aside_for_one_that_has_its_type_by_rule() -> None:
     """Else readers would see a DECIMAL, because the live view has the type that holds both."""
     counted = replace(V1, columns=(*V1.columns, Column("n", Integer(8, unsigned=True), True)))

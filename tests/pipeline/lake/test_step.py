@@ -276,6 +276,16 @@ def test_a_table_whose_columns_have_other_types_than_rules_want_begins_again() -
     assert story.after(TableDelivered(ORDERS, had(5, 4, generation=5))).only(ReportProgress).said == 4
 
 
+def test_a_table_begins_again_once_a_renamed_column_has_another_type_than_rules_want() -> None:
+    at = of(ORDERS, 3, {ORDERS: Ready(1)})
+    found = replace(had(3, 2, 1), schema=FORMED)
+    story = begun({ORDERS: found}, CursorFound(3, at.checkpoint), at, types=LONG)
+    story.after(SegmentSealed(4)).read(of(ORDERS, 4, {ORDERS: Ready(1)}))
+    renamed = replace(FORMED, columns=(*FORMED.columns[:-1], replace(FORMED.columns[-1], name="m")))
+    _, asked = story.after(TableDelivered(ORDERS, replace(found, schema=renamed, changes=4))).orders
+    assert asked == RequestMirrors({ORDERS: 1})
+
+
 def test_a_table_without_a_mirror_keeps_its_types_and_that_is_logged() -> None:
     at = of(ORDERS, 3)
     found = {ORDERS: replace(had(3, 2), schema=FORMED)}
