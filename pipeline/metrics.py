@@ -411,7 +411,7 @@ CHANGES_ROWS = Counter(
 )
 CHANGES_BYTES = Counter(
     "tidemark_changes_sent_bytes_total",
-    "Bytes that were sent to them. Format is json, arrow or avro.",
+    "Bytes that were sent to them. Format is json, arrow or avro, or file for the journal's own files.",
     ("format",),
 )
 

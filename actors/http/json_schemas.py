@@ -193,6 +193,7 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
             "of the table.",
         ),
     ),
+    "JournalNames": _list(TEXT),
     "DatabusSources": _list(_object(name=TEXT, id=COUNT)),
     "DatabusSchemas": _list(
         _object(

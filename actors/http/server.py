@@ -40,6 +40,7 @@ from actors.http.connections import Connection, ConnectionLimits, Connections
 from actors.http.databus_relay import DatabusRelay
 from actors.http.error_answers import Handler, error_answer, refusing, unread_journal
 from actors.http.event_stream import PATIENCE_S, Followers, TooManyFollowers
+from actors.http.journal_files import JournalFiles
 from actors.http.tls_listener import TlsListener
 from actors.runtime.filesystem import put_file
 from actors.runtime.metrics import Metrics
@@ -108,6 +109,7 @@ class HttpServer:
         self._applied = applied
         self._changes = changes
         self._databus = DatabusRelay(changes, metrics)
+        self._journal_files = JournalFiles(changes)
         self._answer_within_s = answer_within_s
         self._guard = Guard(settings)
         self._buckets = {access: TokenBucket(per_s, burst) for access, (burst, per_s) in LIMITS.items()}
@@ -195,6 +197,7 @@ class HttpServer:
             "translate": refusing(self._translate),
             "bootstrap": refusing(self._bootstrap),
             **self._databus.handlers(),
+            **self._journal_files.handlers(),
         }
         for route in api.ROUTES:
             added = app.router.add_route(route.method, route.path, handlers[route.name])

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
+from actors.journal.served_files import ServedFiles
 from actors.runtime.filesystem import FULL, TEMPORARY, filesystem_at, list_folder, put_file, sync, whole_file
 from pipeline.errors import Definite, Transient
 
@@ -298,10 +299,15 @@ _ATOMIC = ("s3", "gcs")
 
 
 def open_files(location: str | Path) -> Files:
-    """The files at a path or a URI. Raises Definite for a URI that pyarrow can't make a filesystem of."""
+    """The files at a path or a URI, or behind the service at an address.
+
+    Raises Definite for a URI that pyarrow can't make a filesystem of.
+    """
     if isinstance(location, Path) or "://" not in location:
         return LocalFiles(Path(location))
     parts = urlsplit(location)
+    if parts.scheme in ("http", "https") and not parts.username:
+        return ServedFiles(location)
     shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if parts.username or parts.password:
         raise Definite(

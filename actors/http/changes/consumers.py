@@ -232,6 +232,11 @@ class ChangesConsumers:
         """Counts what a consumer was sent."""
         self.sent.update(rows)
         self._metrics.count(catalogue.CHANGES_ROWS, rows.total(), format=form)
+        self.measure_bytes(form, size)
+
+    @contain_errors
+    def measure_bytes(self, form: str, size: int) -> None:
+        """Counts bytes that a consumer was sent."""
         self._metrics.count(catalogue.CHANGES_BYTES, size, format=form)
 
 

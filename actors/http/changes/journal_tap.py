@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from actors.http.changes.segment_changes import retained_range
+from actors.journal.files import Files, open_files
 from actors.journal.store import JournalReader
 from pipeline.config.settings import Settings
 from pipeline.errors import Transient
@@ -38,6 +39,10 @@ class JournalTap:
     async def work(self, work: Callable[[], _Value]) -> _Value:
         """Returns what a function returns that one of the threads calls."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def files(self) -> Files:
+        """Returns the journal's files."""
+        return open_files(self._journal)
 
     def sealed(self) -> tuple[JournalReader, RetainedRange]:
         """Returns the journal, and what it has now. Raises NothingSealed."""

@@ -3,6 +3,7 @@
 The Python processes of Spark import this checkout from the folder in which the tests run.
 """
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from actors.journal.stream.data_source import TidemarkSource
 from actors.lake.spark_session import Spark
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Decimal, Integer, Text
+from tests.actors.http.changes.journals import tapped
 from tests.integration.history import SOURCE, History, Table
 
 INT = Integer(4, unsigned=False)
@@ -135,6 +137,20 @@ def test_what_is_between_two_places_is_read_once(shop: Shop) -> None:
     assert ids(shop.once(**{"from": "latest"})) == []
     chosen = shop.spark.session.read.schema("id BIGINT, __op STRING")
     assert [tuple(row) for row in shop.load(chosen, through=1).collect()] == [(1, "c")]
+
+
+async def test_a_journal_that_spark_cannot_reach_is_read_through_the_service(
+    tmp_path: Path, spark: Spark
+) -> None:
+    spark.session.dataSource.register(TidemarkSource)
+    async with tapped(tmp_path) as tap:
+        for _ in range(2):
+            tap.commit(2)
+            tap.seal()
+        behind = Shop(tmp_path, spark, tap.history, tap.orders, tap.items)
+        assert await asyncio.to_thread(lambda: behind.run(behind.stream(journal=tap.url))) == [4]
+        assert await asyncio.to_thread(behind.arrived) == [(1000 * n,) for n in range(4)]
+        assert await asyncio.to_thread(lambda: ids(behind.once(journal=tap.url, through=2))) == [0, 1000]
 
 
 def test_what_is_wrong_is_named(shop: Shop) -> None:

@@ -1,9 +1,11 @@
 """How another program reaches a service over HTTP: the connection, its TLS and its token."""
 
 import ssl
+from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPSConnection
 from os import PathLike
 from ssl import SSLContext
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from pipeline.errors import Definite
@@ -15,7 +17,12 @@ Trust = SSLContext | str | PathLike[str] | None
 
 
 def request_service(
-    service: str, path: str, timeout_s: float, token: str | None, tls: Trust
+    service: str,
+    path: str,
+    timeout_s: float,
+    token: str | None,
+    tls: Trust,
+    headers: Mapping[str, str] = MappingProxyType({}),
 ) -> HTTPConnection:
     """Sends a GET for this path below the service's address, and returns the connection, which the caller closes.
 
@@ -27,9 +34,9 @@ def request_service(
         if where.scheme == "https"
         else HTTPConnection(where.netloc, timeout=timeout_s)
     )
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    admitted = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:
-        connection.request("GET", where.path.rstrip("/") + path, headers=headers)
+        connection.request("GET", where.path.rstrip("/") + path, headers={**headers, **admitted})
     except BaseException:
         connection.close()
         raise
