@@ -24,6 +24,8 @@ from tests.servers.source import connections, gives_log
 from tests.servers.stopped import stop
 
 CHUNK_ROWS: Final = 25
+# So many verifications wait for their verdicts.
+UNJUDGED: Final = 3
 # A signal that isn't known to the service after so long is sent again, by another channel.
 SENT_AGAIN_S: Final = 5.0
 SENT_WITHIN_S: Final = 2.0
@@ -58,9 +60,8 @@ class Snapshots:
         states = self.states(status)
         if states is None:
             self._send(now)
-        elif self._ended(states):
-            self.ended.update(states.values())
-            self.begin()
+        else:
+            self._end(states)
 
     def begin(self) -> None:
         """From now on it's another one."""
@@ -87,33 +88,44 @@ class Snapshots:
                 file.write(text + "\n")
         self._sent_at = now
 
-    def _ended(self, states: Mapping[str, str]) -> bool:
-        return _ENDED.issuperset(states.values())
+    def _end(self, states: Mapping[str, str]) -> None:
+        if _ENDED.issuperset(states.values()):
+            self.ended.update(states.values())
+            self.begin()
 
     def _signal(self) -> dict[str, Any]:
         data = {"type": "incremental", "data-collections": [".*"], "chunk-rows": CHUNK_ROWS}
         return {"type": "execute-snapshot", "data": data}
 
 
+@dataclass
 class Verifications(Snapshots):
-    """Begins a verification of all tables whenever there's none; how they ended is their verdict."""
+    """Begins a verification of all tables whenever the one before has read them; how they ended is their verdict.
+
+    Only so many have been read and have no verdict yet.
+    """
+
+    _unjudged: list[str] = field(default_factory=list)
 
     @property
     def id(self) -> str:
         """Of the present one."""
         return f"v{self.begun}"
 
-    def states(self, status: dict[str, Any]) -> dict[str, str] | None:
-        """The verdicts by table, "" where there's none yet; None if the service doesn't know of it."""
-        sink = status.get("actors", {}).get(ActorName.SPARK_SINK, {})
-        results: dict[str, Any] | None = sink.get("verifications", {}).get(self.id)
-        if results is not None:
-            return {table: "" if result is None else result["verdict"] for table, result in results.items()}
-        listed = super().states(status)
-        return None if listed is None else dict.fromkeys(listed, "")
+    def look(self) -> None:
+        """See how they are, now and then."""
+        super().look()
+        sink = self.world.status().get("actors", {}).get(ActorName.SPARK_SINK, {})
+        for id_ in tuple(self._unjudged):
+            results = sink.get("verifications", {}).get(id_)
+            if results and None not in results.values():
+                self.ended.update(result["verdict"] for result in results.values())
+                self._unjudged.remove(id_)
 
-    def _ended(self, states: Mapping[str, str]) -> bool:
-        return all(states.values())
+    def _end(self, states: Mapping[str, str]) -> None:
+        if _ENDED.issuperset(states.values()) and len(self._unjudged) < UNJUDGED:
+            self._unjudged.append(self.id)
+            self.begin()
 
     def _signal(self) -> dict[str, Any]:
         return {"type": "verify", "data": {"chunk-rows": CHUNK_ROWS}}

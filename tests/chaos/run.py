@@ -92,11 +92,9 @@ def _story(
         nemesis.carry_out(steps)
         report.recovered_s = _recovered(there)
         if verifications is not None:
-            equal = verifications.ended["equal"]
-            there.wait(
-                lambda: verifications.ended["equal"] > equal, "a verification's end behind the last fault"
-            )
-        there.meanwhile[:] = [snapshots.look]
+            ended = verifications.ended.total()
+            there.wait(lambda: verifications.ended.total() > ended, "a verdict behind the last fault")
+            there.meanwhile[:] = [snapshots.look]
         snapshots.begin()
         completed = snapshots.ended["completed"]
         there.wait(lambda: snapshots.ended["completed"] > completed, "a snapshot's end behind the last fault")
