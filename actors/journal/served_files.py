@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 import pyarrow as pa
 from pyarrow import fs
 
-from actors.runtime.service_connection import request_service
+from actors.journal.service_connection import request_service
 from pipeline.errors import Definite, Transient
 
 TOKEN: Final = "TIDEMARK_TOKEN"  # noqa: S105 - the name of a variable

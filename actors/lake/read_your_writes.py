@@ -18,7 +18,7 @@ from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from actors.runtime.service_connection import Trust, request_service
+from actors.journal.service_connection import Trust, request_service
 from actors.source.session_tracker import SESSION_TRACK, TRACK_GTIDS, SessionTracker
 from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.progress import Through

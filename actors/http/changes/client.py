@@ -21,7 +21,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pyarrow as pa
 
-from actors.runtime.service_connection import Trust, request_service
+from actors.journal.service_connection import Trust, request_service
 from pipeline.errors import Definite, Transient
 
 __all__ = ["ChangeBatch", "ChangesGone", "ChangesInterrupted", "changes"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from actors.journal.service_connection import Trust, request_service
 from actors.lake.read_your_writes import NotApplied, wait_until_applied
-from actors.runtime.service_connection import Trust, request_service
 from pipeline.config.settings import HttpSettings, HttpTlsSettings, Secret
 from pipeline.errors import Definite
 from tests.actors.http.test_server import served
