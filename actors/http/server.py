@@ -79,6 +79,9 @@ LIMITS: Final = {Access.READ: (200, 50.0), Access.CONTROL: (30, 5.0)}
 # As many may wait at once as there's room for, and each takes part of a millisecond of that thread.
 WAITS_PER_S: Final = 500.0
 
+# Parts of the journal's files for Spark, which asks for more of them than anybody else asks for anything.
+FILES: Final = (200, 100.0)
+
 # What is answered to who may not, asks for what there isn't, or asks too often.
 _REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 429})
 
@@ -113,8 +116,9 @@ class HttpServer:
         self._answer_within_s = answer_within_s
         self._guard = Guard(settings)
         self._buckets = {access: TokenBucket(per_s, burst) for access, (burst, per_s) in LIMITS.items()}
-        self._waits = TokenBucket(WAITS_PER_S, MOST_WAITERS)
-        self._waiting: web.AbstractResource | None = None
+        waits, files = TokenBucket(WAITS_PER_S, MOST_WAITERS), TokenBucket(FILES[1], FILES[0])
+        self._own_buckets = {"applied": waits, "journal_names": files, "journal_file": files}
+        self._bucket_of: dict[web.AbstractResource | None, TokenBucket] = {}
         self._live = Followers(board, controlled=self._guard.controlled)
         self._files = static_files.load_files()
         app = web.Application(client_max_size=LONGEST, middlewares=[self._serve])
@@ -202,8 +206,8 @@ class HttpServer:
         for route in api.ROUTES:
             added = app.router.add_route(route.method, route.path, handlers[route.name])
             self._access.setdefault(added.resource, {})[route.method] = route.access
-            if route.name == "applied":
-                self._waiting = added.resource
+            if (bucket := self._own_buckets.get(route.name)) is not None:
+                self._bucket_of[added.resource] = bucket
 
     @web.middleware
     async def _serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -238,7 +242,7 @@ class HttpServer:
         if refusal is not None:
             challenge = {"WWW-Authenticate": 'Bearer realm="tidemark"'} if refusal.status == 401 else {}
             return error_answer(refusal.status, refusal.reason, challenge)
-        bucket = self._waits if resource is self._waiting else self._buckets.get(access)
+        bucket = self._bucket_of.get(resource) or self._buckets.get(access)
         if bucket is not None and not bucket.take():
             return error_answer(429, "too many requests at once", {"Retry-After": "1"})
         try:

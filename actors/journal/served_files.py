@@ -8,6 +8,7 @@ certificate is checked with those that the machine trusts (SSL_CERT_FILE).
 import io
 import json
 import os
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
 from http import HTTPStatus
@@ -22,6 +23,10 @@ from actors.journal.service_connection import request_service
 from pipeline.errors import Definite, Transient
 
 TOKEN: Final = "TIDEMARK_TOKEN"  # noqa: S105 - the name of a variable
+
+# When to ask again whoever is asked too often (s), and for how long.
+AGAIN_S: Final = 1.0
+AGAIN_WITHIN_S: Final = 60.0
 
 _ANSWERS_WITHIN_S: Final = 60.0
 _WAIT: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
@@ -111,23 +116,25 @@ class ServedFiles:
 
     def _get(self, path: str, asked: dict[str, str], headers: dict[str, str]) -> tuple[int, Any, bytes]:
         """Returns an answer's status, headers and body. Raises OSError, Transient or Definite."""
-        try:
-            with closing(
-                request_service(
-                    self.shown,
-                    f"{path}?{urlencode(asked)}",
-                    _ANSWERS_WITHIN_S,
-                    os.environ.get(TOKEN),
-                    None,
-                    headers,
-                )
-            ) as connection:
-                answer = connection.getresponse()
-                body = answer.read()
-        except HTTPException as error:
-            raise ConnectionError(f"the service at {self.shown} broke off ({error!r})") from error
+        until = time.monotonic() + AGAIN_WITHIN_S
+        while True:
+            answer, body = self._ask(f"{path}?{urlencode(asked)}", headers)
+            if answer.status not in _WAIT or time.monotonic() > until:
+                break
+            time.sleep(AGAIN_S)
         self._check(answer, body, asked)
         return answer.status, answer.headers, body
+
+    def _ask(self, path: str, headers: dict[str, str]) -> tuple[HTTPResponse, bytes]:
+        token = os.environ.get(TOKEN)
+        try:
+            with closing(
+                request_service(self.shown, path, _ANSWERS_WITHIN_S, token, None, headers)
+            ) as connection:
+                answer = connection.getresponse()
+                return answer, answer.read()
+        except HTTPException as error:
+            raise ConnectionError(f"the service at {self.shown} broke off ({error!r})") from error
 
     def _check(self, answer: HTTPResponse, body: bytes, asked: dict[str, str]) -> None:
         status = answer.status

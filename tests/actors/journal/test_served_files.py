@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from actors.http import journal_files
+from actors.http.access import TokenBucket
+from actors.journal import served_files
 from actors.journal.files import open_files
 from actors.journal.served_files import TOKEN, ServedFiles
 from actors.journal.store import JournalReader
@@ -54,7 +56,15 @@ async def test_a_stream_reads_the_same_through_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_files, "MOST_BYTES", 700)  # a file comes in several parts
+    monkeypatch.setattr(served_files, "AGAIN_S", 0.01)
     async with tapped(tmp_path) as tap:
+        for name in ("journal_names", "journal_file"):
+            (resource,) = (
+                each for each in tap.bench.server._bucket_of if name.replace("_", "/") in str(each)
+            )
+            tap.bench.server._bucket_of[resource] = TokenBucket(
+                200.0, 1
+            )  # and a request is refused now and then
         for _ in range(3):
             tap.commit(3, rows=4)
             tap.seal()
