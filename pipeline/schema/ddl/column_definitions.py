@@ -71,7 +71,7 @@ _SECOND_WORDS = {
     "long": ("varchar", "varbinary"),
 }
 
-_NUMBERS_IN_LIST: Final = re.compile(r"[0-9]+(,[0-9]+)*")
+_NUMBERS_IN_LIST: Final = re.compile(r"[0-9]{1,9}(,[0-9]{1,9})?")
 
 # Attributes that set no value of a row, by how much comes after them.
 _ALONE = frozenset({"unsigned", "signed", "zerofill", "null", "visible", "invisible", "enforced"})
@@ -155,6 +155,8 @@ _INTEGER_BYTES: Final = {
     **dict.fromkeys(("int", "integer", "int4"), 4),
     **dict.fromkeys(("bigint", "int8"), 8),
 }
+# The most digits of a second that a time has.
+_FRACTION_DIGITS: Final = 6
 _CHARS: Final = ("char", "character", "nchar", "national", "varchar", "varcharacter", "nvarchar")
 # What is the same character for each client and in each character set, as long as no space ends it.
 _PLAIN_TEXT: Final = re.compile(r"(?:[A-Za-z0-9 _.,:;/+*=()!?%&<>-]*[A-Za-z0-9_.,:;/+*=()!?%&<>-])?")
@@ -174,7 +176,10 @@ def _type(read: _Definition) -> t.ColumnType | None:
             return t.Integer(_INTEGER_BYTES[name], read.unsigned)
         case "decimal" | "dec" | "numeric" | "fixed":
             precision, scale = (*arguments, *(10, 0)[len(arguments) :])
-            return t.Decimal(precision, scale) if precision <= t.DECIMAL128_DIGITS else None
+            if (precision, scale) == (0, 0):  # DECIMAL(0) is a DECIMAL(10, 0)
+                precision = 10
+            fits = 0 < precision <= t.DECIMAL128_DIGITS and scale <= precision
+            return t.Decimal(precision, scale) if fits else None
         case "float" | "float4" if read.bare:
             return t.Float()
         case "double" | "float8" if read.bare:
@@ -183,6 +188,8 @@ def _type(read: _Definition) -> t.ColumnType | None:
             return t.Year()
         case "date":
             return t.Date()
+        case "datetime" | "time" if (read.length or 0) > _FRACTION_DIGITS:
+            return None
         case "datetime":
             return t.DateTime(read.length or 0)
         case "time":

@@ -20,7 +20,7 @@ _LEXEME = r"""
     | " (?P<double> (?:{character}|[^"\\]|"")* ) (?:"|\Z)
     | ' (?P<string> (?:{character}|[^'\\]|'')* ) (?:'|\Z)
     | (?P<word> [0-9A-Za-z_$\u0080-\U0010ffff]+ )
-    | (?P<opening> /\*!\d* )
+    | (?P<opening> /\*! (?:[0-9]{{5,6}})? )
     | (?P<closing> \*/ )
     | (?P<sign> \S )
 """
