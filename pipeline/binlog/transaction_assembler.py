@@ -19,6 +19,8 @@ much later or not at all. Before the second one no reader of the source sees the
 ever will. So nothing of the first passes before the second comes. Then both pass together, and the rows belong to the
 second, because a snapshot whose low watermark has only the first didn't see them. Until then the position has a gap, so
 that after a restart the server sends the prepared transaction again. The rows wait here, so there's a limit for them.
+Where they don't wait, the first part passes, and the second one has its tables read again. The same holds if the log
+has statements in place of rows.
 
 Nothing is dropped silently: an event that can't be followed is an error. The fold works on the same state as the
 compiled walk over the usual events (`stream_state`), and alone knows the others.
@@ -68,7 +70,7 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.messages.binlog import CreateTableSelectRead, DdlRead, LogAdvanced, RowsUnread
 from pipeline.messages.row_images import TableUnreadable
-from pipeline.schema.ddl.statement_kinds import emptied_memory_table
+from pipeline.schema.ddl.statement_kinds import emptied_memory_table, has_query
 from pipeline.schema.table_map import TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.prepared_xa import XaPrepared
@@ -96,6 +98,10 @@ _LET_GO: Final = (
 _INCIDENT: Final = (
     "the server says that its log lacks changes ({why}); raise max_binlog_stmt_cache_size on the source if a statement "
     "was too large for it, and read the server's error log"
+)
+_PREPARED_STATEMENTS: Final = (
+    "the XA transaction {xid} was logged as statements, which don't say which rows they change; set "
+    "binlog_format=ROW on the source, for all of its sessions"
 )
 _EMPTIED: Final = "a restart of the server has emptied it"
 _UNKNOWN: Final = (
@@ -208,6 +214,7 @@ class TransactionAssembler:
                 self._query(event)
             case Xid():
                 self._in_transaction("an XID")
+                self._refute_emptied()
                 self._commit()
             case XaPrepare():
                 self._prepare(event)
@@ -372,13 +379,16 @@ class TransactionAssembler:
             case ["SAVEPOINT", *_] | ["XA", "END", _] | ["DROP", "TEMPORARY", _]:
                 pass
             case ["CREATE", "TABLE", _]:
+                if has_query(event.statement):
+                    self._changed_by_statement("a CREATE TABLE … SELECT", event.updated)
                 self.state.phase = SPECIAL
                 place = self._reached.at(self.state.begins)
                 self._creation = CreateTableSelectRead(
                     event.database, event.statement, place, self.state.server
                 )
             case _ if event.updated is None or any(self._captures_in(name) for name in event.updated):
-                if not self._emptied and emptied is not None:
+                # A session's DELETE says in which databases it changed rows. The server's own says it nowhere.
+                if not self._emptied and not self._xid and emptied is not None and event.updated is None:
                     self.state.phase, self._emptied = SPECIAL, (EmptiedTable(emptied, event),)
                 else:
                     self._changed_by_statement("a change", event.updated)
@@ -390,6 +400,12 @@ class TransactionAssembler:
         self._in_transaction(what)
         of = None if databases is None else frozenset(databases)
         self._not_in_rows(RowsUnread(_STATEMENT.format(what=what), frozenset(), of))
+
+    def _refute_emptied(self) -> None:
+        """A DELETE that an engine with transactions commits isn't the server's own: it has changed rows by itself."""
+        for each in self._emptied:
+            self._changed_by_statement("a change", each.query.updated)
+        self._emptied = ()
 
     def _not_in_rows(self, unread: RowsUnread) -> None:
         """The open transaction changes more than its rows. So the walk doesn't handle its end."""
@@ -430,11 +446,17 @@ class TransactionAssembler:
         self._leave()
 
     def _prepared_now(self, xid: str) -> None:
-        """Let the rows wait for the second phase; without any, or with too many, the first one passes."""
+        """Let the rows wait for the second phase; without any, or with too many, the first one passes.
+
+        It also does if the log has some of the changes as statements only.
+        """
         held, place = self.slice.hold(), self._reached.at()
-        noted = XaPrepared(xid, self.state.commit_time, tuple(sorted(self._tables())))
+        unread, self._open_unread = self._open_unread, []
+        tables = self._tables().union(*(each.tables for each in unread))
+        noted = XaPrepared(xid, self.state.commit_time, tuple(sorted(tables)), databases=_databases(unread))
         numbers: list[int] = np.unique(held.events[MAP]).tolist()
-        if numbers and not self._let_go and self._prepared.has_room(len(held.body)):
+        waits = bool(numbers) and not unread and not self._let_go
+        if waits and self._prepared.has_room(len(held.body)):
             self._prepared.note(replace(noted, left_out=self._names.left_out(self._gtid(), place)))
             maps = tuple(self.maps.described(number) for number in numbers)
             self._prepared.hold(xid, Prepared(self._transaction(), place, held, maps))
@@ -454,8 +476,9 @@ class TransactionAssembler:
                     numbers = {each.number: self.maps.number_of(each) for each in maps}
                     rows.events[MAP] = [numbers[number] for number in rows.events[MAP].tolist()]
                     self.slice.add_held(rows)
-                case XaPrepared(tables=tables):
-                    self._not_in_rows(RowsUnread(_LET_GO.format(xid=xid), frozenset(tables)))
+                case XaPrepared(tables=tables, databases=databases):
+                    why = _LET_GO if databases == frozenset() else _PREPARED_STATEMENTS
+                    self._not_in_rows(RowsUnread(why.format(xid=xid), frozenset(tables), databases))
                 case None:
                     self._not_in_rows(RowsUnread(_UNKNOWN.format(xid=xid), frozenset(), None))
         self._commit()
@@ -484,10 +507,9 @@ class TransactionAssembler:
             self._tell_emptied(others)
             self._statement(last.query, end)
             return
-        queries = (each.query for each in self._emptied)
-        databases = {name for query in queries for name in query.updated or (query.database,)}
-        of_rows = RowsUnread(_STATEMENT.format(what="a change"), self._tables(), frozenset(databases))
-        self._not_in_rows(of_rows)
+        databases = {name for each in self._emptied for name in each.query.updated or (each.query.database,)}
+        tables = self._tables() | {each.table for each in self._emptied}
+        self._not_in_rows(RowsUnread(_STATEMENT.format(what="a change"), tables, frozenset(databases)))
         self._pass(self._transaction())
         self.state.end = end.offset
         self._leave()
@@ -526,6 +548,7 @@ class TransactionAssembler:
             self._reached.at(state.begins),
             state.server,
             event.failed,
+            event.thread_specific,
         )
         self._leave()
         if not self._passed_before:
@@ -535,7 +558,7 @@ class TransactionAssembler:
         self.state.phase = BETWEEN
         self.state.tables = 0
         self._xid, self._creation, self._emptied, self._bare = "", None, (), None
-        self._let_go = False
+        self._open_unread, self._let_go = [], False
 
     # Messages
 
@@ -595,3 +618,13 @@ class TransactionAssembler:
         """Returns what was made since the last call."""
         ready, self._ready = self._ready, []
         return ready
+
+
+def _databases(unread: Iterable[RowsUnread]) -> frozenset[str] | None:
+    """The databases of all of them, None if one may be of any."""
+    found: frozenset[str] = frozenset()
+    for each in unread:
+        if each.databases is None:
+            return None
+        found |= each.databases
+    return found

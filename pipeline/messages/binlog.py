@@ -56,7 +56,8 @@ class DdlRead:
 
     `strict`: whether the session's sql_mode is known to have refused values that don't fit. `begins`: where its event
     begins, and `server` the id of the server that wrote it. `failed`: whether the statement ended with an error, so
-    that it may have done all, a part, or nothing of what it says.
+    that it may have done all, a part, or nothing of what it says. `thread_specific`: whether a name in it may mean a
+    temporary table of its session.
     """
 
     gtid: Gtid
@@ -70,6 +71,7 @@ class DdlRead:
     begins: Coordinates | None = None
     server: int = 0
     failed: bool = False
+    thread_specific: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,15 @@ class XaPrepared:
     """One of them: its XA identifier, when it was prepared (µs since the epoch), and the tables that it changes.
 
     Those are all of them, since others may be captured when the second phase comes. `left_out`: what the position
-    lacks for it.
+    lacks for it. `databases`: where it changed rows by statements, which don't say which tables' rows these are; None
+    if that may be anywhere.
     """
 
     xid: str
     since: int
     tables: tuple[TableId, ...]
     left_out: GtidSet = NO_GTIDS
+    databases: frozenset[str] | None = frozenset()
 
 
 def left_out(prepared: Iterable[XaPrepared]) -> GtidSet:
@@ -43,10 +45,14 @@ def left_out(prepared: Iterable[XaPrepared]) -> GtidSet:
 def to_json(prepared: XaPrepared) -> list[Any]:
     """One as plain JSON values."""
     tables = [[table.database, table.name] for table in prepared.tables]
-    return [prepared.xid, prepared.since, tables, str(prepared.left_out)]
+    written: list[Any] = [prepared.xid, prepared.since, tables, str(prepared.left_out)]
+    if prepared.databases == frozenset():
+        return written
+    return [*written, None if prepared.databases is None else sorted(prepared.databases)]
 
 
 def from_json(value: list[Any]) -> XaPrepared:
     """What `to_json` wrote."""
-    xid, since, tables, gtids = value
-    return XaPrepared(xid, since, tuple(TableId(*table) for table in tables), GtidSet.parse(gtids))
+    xid, since, tables, gtids, *more = value
+    databases = frozenset() if not more else None if more[0] is None else frozenset(more[0])
+    return XaPrepared(xid, since, tuple(TableId(*table) for table in tables), GtidSet.parse(gtids), databases)

@@ -361,7 +361,7 @@ def _handle(state: State, message: HeldMessage) -> tuple[State, tuple[FromVerifi
         case DdlRead():
             return _read_statement(state, message)
         case CreateTableSelectRead():
-            statement = parse_logged(message.database, message.statement)
+            statement = _parsed(message)
             created, kept = ddl.may_alter(_scope(state), statement), _kept_statements(state, statement)
             state = replace(
                 state, creation=CreationStatements(kept, message.begins, message.server) if kept else None
@@ -391,7 +391,12 @@ def _with_tables(state: State, changed: Mapping[TableId, TableState]) -> State:
 
 def _altered_tables(state: State, message: DdlRead | CreateTableSelectRead) -> frozenset[TableId]:
     """Returns the captured tables whose columns a statement may change."""
-    return ddl.may_alter(_scope(state), parse_logged(message.database, message.statement))
+    return ddl.may_alter(_scope(state), _parsed(message))
+
+
+def _parsed(message: DdlRead | CreateTableSelectRead) -> LoggedStatement:
+    thread_specific = isinstance(message, DdlRead) and message.thread_specific
+    return parse_logged(message.database, message.statement, thread_specific=thread_specific)
 
 
 def _scope(state: State) -> ddl.StatementScope:
@@ -400,7 +405,7 @@ def _scope(state: State) -> ddl.StatementScope:
 
 
 def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVerifier, ...]]:
-    gtid, statement, names = message.gtid, parse_logged(message.database, message.statement), _scope(state)
+    gtid, statement, names = message.gtid, _parsed(message), _scope(state)
     changed = ddl.may_alter(names, statement)
     # If the schema after the first of two statements isn't known, what they converted isn't known either.
     exact = (

@@ -209,7 +209,7 @@ def _parse(head: Header, body: bytes) -> Event:
         case Code.GTID:
             return gtid(body, head.time)
         case Code.QUERY:
-            return query(body)
+            return query(body, head.flags)
         case Code.XID:
             return _XID
         case Code.TAGGED_GTID:

@@ -15,6 +15,8 @@ from pipeline.types.cursor import Cursor, utf8
 # Thread id, seconds it took, length of the database's name, error code, length of the status variables.
 _POST_HEADER: Final = struct.Struct("<IIBHH")
 
+# LOG_EVENT_THREAD_SPECIFIC_F in the event's head.
+_THREAD_SPECIFIC: Final = 0x4
 _UPDATED_DATABASES: Final = 12
 _TOO_MANY_DATABASES: Final = 254
 _UTF8MB4: Final = 255
@@ -55,7 +57,8 @@ class Query:
     `updated`: the databases in which it changed something, None if the event doesn't say. `strict`: whether the
     session's sql_mode refused values that don't fit, and left the others unchanged. `thread`: the connection's.
     `failed`: whether the statement ended with an error. A server writes such a statement if it may have done a part:
-    before MySQL 8.0, a DROP TABLE of several tables drops the others.
+    before MySQL 8.0, a DROP TABLE of several tables drops the others. `thread_specific`: whether the statement depended
+    on its session, so that a name in it may mean a temporary table.
     """
 
     database: str
@@ -64,10 +67,11 @@ class Query:
     strict: bool
     thread: int = 0
     failed: bool = False
+    thread_specific: bool = False
 
 
-def query(body: bytes) -> Query:
-    """The QUERY event with this body. Raises UndecodableError.
+def query(body: bytes, flags: int = 0) -> Query:
+    """The QUERY event with this body, and these flags in its head. Raises UndecodableError.
 
     The statement's bytes are in the client's character set. Where they aren't, or it's one that isn't known, each
     byte beyond ASCII becomes U+FFFD.
@@ -84,7 +88,8 @@ def query(body: bytes) -> Query:
         return Query("", "BEGIN", None, False, thread)
     updated, collation, mode = _variables(Cursor(variables))
     strict = bool(mode & _STRICT) and not mode & ~_NO_CONVERSION
-    return Query(utf8(database), _text(statement, collation), updated, strict, thread, error != 0)
+    text, of_thread = _text(statement, collation), bool(flags & _THREAD_SPECIFIC)
+    return Query(utf8(database), text, updated, strict, thread, error != 0, of_thread)
 
 
 def _text(statement: bytes, collation: int) -> str:

@@ -30,10 +30,14 @@ class ChangesNoTable:
 
 @dataclass(frozen=True, slots=True)
 class CreatesTable:
-    """It creates the table, whose rows are in the log; with `if_not_exists` the table may have been there."""
+    """It creates the table, whose rows are in the log; with `if_not_exists` the table may have been there.
+
+    `filled`: the statement itself brings rows, which the log doesn't have.
+    """
 
     table: TableId
     if_not_exists: bool = False
+    filled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +160,26 @@ _NO_TABLES = frozenset(
 _DATABASE_OPTIONS = frozenset({"character", "charset", "collate", "default", "encryption", "read"})
 
 
-def parse_logged(database: str, text: str) -> LoggedStatement:
-    """Parses a statement of the log that was run with this default database."""
+def parse_logged(database: str, text: str, *, thread_specific: bool = False) -> LoggedStatement:
+    """Parses a statement of the log that was run with this default database.
+
+    `thread_specific`: a name in it may mean a temporary table of its session, which hides the table of this name. So
+    nothing is certain of a TRUNCATE or an ALTER. A creation and a drop of temporary tables say so themselves.
+    """
     ways = dict.fromkeys(read_statement(reading, database) for reading in readings(text))
+    if thread_specific:
+        ways = dict.fromkeys(map(_of_hidden_table, ways))
     return LoggedStatement(database, text, tuple(ways))
+
+
+def _of_hidden_table(way: ParsedStatement) -> ParsedStatement:
+    match way:
+        case EmptiesTable():
+            return UnparsedStatement("TRUNCATE TABLE")
+        case AltersTable():
+            return UnparsedStatement("ALTER TABLE")
+        case _:
+            return way
 
 
 def read_statement(reading: Sequence[Lexeme], database: str) -> ParsedStatement:
@@ -196,6 +216,11 @@ def emptied_memory_table(statement: str) -> TableId | None:
     """Returns the MEMORY table that a server before MySQL 8.0 reports like this after a restart emptied it."""
     meant = [_deleted_from(reading) for reading in readings(statement)]
     return meant[0] if len(meant) == 1 else None
+
+
+def has_query(creation: str) -> bool:
+    """Whether a CREATE TABLE takes its rows from a query, in any way to read it."""
+    return any(isinstance(way, CreatesTable) and way.filled for way in parse_logged("", creation).ways)
 
 
 def _deleted_from(reading: Sequence[Lexeme]) -> TableId | None:
@@ -236,11 +261,24 @@ def _create(reader: Reader, database: str) -> ParsedStatement:
         return ChangesNoTable()
     if reader.keyword("table"):
         exists = _if("not", reader)
-        return CreatesTable(reader.table(database), exists)
+        return CreatesTable(reader.table(database), exists, _has_rows(reader.rest()))
     if reader.keyword("database", "schema"):
         _if("not", reader)
         return DefinesDatabase(reader.name(), created=True)
     return _of_index(reader, database) or _of_others(reader)
+
+
+def _has_rows(definition: Sequence[Lexeme]) -> bool:
+    """Whether CREATE TABLE … has a query: SELECT, TABLE or VALUES, which are no names unless they are quoted.
+
+    A partition has VALUES LESS THAN or VALUES IN.
+    """
+    words = [lowercase_word(lexeme) for lexeme in definition]
+    following = zip(words, [*words[1:], ""], strict=True)
+    return any(
+        word in ("select", "table") or (word == "values" and then not in ("less", "in"))
+        for word, then in following
+    )
 
 
 def _alter(reader: Reader, database: str) -> ParsedStatement:

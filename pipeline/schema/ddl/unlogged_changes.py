@@ -142,6 +142,8 @@ def changes_of(
 
 def _changes(statement: ParsedStatement, exact: Mapping[TableId, Traits]) -> Iterator[UnloggedChange]:
     match statement:
+        case CreatesTable(table, filled=True):
+            yield OfTables("CREATE TABLE … SELECT", frozenset({table}))
         case ChangesNoTable() | DefinesIndex() | DefinesDatabase() | CreatesTable(if_not_exists=True):
             pass
         case CreatesTable(table):

@@ -272,7 +272,7 @@ CONSTANTS: Final = (
     "t DOUBLE DEFAULT -2",
     "u INT NOT NULL, ADD v2 DECIMAL(40,2), ADD w DECIMAL(30,5) NOT NULL, ADD x DOUBLE PRECISION NOT NULL",
     "y TEXT NOT NULL, ADD z VARCHAR(9) CHARACTER SET latin1 NOT NULL, ADD za VARBINARY(3) NOT NULL",
-    "zb BLOB NOT NULL",
+    "zb BLOB NOT NULL, ADD zd DECIMAL(0) NOT NULL, ADD ze DECIMAL(0,0) DEFAULT 1234567890",
     "zc INT DEFAULT 3 /* a comment */, ADD INDEX (zc), DROP COLUMN a, ALGORITHM=INPLACE",
 )
 READ_AGAIN: Final = (
@@ -293,6 +293,7 @@ READ_AGAIN: Final = (
     "x INT DEFAULT 0x41",
     "x DOUBLE DEFAULT 0.1",
     "x INT NOT NULL DEFAULT 1, ADD y BINARY(3) NOT NULL",
+    f"x INT({'0' * 5_000}10) NOT NULL DEFAULT 1",
 )
 EXPRESSIONS: Final = (
     "x INT DEFAULT (1 + 1)",
@@ -354,6 +355,58 @@ def test_the_server_refuses_what_would_make_a_constant_uncertain(mysql: MysqlSer
     for clause in ("ALTER x SET DEFAULT 2", "MODIFY x BIGINT", "CHANGE x y INT", "RENAME COLUMN x TO y"):
         with pytest.raises(OperationalError, match="Unknown column"):
             mysql.sql(f"ALTER TABLE t ADD x INT DEFAULT 1, {clause}", database=database)
+
+
+BY_STATEMENT: Final = "SET SESSION binlog_format = 'STATEMENT'"
+SESSION_TABLE: Final = (BY_STATEMENT, "CREATE TEMPORARY TABLE t (id INT PRIMARY KEY, v INT, w INT)")
+# Of each what comes before the snapshot, and the steps. `t`, `u` and `audit` are held against the source.
+STATEMENTS: Final[dict[str, tuple[tuple[str, ...], Steps]]] = {
+    "trigger": (
+        ("CREATE TRIGGER a AFTER DELETE ON t FOR EACH ROW INSERT INTO audit VALUES (OLD.id, OLD.v)",),
+        ((BY_STATEMENT, "DELETE FROM t"),),
+    ),
+    "cascade": (
+        ("ALTER TABLE u ADD FOREIGN KEY (id) REFERENCES t (id) ON DELETE CASCADE",),
+        ((BY_STATEMENT, "DELETE FROM t"),),
+    ),
+    "view": (("CREATE VIEW a_view AS SELECT * FROM t",), ((BY_STATEMENT, "DELETE FROM a_view"),)),
+    "truncated temporary table": ((), ((*SESSION_TABLE, "TRUNCATE TABLE t"),)),
+    "altered temporary table": ((), ((*SESSION_TABLE, "ALTER TABLE t DROP COLUMN v"),)),
+    "renamed temporary table": ((), ((*SESSION_TABLE, "ALTER TABLE t RENAME TO elsewhere"),)),
+    "XA transaction": (
+        (),
+        (
+            (
+                BY_STATEMENT,
+                "XA START 'statements'",
+                "UPDATE t SET v = v + 1",
+                "DELETE FROM u",
+                "XA END 'statements'",
+                "XA PREPARE 'statements'",
+            ),
+            ("INSERT INTO audit VALUES (1, 1)",),
+            ("XA COMMIT 'statements'",),
+        ),
+    ),
+    "CREATE TABLE … SELECT": (
+        (),
+        (("DROP TABLE t",), (BY_STATEMENT, "CREATE TABLE t (id INT PRIMARY KEY) SELECT id, v FROM u")),
+    ),
+    "CREATE TABLE … TABLE": (
+        (),
+        (("DROP TABLE u",), (BY_STATEMENT, "create table if not exists u (primary key (id)) table t")),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STATEMENTS)
+async def test_a_session_that_logs_statements(
+    mysql: MysqlServer, database: str, tmp_path: Path, case: str
+) -> None:
+    first, steps = STATEMENTS[case]
+    others = [f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)" for name in ("u", "audit")]
+    before = (T, *others, ROWS, "INSERT INTO u SELECT * FROM t", *first)
+    await history(mysql, tmp_path, database, before, steps, "t", "u", "audit")
 
 
 async def test_views_are_no_tables(mysql: MysqlServer, database: str, tmp_path: Path) -> None:

@@ -114,10 +114,11 @@ def begin(number: int) -> bytes:
     return made(Code.GTID, body)
 
 
-def query(statement: str, database: str = "shop", updated: str | None = None) -> bytes:
+def query(statement: str, database: str = "shop", updated: str | None = None, flags: int = 0) -> bytes:
     variables = b"" if updated is None else b"\x0c\x01" + updated.encode() + b"\0"
     head = struct.pack("<IIBHH", 1, 0, len(database), 0, len(variables))
-    return made(Code.QUERY, head + variables + database.encode() + b"\0" + statement.encode())
+    body = head + variables + database.encode() + b"\0" + statement.encode()
+    return made(Code.QUERY, body, flags=flags)
 
 
 def rotate(file: str = "binlog.000001", offset: int = 4) -> bytes:
@@ -279,6 +280,31 @@ def test_an_xa_transaction_with_more_rows_than_may_wait_has_its_tables_read_anew
     assert [each.tables for each in slice_.unread] == [frozenset({TableId("shop", "orders")})]
 
 
+@pytest.mark.parametrize(
+    ("updated", "databases"), [("shop", frozenset({"shop"})), (None, None)], ids=["said", "not said"]
+)
+@pytest.mark.parametrize("rows", [(), (ROW,)], ids=["alone", "among rows"])
+def test_an_xa_transaction_with_statements_is_read_again_at_its_commit(
+    rows: tuple[bytes, ...], updated: str | None, databases: frozenset[str] | None
+) -> None:
+    statements = [query("UPDATE x", updated=updated), query("DELETE FROM `shop`.`x`", updated="shop")]
+    first = prepared(1, *rows)
+    log = stream()
+    slice_ = last(read(log, [rotate(), *first[:2], *statements, *first[2:], *transaction(2)]))
+    assert (numbers(slice_), images(slice_), slice_.unread) == (["1", "2"], [], ())
+    [noted] = slice_.prepared
+    assert (noted.left_out, noted.databases) == (GtidSet(), databases)
+    for again in (log, LogStream(everything, anywhere, prepared=[noted])):
+        slice_ = last(read(again, [*([] if again is log else [rotate()]), *committed(3)]))
+        [unread] = slice_.unread
+        assert (unread.databases, slice_.prepared) == (databases, ())
+        assert "binlog_format=ROW" in unread.reason
+    log = stream()
+    read(log, [rotate(), *first[:2], *statements, *first[2:]])
+    slice_ = last(read(log, [begin(3), query(f"XA ROLLBACK {XA}")]))
+    assert slice_.unread == ()
+
+
 def test_rows_that_wait_keep_their_table_maps(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many others come in between."""
     monkeypatch.setattr(transaction_assembler, "_MAPS_REMEMBERED", 0)
@@ -410,22 +436,65 @@ def test_what_changes_more_than_its_rows_tell_says_so_behind_its_end() -> None:
 
 def test_a_memory_table_that_a_restart_has_emptied_is_told_by_a_statement() -> None:
     """MySQL 5.6 logs it bare, and may log rows of the statement that found it so after it; 5.7 frames it."""
-    emptied = query("DELETE FROM `shop`.`orders`", updated="shop")
-    for told in ([begin(1), emptied], [begin(1), emptied, MAP, ROW], transaction(1, emptied)):
+    emptied = query("DELETE FROM `shop`.`orders`")
+    framed = transaction(1, emptied, end=query("COMMIT"))
+    for told in ([begin(1), emptied], [begin(1), emptied, MAP, ROW], framed):
         [statement, rows] = read(stream("orders"), [rotate(), *told, *transaction(2, MAP, ROW)])
         assert isinstance(statement, DdlRead)
         assert (statement.gtid.number, statement.statement) == (1, "DELETE FROM `shop`.`orders`")
         assert numbers(rows) == ["2"]
     assert read(stream("orders"), [rotate(), begin(1), emptied, MAP]) == []
-    for others in ([table(2, "items"), row(2, 1), emptied], [emptied, emptied]):
-        slice_ = last(read(stream("orders", "items"), [rotate(), *transaction(1, *others)]))
+    for others in ([table(2, "items"), row(2, 1), emptied], [emptied, query("UPDATE x", updated="shop")]):
+        told = transaction(1, *others, end=query("COMMIT"))
+        slice_ = last(read(stream("orders", "items"), [rotate(), *told]))
         assert (numbers(slice_), images(slice_)) == (["1"], [])
         assert {name for each in slice_.unread for name in each.databases or ()} == {"shop"}
+        assert TableId("shop", "orders") in {table for each in slice_.unread for table in each.tables}
+
+
+@pytest.mark.parametrize("end", [None, query("COMMIT")], ids=["XID", "COMMIT"])
+@pytest.mark.parametrize("text", ["DELETE FROM orders", "DELETE FROM a_view", "DELETE FROM `shop`.`orders`"])
+def test_a_sessions_delete_changes_what_follows_from_it_too(text: str, end: bytes | None) -> None:
+    """A trigger writes another table, a foreign key deletes another one's rows, or the name is a view's."""
+    log_events = transaction(1, query(text, updated="shop"), end=end)
+    slice_ = last(read(stream("orders"), [rotate(), *log_events]))
+    assert [each.databases for each in slice_.unread] == [frozenset({"shop"})]
+
+
+def test_an_engine_with_transactions_has_no_memory_table() -> None:
+    [slice_] = read(stream("orders"), [rotate(), *transaction(1, query("DELETE FROM `shop`.`orders`"))])
+    assert isinstance(slice_, TransactionsRead)
+    assert [each.databases for each in slice_.unread] == [None]
+
+
+def test_a_table_of_another_database_that_is_found_empty_is_read_again() -> None:
+    """The session's default database isn't its own, and the statement that found it changed another table."""
+    emptied = query("DELETE FROM `shop`.`orders`", database="other")
+    log = stream("orders", "items")
+    log_events = [rotate(), begin(1), emptied, table(2, "items"), row(2, 1), *transaction(2)]
+    [slice_, *_] = read(log, log_events)
+    assert isinstance(slice_, TransactionsRead)
+    [unread] = slice_.unread
+    assert {TableId("shop", "orders"), TableId("shop", "items")} <= unread.tables
+
+
+def test_a_statement_says_that_a_temporary_table_may_be_meant() -> None:
+    log_events = [rotate(), begin(1), query("TRUNCATE orders", flags=4), begin(2), query("TRUNCATE orders")]
+    certain = [each.thread_specific for each in read(stream(), log_events) if isinstance(each, DdlRead)]
+    assert certain == [True, False]
+
+
+def test_a_table_that_is_created_by_a_query_is_read_again() -> None:
+    """The rows of CREATE TABLE … SELECT come as rows, unless the session logs statements."""
+    created = query("CREATE TABLE orders SELECT 1 AS id", updated="shop")
+    creation, slice_ = read(stream("orders"), [rotate(), *transaction(1, created)])
+    assert isinstance(creation, CreateTableSelectRead) and isinstance(slice_, TransactionsRead)
+    assert [each.databases for each in slice_.unread] == [frozenset({"shop"})]
 
 
 def test_memory_tables_that_one_statement_found_empty_have_one_gtid() -> None:
     """MySQL 5.6 logs no second GTID, neither for the second table nor for a CREATE that opened the first one."""
-    emptied = [query(f"DELETE FROM `shop`.`{name}`", updated="shop") for name in ("items", "orders")]
+    emptied = [query(f"DELETE FROM `shop`.`{name}`") for name in ("items", "orders")]
     log = stream("items", "orders")
     assert read(log, [rotate(), begin(1), *emptied]) == []
     advanced, statement, rows = read(log, transaction(2, MAP, ROW))

@@ -187,6 +187,14 @@ def test_a_statement_that_failed_says_so() -> None:
     assert not query(b"", b"DROP TABLE t").failed
 
 
+def test_a_statement_says_whether_it_depended_on_its_session() -> None:
+    body = struct.pack("<IIBHH", 1, 0, 1, 0, 0) + b"d\0TRUNCATE t"
+    for flags in (0x4, 0xC, 0x8, 0):
+        found = parsed(made(Code.QUERY, body, flags=flags))
+        assert isinstance(found, Query)
+        assert found.thread_specific is bool(flags & 0x4)
+
+
 def test_a_statement_is_read_in_its_clients_character_set() -> None:
     latin1 = b"\x04" + struct.pack("<HHH", 8, 8, 255)
     assert query(latin1, "DROP TABLE `Ã©`".encode("latin1")).statement == "DROP TABLE `Ã©`"

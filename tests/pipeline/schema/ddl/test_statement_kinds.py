@@ -19,6 +19,15 @@ def meaning(text: str) -> statement_kinds.ParsedStatement:
         ("", statement_kinds.ChangesNoTable()),
         ("# Dummy event", statement_kinds.ChangesNoTable()),
         ("CREATE TABLE IF NOT EXISTS t (a INT)", statement_kinds.CreatesTable(T, if_not_exists=True)),
+        ("CREATE TABLE t SELECT 1 AS a", statement_kinds.CreatesTable(T, filled=True)),
+        ("create table t (a int) ignore as (select 1)", statement_kinds.CreatesTable(T, filled=True)),
+        ("CREATE TABLE t TABLE u", statement_kinds.CreatesTable(T, filled=True)),
+        ("CREATE TABLE t (VALUES ROW(1))", statement_kinds.CreatesTable(T, filled=True)),
+        (
+            "CREATE TABLE t (`select` INT COMMENT 'TABLE') PARTITION BY LIST (`select`) (PARTITION p VALUES IN (1))",
+            statement_kinds.CreatesTable(T),
+        ),
+        ("CREATE TABLE t (a INT) START TRANSACTION", statement_kinds.CreatesTable(T)),
         ("CREATE FULLTEXT INDEX i ON t (a)", statement_kinds.DefinesIndex(T)),
         ("CREATE SPATIAL REFERENCE SYSTEM 4120 NAME 'x'", statement_kinds.ChangesNoTable()),
         ("CREATE UNDO TABLESPACE u ADD DATAFILE 'x.ibu'", statement_kinds.ChangesNoTable()),
@@ -45,6 +54,21 @@ def meaning(text: str) -> statement_kinds.ParsedStatement:
 )
 def test_what_a_statement_is(text: str, wanted: statement_kinds.ParsedStatement) -> None:
     assert meaning(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("TRUNCATE t", statement_kinds.UnparsedStatement("TRUNCATE TABLE")),
+        ("ALTER TABLE t DROP COLUMN a", statement_kinds.UnparsedStatement("ALTER TABLE")),
+        ("CREATE TEMPORARY TABLE t LIKE u", statement_kinds.ChangesNoTable()),
+        ("DROP TABLE t", statement_kinds.DropsTables((T,))),
+    ],
+)
+def test_a_temporary_table_may_hide_the_one_that_is_named(
+    text: str, wanted: statement_kinds.ParsedStatement
+) -> None:
+    assert statement_kinds.parse_logged("d", text, thread_specific=True).ways == (wanted,)
 
 
 @pytest.mark.parametrize(
