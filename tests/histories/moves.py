@@ -756,6 +756,65 @@ def settings(world: World) -> Steps:
     yield Sql(some.choice(ways))
 
 
+def by_statement(world: World) -> Steps:
+    """A session logs statements in place of rows for a while."""
+    table, some = some_table(world), world.some
+    if table is None:
+        return
+    yield Sql(f"SET SESSION binlog_format = {some.choice(('STATEMENT', 'STATEMENT', 'MIXED'))}")
+    yield from some.choice((_hidden, _made_by_query, _deleted, _prepared_statements))(world, table)
+    yield Sql("SET SESSION binlog_format = ROW")
+
+
+def _hidden(world: World, table: Table) -> Steps:
+    """A temporary table hides the table from its session."""
+    yield Sql(f"CREATE TEMPORARY TABLE {table.quoted} (id INT NOT NULL PRIMARY KEY, hidden INT, v INT)")
+    for clause in world.some.sample(("ALTER TABLE {} DROP COLUMN v", "TRUNCATE {}"), k=2):
+        yield Sql(clause.format(table.quoted))
+        yield from _paused(world)
+    yield Sql(f"DROP TEMPORARY TABLE {table.quoted}")
+
+
+def _made_by_query(world: World, table: Table) -> Steps:
+    """A table goes, and comes back with the rows of another one."""
+    other = some_table(world)
+    if other is None or other is table:
+        return
+    yield Sql(f"DROP TABLE {table.quoted}")
+    yield from _paused(world)
+    key = f"(PRIMARY KEY ({', '.join(map(quoted, other.key))}))" if other.key else ""
+    yield Sql(f"CREATE TABLE {table.quoted} {key} AS SELECT * FROM {other.quoted}")
+    plain = tuple(replace(column, made="") for column in other.columns)
+    world.tables[table.name] = replace(other, name=table.name, columns=plain)
+
+
+def _deleted(world: World, table: Table) -> Steps:
+    """All rows go, by the table's name or by a view's, and a trigger may write other ones."""
+    name = quoted(f"view{world.number()}")
+    yield Sql(f"CREATE VIEW {name} AS SELECT * FROM {table.quoted}")
+    other = some_table(world)
+    if other is not None and other is not table and world.some.random() < 0.5:
+        trigger = quoted(f"trigger{world.number()}")
+        yield Sql(
+            f"CREATE TRIGGER {trigger} AFTER DELETE ON {table.quoted} FOR EACH ROW DELETE FROM {other.quoted}"
+        )
+    yield Sql(f"DELETE FROM {world.some.choice((name, table.quoted, f'`{{db}}`.{table.quoted}'))}")
+
+
+def _prepared_statements(world: World, table: Table) -> Steps:
+    """An XA transaction of statements waits for its second phase."""
+    name = f"'{{db}}-{world.number()}'"
+    yield Sql(f"XA START {name}")
+    yield change(world, table)
+    yield Sql(f"XA END {name}")
+    if world.old:  # a session of MySQL 5.6 does nothing else before the second phase
+        yield Sql(f"XA COMMIT {name} ONE PHASE")
+        return
+    yield Sql(f"XA PREPARE {name}")
+    yield from _paused(world)
+    yield Sql(world.some.choice((f"XA COMMIT {name}", f"XA ROLLBACK {name}")))
+
+
 def quoting(world: World) -> Steps:
     """Statements in modes in which other characters quote."""
     if table := some_table(world):
@@ -938,7 +997,7 @@ MOVES: Final[dict[Move, int]] = {
     write: 30, transact: 12, alter: 36, create: 12, drop: 9, rename: 9, swap: 9, truncate: 4, copy: 7, parent: 4,
     around: 9, partitions: 5, databases: 3, branches: 5, elsewhere: 1, settings: 7, quoting: 1, creations: 2,
     signalled: 3, struck: 3, widen: 3, extend: 6, converted: 9, alike: 2, forgotten: 1, recaptured: 3, again: 1,
-    merged: 1, ignoring: 1, prepared: 1, cased: 2, known: 2,
+    merged: 1, ignoring: 1, prepared: 1, cased: 2, known: 2, by_statement: 2,
 }  # fmt: skip
 # What makes no table's rows others, beside changes of rows.
 CALM: Final[dict[Move, int]] = {write: 20, transact: 10, widen: 20, extend: 12, around: 8, struck: 2}

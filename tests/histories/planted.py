@@ -16,6 +16,7 @@ import pytest
 from actors.lake.live_view import CatalogViews
 from actors.runtime.supervisor import Supervisor
 from actors.snapshot.snapshot_metrics import SnapshotMetrics
+from pipeline.binlog import transaction_assembler
 from pipeline.binlog.events import query_event
 from pipeline.binlog.transaction_assembler import TransactionAssembler
 from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
@@ -89,6 +90,10 @@ class Planted(StrEnum):
     MERGED = "no MERGE table has a captured one in its UNION"
     STUCK = "a service that's to stop doesn't"
     ONE_VIEW = "a catalog tells names apart by case"
+    HIDING = "no temporary table hides another one"
+    MADE_BY_QUERY = "a table is created without rows"
+    DELETED = "a DELETE without WHERE is what a server says of a MEMORY table"
+    XA_STATEMENTS = "an XA transaction has changed what it has rows of"
 
 
 def _rows_stay(patch: Patch) -> None:
@@ -316,6 +321,28 @@ def _one_view(patch: Patch) -> None:
     patch.setattr(CatalogViews, "_shown_table", lambda _, table: table)
 
 
+def _hiding(patch: Patch) -> None:
+    patch.setattr(statement_kinds, "_of_hidden_table", lambda way: way)
+
+
+def _made_by_query(patch: Patch) -> None:
+    patch.setattr(statement_kinds, "_has_rows", lambda _: False)
+
+
+def _deleted(patch: Patch) -> None:
+    original = TransactionAssembler._framed_query
+
+    def framed(self: TransactionAssembler, event: query_event.Query, emptied: TableId | None) -> None:
+        original(self, event if emptied is None else replace(event, updated=None), emptied)
+
+    patch.setattr(TransactionAssembler, "_framed_query", framed)
+    patch.setattr(TransactionAssembler, "_refute_emptied", lambda _: None)
+
+
+def _xa_statements(patch: Patch) -> None:
+    patch.setattr(transaction_assembler, "_databases", lambda _: frozenset())
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """How it's planted, which of the review's histories it brings back, and where it shows.
@@ -390,6 +417,14 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
     Planted.STUCK: Fault(_stuck, "", "prepared-and-forgotten", "stop", (moves.struck,)),
     Planted.ONE_VIEW: Fault(
         _one_view, "R9", "views-that-differ-by-case", "catalog", (moves.cased, moves.rename), lake=True
+    ),
+    Planted.HIDING: Fault(_hiding, "", "a-temporary-table-of-the-same-name", about=(moves.by_statement,)),
+    Planted.MADE_BY_QUERY: Fault(
+        _made_by_query, "", "a-query-that-is-logged-makes-a-table", about=(moves.by_statement,)
+    ),
+    Planted.DELETED: Fault(_deleted, "", "rows-are-deleted-through-a-view", about=(moves.by_statement,)),
+    Planted.XA_STATEMENTS: Fault(
+        _xa_statements, "", "statements-of-an-xa-transaction", about=(moves.by_statement,)
     ),
 }
 

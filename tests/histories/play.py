@@ -100,6 +100,8 @@ MAY_STOP: Final = re.compile(
     r"|has the name of a column|has a name that Spark and Delta keep"
     r"|zero or partial date|two codes in its character set|whose label has a question mark|the label x"
     r"|foreign key|only the beginning|is a GEOMETRY"
+    # A change of it was logged as a statement.
+    r"|it has no primary key, so that it can't be read again"
     # An INSERT that gives a column of the key no value, with binlog_row_image = MINIMAL or NOBLOB.
     r"|the log has rows of it without \S.* of its primary key"
     # DROP COLUMN and ADD COLUMN of the same name leave the name in the primary key, as a prefix if it's a text then.
