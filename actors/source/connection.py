@@ -28,6 +28,7 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_traits import MERGEABLE
 from pipeline.source import information_schema
 from pipeline.source.information_schema import Descriptions, IndexPart, TableDescription
 from pipeline.source.prerequisites import server_version
@@ -186,7 +187,7 @@ class Source:
             table: await self._list_indexes(table) for table in information_schema.ambiguous_key_tables(rows)
         }
         told = information_schema.describe_tables(rows, listed)
-        if all(each.traits.engine != information_schema.MERGEABLE for each in told.described.values()):
+        if all(each.traits.engine != MERGEABLE for each in told.described.values()):
             return told
         return information_schema.with_merge_tables(
             told, await self.merge_tables(), folds=await self.folds_names()

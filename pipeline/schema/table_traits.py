@@ -9,13 +9,16 @@ position of an answer with the work of each such statement. Between these nothin
 
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.schema.table_schema import TableId
 
 Value = TypeVar("Value")
+
+# The engine of the tables that a MERGE table may have in its UNION.
+MERGEABLE: Final = "myisam"
 
 
 @dataclass(frozen=True, slots=True)

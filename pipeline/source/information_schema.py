@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.schema.table_traits import TextColumn, Traits
+from pipeline.schema.table_traits import MERGEABLE, TextColumn, Traits
 from pipeline.source.statement import Statement, quoted_table
 from pipeline.types import column_types as t
 from pipeline.types.enum_labels import NO_TEXT, UNKNOWN
@@ -190,8 +190,6 @@ MERGE_TABLES = Statement(
     "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE ENGINE = 'MRG_MYISAM'"
     " ORDER BY TABLE_SCHEMA, TABLE_NAME"
 )
-# The engine of the tables that a MERGE table may have in its UNION.
-MERGEABLE = "myisam"
 
 # What the server estimates of all tables: rows, and the bytes of rows and indexes.
 SIZES = Statement(

@@ -31,9 +31,10 @@ class State:
     transaction, with the parents. `outdated_keys`: tables that may have other foreign keys by now, None if the server
     logs their effects. `unnamed`: tables whose images in the present transaction were left out, and why. `survey`:
     facts of tables that the log doesn't have. `unknown_engines`: tables whose engine may be one whose rows the log
-    doesn't have. `asking`: whether a query is under way. `keeps`: the tables on whose schema the journal keeps
-    statements, None if it keeps none. `creation`: the statement with which the present transaction created its table.
-    `protection`: the rules for columns, which refuse some tables.
+    doesn't have. `merging`: those that a MERGE table may have had in its UNION since the server was asked. `asking`:
+    whether a query is under way. `keeps`: the tables on whose schema the journal keeps statements, None if it keeps
+    none. `creation`: the statement with which the present transaction created its table. `protection`: the rules for
+    columns, which refuse some tables.
     """
 
     captured: TableFilter
@@ -53,6 +54,7 @@ class State:
     unnamed: Mapping[TableId, str] = field(default_factory=dict)
     survey: Survey = field(default_factory=Survey)
     unknown_engines: frozenset[TableId] = frozenset()
+    merging: frozenset[TableId] = frozenset()
     asking: bool = False
     keeps: TableFilter | None = None
     creation: CreationStatements | None = None

@@ -42,7 +42,8 @@ engine: the text of CREATE TABLE needn't have it. Between a statement that may g
 answer, the log may have rows that the table lost. So an ALTER TABLE … ENGINE that passes before the answer holds
 restarts the table. The checkpoint knows these tables (`unknown_engines`). An answer with another engine than a logged
 one stops the table. The same holds for a MyISAM table while a statement may have put it into the UNION of a MERGE
-table: the log has what changes through that one under another name.
+table: the log has what changes through that one under another name. If the answer says that none has it, that may have
+been otherwise meanwhile, so the table restarts (`merging`).
 
 **Statements that leave a table as it is** (ANALYZE, GRANT, a trigger, a table made LIKE it) aren't reported as changes
 of it, so its open windows and its plan stay. A chunk depends on three things: the table's columns and key, the index
@@ -114,6 +115,7 @@ from pipeline.verifier.table_restarts import (
     LEFT_OUT,
     effects_of_unread_rows,
     restarts_after_gaps,
+    restarts_after_merges,
     restarts_after_statement,
     stops_for_engines,
 )
@@ -415,7 +417,9 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     reported = replace(names, known=state.reported.keys(), unknown_engines=state.unknown_engines)
     unlogged = ddl.changed_unlogged(reported, statement, exact, failed=message.failed)
     others = {t for t, u in unlogged.items() if u.effect is not Effect.EXTENDED}
-    others |= ddl.may_create(names, statement) | ddl.may_merge(names, statement)
+    merging = ddl.may_merge(names, statement)
+    others |= ddl.may_create(names, statement) | merging
+    state = replace(state, merging=state.merging | merging)
     unknown = frozenset(t for t in changed if t in others or t not in state.reported)
     unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.CREATED or t not in state.emptied}
     emptied = {t: each.what for t, each in unlogged.items() if each.effect in WITHOUT_ROWS}
@@ -498,15 +502,22 @@ def _advance(state: State, gtids: GtidSet) -> tuple[State, tuple[News, ...]]:
     return state, (*told, *stops)
 
 
-def _apply_survey(state: State) -> tuple[State, tuple[TableStopped | EnginesSurveyed, ...]]:
+def _apply_survey(
+    state: State,
+) -> tuple[State, tuple[TableStopped | MirrorInvalidated | EnginesSurveyed, ...]]:
     """Returns the state with the survey's answers that hold now; tables stop if the log can't have their rows."""
     survey, new = state.survey.apply_answers(state.place, not state.to_come)
-    stops = stops_for_engines(survey.holding, new, _stopped_tables(state)) if new else ()
+    ended = _stopped_tables(state)
+    stops = stops_for_engines(survey.holding, new, ended) if new else ()
+    merged = (state.merging & state.reported.keys() & new) - ended
+    restarts = restarts_after_merges(survey.holding, merged) if merged else ()
     state = _with_tables(replace(state, survey=survey), {stop.table: Stopped() for stop in stops})
+    emptied = state.emptied - {restart.table for restart in restarts}
+    state = replace(state, merging=state.merging & survey.awaited, emptied=emptied)
     unknown = state.unknown_engines & survey.awaited
     if unknown == state.unknown_engines:
-        return state, stops
-    return replace(state, unknown_engines=unknown), (*stops, EnginesSurveyed(unknown))
+        return state, (*stops, *restarts)
+    return replace(state, unknown_engines=unknown), (*stops, *restarts, EnginesSurveyed(unknown))
 
 
 def _survey_again(

@@ -9,7 +9,7 @@ from pipeline.schema.ddl.effects import Unlogged
 from pipeline.schema.ddl.unlogged_changes import LOGGED_ENGINES, WITHOUT_ROWS
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.schema.table_traits import Traits
+from pipeline.schema.table_traits import MERGEABLE, Traits
 from pipeline.verifier.cascades import CASCADED, changed_along
 
 LEFT_OUT = (
@@ -23,6 +23,10 @@ _ELSEWHERE = (
 _MERGED = (
     "the MERGE table {merge} has it in its UNION: the log has rows that change through that one under the name of that "
     "one alone; give it another engine (InnoDB, say), or drop {merge}"
+)
+_MERGED_ONCE = (
+    "a MERGE table may have had it in its UNION for a while, and the log has rows that changed through that one under "
+    "the name of that one alone"
 )
 _UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't say which"
 _KEYLESS = "{reason}; it has no primary key, so that it can't be read again: give it one, and recapture it"
@@ -59,6 +63,17 @@ def stops_for_engines(
     """Returns the tables among these that stop, because the log need not have their rows by their names."""
     reasons = ((table, _not_logged(traits[table])) for table in sorted(set(tables) - set(ended)))
     return tuple(TableStopped(table, reason) for table, reason in reasons if reason is not None)
+
+
+def restarts_after_merges(
+    traits: Mapping[TableId, Traits], tables: Collection[TableId]
+) -> tuple[MirrorInvalidated, ...]:
+    """Returns the restarts of those of these tables that no MERGE table has in its UNION any more."""
+    return tuple(
+        MirrorInvalidated(table, False, _MERGED_ONCE)
+        for table in sorted(tables)
+        if traits[table].engine == MERGEABLE and traits[table].merged_by is None
+    )
 
 
 def _not_logged(traits: Traits) -> str | None:

@@ -1101,6 +1101,29 @@ def test_rows_of_a_table_that_a_merge_table_may_have_are_others_with_another_eng
     assert [again.table for again in restarts(ran(state, statement(5, STORED))[1])] == [ORDERS]
 
 
+@pytest.mark.parametrize(
+    ("traits", "restarted", "stopped"),
+    [
+        (Traits("myisam"), True, False),
+        (Traits("myisam", merged_by=TableId("other", "m")), False, True),
+        (Traits("innodb"), False, False),
+    ],
+    ids=["not merged any more", "merged", "of another engine"],
+)
+def test_rows_of_a_table_that_a_merge_table_may_have_had_are_read_again(
+    traits: Traits, restarted: bool, stopped: bool
+) -> None:
+    """The MERGE table has gone before the server could be asked, or another definition of this table has shut it."""
+    state, _ = ran(fresh(), CREATED, slice_(3), innodb(answer(3, SCHEMA)))
+    merge = statement(4, "CREATE TABLE other.m (id INT) ENGINE=MERGE UNION=(shop.orders)")
+    told = replace(answer(5, SCHEMA), traits={ORDERS: traits})
+    state, said = ran(state, merge, slice_(5), told)
+    assert [again.table for again in restarts(said)] == ([ORDERS] if restarted else [])
+    assert any(isinstance(order, TableStopped) for order in said) is stopped
+    _, said = ran(state, statement(6, "ALTER TABLE orders ADD KEY (state)"), replace(told, end=end(6)))
+    assert restarts(said) == []
+
+
 def test_another_engine_behind_one_that_was_told_brings_the_same_rows() -> None:
     state, _ = ran(fresh(), CREATED, slice_(3), innodb(answer(3, SCHEMA)))
     assert restarts(ran(state, statement(4, STORED))[1]) == []
