@@ -53,7 +53,7 @@ def debezium_variants(
     parts: Parts, server: MysqlServer, account: Account, start: LogStart, last: str, folder: Path,
     options: Mapping[str, str] | None, variants: Mapping[str, Mapping[str, str]],
 ) -> dict[str, list[Message]]:  # fmt: skip
-    """The same messages by variants: of each its name, and its properties.
+    """The same messages by variants: of each its name, and its properties. Without a start Debezium takes a snapshot.
 
     These are `transforms`, `transforms.*`, `converter` and `headers`.
     """
@@ -68,7 +68,7 @@ def debezium_variants(
         "database.server.id": "4711",
         "database.ssl.mode": "disabled",
         "driver.allowPublicKeyRetrieval": "true",
-        "snapshot.mode": "recovery",
+        "snapshot.mode": "initial" if start is None else "recovery",
         "snapshot.locking.mode": "none",
         "include.schema.changes": "false",
         "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
@@ -77,14 +77,14 @@ def debezium_variants(
         "schema.history.internal": "io.debezium.relational.history.MemorySchemaHistory",
         "converter.schemas.enable": "false",
         "errors.max.retries": "0",
-        "messages.file": start.file,
-        "messages.position": str(start.position),
-        "messages.gtids": start.gtids,
         "messages.last": f"{PREFIX}.{last}",
         "messages.variants": ",".join(variants),
         **(options or {}),
         **{f"{name}.{key}": value for name, said in variants.items() for key, value in said.items()},
     }
+    if start is not None:
+        place = {"file": start.file, "position": str(start.position), "gtids": start.gtids}
+        settings |= {f"messages.{name}": text for name, text in place.items()}
     found: dict[str, list[Message]] = {name: [] for name in variants}
     for variant, message in _printed(parts, "Messages", written_properties(folder, settings)):
         found[variant].append(message)

@@ -36,6 +36,9 @@ import org.apache.kafka.connect.transforms.Transformation;
  * between. All but variant, topic, partition and time are base64, and `-` stands for null. The program ends after the message
  * whose topic is the property `messages.last`.
  *
+ * <p>It begins at the place that `messages.file`, `messages.position` and `messages.gtids` say; without them it begins as the
+ * properties of the connector say.
+ *
  * <p>The property `messages.variants` names what is made of each of the connector's records: variant v by the
  * transformations that the properties `v.transforms` and `v.transforms.*` say, as Kafka Connect does it, and then by
  * JsonConverter. The last message is not transformed.
@@ -145,7 +148,9 @@ final class Messages {
         try (var file = Files.newBufferedReader(Path.of(arguments[0]))) {
             properties.load(file);
         }
-        begin(properties);
+        if (properties.containsKey("messages.file")) {
+            begin(properties);
+        }
         Messages messages = new Messages(properties);
         DebeziumEngine.create(ChangeEventFormat.of(Connect.class))
                 .using(properties)
