@@ -50,7 +50,7 @@ def debezium_messages(
 
 
 def debezium_variants(
-    parts: Parts, server: MysqlServer, account: Account, start: LogStart, last: str, folder: Path,
+    parts: Parts, server: MysqlServer, account: Account, start: LogStart | None, last: str, folder: Path,
     options: Mapping[str, str] | None, variants: Mapping[str, Mapping[str, str]],
 ) -> dict[str, list[Message]]:  # fmt: skip
     """The same messages by variants: of each its name, and its properties. Without a start Debezium takes a snapshot.

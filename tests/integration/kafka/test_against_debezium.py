@@ -9,7 +9,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
+from aiokafka.record.memory_records import MemoryRecords
 
 from actors.kafka.batches import MessageBatches, Records
 from actors.kafka.segment_rows import TableRows
@@ -133,10 +135,30 @@ def ours(
             changed = ChangedRows.of(narrowed)
             orders = MessageOrders(changed)
             put(found, making.marks(changed))
+        made: dict[str, list[Records]] = {}
         for of in tables:
             for records in making.records(making.rows(of, orders), 0):
-                put(found, records)
+                made.setdefault(records.topic, []).append(records)
+        for topic, of_topic in made.items():
+            messages = [message for records in of_topic for message in messages_of(records)]
+            found.setdefault(topic, []).extend(messages[at] for at in sent_order(making, of_topic))
     return found
+
+
+def sent_order(making: MessageBatches, parts: Sequence[Records]) -> list[int]:
+    """In which order the sink sends the messages of several tables to their topic: the number of each."""
+    numbered, count = list[Records](), 0
+    for part in parts:
+        numbers = pa.array([str(number) for number in range(count, count + len(part.keys))], pa.string())
+        bare = replace(part, keys=numbers, values=numbers, headers=(), schemas=None, partitions=None)
+        numbered, count = [*numbered, bare], count + len(numbers)
+    order: list[int] = []
+    for batch in making.batches_of([part for part in numbered if len(part.keys)], 1, 0) if count else ():
+        batch.records._set_producer_state(1, 0, 0)
+        read = MemoryRecords(bytes(batch.records._build())).next_batch()
+        order += [int(record.key or b"") for record in read or ()]
+    assert sorted(order) == list(range(count))
+    return order
 
 
 def appended(told: Sequence[ToWatermarkCoordinator], position: GtidSet) -> Iterator[list[ChangePart]]:
@@ -155,14 +177,17 @@ def appended(told: Sequence[ToWatermarkCoordinator], position: GtidSet) -> Itera
 
 def put(found: dict[str, list[Message]], records: Records) -> None:
     """Put messages to those of their topic."""
+    found.setdefault(records.topic, []).extend(messages_of(records))
+
+
+def messages_of(records: Records) -> Iterator[Message]:
+    """The messages as text."""
     headers = [(name, texts.to_pylist()) for name, texts in records.headers]
     places = [None] * len(records.keys) if records.partitions is None else records.partitions.to_pylist()
     times = [None] * len(records.keys) if records.times is None else records.times.to_pylist()
     for at, (key, value) in enumerate(zip(*printed(records), strict=True)):
         named = tuple((name, header_text(texts[at])) for name, texts in headers if texts[at] is not None)
-        found.setdefault(records.topic, []).append(
-            Message(records.topic, key, value, named, places[at], times[at])
-        )
+        yield Message(records.topic, key, value, named, places[at], times[at])
 
 
 def header_text(value: str | bytes) -> str | None:

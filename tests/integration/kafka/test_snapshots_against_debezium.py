@@ -31,8 +31,10 @@ from tests.integration.kafka.test_against_debezium import (
     put,
     server,
 )
-from tests.integration.kafka.test_random_against_debezium import excused, modes_of, tables_of
+from tests.integration.kafka.test_random_against_debezium import tables_of
+from tests.servers.debezium_differences import excused
 from tests.servers.debezium_messages import PREFIX, Message, debezium_variants, log_end
+from tests.servers.debezium_modes import modes_of
 from tests.servers.selector import bench
 
 __all__ = ["account", "server"]
@@ -68,10 +70,10 @@ def test_rows_of_snapshots_are_debeziums(
     mine = asyncio.run(ours(server, tables, {**form, "schemas_enable": schemas}))
     taken = debezium_variants(parts, server, account, None, END, tmp_path, options, {"plain": {}})["plain"]
     found = values(taken, mine)
-    for table in tables:
-        theirs = [other["source"].pop("snapshot") for _, other in found[table]]
-        assert theirs == places_of(len(theirs), first=table is tables[0])
-        assert {one["source"].pop("snapshot") for one, _ in found[table]} == {"incremental"}
+    for name in tables:
+        theirs = [other["source"].pop("snapshot") for _, other in found[name]]
+        assert theirs == places_of(len(theirs), first=name == tables[0])
+        assert {one["source"].pop("snapshot") for one, _ in found[name]} == {"incremental"}
     faults = different(found, definitions)
     # Debezium's incremental snapshots have null in invisible columns, and stop if they are NOT NULL.
     mine = {
