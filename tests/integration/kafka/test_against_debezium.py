@@ -507,9 +507,11 @@ def test_columns_keys_and_routes_are_debeziums(
         "UPDATE shop.people SET id = 7 WHERE id = 2",
         "INSERT INTO shop.heap VALUES (1, 'x', 1, 'some.h'), (2, NULL, 2, 'some.h')",
         "BEGIN",
-        "DELETE FROM shop.people",
+        "DELETE FROM shop.people WHERE id = 7",
         "UPDATE shop.heap SET c = 9",
+        "UPDATE shop.people SET kind = 'a'",
         "UPDATE shop.heap SET a = a + 1",
+        "UPDATE shop.people SET kind = NULL",
         "DELETE FROM shop.heap",
         "COMMIT",
     )
