@@ -3,15 +3,19 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
 
 from actors.kafka import batches
-from actors.kafka.batches import MessageBatches, Records
+from actors.kafka.batches import MessageBatches, Records, StreamPlaces
 from actors.kafka.gathered_rows import MessageRows
 from actors.kafka.segment_rows import TableRows
+from pipeline.config.message_routes import TopicRoute
+from pipeline.config.outbox import Outbox
 from pipeline.config.settings import KafkaSinkSettings
+from pipeline.config.unwrapping import Unwrap
 from pipeline.kafka.debezium.shape import Shape
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
 from pipeline.kafka.errors import TableRefusal, TopicRefusal
@@ -39,6 +43,41 @@ def test_a_request_can_have_a_batch_of_each_partition() -> None:
         found[batch.partition] += [record.value.decode() for record in read]
     assert len(order) > 3 * COUNT and order == [number % COUNT for number in range(len(order))]
     assert found == {partition: texts[partition::COUNT] for partition in range(COUNT)}
+
+
+def test_messages_of_tables_of_one_topic_come_in_the_order_of_the_stream() -> None:
+    def part(*places: tuple[int, int], headers: tuple[tuple[str, pa.Array], ...] = ()) -> Records:
+        scns, ordinals = np.array(places).T
+        texts = pa.array([f"{scn}.{ordinal}" for scn, ordinal in places])
+        return Records("t", texts, texts, headers, places=StreamPlaces(scns, ordinals))
+
+    # Two messages of one row stay in their order, whatever their keys.
+    one = part((1, 0), (1, 4), (1, 4), (2, 1), headers=(("h", pa.array(["a", None, None, "d"])),))
+    other = part((1, 1), (1, 2), (2, 0), (3, 0))
+    making = MessageBatches(KafkaSinkSettings(("k:1",), "p"))
+    (batch,) = making.batches_of([one, other], 1, 1)
+    batch.records._set_producer_state(1, 0, 0)
+    read = MemoryRecords(bytes(batch.records._build())).next_batch()
+    assert read is not None
+    records = list(read)
+    texts = ["1.0", "1.1", "1.2", "1.4", "1.4", "2.0", "2.1", "3.0"]
+    assert [(record.key or b"").decode() for record in records] == texts
+    assert [record.key for record in records if record.headers] == [b"1.0", b"2.1"]
+
+
+def test_tables_share_a_topic_by_a_route_or_by_what_their_rows_say() -> None:
+    one, two, three = (TableId("shop", name) for name in ("part_1", "part_2", "else"))
+    route, box = TopicRoute(r"(.*)\.part_\d", "$1.parts"), Outbox(TableFilter((r"shop\.part_1",)))
+    by_route = MessageBatches(KafkaSinkSettings(("k:1",), "p", topic_routes=(route,)))
+    assert by_route.sharing(one) == by_route.sharing(two) != by_route.sharing(three)
+    boxed = MessageBatches(
+        KafkaSinkSettings(("k:1",), "p", outboxes=(box, replace(box, tables=TableFilter((r"shop\.part_2",)))))
+    )
+    assert boxed.sharing(one) == boxed.sharing(two) != boxed.sharing(three)
+    by_rows = MessageBatches(KafkaSinkSettings(("k:1",), "p", unwrap=Unwrap(route_by_field="goes")))
+    assert by_rows.sharing(one) == by_rows.sharing(two) == by_rows.sharing(three)
+    plain = MessageBatches(KafkaSinkSettings(("k:1",), "p"))
+    assert len({plain.sharing(table) for table in (one, two, three)}) == 3
 
 
 @pytest.mark.parametrize("number", [COUNT, -1, 1 << 40])

@@ -225,6 +225,35 @@ async def test_a_topic_that_refuses_holds_up_no_other_and_catches_up_once_it_tak
     assert (judge.changes, judge.read) == (7, 3)
 
 
+@pytest.mark.full
+async def test_a_table_that_refuses_is_set_aside_whatever_another_tables_rows_say(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    settings = to_topics(kafka, open_shop, tmp_path, unwrap=Unwrap(route_by_field="goes"))
+    assert settings.kafka is not None
+    prefix = settings.kafka.topic_prefix
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        open_shop.sql(
+            "CREATE TABLE shop.lacks (id INT PRIMARY KEY, goes VARCHAR(60))",
+            "CREATE TABLE shop.names LIKE shop.lacks",
+            f"INSERT INTO shop.names VALUES (1, '{prefix}.shop.lacks')",
+        )
+        await service.caught_up(open_shop)
+        await sent(service)
+        open_shop.sql("INSERT INTO shop.lacks VALUES (1, NULL)")
+        asides = await service.until(
+            lambda: service.status(Name.KAFKA_SINK).get("set_aside"), "the topic is set aside"
+        )
+        open_shop.sql(f"INSERT INTO shop.names VALUES (2, '{prefix}.shop.lacks')")
+        await service.caught_up(open_shop)
+        await sent(service)
+        await service.stop()
+    assert asides is not None and [*asides] == [f"{prefix}.shop.lacks"]
+    keys = [record.key for record in await committed_messages(kafka, f"{prefix}.shop.lacks")]
+    assert keys == [b'{"id":1}', b'{"id":2}']
+
+
 async def test_events_and_routed_rows_reach_their_topics(
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
