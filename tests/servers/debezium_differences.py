@@ -76,7 +76,7 @@ def differences(
 
 def of_changes(marks: Sequence[Message], modes: Modes) -> list[Message]:
     """BEGIN and END of the transactions that have a message."""
-    empty = {mark.key for mark in marks if _part(mark.value, modes).payload["event_count"] == 0}
+    empty = {mark.key for mark in marks if part_of(mark.value, modes).payload["event_count"] == 0}
     return [mark for mark in marks if mark.key not in empty]
 
 
@@ -85,7 +85,7 @@ def _between(one: Message, other: Message, columns: Definitions, modes: Modes) -
     if one.partition != other.partition or (one.at_ms != other.at_ms and one.at_ms is not None):
         yield f"{(one.partition, one.at_ms)} {(other.partition, other.at_ms)}"
     yield from (f"key {each}" for each in _parted(one.key, other.key, columns, modes))
-    if other.value is not None and one.value is None and _part(other.value, modes).payload is None:
+    if other.value is not None and one.value is None and part_of(other.value, modes).payload is None:
         pass  # a tombstone of ours, and Debezium's text `null`
     else:
         yield from _parted(one.value, other.value, columns, modes)
@@ -111,7 +111,7 @@ def _parted(one: str | None, other: str | None, columns: Definitions, modes: Mod
     if one is None or other is None:
         yield f"{one} {other}"
         return
-    found, expected = _part(one, modes), _part(other, modes)
+    found, expected = part_of(one, modes), part_of(other, modes)
     yield from (f"schema {each}" for each in _schemas(found.schema, expected.schema, columns))
     if not isinstance(found.payload, dict) or not isinstance(expected.payload, dict):
         if found.payload != expected.payload:
@@ -146,7 +146,8 @@ def _rows(one: Any, other: Any, columns: Definitions, modes: Modes) -> Iterator[
             yield f"{name}: {str(several)[:200]}: {str(mine)[:200]} {str(theirs)[:200]}"
 
 
-def _part(text: str | None, modes: Modes) -> Part:
+def part_of(text: str | None, modes: Modes) -> Part:
+    """What a key, a value or a header says."""
     if text is None:
         return Part(None, None)
     if modes.avro:

@@ -55,7 +55,7 @@ def debezium_variants(
 ) -> dict[str, list[Message]]:  # fmt: skip
     """The same messages by variants: of each its name, and its properties. Without a start Debezium takes a snapshot.
 
-    These are `transforms`, `transforms.*`, `converter` and `headers`.
+    These are `transforms`, `transforms.*`, `converter`, `headers` and `nulls`.
     """
     settings = {
         "name": "messages",

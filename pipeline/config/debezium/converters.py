@@ -24,6 +24,7 @@ def converters(work: Conversion) -> None:
     if set(kinds.values()) == {_AVRO}:
         work.put("kafka", "converter", ConverterKind.AVRO.value)
         _registry(work)
+        _nulls(work, "ignore.default.for.nullables", kept=True)
         return
     said: dict[str, bool] = {}
     for side, kind in kinds.items():
@@ -36,11 +37,21 @@ def converters(work: Conversion) -> None:
             work.tell(NoteKind.OTHERWISE, side, why)
         if kind == _JSON or (kind is None and schemas is not None):
             said[side] = schemas is not False
+    if kinds["value.converter"] == _JSON:
+        _nulls(work, "replace.null.with.default", kept=False)
     if len({*said.values()}) > 1:
         why = "one option is for both; kafka.schemas_enable is the values'"
         work.tell(NoteKind.OTHERWISE, "key.converter.schemas.enable", why)
     if said:
         work.put("kafka", "schemas_enable", said.get("value.converter", next(iter(said.values()))))
+
+
+def _nulls(work: Conversion, option: str, *, kept: bool) -> None:
+    """The option by which a converter writes a column's default for a NULL, unless it says that nulls are `kept`."""
+    keys, values = (work.switch(f"{side}.{option}") for side in _SIDES)
+    if values is not kept or keys is (not kept):
+        why = "a NULL is null, also in a column that has a default"
+        work.tell(NoteKind.OTHERWISE, f"{_SIDES[1]}.{option}", why)
 
 
 def _headers(work: Conversion) -> None:

@@ -46,7 +46,8 @@ import org.apache.kafka.connect.transforms.Transformation;
  * <p>With {@code v.converter=avro} keys and values are those of Confluent's AvroConverter, each as its schema's text, a
  * newline, and in base64 what follows the schema's id.
  *
- * <p>With {@code v.headers=simple} headers are those of SimpleHeaderConverter.
+ * <p>With {@code v.headers=simple} headers are those of SimpleHeaderConverter. With {@code v.nulls=kept} JsonConverter keeps
+ * a null of a column that has a default.
  */
 final class Messages {
     private final PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -77,7 +78,10 @@ final class Messages {
             schemas = avro ? new MockSchemaRegistryClient() : null;
             keys = avro ? new AvroConverter(schemas) : new JsonConverter();
             values = avro ? new AvroConverter(schemas) : new JsonConverter();
-            Map<String, String> options = Map.of("schemas.enable", enable, "schema.registry.url", "none");
+            Map<String, String> options = new HashMap<>(Map.of("schemas.enable", enable, "schema.registry.url", "none"));
+            if (properties.getProperty(name + ".nulls", "default").equals("kept")) {
+                options.put("replace.null.with.default", "false");
+            }
             boolean simple = properties.getProperty(name + ".headers", "json").equals("simple");
             headers = simple ? new SimpleHeaderConverter() : new JsonConverter();
             Map<String, String> ofHeaders = new HashMap<>(options);

@@ -70,3 +70,25 @@ def test_one_converter_is_not_both(side: str) -> None:
     assert "converter" not in section
     notes = take_over(LEAST | {side: AVRO}).notes
     assert side in {note.name for note in notes if note.kind is NoteKind.OTHERWISE}
+
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"value.converter": JSON}, True),
+        ({"value.converter": JSON, "value.converter.replace.null.with.default": "true"}, True),
+        ({"value.converter": JSON, "value.converter.replace.null.with.default": "false"}, False),
+        ({}, False),
+        (BOTH, True),
+        (BOTH | {"value.converter.ignore.default.for.nullables": "false"}, True),
+        (BOTH | {"value.converter.ignore.default.for.nullables": "true"}, False),
+    ],
+)
+def test_a_converter_that_writes_defaults_for_nulls_is_named(given: dict[str, str], told: bool) -> None:
+    notes = take_over(LEAST | given).notes
+    named = [note for note in notes if "default" in note.name]
+    assert [note.kind for note in named] == [NoteKind.OTHERWISE] * told
+    assert all("a NULL is null" in note.why for note in named)
