@@ -28,13 +28,14 @@ _TABLES: Final = r"shop[.]t\d\w*"
 class Modes:
     """`options` are the connector's, and `variant` the transformations' and converters'; `form` is ours of both.
 
-    `secret`: columns whose values a hash shows, so that no difference of theirs can be told.
+    `secret`: columns that are hashed, and `cut`: those that are cut. There a difference of their values shows otherwise.
     """
 
     options: dict[str, str] = field(default_factory=dict)
     variant: dict[str, str] = field(default_factory=dict)
     form: dict[str, Any] = field(default_factory=dict)
     secret: frozenset[str] = frozenset()
+    cut: frozenset[str] = frozenset()
 
     @property
     def avro(self) -> bool:
@@ -127,9 +128,10 @@ def _columns(modes: Modes, some: Random) -> None:
             rules.append(ColumnRule((_pattern(hashed),), hash=algorithm, salt=salt, hash_version=version))
             modes.secret |= frozenset(hashed)
     if some.random() < 0.5:
-        most, cut = some.choice((0, 1, 9)), taken(4)
+        most, cut = some.choice((1, 9, 30)), taken(4)
         modes.options[f"column.truncate.to.{most}.chars"] = _pattern(cut)
         rules.append(ColumnRule((_pattern(cut),), truncate_to_length=most))
+        modes.cut = frozenset(cut)
     modes.form["columns"] = tuple(rules)
 
 

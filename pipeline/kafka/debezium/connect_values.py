@@ -63,6 +63,42 @@ def quoted_texts(column: Column, values: pa.Array, handling: Handling) -> pa.Arr
             return None
 
 
+def is_cut(column: Column, handling: Handling, most: int) -> bool:
+    """Returns whether `cut_texts` cuts a column: a text in Connect, of a type that isn't one of the source's texts.
+
+    Debezium cuts only what may be longer than `most` by the length in the column's definition: a number's digits, a
+    moment's digits of a second, a count of bytes.
+    """
+    match column.type:
+        case t.Json():
+            return True
+        case t.Binary():
+            return handling.binary is not BinaryHandling.BYTES
+        case t.FixedBinary(width):
+            return handling.binary is not BinaryHandling.BYTES and width > most
+        case t.Decimal(precision):
+            return handling.decimal is DecimalHandling.STRING and precision > most
+        case t.Date():
+            return handling.time is TimePrecision.ISOSTRING
+        case t.Time(digits) | t.DateTime(digits):
+            return handling.time is TimePrecision.ISOSTRING and not 0 < digits <= most
+        case t.Timestamp(digits):
+            return not 0 < digits <= most
+        case _:
+            return False
+
+
+def cut_texts(column: Column, values: pa.Array, handling: Handling, most: int) -> pa.Array:
+    """Returns the first `most` characters of the texts that the values of such a column are; nulls as they are."""
+    values = with_epochs(column, values)
+    texts = quoted_texts(column, values, handling)
+    if texts is None:
+        return pc.utf8_slice_codeunits(values, 0, most)
+    exists = pc.and_(values.is_valid(), texts.is_valid())
+    cut = pc.utf8_slice_codeunits(pc.utf8_slice_codeunits(texts, 1, -1), 0, most)
+    return pc.if_else(exists, cut, pa.scalar(None, pa.string()))
+
+
 def connect_values(column: Column, values: pa.Array, handling: Handling) -> pa.Array:
     """Returns the values, null if a value is null or has no form in Connect.
 

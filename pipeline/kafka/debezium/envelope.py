@@ -123,7 +123,7 @@ class Envelope:
         Two rows that belong together are in the same batch. Raises InvariantBroken for an update without its row
         before, and KafkaRefused for one that lacks what messages need.
         """
-        unmasked, changes = changes, self.shape.shaped(changes)
+        unmasked, changes = changes, self.shape.shaped(changes, self.handling)
         ops = operations(changes)
         of = np.flatnonzero(ops != BEFORE)
         op, preceding = ops[of], np.where(of > 0, ops[of - 1], NONE)
@@ -201,7 +201,7 @@ class Envelope:
 
     def _values(self, changes: pa.RecordBatch, of: Numbers, op: Numbers, told: BesideRows) -> pa.Array:
         write, count = self.format, len(of)
-        rows = write.record(self._columns(self.shape.values, changes, write), len(changes))
+        rows = write.record(self._columns(self.shape.written(self.handling), changes, write), len(changes))
         before = np.where(np.isin(op, (CREATE, READ, TRUNCATE)), -1, np.where(op == UPDATE, of - 1, of))
         after = np.where(np.isin(op, (DELETE, TRUNCATE)), -1, of)
         fields = {"before": write.optional(rows, before), "after": write.optional(rows, after)}
@@ -213,7 +213,7 @@ class Envelope:
     ) -> pa.Array:
         """Returns the rows with the added fields. A deleted row has its last values."""
         rows, write = changes.take(pa.array(of)), self.format
-        fields = self._columns(self.shape.values, rows, write)
+        fields = self._columns(self.shape.written(self.handling), rows, write)
         added: dict[str, Told] = {each.name: told[each.told] for each in unwrap.fields}
         if unwrap.delete_tombstone_handling_mode.rewrites:
             deleted = pa.DictionaryArray.from_arrays(pa.array((op == DELETE).astype(np.int8)), _WHETHER)

@@ -11,7 +11,7 @@ Source: Debezium 3.6, `io.debezium.relational.mapping` and `unavailable.value.pl
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Final
 
@@ -23,12 +23,15 @@ from pipeline.config.column_rules import ColumnRule, MessageColumns
 from pipeline.config.message_handling import Handling
 from pipeline.journal.change_rows import SOURCE
 from pipeline.kafka.debezium.changed_rows import BEFORE, DELETE, LETTERS, NONE, UPDATE, operations
+from pipeline.kafka.debezium.connect_values import cut_texts, is_cut
 from pipeline.kafka.debezium.json_values import json_objects
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.types.column_types import Binary, Enum, FixedBinary, Json, Set, Text
 
 PLACEHOLDER = "__debezium_unavailable_value"
+
+_CUT: Final = Text("utf8mb4")
 
 # Java's ObjectOutputStream: the stream's header, and what comes before a short and a long text.
 _STREAM: Final = b"\xac\xed\x00\x05"
@@ -62,6 +65,19 @@ class Shape:
         """Returns the rules that change columns' values, by the columns' names."""
         return self.columns.rules_of(self.schema)
 
+    def written(self, handling: Handling) -> tuple[Column, ...]:
+        """Returns the columns of the rows as `shaped` leaves them: those that it cuts as texts are texts."""
+        return tuple(
+            replace(column, type=_CUT) if self._cut(column, handling) is not None else column
+            for column in self.values
+        )
+
+    def _cut(self, column: Column, handling: Handling) -> int | None:
+        """Returns after how many characters a column is cut whose values become texts, None if it isn't."""
+        rule = self.rules.get(column.name)
+        most = None if rule is None else rule.truncate_to_length
+        return most if most is not None and is_cut(column, handling, most) else None
+
     @cached_property
     def parameters(self) -> Mapping[str, Mapping[str, str]]:
         """Returns what the schemas say about these rules, by the columns' names."""
@@ -94,8 +110,10 @@ class Shape:
         ops[after - 1] = np.where(np.asarray(same), BEFORE, DELETE)
         return _with_operations(changes, LETTERS.take(pa.array(ops)))
 
-    def shaped(self, changes: pa.RecordBatch) -> pa.RecordBatch:
+    def shaped(self, changes: pa.RecordBatch, handling: Handling | None = None) -> pa.RecordBatch:
         """Returns the rows with the values that messages have. Keys keep the source's, as with Debezium.
+
+        `handling`: how values become texts, which a rule cuts; None leaves these values as they are.
 
         Raises KafkaRefused if the log left out a value that has no placeholder.
         """
@@ -108,7 +126,10 @@ class Shape:
             if lacking is not None:
                 values = self._unavailable(column, values, lacking)
             rule = self.rules.get(column.name)
-            if rule is not None and isinstance(column.type, Text | Enum | Set | Binary | FixedBinary):
+            cut = None if handling is None else self._cut(column, handling)
+            if handling is not None and cut is not None:
+                values = cut_texts(column, values, handling, cut)
+            elif rule is not None and isinstance(column.type, Text | Enum | Set | Binary | FixedBinary):
                 values = _ruled(column, values, rule)
             if values is not changes.column(column.name):
                 at = changes.schema.get_field_index(column.name)
