@@ -28,7 +28,7 @@ _TABLES: Final = r"shop[.]t\d\w*"
 class Modes:
     """`options` are the connector's, and `variant` the transformations' and converters'; `form` is ours of both.
 
-    `secret`: columns that are hashed, and `cut`: those that are cut. There a difference of their values shows otherwise.
+    `secret`: columns that are hashed, and `cut`: those that are cut. There a difference of values shows otherwise.
     """
 
     options: dict[str, str] = field(default_factory=dict)
