@@ -35,6 +35,8 @@ _GEOMETRIES: Final = re.compile(r"GEOM\w*|\w*POINT|\w*LINESTRING|\w*POLYGON")
 # Of a hash, and of a part, there's no telling whether the whole is excused.
 _UNTOLD: Final = "UNTOLD"
 _WRITTEN_OTHERWISE: Final = re.compile(r"^\w+ (JSON|ENUM|SET)\b")
+# The columns that all tables have.
+_ALWAYS: Final = {"changes": ["changes INT"], "id": ["id INT"], "my_row_id": ["my_row_id BIGINT UNSIGNED"]}
 # What says nothing of a row, but of the making of a message.
 _MAKING: Final = ("ts_ms", "ts_us", "ts_ns")
 _OF_A_RUN: Final = "__debezium.context."
@@ -57,6 +59,7 @@ def differences(
     modes: Modes,
 ) -> Iterator[str]:
     """Where messages differ, but for what's documented; `definitions`: those that each topic's columns had."""
+    definitions = {topic: {**_ALWAYS, **columns} for topic, columns in definitions.items()}
     merged: dict[str, list[str]] = {}
     for columns in definitions.values():
         for name, several in columns.items():
@@ -224,6 +227,15 @@ def _alike(definition: str, one: Any, other: Any) -> bool:
             json.loads(json.dumps(each).replace('"double"', '"float"')) for each in (mine, theirs)
         )
     return bool(mine == theirs)
+
+
+def _unescaped(schema: Any) -> Any:
+    """A schema without the backslashes in its texts."""
+    if isinstance(schema, dict):
+        return {name: _unescaped(each) for name, each in schema.items()}
+    if isinstance(schema, list):
+        return [_unescaped(each) for each in schema]
+    return schema.replace("\\", "") if isinstance(schema, str) else schema
 
 
 def _without_defaults(schema: Any) -> Any:
