@@ -1,18 +1,32 @@
 """The form of rows: keys, masks, and values that the log left out; `test_against_debezium` compares with Debezium."""
 
 import hashlib
+from datetime import UTC, date, datetime
+from decimal import Decimal as PythonDecimal
+from typing import Final
 
 import pyarrow as pa
 import pytest
 
 from pipeline.config.column_rules import ColumnRule, HashAlgorithm, MessageColumns, MessageKey
+from pipeline.config.message_handling import BinaryHandling, DecimalHandling, Handling, TimePrecision
 from pipeline.config.secret import Secret
 from pipeline.journal.change_rows import META
 from pipeline.kafka.debezium.shape import PLACEHOLDER, Shape, shape_of
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.types.column_types import Binary, Integer, Text
+from pipeline.types.column_types import (
+    Binary,
+    ColumnType,
+    Date,
+    Decimal,
+    FixedBinary,
+    Integer,
+    Json,
+    Text,
+    Timestamp,
+)
 
 SCHEMA = TableSchema(
     TableId("shop", "t"),
@@ -63,6 +77,41 @@ def test_rules_change_texts() -> None:
     assert hashed.column("v").to_pylist() == [digest, None, digest]
     assert hashed.column("b").to_pylist() == [b"12345"] * 3
     assert by_rules(ColumnRule((".*",), mask_with_length=3)).shaped(changes).column("v")[0].as_py() == "***"
+
+
+MOMENT: Final = datetime(2024, 2, 29, 1, tzinfo=UTC)
+STRINGS: Final = Handling(DecimalHandling.STRING, TimePrecision.ISOSTRING, binary=BinaryHandling.HEX)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "most", "cut", "plain"),
+    [
+        (Json(), '{"a": "äöü"}', 8, '{"a": "ä', '{"a": "ä'),
+        (Binary(), b"\x01\xab\xff", 4, "01ab", b"\x01\xab\xff"),
+        (FixedBinary(3), b"\x01\xab\xff", 2, "01", b"\x01\xab"),
+        (FixedBinary(3), b"\x01\xab\xff", 3, b"\x01\xab\xff", b"\x01\xab\xff"),
+        (Decimal(10, 2), PythonDecimal("-1234.50"), 3, "-12", PythonDecimal("-1234.50")),
+        (Decimal(10, 2), PythonDecimal("-1234.50"), 10, PythonDecimal("-1234.50"), PythonDecimal("-1234.50")),
+        (Date(), date(2024, 2, 29), 7, "2024-02", date(2024, 2, 29)),
+        (Timestamp(0), MOMENT, 4, "2024", "2024"),
+        (Timestamp(3), MOMENT, 2, "20", "20"),
+        (Timestamp(3), MOMENT, 3, MOMENT, MOMENT),
+    ],
+)
+def test_a_cut_is_of_the_text_that_a_message_has(
+    kind: ColumnType, value: object, most: int, cut: object, plain: object
+) -> None:
+    """As with Debezium: what a length in the definition bounds isn't cut. Without texts a value stays."""
+    schema = TableSchema(TableId("shop", "t"), (Column("v", kind, nullable=True),), ())
+    shape = Shape(schema, MessageColumns(rules=(ColumnRule((".*",), truncate_to_length=most),)))
+    values = pa.array([value, None], schema.arrow.field("v").type)
+    changes = pa.record_batch({"v": values, "__absent": pa.nulls(2, pa.list_(pa.string()))})
+    for handling, expected in ((STRINGS, cut), (Handling(), plain)):
+        shaped = shape.shaped(changes, handling).column("v")
+        [column] = shape.written(handling)
+        found = shaped.to_pylist()
+        assert found[1] is None and isinstance(column.type, Text) == isinstance(expected, str)
+        assert (found[0].replace(tzinfo=UTC) if isinstance(found[0], datetime) else found[0]) == expected
 
 
 def test_schemas_say_what_was_done() -> None:
