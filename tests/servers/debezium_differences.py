@@ -35,8 +35,8 @@ _GEOMETRIES: Final = re.compile(r"GEOM\w*|\w*POINT|\w*LINESTRING|\w*POLYGON")
 # Of a hash, and of a part, there's no telling whether the whole is excused.
 _UNTOLD: Final = "UNTOLD"
 _WRITTEN_OTHERWISE: Final = re.compile(r"^\w+ (JSON|ENUM|SET)\b")
-# The columns that all tables have.
-_ALWAYS: Final = {"changes": ["changes INT"], "id": ["id INT"], "my_row_id": ["my_row_id BIGINT UNSIGNED"]}
+# The columns that all tables of `value_tables` may have.
+ALWAYS: Final = {"changes": ["changes INT"], "id": ["id INT"], "my_row_id": ["my_row_id BIGINT UNSIGNED"]}
 # What says nothing of a row, but of the making of a message.
 _MAKING: Final = ("ts_ms", "ts_us", "ts_ns")
 _OF_A_RUN: Final = "__debezium.context."
@@ -59,7 +59,7 @@ def differences(
     modes: Modes,
 ) -> Iterator[str]:
     """Where messages differ, but for what's documented; `definitions`: those that each topic's columns had."""
-    definitions = {topic: {**_ALWAYS, **columns} for topic, columns in definitions.items()}
+    definitions = {topic: {**ALWAYS, **columns} for topic, columns in definitions.items()}
     merged: dict[str, list[str]] = {}
     for columns in definitions.values():
         for name, several in columns.items():
@@ -118,7 +118,7 @@ def _parted(one: str | None, other: str | None, columns: Definitions, modes: Mod
         yield f"{one} {other}"
         return
     found, expected = part_of(one, modes), part_of(other, modes)
-    yield from (f"schema {each}" for each in _schemas(found.schema, expected.schema, columns))
+    yield from (f"schema {each}" for each in schema_differences(found.schema, expected.schema, columns))
     if not isinstance(found.payload, dict) or not isinstance(expected.payload, dict):
         if found.payload != expected.payload:
             yield f"{found.payload} {expected.payload}"
@@ -197,7 +197,7 @@ def _without_making(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {**rest, "source": source}
 
 
-def _schemas(one: Any, other: Any, columns: Definitions) -> Iterator[str]:
+def schema_differences(one: Any, other: Any, columns: Definitions) -> Iterator[str]:
     """Where two schemas differ, but for columns' defaults, and the types that the log doesn't tell."""
     if one == other:
         return
@@ -208,10 +208,10 @@ def _schemas(one: Any, other: Any, columns: Definitions) -> Iterator[str]:
                 yield f"{columns[name]}: {one} {other}"
             return
         for key in one.keys() | other.keys():
-            yield from _schemas(one.get(key), other.get(key), columns)
+            yield from schema_differences(one.get(key), other.get(key), columns)
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for each, another in zip(one, other, strict=True):
-            yield from _schemas(each, another, columns)
+            yield from schema_differences(each, another, columns)
     else:
         yield f"{one} {other}"
 
