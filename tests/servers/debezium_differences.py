@@ -222,6 +222,8 @@ def _alike(definition: str, one: Any, other: Any) -> bool:
     if _GEOMETRIES.fullmatch(kind):
         return True  # a POINT is a Geometry with us, and Avro names each of the two once
     mine, theirs = _without_defaults(one), _without_defaults(other)
+    if kind in ("ENUM", "SET"):  # labels, which Debezium escapes
+        mine, theirs = _unescaped(mine), _unescaped(theirs)
     if kind == "FLOAT":
         mine, theirs = (
             json.loads(json.dumps(each).replace('"double"', '"float"')) for each in (mine, theirs)
