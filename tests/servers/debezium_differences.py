@@ -223,7 +223,7 @@ def _alike(definition: str, one: Any, other: Any) -> bool:
         return True  # a POINT is a Geometry with us, and Avro names each of the two once
     mine, theirs = _without_defaults(one), _without_defaults(other)
     if kind in ("ENUM", "SET"):  # labels, which Debezium escapes
-        theirs = _unescaped(theirs)
+        mine, theirs = (_unescaped(mine) if mine != _unescaped(theirs) else mine), _unescaped(theirs)
     if kind == "FLOAT":
         mine, theirs = (
             json.loads(json.dumps(each).replace('"double"', '"float"')) for each in (mine, theirs)
