@@ -273,7 +273,7 @@ def excused(definition: str, found: Any, expected: Any) -> bool:
     if isinstance(expected, str) and (lacking := _CHARSET.search(definition)) and kind not in ("ENUM", "SET"):
         return read_by_java(found, expected, lacking[1])
     if isinstance(expected, str) and " CHARACTER SET euckr" in definition:
-        return _REPLACED.sub("\ufffd", found.encode("cp949").decode("euc_kr", "replace")) == (
+        return _REPLACED.sub("\ufffd", found.encode("cp949", "replace").decode("euc_kr", "replace")) == (
             _REPLACED.sub("\ufffd", expected)
         )
     if isinstance(expected, str) and (filled(expected, found) or filled(found, expected)):

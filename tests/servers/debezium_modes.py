@@ -1,6 +1,6 @@
 """Options of Debezium's connector, transformations and converters at random, and ours that say the same."""
 
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -82,11 +82,12 @@ def modes_of(some: Random) -> tuple[dict[str, str], dict[str, Any]]:
     return options, form
 
 
-def all_modes_of(some: Random) -> Modes:
-    """One of each kind of option."""
+def all_modes_of(some: Random, no_keys: Collection[str] = ()) -> Modes:
+    """One of each kind of option. No key has the columns `no_keys`."""
     modes = Modes(*_split(modes_of(some)))
-    ways: list[Callable[[Modes, Random], None]] = [_columns, _keys, _route, _unwrap, _converter]
-    for way in ways:
+    _columns(modes, some)
+    _keys(modes, some, no_keys)
+    for way in (_route, _unwrap, _converter):
         way(modes, some)
     return modes
 
@@ -139,13 +140,17 @@ def _pattern(names: list[str]) -> str:
     return rf"{_TABLES}[.]({'|'.join(names)})"
 
 
-def _keys(modes: Modes, some: Random) -> None:
+def _keys(modes: Modes, some: Random, no_keys: Collection[str]) -> None:
     """Keys of some tables' messages."""
     if some.random() < 0.5:
         return
     first = ("changes", *some.sample(("c0", "c1"), 1))
     second = some.sample(("my_row_id", "id", "c2", "n1"), 2)
-    said = {r"shop[.]t[01]\w*": first, r"shop[.]t[23]\w*": tuple(second)}
+    said = {
+        table: tuple(name for name in names if name not in no_keys)
+        for table, names in ((r"shop[.]t[01]\w*", first), (r"shop[.]t[23]\w*", second))
+    }
+    said = {table: names for table, names in said.items() if names}
     modes.options["message.key.columns"] = ";".join(f"{table}:{','.join(said[table])}" for table in said)
     modes.form["message_keys"] = tuple(MessageKey(TableFilter((table,)), said[table]) for table in said)
 

@@ -120,7 +120,7 @@ def test_random_tables_have_debeziums_messages(
     start = changed_at_random(server, tables, some)
     # Debezium ignores CREATE TABLE where its first look at the source has found the table.
     server.sql("INSERT INTO marker.end VALUES (1)", *(f"DROP TABLE {each.name}" for each in tables))
-    modes = all_modes_of(some)
+    modes = all_modes_of(some, times_of(tables))
     said = {"random": modes.variant}
     theirs = debezium_variants(parts, server, account, start, "marker.end", tmp_path, modes.options, said)
     definitions = {f"{PREFIX}.shop.t{at}": each.definitions for at, each in enumerate(tables)}
@@ -128,6 +128,14 @@ def test_random_tables_have_debeziums_messages(
     without_ends(mine)
     found = list(differences(mine, theirs["random"], definitions, modes))
     assert not found, "\n".join((str(modes), *(each[:400] for each in found[:12])))
+
+
+def times_of(tables: Sequence[AlteredTable]) -> set[str]:
+    """Columns that are a TIME in one of the tables: Debezium stops at some in a key, with isostring."""
+    definitions = [
+        (name, each) for table in tables for name, several in table.definitions.items() for each in several
+    ]
+    return {name for name, each in definitions if re.match(r"\w+ TIME\b", each)}
 
 
 def without_ends(mine: Mapping[str, list[Message]]) -> None:
