@@ -125,21 +125,27 @@ class Envelope:
         """
         unmasked, changes = changes, self.shape.shaped(changes, self.handling)
         ops = operations(changes)
-        of = np.flatnonzero(ops != BEFORE)
+        # A truncate has no row. A flat message is only a row.
+        there = ops != TRUNCATE
+        of = np.flatnonzero((ops != BEFORE) & (there | (self.unwrap is None)))
         op, preceding = ops[of], np.where(of > 0, ops[of - 1], NONE)
         if np.any((op == UPDATE) & (preceding != BEFORE) & (preceding != DELETE)):
             raise InvariantBroken(f"an update of {self.shape.schema.table} has no row before it")
         created = (op == UPDATE) & (preceding == DELETE)  # by an update that changed the key
         shown = np.where(created, CREATE, op)
         told = self._told(shown, of, source, processed_us, transactions)
-        taken = pa.array(of, mask=op == TRUNCATE)
+        row = of
+        if not there.all():
+            row = (np.cumsum(there) - 1)[of]
+            unmasked, changes = (each.filter(pa.array(there)) for each in (unmasked, changes))
+        taken = pa.array(row, mask=op == TRUNCATE)
         keys = self._keys(unmasked, self.destination, self.format).take(taken)
         headers = self._other_keys(unmasked, taken, keys, created)
         if self.unwrap is not None:
-            values = self._flat(self.unwrap, changes, of, shown, told)
-            topics = self._topics(self.unwrap, changes, of, shown)
+            values = self._flat(self.unwrap, changes, row, shown, told)
+            topics = self._topics(self.unwrap, changes, row)
             return self._unwrapped(self.unwrap, Messages(keys, values, of, headers, topics), shown, told)
-        values = self._values(changes, of, shown, told)
+        values = self._values(changes, row, shown, told)
         return self._with_tombstones(Messages(keys, values, of, headers), op)
 
     def _other_keys(
@@ -222,7 +228,7 @@ class Envelope:
         fields |= {name: write.told(each, schemas[name], len(of)) for name, each in added.items()}
         return write.message(write.record(fields, len(of)), self.flat_schema(unwrap))
 
-    def _topics(self, unwrap: Unwrap, changes: pa.RecordBatch, of: Numbers, op: Numbers) -> pa.Array | None:
+    def _topics(self, unwrap: Unwrap, changes: pa.RecordBatch, of: Numbers) -> pa.Array | None:
         """Returns where each message goes, by a column of its row. Raises KafkaRefused if a row has no value there."""
         if (name := unwrap.route_by_field) is None:
             return None
@@ -231,9 +237,8 @@ class Envelope:
             raise KafkaRefused(
                 f"{self.shape.schema.table} has no text {name}; see to kafka.unwrap.route_by_field"
             )
-        named = changes.column(name).take(pa.array(of))
-        distinct = pc.if_else(pa.array(op == TRUNCATE), _NO_TEXT, named.cast(pa.string())).dictionary_encode()
-        if distinct.null_count > np.count_nonzero(op == TRUNCATE) or "" in distinct.dictionary.to_pylist():
+        distinct = changes.column(name).take(pa.array(of)).cast(pa.string()).dictionary_encode()
+        if distinct.null_count or "" in distinct.dictionary.to_pylist():
             raise KafkaRefused(
                 f"{self.shape.schema.table} has a row without {name}, which says where it goes; "
                 "see to kafka.unwrap.route_by_field"
@@ -247,13 +252,12 @@ class Envelope:
         headers = (*messages.headers, *self._headers(unwrap.headers, told, count))
         messages = replace(messages, headers=headers)
         mode = unwrap.delete_tombstone_handling_mode
-        index = np.flatnonzero(op != TRUNCATE)
+        index = np.arange(count)
         if mode is DeleteHandling.DROP:
-            index = np.flatnonzero(~deletes & (op != TRUNCATE))
+            index = np.flatnonzero(~deletes)
         if mode is DeleteHandling.REWRITE_WITH_TOMBSTONE and self.tombstones and self.shape.key:
             doubled, again = _repeated(deletes)
-            kept = op[doubled] != TRUNCATE
-            return self._with_deletes(messages.taken(doubled[kept], again[kept]), again[kept], unwrap)
+            return self._with_deletes(messages.taken(doubled, again), again, unwrap)
         emptied = deletes[index] & (not mode.rewrites)
         return messages.taken(index, emptied)
 

@@ -1,8 +1,10 @@
 """Which messages a table's changes make, by the letters of their rows."""
 
+import io
 import json
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 
@@ -10,8 +12,10 @@ from pipeline.config.message_handling import Handling
 from pipeline.config.unwrapping import DeleteHandling, Unwrap
 from pipeline.errors import InvariantBroken
 from pipeline.journal.change_rows import META
+from pipeline.kafka.avro.avro_format import AVRO
 from pipeline.kafka.debezium.envelope import NEW_KEY, OLD_KEY, Envelope, Messages
 from pipeline.kafka.debezium.json_format import JsonFormat
+from pipeline.kafka.debezium.message_format import MessageFormat
 from pipeline.kafka.debezium.shape import Shape
 from pipeline.kafka.debezium.source_block import SourceBlock
 from pipeline.kafka.errors import KafkaRefused
@@ -26,6 +30,8 @@ COLUMNS = (
 KEYED = TableSchema(TableId("shop", "t"), COLUMNS, (0,))
 KEYLESS = TableSchema(TableId("shop", "t"), COLUMNS, ())
 
+KEY = fastavro.parse_schema({"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]})
+
 Row = tuple[str, int | None, str | None]
 
 
@@ -35,6 +41,7 @@ def made(
     schemas: bool = False,
     tombstones: bool = True,
     unwrap: Unwrap | None = None,
+    written: MessageFormat | None = None,
 ) -> Messages:
     """The messages of these rows: letter, id and v."""
     letters, ids, values = (list(column) for column in zip(*rows, strict=True))
@@ -51,7 +58,7 @@ def made(
         "false", numbers, numbers, none, pa.array(["binlog.000001"] * count), numbers, numbers, numbers, none
     )
     to = Destination("p.shop.t", "p.shop.t")
-    written = JsonFormat(schemas)
+    written = written or JsonFormat(schemas)
     envelope = Envelope(
         Shape(schema), to, "p", "1", Handling(), written, written, tombstones=tombstones, unwrap=unwrap
     )
@@ -86,6 +93,25 @@ def test_each_kind_of_change() -> None:
     ]
     assert messages.rows.tolist() == [0, 2, 3, 3, 4, 5]
     assert messages.headers == ()
+
+
+@pytest.mark.parametrize("letters", ["t", "ct", "tct", "dut", "tbutd"])
+def test_a_truncate_has_no_row_whose_columns_could_lack_a_value(letters: str) -> None:
+    """Avro has no null of a NOT NULL column, and a truncate's row has nothing else."""
+    values = {"t": None, "u": 2}
+    rows = [(letter, values.get(letter, 1), letter) for letter in letters]
+    in_avro, in_json = made(*rows, written=AVRO), made(*rows)
+    assert in_avro.rows.tolist() == in_json.rows.tolist()
+    keys = [
+        None if key is None else fastavro.schemaless_reader(io.BytesIO(key), KEY, None)
+        for key in in_avro.keys.to_pylist()
+    ]
+    assert keys == [key and json.loads(key) for key in in_json.keys.to_pylist()]
+    assert in_avro.values.is_null().equals(in_json.values.is_null())
+    for mode in DeleteHandling:
+        flat = made(*rows, ("c", 3, "c"), unwrap=Unwrap(mode), written=AVRO)
+        assert flat.rows.tolist() == made(*rows, ("c", 3, "c"), unwrap=Unwrap(mode)).rows.tolist()
+        assert "t" not in {letters[row] for row in flat.rows.tolist() if row < len(letters)}
 
 
 def test_a_key_that_changed_is_a_delete_and_a_create_that_name_each_other() -> None:
