@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from deploy.toolchain.cache import root
 from deploy.toolchain.mysql_server import SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
 from tests.fuzz import corpus
@@ -37,12 +38,11 @@ def taken(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "corpus"
 
 
-def environment(taken: Path, *, checked: bool) -> dict[str, str]:
+def environment(*, checked: bool) -> dict[str, str]:
     if not checked:
         return dict(os.environ)
-    # Machine code kept from before was compiled in the other way.
-    folder = taken.with_name("checked")
-    return {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(folder)}
+    # A folder of its own: machine code in the usual places was compiled in the other way.
+    return {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(root() / "kernels-checked")}
 
 
 class Running(NamedTuple):
@@ -61,7 +61,7 @@ def started(taken: Path, plan: str, seed: int, count: int, *, checked: bool) -> 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=environment(taken, checked=checked),
+        env=environment(checked=checked),
         cwd=ROOT,
     )
     return Running(process, [*arguments, "1", REPLAY], state)
@@ -95,7 +95,7 @@ def both(taken: Path, plan: str, seed: int, count: int) -> None:
     assert not failures, "\n\n".join(failures)
 
 
-def test_compiled_code_that_is_to_look_at_each_index_does(taken: Path) -> None:
+def test_compiled_code_that_is_to_look_at_each_index_does() -> None:
     beyond = (
         "import actors, numpy; from pipeline.types import byte_kernels; "
         "byte_kernels.crc32(numpy.zeros(2, 'u1'), 0, 9)"
@@ -103,7 +103,7 @@ def test_compiled_code_that_is_to_look_at_each_index_does(taken: Path) -> None:
     ends = [
         subprocess.run(
             [sys.executable, "-c", beyond],
-            env=environment(taken, checked=checked),
+            env=environment(checked=checked),
             cwd=ROOT,
             stderr=subprocess.PIPE,
             text=True,
