@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 import actors  # noqa: F401 - it says how numba keeps machine code, and has to before numba is imported
 from actors.runtime import measuring
@@ -64,37 +65,75 @@ settings.load_profile("same")
 # With several processes these come first, the longest before the others, so that no long one runs last and alone. Then
 # come the tests in these folders.
 _LONGEST = (
-    "simulation/test_simulation.py",
-    "integration/lake/test_lake.py",
-    "histories/test_histories.py",
-    "integration/lake/test_verification.py",
-    "integration/lake/test_verify_command.py",
     "chaos/test_chaos.py",
+    "histories/test_histories.py",
     "integration/service/test_demo.py",
-    "integration/lake/test_table_troubles.py",
-    "integration/lake/test_names.py",
     "grafana/test_queries.py",
-    "integration/service/test_conformance.py",
-    "fuzz/test_bad_bytes.py",
+    "simulation/test_simulation.py",
+    "integration/lake/test_verify_command.py",
     "integration/lake/test_spark_sink.py",
     "integration/kafka/test_both_sinks.py",
+    "integration/service/test_conformance.py",
+    "fuzz/test_bad_bytes.py",
     "integration/service/test_snapshot.py",
     "chaos/test_kill.py",
-    "integration/lake/test_live_view_text.py",
+    "integration/kafka/test_lost_markers.py",
+    "integration/service/test_consistent.py",
 )
 _LONG = ("chaos", "deploy", "integration")
+
+# These borrow their process's Spark (`tests.servers.spark`). All of them run on one process, and before all others: it
+# starts once, and what it has loaded and compiled for one of them serves the next.
+_ON_SPARK = (
+    "integration/lake/test_verification.py",
+    "integration/lake/test_lake.py",
+    "integration/lake/test_table_troubles.py",
+    "integration/lake/test_live_view.py",
+    "integration/lake/test_names.py",
+    "integration/lake/test_read_your_writes.py",
+    "integration/lake/test_live_view_text.py",
+    "integration/lake/test_placed_files.py",
+    "integration/lake/test_maintenance.py",
+    "integration/lake/test_lake_schemas.py",
+    "integration/lake/test_spark_authentication.py",
+    "integration/lake/test_stall_detector.py",
+    "integration/kafka/test_foreign_readers.py",
+    "integration/spark/test_data_source.py",
+    "integration/spark/test_spark_page.py",
+    "pipeline/lake/test_parquet_files.py",
+)
+_HERE = Path(__file__).parent
+
+
+class _Distribution(LoadFileScheduling):  # type: ignore[misc]  # it has no types
+    """Each file on one process, and the files that borrow a Spark on the same one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "spark" if file.removeprefix(f"{_HERE.name}/") in _ON_SPARK else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
+    """Distribute files as `--dist=loadfile` does, but for those on Spark."""
+    return _Distribution(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files whose tests take longest before the others, each in the order that it has."""
-    here = Path(__file__).parent
-    order = {place: number for number, place in enumerate((*_LONGEST, *_LONG))}
+    order = {place: number for number, place in enumerate((*_ON_SPARK, *_LONGEST, *_LONG))}
 
     def turn(item: pytest.Item) -> int:
-        path = item.path.relative_to(here)
+        path = item.path.relative_to(_HERE)
         return order.get(str(path), order.get(path.parts[0], len(order)))
 
+    borrow = {str(each.path.relative_to(_HERE)) for each in items if "spark" in _fixtures(each)}
+    if unknown := sorted(borrow - set(_ON_SPARK)):
+        raise pytest.UsageError(f"{', '.join(unknown)} borrow Spark: name them in _ON_SPARK of {__file__}")
     items.sort(key=turn)
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return item.fixturenames if isinstance(item, pytest.Function) else []
 
 
 # Both come before a test's own fixtures and so end after them. Fixtures of a wider scope come earlier still:
