@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,7 @@ Key = tuple[Any, ...]
 Row = Mapping[str, Any]
 
 _DAY: Final = len("0000-03-01")
+_SMALL_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +248,7 @@ def _midnight(value: object) -> object:
 
 def _take(story: Story, reader: JournalReader, entry: Entry, file: File, since: int) -> None:
     key_names = entry.schemas[file.version].key_names
-    # Files are small: `read_table` would take three times as long, for data sets of many.
-    for row in rows_of(pq.ParquetFile(reader.path(entry, file)).read(use_threads=False)):
+    for row in rows_of(_read(reader.path(entry, file))):
         meta = {name: row.pop(name) for name in (*META.names, SOURCE.name) if name in row}
         if meta.get("__scn", since + 1) <= since:
             continue
@@ -272,6 +273,24 @@ def _take(story: Story, reader: JournalReader, entry: Entry, file: File, since: 
             story.twice.append(key)
         else:
             story.mirror[key] = entry.segment, plain
+
+
+def _read(path: Path) -> pa.Table:
+    """Reads a file. A journal of many segments is mostly small ones, and is judged in two ways: these are kept."""
+    found = path.stat()
+    if found.st_size < _SMALL_BYTES:
+        return _read_once(path, found.st_ino, found.st_mtime_ns)
+    return _read_file(path)
+
+
+@lru_cache(maxsize=2000)
+def _read_once(path: Path, _inode: int, _written_ns: int) -> pa.Table:
+    return _read_file(path)
+
+
+def _read_file(path: Path) -> pa.Table:
+    # `read_table` would take three times as long, for data sets of many files.
+    return pq.ParquetFile(path).read(use_threads=False)
 
 
 def _plain(value: object) -> object:
