@@ -3,6 +3,8 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Tests start hundreds of Pythons, and each would compile all modules again. `make clean` removes what they keep.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The Python to set up with: 3.11, which the locks were made for, or a newer one.
 PYTHON ?= $(shell for python in python3.11 python3; do \
