@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from functools import cache
 from inspect import isasyncgenfunction, iscoroutinefunction
 from pathlib import Path
 
@@ -62,8 +63,8 @@ settings.register_profile("further", deadline=None, print_blob=True)
 settings.load_profile("same")
 
 
-# With several processes these come first, the longest before the others, so that no long one runs last and alone. Then
-# come the tests in these folders.
+# With several processes these come first, after the files on Spark, the longest before the others, so that no long one
+# runs last and alone. Then come the tests in these folders.
 _LONGEST = (
     "chaos/test_chaos.py",
     "histories/test_histories.py",
@@ -82,35 +83,26 @@ _LONGEST = (
 )
 _LONG = ("chaos", "deploy", "integration")
 
-# These borrow their process's Spark (`tests.servers.spark`). All of them run on one process, and before all others: it
-# starts once, and what it has loaded and compiled for one of them serves the next.
-_ON_SPARK = (
-    "integration/lake/test_verification.py",
-    "integration/lake/test_lake.py",
-    "integration/lake/test_table_troubles.py",
-    "integration/lake/test_live_view.py",
-    "integration/lake/test_names.py",
-    "integration/lake/test_read_your_writes.py",
-    "integration/lake/test_live_view_text.py",
-    "integration/lake/test_placed_files.py",
-    "integration/lake/test_maintenance.py",
-    "integration/lake/test_lake_schemas.py",
-    "integration/lake/test_spark_authentication.py",
-    "integration/lake/test_stall_detector.py",
-    "integration/kafka/test_foreign_readers.py",
-    "integration/spark/test_data_source.py",
-    "integration/spark/test_spark_page.py",
-    "pipeline/lake/test_parquet_files.py",
-)
 _HERE = Path(__file__).parent
+_SPARK = "spark"
+
+
+@cache
+def _borrows_spark(file: Path) -> bool:
+    """Whether tests in this file borrow their process's Spark (`tests.servers.spark`), and none ends it."""
+    text = file.read_text(encoding="utf-8")
+    return "spark: Spark" in text and "spark_settings" not in text
 
 
 class _Distribution(LoadFileScheduling):  # type: ignore[misc]  # it has no types
-    """Each file on one process, and the files that borrow a Spark on the same one."""
+    """Each file on one process, and all files that borrow a Spark on the same one.
+
+    So it starts once, and what it has loaded and compiled for one file serves the next.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return "spark" if file.removeprefix(f"{_HERE.name}/") in _ON_SPARK else file
+        file: str = super()._split_scope(nodeid)
+        return _SPARK if _borrows_spark(_HERE.parent / file) else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
@@ -120,20 +112,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileS
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files whose tests take longest before the others, each in the order that it has."""
-    order = {place: number for number, place in enumerate((*_ON_SPARK, *_LONGEST, *_LONG))}
+    order = {place: number for number, place in enumerate((*_LONGEST, *_LONG))}
 
     def turn(item: pytest.Item) -> int:
+        if _borrows_spark(item.path):
+            return -1
         path = item.path.relative_to(_HERE)
         return order.get(str(path), order.get(path.parts[0], len(order)))
 
-    borrow = {str(each.path.relative_to(_HERE)) for each in items if "spark" in _fixtures(each)}
-    if unknown := sorted(borrow - set(_ON_SPARK)):
-        raise pytest.UsageError(f"{', '.join(unknown)} borrow Spark: name them in _ON_SPARK of {__file__}")
     items.sort(key=turn)
-
-
-def _fixtures(item: pytest.Item) -> list[str]:
-    return item.fixturenames if isinstance(item, pytest.Function) else []
 
 
 # Both come before a test's own fixtures and so end after them. Fixtures of a wider scope come earlier still:
