@@ -71,6 +71,9 @@ MOST_REPAIRED: Final = 1000
 # So many findings are held in memory at most.
 _FEW: Final = 10_000
 
+# Rows of both sides are grouped in so many parts, however few the cores are. Spark joins small ones again.
+_PARTITIONS: Final = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64"}
+
 _ROWS: Final = "tidemark_verified_rows"
 _KEYS: Final = "tidemark_verified_keys"
 
@@ -113,15 +116,11 @@ class LakeVerification:
         view = None if work.stopped else find_view(self._session, self._root, work.table)
         held = self._held(work.table, work.through)
         unjudged = [run for run in work.ended if known[run] is None]
-        with side_session(self._session, {}) as session:
-            queries, compared = self._compare(session, work, view, open_runs, held)
-            reasons = {run: run.reason or self._incomparable(view, run) for run in unjudged}
-            for run in unjudged:
-                if not reasons[run]:
-                    assert view is not None
-                    reasons[run], left = self._left_over(session, work, view, run, compared)
-                    queries += left
-            self._state(session, work, queries)
+        with side_session(self._session, _PARTITIONS) as session:
+            if self._are_equal(session, work, view, held):
+                reasons = dict.fromkeys(unjudged, "")
+            else:
+                reasons = self._search(session, work, view, open_runs, unjudged, held)
         judged = [known[run] or self._judge(work, run, reasons[run]) for run in work.ended]
         for run, judgement in zip(work.ended, judged, strict=True):
             if known[run] is None:
@@ -147,6 +146,53 @@ class LakeVerification:
         values = [usual_values(found[column.name].chunk(0), column) for column in names]
         keys = key_rows(view.schema.unformed, values)
         return keys.slice(0, most), len(found) <= most
+
+    def _are_equal(
+        self, session: SparkSession, work: VerifyRows, view: FoundView | None, held: Sequence[_HeldFile]
+    ) -> bool:
+        """Returns whether one query shows that no row differs. If not, the others find out which ones do, and why.
+
+        It can for one verification of a whole table, all of whose rows are in these files.
+        """
+        match work.runs:
+            case (VerificationRun(narrowed=False, ended=True, reason="", of=None) as run,):
+                pass
+            case _:
+                return False
+        if view is None or work.unread is not None or self._incomparable(view, run):
+            return False
+        if (
+            not held
+            or any(file.version != view.schema.version for file in held)
+            or self._listed(self._keys(run))
+        ):
+            return False
+        self._read_rows(session, view, held, [run])
+        if session.table(_ROWS).count() != run.rows:
+            return False
+        return not session.sql(
+            f"{_compared(self._root, view, work).suspects(_ROWS, run.since)} LIMIT 1"
+        ).head(1)
+
+    def _search(
+        self,
+        session: SparkSession,
+        work: VerifyRows,
+        view: FoundView | None,
+        runs: Sequence[VerificationRun],
+        unjudged: Sequence[VerificationRun],
+        held: Sequence[_HeldFile],
+    ) -> dict[VerificationRun, str]:
+        """Commits what differs. Returns why not all of a verification can be told, or an empty text for each."""
+        queries, compared = self._compare(session, work, view, runs, held)
+        reasons = {run: run.reason or self._incomparable(view, run) for run in unjudged}
+        for run in unjudged:
+            if not reasons[run]:
+                assert view is not None
+                reasons[run], left = self._left_over(session, work, view, run, compared)
+                queries += left
+        self._state(session, work, queries)
+        return reasons
 
     def _compare(
         self,
@@ -183,15 +229,25 @@ class LakeVerification:
         runs: Sequence[VerificationRun],
     ) -> tuple[str, int]:
         """Returns the query for rows that are missing or different, and how many rows it compares."""
-        names = ddl(columns(view.schema, Tier.CHANGELOG))
-        read = session.read.schema(names).parquet(*(file.path for file in files))
-        read.where(of_runs(runs)).createOrReplaceTempView(_ROWS)
+        self._read_rows(session, view, files, runs)
         compared = _compared(self._root, view, work)
         extent = session.sql(compared.extent(_ROWS)).first()
         assert extent is not None
         count, least_scn, *bounds = extent
         repaired = any(run.of is not None for run in runs)
         return compared.findings(_ROWS, least_scn, bounds, repaired=repaired), count
+
+    def _read_rows(
+        self,
+        session: SparkSession,
+        view: FoundView,
+        files: Sequence[_HeldFile],
+        runs: Sequence[VerificationRun],
+    ) -> None:
+        """Makes `_ROWS` of what these verifications have read."""
+        names = ddl(columns(view.schema, Tier.CHANGELOG))
+        read = session.read.schema(names).parquet(*(file.path for file in files))
+        read.where(of_runs(runs)).createOrReplaceTempView(_ROWS)
 
     def _keep_keys(
         self, session: SparkSession, work: VerifyRows, view: FoundView, runs: Sequence[VerificationRun]

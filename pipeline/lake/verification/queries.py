@@ -3,6 +3,10 @@
 They compare values exactly. Texts, bytes, numbers, dates and labels are equal if all of their bytes are. A FLOAT or a
 DOUBLE is compared as its text, because Spark's own comparison takes -0.0 for 0.0. A verified value is cast to the type
 of the lake's column, which is as wide or wider.
+
+Almost always no row differs. `suspects` shows that first, without a join of all rows: it groups the rows of both sides
+by their keys, and has two hashes of 64 bits for all values of a row. Rows that differ have the same hashes with a
+probability of 2^-128. A change of one number, date or moment always changes them.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers and literals of ours
@@ -14,11 +18,17 @@ from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, columns, literal, ordered_key, quoted, table_at
 from pipeline.lake.verification.runs import FindingKind, Judgement, VerificationRun
+<<<<<<< HEAD
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.column_types import Double, Float, Vector
+=======
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import Double, Float, Integer, Vector
+>>>>>>> 0fb552c9 (verify: show by one query that no row of a table differs)
 
 # Names that no column has, because they end with a space.
 _THERE, _SCN, _UNKNOWN, _NUMBER = map(quoted, ("there ", "scn ", "unknown ", "number "))
+_ONE, _OTHER = map(quoted, ("one ", "other "))
 
 # The kind of what is no finding, but a reason why not all can be told.
 DOUBT: Final = "unjudged"
@@ -90,6 +100,34 @@ WHERE coalesce(x.{_SCN}, 0) <= v.`__scn`
 ) WHERE kind = {literal(FindingKind.MISSING)} AND hidden = 0 OR kind = {extra} OR size(columns) > 0
   OR kind <> {extra} AND {_NUMBER} > 1"""
 
+    def suspects(self, rows: str, since: int) -> str:
+        """Returns the query for the keys that aren't once on each side with the same values: the key's columns.
+
+        `rows`: the name of all rows that a verification has read, which began at the SCN `since`. Keys that have
+        changed after their row, or after the beginning if there is no row, are left out. Without a suspect nothing is
+        missing, extra, different or twice, and `findings` and `left_over` find nothing either.
+        """
+        names = ", ".join(map(quoted, self.schema.key_names))
+        one, other = (self._hash(order) for order in (1, -1))
+        return f"""SELECT {", ".join(f"s.{quoted(name)}" for name in self.schema.key_names)} FROM (
+SELECT {names}, max({_SCN}) AS {_SCN} FROM (
+SELECT {names}, {one} AS {_ONE}, {other} AS {_OTHER}, true AS {_THERE}, CAST(NULL AS BIGINT) AS {_SCN} FROM (
+{self._live}
+) UNION ALL
+SELECT {names}, {one}, {other}, false, `__scn` FROM {rows}
+) GROUP BY {names}
+HAVING count(*) <> 2 OR count_if({_THERE}) <> 1 OR bit_xor({_ONE}) <> 0 OR bit_xor({_OTHER}) <> 0
+) AS s
+LEFT JOIN (
+{self._changed(since)}
+) AS x ON {self._same("s", "x")}
+WHERE coalesce(x.{_SCN}, 0) <= coalesce(s.{_SCN}, {since})"""
+
+    def _hash(self, order: int) -> str:
+        """Returns a hash of all values of a row, with the columns in their order (1) or from the end (-1)."""
+        values = (part for column in self.schema.columns[::order] for part in _hashed(column))
+        return f"xxhash64({', '.join(values)})"
+
     def left_over(self, run: VerificationRun, keys: str) -> str:
         """Returns the query for keys that are extra, or that the live view has more than once: kind and key.
 
@@ -156,6 +194,14 @@ WHERE {known}l.{_NUMBER} > 1"""
         names = ", ".join(f"{of}.{quoted(name)} AS {quoted(name)}" for name in self.schema.key_names)
         options = ", ".join(f"{literal(key)}, {literal(value)}" for key, value in _FORMATS.items())
         return f"to_json(struct({names}), map({options}))"
+
+
+def _hashed(column: Column) -> tuple[str, ...]:
+    """Returns what a hash takes of a column. A hash leaves NULL out, and takes -0.0 for 0.0."""
+    name = quoted(column.name)
+    value = f"transform({name}, part -> CAST(part AS STRING))" if isinstance(column.type, Vector) else name
+    zero = f"CASE WHEN {name} = 0 THEN CAST({name} AS STRING) END"
+    return (f"{name} IS NULL", value, *((zero,) if isinstance(column.type, Float | Double) else ()))
 
 
 def found_keys_sql(path: str, run: str, schema: TableSchema, after: int, most: int) -> str:

@@ -12,13 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from actors.lake.lake import Lake
-from actors.lake.live_view import live_view
+from actors.lake.live_view import find_view, live_view
 from actors.lake.spark_session import Spark
+from actors.lake.verification import _ROWS, LakeVerification
 from deploy.demo.tamper import rewrite
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import LakeTableState, next_batch
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.tables import Tier, findings_path, location, quoted, table_at
+from pipeline.lake.verification.queries import ComparedTable
 from pipeline.lake.verification.runs import (
     COLUMNS_CHANGED,
     MIRROR_CHANGED,
@@ -129,6 +131,7 @@ class Verified:
         self.lake = Lake(self.session, self.root, self.history.store)
         self.state = LakeTableState()
         self.segment = 0
+        self.suspected: set[tuple[Any, ...]] = set()
 
     def deliver(self) -> None:
         self.history.seal()
@@ -160,8 +163,18 @@ class Verified:
         for chunk in (keys[:half], keys[half:]):
             self.history.verify(run, self.table, chunk)
         self.deliver()
+        self.suspected = self.suspects(run)
         assert self.compare(run) == ()
         return self.end(run, len(keys))
+
+    def suspects(self, run: str) -> set[tuple[Any, ...]]:
+        """The keys that the first query finds, when all of a verification's rows are there."""
+        verification, (mine,) = self.lake.verification, self._of(run)
+        view = find_view(self.session, self.root, self.id)
+        assert view is not None
+        verification._read_rows(self.session, view, verification._held(self.id, self.segment), [mine])
+        compared = ComparedTable(self.root, view.schema, view.reached, view.at)
+        return set(map(tuple, self.session.sql(compared.suspects(_ROWS, mine.since)).collect()))
 
     def end(self, run: str, rows: int) -> Judgement:
         self.history.end_verification(run, self.table, rows)
@@ -184,10 +197,12 @@ class Verified:
     def _runs(self) -> tuple[VerificationRun, ...]:
         return runs_of(self.history.store.entry(self.segment).checkpoint)
 
+    def _of(self, run: str) -> tuple[VerificationRun, ...]:
+        return tuple(each for each in self._runs() if each.run == run and each.table == self.id)
+
     def compare(self, run: str, through: int | None = None) -> tuple[Judgement, ...]:
         """Does what the background work does."""
-        mine = tuple(each for each in self._runs() if each.run == run and each.table == self.id)
-        work = VerifyRows(self.id, mine, through or self.segment, "the position", 0, None)
+        work = VerifyRows(self.id, self._of(run), through or self.segment, "the position", 0, None)
         return self.lake.verification.verify(work)
 
     def version(self) -> int:
@@ -259,6 +274,7 @@ def test_each_planted_corruption_is_found_and_named(verified: Verified) -> None:
         ("extra", (33, "a")),
     }
     judged = verified.verify_all("planted", repairs=True)
+    assert verified.suspected == {key for _, key, *_ in expected}
     assert verified.found("planted") == expected
     assert judged.verdict is LakeVerdict.DIFFERENT
     assert {kind.value: count for kind, count in judged.found.items()} == {
@@ -327,6 +343,7 @@ def test_a_thousand_corruptions_are_found_named_and_repaired(verified: Verified)
     expected = plant(verified, former)
     assert len(expected) >= 1000
     judged = verified.verify_all("many", repairs=True)
+    assert verified.suspected == {key for _, key, *_ in expected}
     assert verified.found("many") == expected
     assert sum(judged.found.values()) == len(expected)
     again = verified.repair("many", 400)
@@ -437,7 +454,7 @@ def test_changes_and_merges_after_a_chunk_are_no_findings(verified: Verified) ->
     assert not [path for path in verifying.rglob("*") if path.is_file()], "nothing is left beside the lake"
 
 
-def test_what_isnt_delivered_yet_isnt_compared(verified: Verified) -> None:
+def test_what_isnt_delivered_yet_isnt_compared(verified: Verified, monkeypatch: pytest.MonkeyPatch) -> None:
     history, table = verified.history, verified.table
     history.transaction((table, "c", wide(1)))
     history.begin_verification("v", table)
@@ -450,8 +467,17 @@ def test_what_isnt_delivered_yet_isnt_compared(verified: Verified) -> None:
     verified.lake.verification.hold(verified.id, batch.tables[verified.id].verified)
     assert verified.compare("v", through=before) == ()
     assert verified.lake.verification.holds(verified.id)
+    history.transaction((table, "u", (*wide(2)[:2], 6, *wide(2)[3:])), (table, "c", wide(3)))
     verified.deliver()
-    assert verified.end("v", 2).verdict is LakeVerdict.EQUAL
+    with monkeypatch.context() as one_query:
+        one_query.delattr(LakeVerification, "_search")
+        assert verified.end("v", 2).verdict is LakeVerdict.EQUAL
+    verified.merge()
+    verified.sql("UPDATE MIRROR SET small = 9 WHERE id = 3")
+    history.begin_verification("w", table)
+    history.verify("w", table, [(1, "a"), (2, "a"), (3, "a")])
+    assert verified.end("w", 3).verdict is LakeVerdict.DIFFERENT
+    assert verified.found("w") == {("different", (3, "a"), "small")}
 
 
 def test_what_cant_be_judged_has_a_reason(verified: Verified) -> None:

@@ -43,6 +43,14 @@ def test_floats_are_compared_by_their_text() -> None:
     assert "(l.`note` <=> v.`note`)" in text
 
 
+def test_a_hash_has_what_a_hash_of_sparks_leaves_out() -> None:
+    text = COMPARED.suspects("rows", 11)
+    sign = "CASE WHEN `price` = 0 THEN CAST(`price` AS STRING) END"
+    assert text.count(f"`price` IS NULL, `price`, {sign}, `note` IS NULL, `note`)") == 2
+    assert text.count(f"xxhash64(`note` IS NULL, `note`, `price` IS NULL, `price`, {sign}, ") == 2
+    assert "`__scn` > 11" in text
+
+
 def test_a_row_that_the_view_hides_is_not_missing() -> None:
     hiding = ComparedTable("lake", TABLE, MirrorPosition(3, 5, partial=True), Versions(7, 9), unread=8)
     text = hiding.findings("rows", 11, (1, 5))
