@@ -18,13 +18,8 @@ from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, columns, literal, ordered_key, quoted, table_at
 from pipeline.lake.verification.runs import FindingKind, Judgement, VerificationRun
-<<<<<<< HEAD
-from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.types.column_types import Double, Float, Vector
-=======
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.types.column_types import Double, Float, Integer, Vector
->>>>>>> 0fb552c9 (verify: show by one query that no row of a table differs)
+from pipeline.types.column_types import Double, Float, Vector
 
 # Names that no column has, because they end with a space.
 _THERE, _SCN, _UNKNOWN, _NUMBER = map(quoted, ("there ", "scn ", "unknown ", "number "))
