@@ -45,8 +45,8 @@ from pipeline.snapshot.snapshot import (
     progress,
 )
 
-# As many rows of a table are compared at once, unless they wait so long (s).
-ROWS_AT_ONCE: Final = 4_000_000
+# So many rows of a table are compared at once, unless they wait so long (s). If that is all of it, one query is enough.
+ROWS_AT_ONCE: Final = 16_000_000
 LONGEST_WAIT_S: Final = 30.0
 
 # Why nothing can be told.
