@@ -11,8 +11,18 @@ from deploy.toolchain.parts import Parts
 from tests.servers.spark import quick_java
 
 
-@pytest.mark.parametrize("more", [pytest.param([], marks=pytest.mark.full, id="plain"), ["--kafka"]])
-def test_a_small_demo_ends_with_everything_equal(tmp_path: Path, parts: Parts, more: list[str]) -> None:
+# `tidemark verify` has tests of its own. On busy cores it waits for merges that the demo's writer makes long.
+@pytest.mark.parametrize(
+    ("more", "verified"),
+    [
+        pytest.param([], r"shop\.customers", marks=pytest.mark.full, id="plain"),
+        pytest.param(["--kafka"], r"shop\.customers", marks=pytest.mark.full, id="verified"),
+        pytest.param(["--kafka"], "", id="kafka"),
+    ],
+)
+def test_a_small_demo_ends_with_everything_equal(
+    tmp_path: Path, parts: Parts, more: list[str], verified: str
+) -> None:
     command = [
         sys.executable,
         "-m",
@@ -22,13 +32,15 @@ def test_a_small_demo_ends_with_everything_equal(tmp_path: Path, parts: Parts, m
         "--watch",
         "3",
         "--verify",
-        r"shop\.customers",
+        verified,
         "--folder",
         str(tmp_path),
         *more,
     ]
     quickly = {**os.environ, "JDK_JAVA_OPTIONS": quick_java(parts)}
-    done = subprocess.run(command, env=quickly, capture_output=True, text=True, check=False, timeout=500)
+    done = subprocess.run(
+        command, env=quickly, capture_output=True, text=True, check=False, timeout=1000 if verified else 500
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     for compared in (
         "rows of shop.orders",
@@ -37,8 +49,8 @@ def test_a_small_demo_ends_with_everything_equal(tmp_path: Path, parts: Parts, m
     ):
         assert compared in done.stdout
     assert "DIFFERENCES" not in done.stdout
-    for verified in ("shop.customers: equal, ", "shop.customers: different, ", "; repaired: equal, "):
-        assert verified in done.stdout
+    for told in ("shop.customers: equal, ", "shop.customers: different, ", "; repaired: equal, "):
+        assert (told in done.stdout) is bool(verified)
     assert (tmp_path / "lake" / "shop" / "orders" / "mirror" / "_delta_log").is_dir()
     assert not (tmp_path / "mysql").exists()
     topics = [f"topic demo.shop.{table}, 3 partitions: " for table in ("orders", "order_items", "customers")]
