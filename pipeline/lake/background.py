@@ -4,10 +4,10 @@ the source's, one at a time.
 No reader waits for it: the live view is right with it and without it. A generation of a mirror that has all its rows
 becomes visible as soon as possible. A mirror is merged when it has enough changes pending, or old ones.
 `pipeline.lake.maintenance` defines when the rest is due. The work that has been due for the longest comes first. So if
-there is more to do than time, all of it comes late and none of it starves. Somebody may wait for a verification, so a
-comparison comes before work that has been due for up to a minute longer. Maintenance of a mirror never runs during
-its merge. Work that Delta gave up, because another writer committed meanwhile, is tried again after a pause. Work that
-failed pauses longer each time.
+there is more to do than time, all of it comes late and none of it starves. Somebody may wait for a verification, so
+every second turn is a comparison's, if one is due. Maintenance of a mirror never runs during its merge. Work that
+Delta gave up, because another writer committed meanwhile, is tried again after a pause. Work that failed pauses longer
+each time.
 
 Only `pipeline.lake.step` calls these functions. Times are in seconds.
 """
@@ -36,9 +36,6 @@ from pipeline.snapshot.checkpoint import Mirror, Ready
 
 # How long (s) work that fails again and again pauses at most.
 _LONGEST_REST_S: Final = 3600.0
-
-# A comparison comes before work that has been due for up to so much longer (s).
-_AHEAD_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +203,7 @@ class Background:
 
     `rebuilding`: the tables whose mirror's newest generation is being filled, and since when (s since the epoch).
     `verified`: what there is of verifications. `due`: what is due, and since when. `resting`: what was given up or
-    failed, and until when it pauses. `failed`: how often in a row.
+    failed, and until when it pauses. `failed`: how often in a row. `compared`: whether the last work was a comparison.
     """
 
     mirrored: Mapping[TableId, Mirrored] = field(default_factory=dict)
@@ -217,6 +214,7 @@ class Background:
     failed: Mapping[Due, int] = field(default_factory=dict)
     under_way: UnderWay | None = None
     verified: Comparisons = field(default_factory=Comparisons)
+    compared: bool = False
 
     def keeping(self, kept: TableUpkeep) -> "Background":
         """Returns it with this state of a lake table."""
@@ -365,11 +363,13 @@ def next_work(
     rested = [each for each in background.due if background.resting.get(each, now) <= now]
     if background.under_way is not None or not rested:
         return background, None
-    first = min(rested, key=lambda each: background.due[each] - _AHEAD_S * isinstance(each, ComparisonDue))
+    turn = not background.compared
+    first = min(rested, key=lambda each: (isinstance(each, ComparisonDue) is not turn, background.due[each]))
     # What becomes due meanwhile counts from then.
     left = {each: since for each, since in background.due.items() if each != first}
     work = _work(background, lake, first, through, position)
-    return replace(background, due=left, under_way=UnderWay(work, now)), work
+    compared = isinstance(first, ComparisonDue)
+    return replace(background, due=left, under_way=UnderWay(work, now), compared=compared), work
 
 
 def background_due_at(background: Background, lake: LakeTables) -> float | None:

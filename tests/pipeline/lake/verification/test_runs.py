@@ -178,16 +178,25 @@ def test_delivered_rows_are_compared_and_a_verification_ends_with_a_result() -> 
     assert next_work(background, lake_of(ENDED), 6, "position", 100.0)[1] is None
 
 
-@pytest.mark.parametrize(("compared", "first"), [(69.0, ComparisonDue(ID)), (71.0, MergeDue(ID))])
-def test_a_comparison_comes_before_what_is_due_for_a_minute_longer(compared: float, first: Due) -> None:
-    """Somebody may wait for it, and a merge waits no longer than that for it."""
+@pytest.mark.parametrize(("compared", "first"), [(False, ComparisonDue(ID)), (True, MergeDue(ID))])
+def test_comparisons_and_other_work_take_turns(compared: bool, first: Due) -> None:
+    """Somebody may wait for a comparison, and yet a merge waits for no more than one."""
     had = replace(HAD, pending=5)
     lake = replace(lake_of(ENDED), tables={ID: had}, settings=LakeSettings("lake", merge_after_s=1.0))
-    background = table_met(Background(), ID, had, {}, 0.0)
-    background = replace(background, due={MergeDue(ID): 10.0, ComparisonDue(ID): compared})
-    _, work = next_work(background, lake, 5, "position", 100.0)
+    background = table_met(Background(compared=compared), ID, had, {}, 0.0)
+    background = replace(background, due={MergeDue(ID): 10.0, ComparisonDue(ID): 90.0})
+    background, work = next_work(background, lake, 5, "position", 100.0)
     assert work is not None
     assert work.due == first
+    assert background.compared is not compared
+
+
+def test_a_comparison_that_is_alone_does_not_wait_for_its_turn() -> None:
+    background = replace(
+        table_met(Background(compared=True), ID, HAD, {}, 0.0), due={ComparisonDue(ID): 90.0}
+    )
+    _, work = next_work(background, lake_of(ENDED), 5, "position", 100.0)
+    assert isinstance(work, VerifyRows)
 
 
 def test_nothing_is_compared_while_the_lake_lacks_something() -> None:
