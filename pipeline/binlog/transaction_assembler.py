@@ -99,10 +99,6 @@ _INCIDENT: Final = (
     "the server says that its log lacks changes ({why}); raise max_binlog_stmt_cache_size on the source if a statement "
     "was too large for it, and read the server's error log"
 )
-_PREPARED_STATEMENTS: Final = (
-    "the XA transaction {xid} was logged as statements, which don't say which rows they change; set "
-    "binlog_format=ROW on the source, for all of its sessions"
-)
 _EMPTIED: Final = "a restart of the server has emptied it"
 _UNKNOWN: Final = (
     "the XA transaction {xid} may have changed its rows: it was committed here, and prepared before the log's part "
@@ -477,8 +473,10 @@ class TransactionAssembler:
                     rows.events[MAP] = [numbers[number] for number in rows.events[MAP].tolist()]
                     self.slice.add_held(rows)
                 case XaPrepared(tables=tables, databases=databases):
-                    why = _LET_GO if databases == frozenset() else _PREPARED_STATEMENTS
-                    self._not_in_rows(RowsUnread(why.format(xid=xid), frozenset(tables), databases))
+                    why = _LET_GO.format(xid=xid)
+                    if databases != frozenset():
+                        why = _STATEMENT.format(what=f"a change by the XA transaction {xid}")
+                    self._not_in_rows(RowsUnread(why, frozenset(tables), databases))
                 case None:
                     self._not_in_rows(RowsUnread(_UNKNOWN.format(xid=xid), frozenset(), None))
         self._commit()
