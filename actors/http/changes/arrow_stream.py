@@ -21,7 +21,6 @@ from actors.http.changes.segment_changes import ChangesRead
 from pipeline.journal.change_rows import META
 from pipeline.journal.changes.commit_order import OrderedRows, lane_of_each, of_one_version
 from pipeline.journal.changes.question import BufferCompression
-from pipeline.journal.changes.table_notices import TableNotices
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.buffers import Longs
 
@@ -32,8 +31,6 @@ TABLE_NAME: Final = "__table"
 
 _CHECKPOINT: Final = b"checkpoint"
 _ERROR: Final = b"error"
-_RESTARTED: Final = b"restarted"
-_STOPPED: Final = b"stopped"
 
 
 class ArrowStream:
@@ -61,7 +58,9 @@ class ArrowStream:
     def write(self, read: ChangesRead) -> bytes:
         """Returns rows and their checkpoint."""
         metadata = {} if read.checkpoint is None else {_CHECKPOINT: str(read.checkpoint).encode()}
-        metadata |= _noticed(read.notices)
+        metadata |= {
+            name.encode(): json.dumps(told).encode() for name, told in read.notices.to_json().items()
+        }
         rows = read.rows
         pieces = [] if rows is None else list(of_one_version(rows, read.lanes))
         for place, piece in enumerate(pieces):
@@ -134,13 +133,6 @@ class ArrowStream:
         self._sink.seek(0)
         self._sink.truncate()
         return written
-
-
-def _noticed(notices: TableNotices) -> dict[bytes, bytes]:
-    restarted = list(map(str, notices.restarted))
-    stopped = {str(table): reason for table, reason in notices.stopped.items()}
-    told = {_RESTARTED: restarted, _STOPPED: stopped}
-    return {name: json.dumps(each).encode() for name, each in told.items() if each}
 
 
 def _ordered(parts: list[tuple[pa.RecordBatch, Longs]]) -> pa.RecordBatch:

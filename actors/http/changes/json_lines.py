@@ -54,11 +54,7 @@ class JsonLines:
 
 
 def _checkpoint_line(read: ChangesRead) -> bytes:
-    told: dict[str, object] = {"checkpoint": str(read.checkpoint), "scn": read.scn}
-    if read.notices.restarted:
-        told["restarted"] = list(map(str, read.notices.restarted))
-    if read.notices.stopped:
-        told["stopped"] = {str(table): reason for table, reason in read.notices.stopped.items()}
+    told = {"checkpoint": str(read.checkpoint), "scn": read.scn, **read.notices.to_json()}
     return json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 

@@ -10,7 +10,7 @@ A notice comes with the checkpoint that ends the segment. A consumer that stores
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from pipeline.journal.entry import Entry
 from pipeline.schema.table_schema import TableId
@@ -26,6 +26,12 @@ class TableNotices:
 
     def __bool__(self) -> bool:
         return bool(self.restarted or self.stopped)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns `restarted` and `stopped` as plain JSON values, without what is empty."""
+        restarted = list(map(str, self.restarted))
+        stopped = {str(table): reason for table, reason in self.stopped.items()}
+        return {name: each for name, each in (("restarted", restarted), ("stopped", stopped)) if each}
 
 
 NO_NOTICES: Final = TableNotices()
