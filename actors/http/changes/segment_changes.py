@@ -132,9 +132,9 @@ class SegmentChanges:
         """Returns what the consumer hasn't been told of its tables. Each request tells once which have stopped."""
         before = self._before or self._entry_before(entry.segment)
         notices = notices_of(before, entry, self._tables, self._stopped)
-        self._stopped |= notices.stopped
         for table in notices.restarted:
             self._stopped.pop(table, None)
+        self._stopped |= notices.stopped  # a table may begin again and stop within a segment
         return notices
 
     def _entry_before(self, segment: int) -> Entry | None:
