@@ -121,9 +121,11 @@ STORIES: Final[dict[str, Story]] = {
         (STRICT, "ALTER TABLE {t} MODIFY v BIGINT UNSIGNED, MODIFY id BIGINT"),
     ),
     "narrowed": Story(
-        (STRICT, "ALTER TABLE {t} MODIFY v SMALLINT, MODIFY note VARCHAR(12)"),
+        (STRICT, "ALTER TABLE {t} MODIFY v SMALLINT, MODIFY d DECIMAL(9,2)"),
         (STRICT, "ALTER TABLE {t} MODIFY v INT"),
     ),
+    # A strict server, too, cuts spaces off.
+    "shortened": Story((STRICT, "ALTER TABLE {t} MODIFY note VARCHAR(12)"), anew=True),
     "cut": Story(("SET sql_mode = ''", "ALTER TABLE {t} MODIFY note VARCHAR(2)"), anew=True),
     "not null and null": Story(
         (STRICT, "ALTER TABLE {t} MODIFY v INT NOT NULL"), (STRICT, "ALTER TABLE {t} MODIFY v INT NULL")
@@ -269,12 +271,14 @@ def change(server: MysqlServer, story: Told, key: int) -> None:
             columns = {quoted(row[0]): str(row[1]) for row in cursor.fetchall()}
             cursor.execute(f"SHOW KEYS FROM {table} WHERE Key_name = 'PRIMARY'")
             id_ = [quoted(row[4]) for row in cursor.fetchall()][-1]
-            changed = next(name for name, kind in columns.items() if name != id_ and "date" not in kind)
+            changed = next(
+                name for name, kind in columns.items() if name not in (id_, "`day`") and "date" not in kind
+            )
             names = ", ".join(columns)
             for n in (key, key + 1, key + 2):
-                values = ", ".join(
-                    "'2026-01-02'" if "date" in kind else f"'{n}'" for kind in columns.values()
-                )
+                # A day that is text for a while has to be a day again.
+                days = ["date" in kind or name == "`day`" for name, kind in columns.items()]
+                values = ", ".join("'2026-01-02'" if day else f"'{n}'" for day in days)
                 cursor.execute(f"INSERT INTO {table} ({names}) VALUES ({values})")
             cursor.execute(f"UPDATE {table} SET {changed} = 7 WHERE {id_} IN ('3', '4', '{key}')")
             cursor.execute(f"DELETE FROM {table} WHERE {id_} IN ('5', '{key + 1}')")

@@ -107,13 +107,17 @@ async def filled(service: Running, names: set[str]) -> None:
 
 
 async def delivered(service: Running) -> None:
-    """Waits until the lake has what's sealed."""
+    """Waits until the lake has what's sealed, and shows every table that it takes."""
 
     def done() -> bool:
         sealed = service.status(Name.JOURNAL_WRITER).get("segment")
-        return bool(sealed) and service.status(Name.SPARK_SINK).get("segment") == sealed
+        sink = service.status(Name.SPARK_SINK)
+        shown = all(
+            table["stopped"] or table["rebuilding_since"] is None for table in sink.get("tables", {}).values()
+        )
+        return bool(sealed) and sink.get("segment") == sealed and shown
 
-    await until(done, "the lake has it", WITHIN_S, service.outcome.done)
+    await until(done, "the lake shows it", WITHIN_S, service.outcome.done)
 
 
 @pytest.mark.parametrize(
