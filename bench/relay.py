@@ -2,7 +2,9 @@
 
 For each scenario a server writes a log, and Tidemark captures it into a journal. Then a process has the service's HTTP
 server before that journal, and this one reads: Arrow by the iterator of docs/relay.md, and JSON as curl would, counting
-lines. The figures stand against what was asked for, and against the 2,100 events/s that were published for Databus.
+lines. The figures stand against what was asked for, against the 2,100 events/s that were published for Databus, and
+against Debezium's embedded engine, which hands over the same log's first rows as JSON. A reader of Debezium's is the
+engine: it reads the log itself, and the relay reads what Tidemark has captured.
 """
 
 import asyncio
@@ -30,6 +32,7 @@ from actors.service.assembly import Assembly
 from actors.status.status_board import StatusBoard
 from bench import _topics
 from bench._command import command_line
+from bench._debezium import catch_up
 from bench._logs import DATABASE, ELEVEN, Log, server, write
 from bench._report import Figure, Peer, say, told
 from bench.kafka import load
@@ -37,11 +40,12 @@ from deploy.toolchain.parts import Parts, locate
 from pipeline.config.settings import HttpSettings
 
 _TIMES: Final = 3
-_ROWS: Final = 1_000_000
+_ROWS: Final = {"bulk": 1_000_000, "single": 250_000}
 _TRANSACTIONS: Final = {"bulk": 1_000, "single": 1}
 _NAMES: Final = {"bulk": "transactions of 1,000 rows", "single": "transactions of one row"}
 _ASKED_FOR: Final = {"Arrow": 1_000_000.0, "JSON": 100_000.0}
 _DATABUS: Final = 2_100.0
+_DEBEZIUM_ROWS: Final = {"bulk": 400_000, "single": 200_000}
 _CHECKPOINT: Final = b'{"checkpoint"'
 
 
@@ -51,21 +55,23 @@ def main() -> None:
     parts = locate()
     with told("relay") as figures:
         for name in wanted.names:
-            figures.extend(_read(parts, name, int(_ROWS * wanted.scale)))
+            figures.extend(_read(parts, name, wanted.scale))
 
 
-def _read(parts: Parts, scenario: str, rows: int) -> Iterator[Figure]:
-    rows = rows if scenario == "bulk" else rows // 4
+def _read(parts: Parts, scenario: str, scale: float) -> Iterator[Figure]:
+    rows = int(_ROWS[scenario] * scale)
     with server(parts) as mysql, tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder:
         log = write(mysql, ELEVEN, rows, _TRANSACTIONS[scenario])
         _topics.capture(log, mysql.executed().replace("\n", ""), Path(folder), for_topics=False)
         say(f"{_NAMES[scenario]}: {log.rows:,} rows captured; load {load()}")
+        debezium = catch_up(parts, log, int(_DEBEZIUM_ROWS[scenario] * scale), "json")
         with _serving(log, Path(folder)) as url:
             for form, read in (("Arrow", _arrow), ("JSON", _json)):
                 rates = [_rate(read, url, log.rows) for _ in range(_TIMES)]
                 say(f"  {form}: {', '.join(f'{rate:,.0f}' for rate in rates)} changes/s; load {load()}")
                 name = f"{form}, {_NAMES[scenario]}"
-                for peer in (Peer("asked for", _ASKED_FOR[form]), Peer("Databus, as published", _DATABUS)):
+                databus = Peer("Databus, as published", _DATABUS)
+                for peer in (Peer("asked for", _ASKED_FOR[form]), databus, debezium):
                     yield Figure(name, median(rates), "changes/s", peer)
 
 

@@ -170,9 +170,8 @@ class LakeVerification:
         self._read_rows(session, view, held, [run])
         if session.table(_ROWS).count() != run.rows:
             return False
-        return not session.sql(
-            f"{_compared(self._root, view, work).suspects(_ROWS, run.since)} LIMIT 1"
-        ).head(1)
+        differing = _compared(self._root, view, work).differing_parts(_ROWS, run.since)
+        return not session.sql(f"{differing} LIMIT 1").head(1)
 
     def _search(
         self,

@@ -4,9 +4,20 @@ They compare values exactly. Texts, bytes, numbers, dates and labels are equal i
 DOUBLE is compared as its text, because Spark's own comparison takes -0.0 for 0.0. A verified value is cast to the type
 of the lake's column, which is as wide or wider.
 
-Almost always no row differs. `suspects` shows that first, without a join of all rows: it groups the rows of both sides
-by their keys, and has two hashes of 64 bits for all values of a row. Rows that differ have the same hashes with a
-probability of 2^-128. A change of one number, date or moment always changes them.
+Almost always no row differs. `differing_parts` shows that first, without a join or a sort of all rows.
+
+**Symbols.** L, V: the rows of the live view, and the verified ones. h(r): two hashes of 64 bits of all values of a row
+r, its key among them. T: the keys that changed after the verification began.
+
+1. Rows of L and V whose key isn't in T are divided into parts by their keys. In each part the sum of h over L's rows,
+   less that over V's rows, is zero if both have the same rows. Otherwise it is zero with a probability of 2^-128,
+   because rows that differ have other hashes. The hashes are no secret. So this holds for accidents, and not for
+   somebody who makes rows for the sake of their sums.
+2. A key of T has its own sum. A change after its verified row excuses it. If no row of it was verified, any change
+   does.
+3. A verification reads each key once. So if all sums are zero, the live view has each key once, too.
+
+The upper and the lower half of a hash have sums of their own, which stay below 2^63 for 2^31 rows in a part.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers and literals of ours
@@ -23,7 +34,10 @@ from pipeline.types.column_types import Double, Float, Vector
 
 # Names that no column has, because they end with a space.
 _THERE, _SCN, _UNKNOWN, _NUMBER = map(quoted, ("there ", "scn ", "unknown ", "number "))
-_ONE, _OTHER = map(quoted, ("one ", "other "))
+_ONE, _OTHER, _SIGN, _PART = map(quoted, ("one ", "other ", "sign ", "part "))
+
+# Sums of hashes are of so many parts of a table.
+_PARTS: Final = 1024
 
 # The kind of what is no finding, but a reason why not all can be told.
 DOUBT: Final = "unjudged"
@@ -95,28 +109,37 @@ WHERE coalesce(x.{_SCN}, 0) <= v.`__scn`
 ) WHERE kind = {literal(FindingKind.MISSING)} AND hidden = 0 OR kind = {extra} OR size(columns) > 0
   OR kind <> {extra} AND {_NUMBER} > 1"""
 
-    def suspects(self, rows: str, since: int) -> str:
-        """Returns the query for the keys that aren't once on each side with the same values: the key's columns.
+    def differing_parts(self, rows: str, since: int) -> str:
+        """Returns the query for the parts, as `key_part` numbers them, where the two sides don't have the same rows.
 
         `rows`: the name of all rows that a verification has read, which began at the SCN `since`. Keys that have
-        changed after their row, or after the beginning if there is no row, are left out. Without a suspect nothing is
+        changed after their row, or after the beginning if there is no row, are left out. Without such a part nothing is
         missing, extra, different or twice, and `findings` and `left_over` find nothing either.
         """
-        names = ", ".join(map(quoted, self.schema.key_names))
-        one, other = (self._hash(order) for order in (1, -1))
-        return f"""SELECT {", ".join(f"s.{quoted(name)}" for name in self.schema.key_names)} FROM (
-SELECT {names}, max({_SCN}) AS {_SCN} FROM (
-SELECT {names}, {one} AS {_ONE}, {other} AS {_OTHER}, true AS {_THERE}, CAST(NULL AS BIGINT) AS {_SCN} FROM (
+        names = [quoted(name) for name in self.schema.key_names]
+        listed = ", ".join(names)
+        hashed = f"{self.key_part()} AS {_PART}, {self._hash(1)} AS {_ONE}, {self._hash(-1)} AS {_OTHER}"
+        changed = ", ".join(f"CASE WHEN x.{_SCN} IS NOT NULL THEN s.{name} END AS {name}" for name in names)
+        lower, upper = "{} * ({} & 4294967295)", "{} * shiftrightunsigned({}, 32)"
+        summed = (half.format(_SIGN, each) for each in (_ONE, _OTHER) for half in (lower, upper))
+        equal = " AND ".join(f"sum({each}) = 0" for each in (_SIGN, *summed))
+        return f"""SELECT DISTINCT {_PART} AS part FROM (
+SELECT {_PART}, max({_SCN}) AS {_SCN}, max({_THERE}) AS {_THERE}, {equal} AS {_NUMBER} FROM (
+SELECT s.{_PART}, s.{_ONE}, s.{_OTHER}, s.{_SIGN}, s.{_THERE}, x.{_SCN}, {changed} FROM (
+SELECT {listed}, {hashed}, 1L AS {_SIGN}, CAST(NULL AS BIGINT) AS {_THERE} FROM (
 {self._live}
 ) UNION ALL
-SELECT {names}, {one}, {other}, false, `__scn` FROM {rows}
-) GROUP BY {names}
-HAVING count(*) <> 2 OR count_if({_THERE}) <> 1 OR bit_xor({_ONE}) <> 0 OR bit_xor({_OTHER}) <> 0
+SELECT {listed}, {hashed}, -1L, `__scn` FROM {rows}
 ) AS s
 LEFT JOIN (
 {self._changed(since)}
 ) AS x ON {self._same("s", "x")}
-WHERE coalesce(x.{_SCN}, 0) <= coalesce(s.{_SCN}, {since})"""
+) GROUP BY {_PART}, {listed}
+) WHERE NOT {_NUMBER} AND ({_SCN} IS NULL OR {_SCN} <= {_THERE})"""
+
+    def key_part(self) -> str:
+        """Returns which part of the table a row belongs to, by its key."""
+        return f"pmod(xxhash64({', '.join(map(quoted, self.schema.key_names))}), {_PARTS})"
 
     def _hash(self, order: int) -> str:
         """Returns a hash of all values of a row, with the columns in their order (1) or from the end (-1)."""

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal as Exact
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from actors.lake.lake import Lake
-from actors.lake.live_view import find_view, live_view
+from actors.lake.live_view import FoundView, find_view, live_view
 from actors.lake.spark_session import Spark
 from actors.lake.verification import _ROWS, LakeVerification
 from deploy.demo.tamper import rewrite
@@ -131,7 +131,7 @@ class Verified:
         self.lake = Lake(self.session, self.root, self.history.store)
         self.state = LakeTableState()
         self.segment = 0
-        self.suspected: set[tuple[Any, ...]] = set()
+        self.differing: set[int] = set()
 
     def deliver(self) -> None:
         self.history.seal()
@@ -163,18 +163,31 @@ class Verified:
         for chunk in (keys[:half], keys[half:]):
             self.history.verify(run, self.table, chunk)
         self.deliver()
-        self.suspected = self.suspects(run)
+        self.differing = self.differing_parts(run)
         assert self.compare(run) == ()
         return self.end(run, len(keys))
 
-    def suspects(self, run: str) -> set[tuple[Any, ...]]:
-        """The keys that the first query finds, when all of a verification's rows are there."""
+    def differing_parts(self, run: str) -> set[int]:
+        """The parts that the first query finds, when all of a verification's rows are there."""
         verification, (mine,) = self.lake.verification, self._of(run)
+        verification._read_rows(self.session, self._view, verification._held(self.id, self.segment), [mine])
+        found = self.session.sql(self._compared.differing_parts(_ROWS, mine.since)).collect()
+        return {row["part"] for row in found}
+
+    def parts(self, keys: Iterable[tuple[int, str]]) -> set[int]:
+        """The parts of the table that these keys belong to."""
+        rows = self.session.createDataFrame(list(keys), "id BIGINT, name STRING")
+        return {row[0] for row in rows.selectExpr(self._compared.key_part()).collect()}
+
+    @property
+    def _view(self) -> FoundView:
         view = find_view(self.session, self.root, self.id)
         assert view is not None
-        verification._read_rows(self.session, view, verification._held(self.id, self.segment), [mine])
-        compared = ComparedTable(self.root, view.schema, view.reached, view.at)
-        return set(map(tuple, self.session.sql(compared.suspects(_ROWS, mine.since)).collect()))
+        return view
+
+    @property
+    def _compared(self) -> ComparedTable:
+        return ComparedTable(self.root, self._view.schema, self._view.reached, self._view.at)
 
     def end(self, run: str, rows: int) -> Judgement:
         self.history.end_verification(run, self.table, rows)
@@ -274,7 +287,7 @@ def test_each_planted_corruption_is_found_and_named(verified: Verified) -> None:
         ("extra", (33, "a")),
     }
     judged = verified.verify_all("planted", repairs=True)
-    assert verified.suspected == {key for _, key, *_ in expected}
+    assert verified.differing == verified.parts(key for _, key, *_ in expected)
     assert verified.found("planted") == expected
     assert judged.verdict is LakeVerdict.DIFFERENT
     assert {kind.value: count for kind, count in judged.found.items()} == {
@@ -343,7 +356,7 @@ def test_a_thousand_corruptions_are_found_named_and_repaired(verified: Verified)
     expected = plant(verified, former)
     assert len(expected) >= 1000
     judged = verified.verify_all("many", repairs=True)
-    assert verified.suspected == {key for _, key, *_ in expected}
+    assert verified.differing == verified.parts(key for _, key, *_ in expected)
     assert verified.found("many") == expected
     assert sum(judged.found.values()) == len(expected)
     again = verified.repair("many", 400)
