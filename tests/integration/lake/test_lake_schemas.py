@@ -223,9 +223,7 @@ async def told(
         for step, key in (("first", 200), ("then", 400)):
             await asyncio.to_thread(change, server, story, key)
             for table, name in story.tables.items():
-                await asyncio.to_thread(alter, server, database, table, getattr(STORIES[name], step))
-                if metadata == "MINIMAL":
-                    await service.caught_up(server)
+                await alter(service, server, TableId(database, table), getattr(STORIES[name], step), metadata)
             await asyncio.to_thread(change, server, story, key + 100)
             await _moment(service, server, story)
         await service.stop()
@@ -254,12 +252,19 @@ async def _moment(service: Running, server: MysqlServer, story: Told) -> None:
     story.moments.append(Moment(segment, tables))  # type: ignore[arg-type]
 
 
-def alter(server: MysqlServer, database: str, table: str, statements: tuple[str, ...]) -> None:
-    """In one session, as sql_mode is the session's."""
-    with closing(server.connect(database=database)) as connection, connection.cursor() as cursor:
+async def alter(
+    service: Running, server: MysqlServer, table: TableId, statements: tuple[str, ...], metadata: str
+) -> None:
+    """In one session, as sql_mode is the session's.
+
+    A log that names no columns can't say what came between two statements, so each of them is captured by itself then.
+    """
+    with closing(server.connect(database=table.database)) as connection, connection.cursor() as cursor:
         for statement in statements:
-            cursor.execute(statement.format(t=table))
-        connection.commit()
+            await asyncio.to_thread(cursor.execute, statement.format(t=table.name))
+            connection.commit()
+            if metadata == "MINIMAL":
+                await service.caught_up(server)
 
 
 def change(server: MysqlServer, story: Told, key: int) -> None:
