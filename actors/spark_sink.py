@@ -1,7 +1,9 @@
 """The SparkSink: brings the journal's segments into the lake, batch by batch, and maintains the lake's tables.
 
 `pipeline.lake.step` decides what comes next. This actor performs it, in Spark and at the journal. The orders of one
-step are one work of the actor's loop, and the work beside the batches is another (`actors.lake.background_work`).
+step are one work of the actor's loop. Two kinds of orders are each a work of their own. One brings a batch to a table:
+whoever waits for that table needn't wait for a slower one. The other is the work beside the batches
+(`actors.lake.background_work`).
 
 Spark's calls block and can't be interrupted, so this actor has threads for them. A clean end waits for the calls. Any
 other end kills the JVM, which frees the threads and ends everything that Spark was doing. What Spark had committed
@@ -219,15 +221,14 @@ class SparkSink(Actor[ToSparkSink]):
                 self._measure_fact(fact, None if work is None else work.work)
                 orders += following
         self._applied(LakeReached(self._state))
-        beside: list[list[spark_sink.Order]] = [
-            [order] for order in orders if isinstance(order, BackgroundWork)
-        ]
-        of_batches: list[spark_sink.Order] = [
-            order for order in orders if not isinstance(order, BackgroundWork)
-        ]
-        for together in (*beside, of_batches):
-            if together:
-                self.begin_work(all_end(self._perform, together), self._take_in)
+        together: list[spark_sink.Order] = []
+        for order in orders:
+            if isinstance(order, spark_sink.DeliverTable | BackgroundWork):
+                self.begin_work(all_end(self._perform, [order]), self._take_in)
+            else:
+                together.append(order)
+        if together:
+            self.begin_work(all_end(self._perform, together), self._take_in)
         if isinstance(self._state.doing, Idle):
             self._count_stopped()
             self.rest()

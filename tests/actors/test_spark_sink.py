@@ -1,5 +1,6 @@
 """What of the sink needs no Spark; the rest is in tests/integration/lake/test_spark_sink.py."""
 
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,18 +17,29 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.lake import maintenance
 from pipeline.lake.background import MaintainTable
+from pipeline.lake.batch import Batch, LakeTableState
 from pipeline.lake.maintenance import Chore, TableSize
-from pipeline.lake.step import Fact, WorkFailed, WorkGivenUp
+from pipeline.lake.reached import LakeReached
+from pipeline.lake.step import CursorFound, Fact, WorkFailed, WorkGivenUp, next_batch_of
 from pipeline.lake.tables import Tier
+from pipeline.messages.journal import SegmentSealed
 from pipeline.messages.topology import ActorName, inbox
 from pipeline.metrics import Counter
 from pipeline.schema.table_schema import TableId
 from tests.integration.history import History
+from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
+from tests.pipeline.lake.test_step import ORDERS, begun, had
 from tests.servers.sink import sink_outlets
 
 
 @pytest.fixture
-async def sink(tmp_path: Path) -> AsyncIterator[SparkSink]:
+def reached() -> list[LakeReached]:
+    """What the sink has reported of how far the lake is."""
+    return []
+
+
+@pytest.fixture
+async def sink(tmp_path: Path, reached: list[LakeReached]) -> AsyncIterator[SparkSink]:
     history = History(tmp_path / "journal")
     made = SparkSink(
         Mailbox(inbox(ActorName.SPARK_SINK)),
@@ -36,9 +48,10 @@ async def sink(tmp_path: Path) -> AsyncIterator[SparkSink]:
         SparkSettings(),
         history.store,
         sink_outlets(Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))),
-        lambda _: None,
+        reached.append,
     )
     yield made
+    made.stop_listening()
     await made.release()
     history.store.close()
 
@@ -90,3 +103,26 @@ async def test_each_call_that_ends_is_progress_of_a_batch(sink: SparkSink) -> No
     sink.rest()
     await sink._in_thread(lambda: None)  # beside the batches
     assert busy_since() is None
+
+
+async def test_a_table_is_reported_as_soon_as_it_is_there_however_slow_another_one_is(
+    sink: SparkSink, reached: list[LakeReached]
+) -> None:
+    may_end = threading.Event()
+
+    class SlowForItems:
+        def deliver(self, table: TableId, _: LakeTableState, batch: Batch) -> LakeTableState:
+            assert table != ITEMS.table or may_end.wait(10)
+            return had(batch.through, batch.after)
+
+    lake: Any = SlowForItems()
+    spark: Any = SimpleNamespace(kill=lambda: None)
+    both = entry(4, V1, ITEMS)
+    story = begun({ORDERS: had(3, 2), ITEMS.table: had(3, 2)}, CursorFound(3, entry(3).checkpoint), both)
+    sink._up, sink._state = SparkUp(spark, lake), story.after(SegmentSealed(4)).state
+    await sink._take_in([next_batch_of(sink._state, iter([both]))])
+    await sink._take_next()
+    assert [reached[-1].of(table).reached.segment for table in (ORDERS, ITEMS.table)] == [4, 3]
+    may_end.set()
+    await sink._take_next()
+    assert reached[-1].whole.segment == 4
