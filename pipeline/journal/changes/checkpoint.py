@@ -34,7 +34,7 @@ def parse_checkpoint(text: str) -> ChangesCheckpoint:
     journal, _, rest = text.partition(".")
     segment, _, rest = rest.partition(".")
     scn, _, without = rest.partition(".")
-    if not (journal and _is_number(segment) and int(segment) and _is_number(scn)):
+    if not (journal and is_long(segment) and int(segment) and is_long(scn)):
         raise MalformedCheckpoint(
             f"{text!r} is no checkpoint; give one as the stream of changes has it, as 3f5c0a.12.345"
         )
@@ -44,5 +44,7 @@ def parse_checkpoint(text: str) -> ChangesCheckpoint:
         raise MalformedCheckpoint(f"{text!r} is no checkpoint: {error}") from error
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 20
+def is_long(text: str) -> bool:
+    """Returns whether a text is a whole number from 0 on that has room in 64 bits, with a sign."""
+    # Python reads no number of thousands of digits.
+    return text.isascii() and text.isdecimal() and len(text) < 20 and int(text) < 1 << 63

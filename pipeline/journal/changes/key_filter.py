@@ -22,6 +22,7 @@ from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Bytes, Ends, Longs
 from pipeline.types.byte_kernels import crc32
+from pipeline.types.column_types import Decimal
 from pipeline.types.jit import READ_ENDS, compiled
 
 _MOST_PARTS: Final = 1 << 16
@@ -106,6 +107,11 @@ def _value(text: str, column: Column, kind: pa.DataType, schema: TableSchema) ->
     """Returns an end of a range as a value of the column."""
     if pa.types.is_binary(kind) or pa.types.is_boolean(kind):
         raise WrongKeyFilter(f"key_range: {schema.table}.{column.name} has bytes, which have no range")
+    if isinstance(column.type, Decimal) and pa.types.is_string(kind):
+        raise WrongKeyFilter(
+            f"key_range: {schema.table}.{column.name} has decimals of more than 38 digits, which the journal has as "
+            "texts, so they have no range"
+        )
     try:
         if pa.types.is_timestamp(kind) and kind.tz is not None:
             return pa.scalar(text.removesuffix("Z")).cast(pa.timestamp(kind.unit)).cast(kind)
@@ -116,7 +122,8 @@ def _value(text: str, column: Column, kind: pa.DataType, schema: TableSchema) ->
 
 def _remainders(values: pa.Array, divisor: int, column: Column, schema: TableSchema) -> Longs:
     """Returns the remainder of each value; nulls have any."""
-    kind = values.type
+    # A decimal may have the Arrow type of BIGINT UNSIGNED, or of a text.
+    kind = pa.null() if isinstance(column.type, Decimal) else values.type
     if pa.types.is_integer(kind):
         found: Longs = np.asarray(values.cast(pa.int64()).fill_null(0)) % divisor
         return found

@@ -7,7 +7,12 @@ from typing import Final, TypeVar
 
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
-from pipeline.journal.changes.checkpoint import ChangesCheckpoint, MalformedCheckpoint, parse_checkpoint
+from pipeline.journal.changes.checkpoint import (
+    ChangesCheckpoint,
+    MalformedCheckpoint,
+    is_long,
+    parse_checkpoint,
+)
 from pipeline.journal.changes.key_filter import KeyFilter, WrongKeyFilter, parse_key_filter
 from pipeline.schema.table_names import MalformedTableName, parse_tables
 from pipeline.schema.table_schema import TableId
@@ -114,7 +119,7 @@ def _through(text: str) -> ThroughPlace:
 
 
 def _place(parameter: str, text: str, besides: str) -> int | GtidSet:
-    if text.isascii() and text.isdecimal() and int(text) < 1 << 63:
+    if is_long(text):
         return int(text)
     remedy = f"give {besides}, an SCN as 12345, or a GTID set as 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23"
     try:

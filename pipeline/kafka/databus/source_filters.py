@@ -22,9 +22,11 @@ import pyarrow.compute as pc
 from numba import types
 from numpy.typing import NDArray
 
+from pipeline.journal.changes.checkpoint import is_long
 from pipeline.journal.changes.question import MalformedRequest
 from pipeline.kafka.databus.sources import source_id
 from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types import column_types
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Bytes, Ends, Longs
 from pipeline.types.jit import READ_ENDS, compiled
@@ -60,7 +62,7 @@ def parse_source_filters(text: str) -> SourceFilters:
     """Returns the filters of the parameter. Raises MalformedRequest."""
     try:
         told = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedRequest(f"filters: it isn't JSON ({error}); {_REMEDY}") from error
     if not isinstance(told, dict):
         raise MalformedRequest(f"filters: it is no object; {_REMEDY}")
@@ -93,7 +95,7 @@ def wanted_events(rows: pa.RecordBatch, schema: TableSchema, filters: SourceFilt
 
 
 def _source(number: str) -> int:
-    if not (number.isascii() and number.isdecimal()):
+    if not is_long(number):
         raise MalformedRequest(f"filters: {number!r} is no number of a source; {_REMEDY}")
     return int(number)
 
@@ -143,9 +145,11 @@ def _first_key_column(schema: TableSchema) -> Column:
 
 
 def _check_kind(kind: pa.DataType, column: Column, table: TableId, spans: tuple[KeySpan, ...]) -> None:
-    if pa.types.is_integer(kind) or _is_unsigned_long(kind):
+    # The journal has some decimals as it has texts, and some as it has BIGINT UNSIGNED.
+    is_decimal = isinstance(column.type, column_types.Decimal)
+    if not is_decimal and (pa.types.is_integer(kind) or _is_unsigned_long(kind)):
         return
-    if not pa.types.is_string(kind):
+    if is_decimal or not pa.types.is_string(kind):
         raise MalformedRequest(f"filters: {table}.{column.name} has neither whole numbers nor texts")
     if any(span.divisor is None for span in spans):
         raise MalformedRequest(f"filters: {table}.{column.name} has texts, which have no RANGE; use MOD")

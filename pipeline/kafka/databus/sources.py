@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from pipeline.errors import Definite
+from pipeline.journal.changes.checkpoint import is_long
 from pipeline.schema.table_names import MalformedTableName, parse_table
 from pipeline.schema.table_schema import TableId
 
@@ -31,7 +32,7 @@ def find_sources(named: Iterable[str], known: Iterable[TableId]) -> tuple[TableI
 
 
 def _source(text: str, by_id: dict[int, list[TableId]], known: list[TableId]) -> TableId:
-    if text.isascii() and text.isdecimal():
+    if is_long(text):
         match by_id.get(int(text), []):
             case [table]:
                 return table

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from pipeline.journal.changes.checkpoint import is_long
 from pipeline.journal.changes.key_filter import KeyFilter, parse_key_filter
 from pipeline.journal.changes.question import MalformedRequest, NamedPlace, Since
 from pipeline.kafka.databus.source_filters import SourceFilters, parse_source_filters
@@ -94,7 +95,7 @@ def parse_window(text: str) -> WindowPlace:
     """Returns the place that a checkpoint in JSON means. Raises MalformedRequest."""
     try:
         told = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedRequest(f"checkPoint: it isn't JSON ({error}); {_REMEDY}") from error
     if not isinstance(told, dict):
         raise MalformedRequest(f"checkPoint: it is no object; {_REMEDY}")
@@ -149,6 +150,6 @@ def _place(parameters: Mapping[str, str]) -> WindowPlace:
 
 
 def _size(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) <= LARGEST):
+    if not (is_long(text) and 0 < int(text) <= LARGEST):
         raise MalformedRequest(f"size: {text!r} is no number of bytes from 1 to {LARGEST}")
     return int(text)

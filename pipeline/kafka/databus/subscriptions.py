@@ -77,6 +77,6 @@ def _check_number(parameter: str, name: str, told: object, only: int) -> None:
 def _json(parameter: str, text: str, remedy: str) -> object:
     try:
         told: object = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedRequest(f"{parameter}: it isn't JSON ({error}); {remedy}") from error
     return told

@@ -17,7 +17,18 @@ def test_it_is_read_again(segment: int, scn: int, without: GtidSet | None) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a.b.c", "3f5c0a.1", "3f5c0a.0.1", "3f5c0a.1.x", ".1.2", "3f5c0a.1.2.nonsense", "a.-1.2"]
+    "text",
+    [
+        "",
+        "a.b.c",
+        "3f5c0a.1",
+        "3f5c0a.0.1",
+        "3f5c0a.1.x",
+        f"3f5c0a.1.{1 << 63}",
+        ".1.2",
+        "3f5c0a.1.2.nonsense",
+        "a.-1.2",
+    ],
 )
 def test_another_text_is_refused_by_name(text: str) -> None:
     with pytest.raises(MalformedCheckpoint, match="is no checkpoint"):

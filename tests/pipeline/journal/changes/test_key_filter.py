@@ -124,6 +124,9 @@ def test_a_wrong_filter_is_named(asked: tuple[str | None, str | None], said: str
         (Binary(), KeyFilter(low="x"), "shop.parts.part has bytes, which have no range"),
         (Bit(1), KeyFilter(low="1"), "shop.parts.part has bytes"),
         (Date(), KeyFilter(divisor=4), "shop.parts.part has neither whole numbers nor texts nor bytes"),
+        (Decimal(20, 0), KeyFilter(divisor=4), "shop.parts.part has neither whole numbers nor texts"),
+        (Decimal(65, 0), KeyFilter(divisor=4), "shop.parts.part has neither whole numbers nor texts"),
+        (Decimal(65, 0), KeyFilter(low="9"), "shop.parts.part has decimals of more than 38 digits"),
     ],
 )
 def test_a_filter_that_does_not_fit_the_key_names_the_column(

@@ -48,6 +48,8 @@ def test_all_that_can_be_said() -> None:
         ({"since": ""}, "since: the GTID set is empty"),
         ({"since": "3f5c.4"}, "since: '3f5c.4' is no checkpoint"),
         ({"since": str(1 << 63)}, "is no place in the journal"),
+        ({"since": "9" * 5000}, "is no place in the journal"),
+        ({"through": "9" * 5000}, "is no place in the journal"),
         ({"through": "earliest"}, "through: 'earliest' is no place in the journal; give now"),
         ({"key_range": "9"}, "key_range: '9' is no range"),
         ({"format": "xml"}, "format: 'xml' is none of json, arrow"),

@@ -19,7 +19,7 @@ from pipeline.kafka.databus.source_filters import (
 )
 from pipeline.kafka.databus.sources import source_id
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.types.column_types import Binary, ColumnType, Double, Integer, Text
+from pipeline.types.column_types import Binary, ColumnType, Decimal, Double, Integer, Text
 
 LONG, UNSIGNED, TEXT = Integer(8, unsigned=False), Integer(8, unsigned=True), Text("utf8mb4")
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -129,6 +129,8 @@ def test_all_that_can_be_said() -> None:
     ("text", "said"),
     [
         ("{", "filters: it isn't JSON"),
+        ("[" * 4000, "filters: it isn't JSON"),
+        (json.dumps({"9" * 5000: {}}), "filters: .* is no number of a source"),
         ("[]", "filters: it is no object; give"),
         ('{"shop.parts": {}}', "filters: 'shop.parts' is no number of a source"),
         ('{"7": {}}', "filters: partitionType of 7 is none of RANGE, MOD, NONE"),
@@ -152,6 +154,8 @@ def test_a_malformed_filter_is_named(text: str, said: str) -> None:
     ("kind", "told", "said"),
     [
         (Binary(), buckets(2, (0, 1)), r"shop\.parts\.part has neither whole numbers nor texts"),
+        (Decimal(20, 0), buckets(2, (0, 1)), r"shop\.parts\.part has neither whole numbers nor texts"),
+        (Decimal(65, 0), buckets(2, (0, 1)), r"shop\.parts\.part has neither whole numbers nor texts"),
         (Double(), ranges((0, 1)), r"shop\.parts\.part has neither whole numbers nor texts"),
         (TEXT, ranges((0, 1)), r"shop\.parts\.part has texts, which have no RANGE; use MOD"),
     ],

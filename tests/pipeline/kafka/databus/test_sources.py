@@ -27,6 +27,7 @@ def test_sources_are_named_either_way_and_come_once() -> None:
     ("text", "said"),
     [
         ("7", "sources: 7 is no source; GET /sources lists them"),
+        ("9" * 5000, r"sources: .* isn't database\.table"),
         ("shop.order", r"sources: shop\.order is no source"),
         ("orders", r"sources: 'orders' isn't database\.table"),
     ],

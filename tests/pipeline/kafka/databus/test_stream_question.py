@@ -67,6 +67,8 @@ def test_a_checkpoint_is_a_place_amid_or_after_a_window(scn: int, offset: int, p
         ({}, "checkPoint: it is missing; give .*, or streamFromLatestScn=true"),
         ({"checkPoint": "345"}, "checkPoint: it is no object"),
         ({"checkPoint": "{"}, "checkPoint: it isn't JSON"),
+        ({"checkPoint": "[" * 4000}, "checkPoint: it isn't JSON"),
+        ({"size": "9" * 5000}, "size: .* is no number of bytes"),
         ({"checkPoint": '{"windowScn": 1}'}, "checkPoint: windowOffset is null, and no number"),
         ({"checkPoint": '{"windowScn": -2, "windowOffset": -1}'}, "checkPoint: windowScn is -2"),
         ({"checkPoint": '{"windowScn": true, "windowOffset": -1}'}, "checkPoint: windowScn is true"),

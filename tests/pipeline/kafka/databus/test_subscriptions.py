@@ -31,6 +31,7 @@ def test_a_subscription_without_a_source_is_of_all(every: object) -> None:
     ("text", "said"),
     [
         ("[", "subs: it isn't JSON"),
+        ("[" * 4000, "subs: it isn't JSON"),
         ("[]", "subs: it is no list of subscriptions; give"),
         ("{}", "subs: it is no list of subscriptions"),
         ('[{"physicalPartition": {"id": 3}}]', 'physicalPartition is {"id": 3}, and the journal is the partition 0'),
