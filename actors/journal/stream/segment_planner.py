@@ -10,9 +10,10 @@ from pipeline.config.validation import Mistake
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.changes.retained import RetainedRange
+from pipeline.journal.changes.table_notices import notices_of
 from pipeline.journal.entry import Entry
 from pipeline.lake.stream.change_file import ChangeFile
-from pipeline.lake.stream.segment_offset import SegmentOffset, check_offset, check_retained
+from pipeline.lake.stream.segment_offset import SegmentOffset, SegmentsGone, check_offset, check_retained
 from pipeline.lake.stream.segment_plan import (
     FixedColumns,
     MicroBatchLimit,
@@ -20,10 +21,10 @@ from pipeline.lake.stream.segment_plan import (
     RenamedColumns,
     batch_end,
     change_files,
-    columns_changed,
     divide_files,
     plan_segment,
     renamed_columns,
+    stream_end,
 )
 from pipeline.lake.stream.source_options import SourceOptions, WrongOption, unknown_tables
 from pipeline.lake.stream.stream_columns import check_wanted
@@ -77,6 +78,8 @@ class SegmentPlanner:
         self._renamed: list[RenamedColumns] = []
         self._followed: int | None = None
         self._passed: int | None = None
+        self._begun: int | None = None
+        self._before: Entry | None = None
         self._kept: dict[int, PlannedSegment] = {}
         self._registered = False
         # The journal's first segment, and its first SCN; Spark asks for new segments many times a second.
@@ -90,6 +93,7 @@ class SegmentPlanner:
             self._register(after)
             # Retention may have removed segments before it knew of the stream (`pipeline.journal.retention`).
             if self._journal.consumers.first() <= max(after + 1, there.first):
+                self._begun = after
                 return SegmentOffset(there.id, after)
 
     def latest(self) -> SegmentOffset:
@@ -100,7 +104,7 @@ class SegmentPlanner:
     def end(self, start: SegmentOffset, limit: MicroBatchLimit, at_most: int | None = None) -> SegmentOffset:
         """Returns where a micro-batch ends that begins after `start`, and not after segment `at_most`.
 
-        Raises SegmentsGone, WrongOffset or ColumnsChanged.
+        Raises SegmentsGone, WrongOffset, ColumnsChanged or TableRestarted.
         """
         if not self._registered:
             self._register(start.segment)
@@ -127,8 +131,8 @@ class SegmentPlanner:
             check_offset(end, there)
         files: list[ChangeFile] = []
         for each in self._planned(after, end.segment):
-            if each.unfit:
-                raise columns_changed(each, self._columns)
+            if each.ends_stream:
+                raise stream_end(each, self._columns)
             files += each.files
         return divide_files(files)
 
@@ -178,7 +182,7 @@ class SegmentPlanner:
                 file.path: self._journal.file(segment, file.path)
                 for file in change_files(entry, self._columns.own)
             }
-            yield plan_segment(entry, self._columns, self._renamed, paths, choice)
+            yield plan_segment(entry, self._columns, self._renamed, paths, choice, self._restarted(entry))
 
     def _follow(self, after: int) -> None:
         """Notes what statements did to columns between a segment and the one that the columns are of."""
@@ -199,6 +203,27 @@ class SegmentPlanner:
         if isinstance(begins, GtidSet) and begins <= entry.checkpoint.position:
             self._passed = entry.segment if passed is None else min(passed, entry.segment)
         return passed is not None and passed < entry.segment
+
+    def _restarted(self, entry: Entry) -> tuple[TableId, ...]:
+        """Returns the stream's tables that begin again in a segment, unless the user knows of it."""
+        before, self._before = self._entry_before(entry), entry
+        if entry.segment <= self._options.restarted_through:
+            return ()
+        if before is None and self._begun == entry.segment - 1:
+            return ()  # a new stream lacks nothing
+        return notices_of(before, entry, self._options.tables, {}).restarted
+
+    def _entry_before(self, entry: Entry) -> Entry | None:
+        """Returns the entry of the segment before, None if retention has removed it."""
+        before = entry.segment - 1
+        if self._before is not None and self._before.segment == before:
+            return self._before
+        if before < self._journal.consumers.first():
+            return None
+        try:
+            return self._entry(before)
+        except SegmentsGone:
+            return None
 
     def _entry(self, segment: int) -> Entry:
         try:

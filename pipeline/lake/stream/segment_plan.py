@@ -8,6 +8,9 @@ isn't the same column, whatever its name is now.
 
 What doesn't fit ends the stream before that segment, with an error that says how to go on. So no row is read with
 another column's value, and none without a value that it has.
+
+A table that begins again ends the stream as well (`pipeline.journal.changes.table_notices`). The journal lacks changes
+of it, and whoever has followed it by its changes has rows that aren't right any more.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,6 +38,10 @@ class ColumnsChanged(Definite):
     """A stream's next segment has other columns than the stream."""
 
 
+class TableRestarted(Definite):
+    """A table of the stream begins again in the next segment: the journal lacks changes of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class FixedColumns:
     """The own columns of a stream's tables, as of the end of segment `at`. `chosen`: by the user, perhaps not all."""
@@ -56,11 +63,18 @@ class RenamedColumns:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSegment:
-    """A segment's files for a stream, and why they don't fit its columns, None if they do."""
+    """A segment's files for a stream. `unfit`: why they don't fit its columns, None if they do. `restarted`: the tables
+    that begin again in it."""
 
     segment: int
     files: tuple[ChangeFile, ...]
     unfit: str | None = None
+    restarted: tuple[TableId, ...] = ()
+
+    @property
+    def ends_stream(self) -> bool:
+        """Returns whether the stream ends before it, with `stream_end`."""
+        return bool(self.unfit or self.restarted)
 
     @property
     def rows(self) -> int:
@@ -139,21 +153,35 @@ def plan_segment(
     renamed: Sequence[RenamedColumns],
     paths: Mapping[str, str],
     choice: RowChoice,
+    restarted: tuple[TableId, ...] = (),
 ) -> PlannedSegment:
     """Returns a stream's files of a segment; `paths`: where each of its files is."""
     files, unfit = [], None
     for file in change_files(entry, stream.own):
         unfit = unfit or _told(file.table, unfit_columns(entry, file, stream, renamed))
         files.append(ChangeFile(paths[file.path], entry.segment, file.table, file.rows, file.bytes, choice))
-    return PlannedSegment(entry.segment, tuple(files), unfit)
+    return PlannedSegment(entry.segment, tuple(files), unfit, restarted)
 
 
 def _told(table: TableId, why: str | None) -> str | None:
     return why and f"{table}: {why}"
 
 
-def columns_changed(planned: PlannedSegment, stream: FixedColumns) -> ColumnsChanged:
-    """Returns the error that ends a stream before a segment that doesn't fit."""
+def stream_end(planned: PlannedSegment, stream: FixedColumns) -> ColumnsChanged | TableRestarted:
+    """Returns the error that ends a stream before a segment."""
+    return _table_restarted(planned) if planned.restarted else _columns_changed(planned, stream)
+
+
+def _table_restarted(planned: PlannedSegment) -> TableRestarted:
+    segment, tables = planned.segment, ", ".join(map(str, planned.restarted))
+    return TableRestarted(
+        f"{tables}: the table begins again in segment {segment}, and the journal lacks changes of it. Everything "
+        "before it has been read. Take all rows of the table from the lake. Then start the stream with its checkpoint "
+        f'and .option("restartedThrough", "{segment}")'
+    )
+
+
+def _columns_changed(planned: PlannedSegment, stream: FixedColumns) -> ColumnsChanged:
     segment = planned.segment
     if stream.chosen or segment == stream.at:
         remedy = (
@@ -179,16 +207,16 @@ def batch_end(
     """Returns the segment with which a micro-batch ends that begins after `start`; `planned` follow `start`, through
     `last`.
 
-    It is `start` if there is nothing to read. It ends before the first segment that doesn't fit the stream's columns.
-    Raises ColumnsChanged if that is the first one with changes.
+    It is `start` if there is nothing to read. It ends before the first segment that ends the stream.
+    Raises ColumnsChanged or TableRestarted if that is the first one with changes.
     """
     rows = size = 0
     end = start
     for each in planned:
         rows, size = rows + each.rows, size + each.bytes
-        if each.unfit and end == start:
-            raise columns_changed(each, stream)
-        if each.unfit or (end > start and each.files and limit.excludes(rows, size)):
+        if each.ends_stream and end == start:
+            raise stream_end(each, stream)
+        if each.ends_stream or (end > start and each.files and limit.excludes(rows, size)):
             return end
         if each.files:
             end = each.segment

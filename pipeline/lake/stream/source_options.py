@@ -27,6 +27,7 @@ _OPTIONS: Final = (
     "from",
     "through",
     "schemaSegment",
+    "restartedThrough",
     "maxRowsPerTrigger",
     "maxBytesPerTrigger",
     "consumer",
@@ -57,8 +58,9 @@ class SourceOptions:
 
     `several`: the rows of all `tables` come as one stream of structs. `begins`: an SCN, which is read too, or a GTID
     set, whose transactions aren't. `through`: an SCN, or a GTID set outside of which nothing is read. `columns_at`: the
-    segment whose end has the columns to read with, None for the last one. `rows` and `bytes`: the most in a
-    micro-batch. `consumer`: the name under which the journal keeps segments for the stream.
+    segment whose end has the columns to read with, None for the last one. `restarted_through`: the stream continues
+    where tables begin again, through this segment. `rows` and `bytes`: the most in a micro-batch. `consumer`: the name
+    under which the journal keeps segments for the stream.
     """
 
     journal: str
@@ -67,6 +69,7 @@ class SourceOptions:
     begins: int | GtidSet | StreamBegin = StreamBegin.EARLIEST
     through: int | GtidSet | None = None
     columns_at: int | None = None
+    restarted_through: int = 0
     rows: int | None = None
     bytes: int | None = BYTES_PER_TRIGGER
     consumer: str | None = None
@@ -83,6 +86,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         begins=reading.read("from", _begin) or StreamBegin.EARLIEST,
         through=reading.read("through", _place),
         columns_at=reading.read("schemaSegment", _number),
+        restarted_through=reading.read("restartedThrough", _number) or 0,
         rows=reading.read("maxRowsPerTrigger", _number),
         bytes=reading.bytes(),
         consumer=reading.read("consumer", _consumer),

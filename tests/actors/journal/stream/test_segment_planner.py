@@ -14,12 +14,13 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.changes.row_choice import ALL_ROWS, RowChoice
 from pipeline.lake.stream.change_file import ChangeFile
 from pipeline.lake.stream.segment_offset import SegmentOffset, SegmentsGone, WrongOffset
-from pipeline.lake.stream.segment_plan import ColumnsChanged, MicroBatchLimit
+from pipeline.lake.stream.segment_plan import ColumnsChanged, MicroBatchLimit, TableRestarted
 from pipeline.lake.stream.source_options import SourceOptions, StreamBegin, WrongOption
 from pipeline.lake.stream.stream_places import NotYetSealed
 from pipeline.lake.tables import META_COLUMNS
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId
+from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.types.column_types import Integer
 from tests.integration.history import History
 from tests.pipeline.lake.stream.entries import ITEMS, ORDERS, SOURCE
@@ -59,7 +60,7 @@ class House:
         chosen = replace(self.options, **options)  # type: ignore[arg-type]
         found = load_columns(self.history.store, chosen, loaded)
         wanted = [pa.field(column.name, pa.string()) for column in META_COLUMNS]
-        wanted += list(found.schemas[ORDERS.table].arrow)
+        wanted += list(found.schemas[chosen.tables[0]].arrow)
         return SegmentPlanner(chosen, pa.schema(wanted), found.at)
 
     def at(self, segment: int) -> SegmentOffset:
@@ -176,6 +177,38 @@ def test_a_column_that_was_dropped_and_came_back_is_another_one(house: House) ->
     assert before.end(house.at(0), NO_LIMIT) == house.at(1)
     with pytest.raises(ColumnsChanged, match=r"column 'note' was dropped"):
         house.planner(columns_at=1).end(house.at(2), NO_LIMIT)
+
+
+def test_a_table_that_begins_again_ends_the_stream_until_the_user_knows(house: House) -> None:
+    house.seal()
+    house.history.stopped[ORDERS.table] = "its rows can't be decoded"
+    house.quiet(1)
+    planner = house.planner()
+    assert planner.end(house.at(0), NO_LIMIT) == house.at(2)
+    house.history.stopped.clear()
+    house.history.restart(house.orders, ORDERS, Filling)
+    house.quiet(1)
+    house.seal()
+    with pytest.raises(TableRestarted, match=r"shop\.orders: the table begins again in segment 3"):
+        planner.end(house.at(2), NO_LIMIT)
+    with pytest.raises(TableRestarted):
+        house.planner().tasks(house.at(2), house.at(4))
+    with pytest.raises(TableRestarted):
+        house.planner().whole()
+    known = house.planner(restarted_through=3)
+    assert known.end(house.at(2), NO_LIMIT) == house.at(4)
+    assert segments(known.tasks(house.at(2), house.at(4))) == [4]
+    # A stream of another table doesn't end, nor does one that begins there.
+    assert house.planner(tables=(ITEMS.table,)).end(house.at(2), NO_LIMIT) == house.at(4)
+    house.remove_through(2)
+    late = house.planner()
+    assert late.end(late.begin(), NO_LIMIT) == house.at(4)
+    with pytest.raises(TableRestarted):
+        house.planner().end(house.at(2), NO_LIMIT)
+    # A statement that emptied the table is a row of it.
+    house.history.restart(house.orders, ORDERS, Ready)
+    house.seal()
+    assert known.end(house.at(4), NO_LIMIT) == house.at(5)
 
 
 def test_segments_that_retention_removed_are_named(house: House) -> None:

@@ -16,11 +16,12 @@ from pipeline.lake.stream.segment_plan import (
     FixedColumns,
     MicroBatchLimit,
     PlannedSegment,
+    TableRestarted,
     batch_end,
-    columns_changed,
     divide_files,
     plan_segment,
     renamed_columns,
+    stream_end,
 )
 from pipeline.schema.ddl.alter_table import ColumnChanges
 from pipeline.schema.table_schema import Column, TableSchema
@@ -148,17 +149,26 @@ def test_a_batch_ends_before_other_columns_and_then_says_so() -> None:
         batch_end(3, three[1:], NO_LIMIT, 5, stream)
 
 
+def test_a_batch_ends_before_a_table_that_begins_again_and_then_says_so() -> None:
+    stream = columns(ORDERS, 2)
+    three = planned(stream, entry(3, ORDERS), entry(4), entry(5))
+    three[2] = replace(three[2], restarted=(ORDERS.table,))
+    assert batch_end(2, three, NO_LIMIT, 5, stream) == 3
+    with pytest.raises(TableRestarted, match=r"shop\.orders: .*segment 5,.*\(\"restartedThrough\", \"5\"\)"):
+        batch_end(3, three[1:], NO_LIMIT, 5, stream)
+
+
 def test_the_error_says_how_to_continue() -> None:
     later = planned(columns(ORDERS, 2), entry(3, ADDED))[0]
     assert "with its checkpoint again, without schemaSegment: load() takes" in str(
-        columns_changed(later, columns(ORDERS, 2))
+        stream_end(later, columns(ORDERS, 2))
     )
     earlier = planned(columns(DROPPED, 9), entry(3, ORDERS))[0]
-    assert '.option("schemaSegment", "3")' in str(columns_changed(earlier, columns(DROPPED, 9)))
+    assert '.option("schemaSegment", "3")' in str(stream_end(earlier, columns(DROPPED, 9)))
     for stream in (columns(ORDERS, 3), columns(ORDERS, 2, "note")):
         within = planned(stream, entry(3, DROPPED if stream.chosen else ADDED))[0]
         error = replace(within, unfit=within.unfit or "so")
-        assert "a .schema(…) of columns that the segment has" in str(columns_changed(error, stream))
+        assert "a .schema(…) of columns that the segment has" in str(stream_end(error, stream))
 
 
 def test_a_batch_has_as_many_segments_as_fit_and_one_at_least() -> None:

@@ -30,6 +30,7 @@ def test_every_option_is_read_in_any_case() -> None:
         "From": "12",
         "through": GTIDS,
         "schemasegment": "7",
+        "restartedThrough": "6",
         "maxRowsPerTrigger": "1000",
         "consumer": "orders_stream",
     }
@@ -40,6 +41,7 @@ def test_every_option_is_read_in_any_case() -> None:
         begins=12,
         through=GtidSet.parse(GTIDS),
         columns_at=7,
+        restarted_through=6,
         rows=1000,
         bytes=None,
         consumer="orders_stream",
