@@ -119,6 +119,37 @@ class LakeTable(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class _Classes:
+    """What an append needs of Scala's and Delta's classes. Each part of each name is a question to the JVM."""
+
+    none: Any
+    some: Any
+    no_actions: Any
+    action: Any
+    set_transaction: Any
+    write: Any
+    append: Any
+    log: Any
+    set_active_session: Any
+
+
+@lru_cache(maxsize=1)
+def _classes(jvm: Any) -> _Classes:
+    delta: Any = jvm.org.apache.spark.sql.delta
+    return _Classes(
+        none=_module(jvm.scala, "None$"),
+        some=jvm.scala.Some,
+        no_actions=_module(jvm.scala.collection.immutable, "Vector$").empty(),
+        action=_module(delta.actions, "Action$").fromJson,
+        set_transaction=delta.actions.SetTransaction,
+        write=getattr(delta, "DeltaOperations$Write"),
+        append=jvm.org.apache.spark.sql.SaveMode.Append,
+        log=delta.DeltaLog.forTable,
+        set_active_session=jvm.SparkSession.setActiveSession,
+    )
+
+
 class DeltaTable:
     """The Delta table in the driver's JVM, which is this process's own."""
 
@@ -132,7 +163,8 @@ class DeltaTable:
         self._spark = session
         self._session = session._jsparkSession  # noqa: SLF001
         self._delta: Any = self._jvm.org.apache.spark.sql.delta
-        self._none = _module(self._jvm.scala, "None$")
+        self._classes = _classes(jvm)
+        self._none = self._classes.none
 
     def snapshot(self) -> TableVersion | None:
         """Returns the newest version; None if there is no table."""
@@ -200,13 +232,12 @@ class DeltaTable:
         with MetadataChangedException if another writer changes the columns.
         """
         log = self._log()
-        transaction = log.startTransaction(self._none, self._jvm.scala.Some(log.unsafeVolatileSnapshot()))
+        transaction = log.startTransaction(self._none, self._classes.some(log.unsafeVolatileSnapshot()))
         if not self._lacks(transaction, application, version):
             return None
-        action = _module(self._delta.actions, "Action$")
-        actions = _module(self._jvm.scala.collection.immutable, "Vector$").empty()
+        actions = self._classes.no_actions
         for line in place(self.path, columns_of(transaction.metadata().schemaString())):
-            actions = actions.appended(action.fromJson(line))
+            actions = actions.appended(self._classes.action(line))
         for name, reached in {application: version, **marks}.items():
             actions = actions.appended(self._progress_action(name, reached))
         committed: int = transaction.commit(actions, self._operation(metadata))
@@ -241,7 +272,7 @@ class DeltaTable:
         spark = session._jsparkSession  # noqa: SLF001
         helper = _module(self._delta.commands, "DMLWithDeletionVectorsHelper$")
         files = transaction.filterFiles()
-        path, row = (self._jvm.scala.Some(places[name]._jc) for name in ("path", "row"))  # noqa: SLF001
+        path, row = (self._classes.some(places[name]._jc) for name in ("path", "row"))  # noqa: SLF001
         found = _module(
             self._delta.commands, "DeletionVectorBitmapGenerator$"
         ).buildRowIndexSetsForFilesMatchingCondition(
@@ -283,12 +314,12 @@ class DeltaTable:
         )
         transaction.updateMetadata(altered, False)
         update = getattr(self._delta, "DeltaOperations$UpdateSchema")(present.schema(), altered.schema())
-        transaction.commit(_module(self._jvm.scala.collection.immutable, "Vector$").empty(), update)
+        transaction.commit(self._classes.no_actions, update)
 
     def _log(self) -> Any:
         # Delta asks the thread for its session when it reads a log from a checkpoint and has no checksum.
-        self._jvm.SparkSession.setActiveSession(self._session)
-        return self._delta.DeltaLog.forTable(self._session, self.path)
+        self._classes.set_active_session(self._session)
+        return self._classes.log(self._session, self.path)
 
     def _applications(self, snapshot: Any) -> dict[str, int]:
         checksum = snapshot.checksumOpt()
@@ -306,14 +337,12 @@ class DeltaTable:
 
     def _progress_action(self, application: str, version: int) -> Any:
         """Returns the action that sets an application's version."""
-        now = self._jvm.scala.Some(int(time.time() * 1000))
-        return self._delta.actions.SetTransaction(application, version, now)
+        now = self._classes.some(int(time.time() * 1000))
+        return self._classes.set_transaction(application, version, now)
 
     def _operation(self, metadata: str) -> Any:
-        write = getattr(self._delta, "DeltaOperations$Write")
-        none = self._none
-        append = self._jvm.org.apache.spark.sql.SaveMode.Append
-        return write(append, none, none, self._jvm.scala.Some(metadata), none, none, none, none, none)
+        write, append, none = self._classes.write, self._classes.append, self._none
+        return write(append, none, none, self._classes.some(metadata), none, none, none, none, none)
 
 
 def made_once(application: str, version: int, metadata: str) -> dict[str, str]:
