@@ -35,8 +35,14 @@ class LakeReached:
 
     @property
     def even(self) -> bool:
-        """Whether all tables have exactly what is through `whole`, but for those that lack something by name."""
-        return isinstance(self.state.doing, Idle | Confirming) and self.whole.segment > 0
+        """Whether all tables have exactly what is through `whole`, but for those that lack something by name.
+
+        After a failure batches begin again, and a table may have more by then.
+        """
+        whole = self.whole.segment
+        if whole == 0 or not isinstance(self.state.doing, Idle | Confirming):
+            return False
+        return all(table.changes <= whole for table in self.state.so_far.tables.values())
 
     def takes(self, _: TableId) -> bool:
         """The lake has all that is captured."""

@@ -62,6 +62,18 @@ def test_a_table_has_a_batch_once_its_part_is_delivered_or_it_has_none() -> None
     assert told(story).even
 
 
+def test_a_lake_is_not_even_while_a_table_has_more_than_the_others() -> None:
+    """A batch that ended earlier than the one before a restart, which had brought one of the tables."""
+    found = {ORDERS: had(5, 3), ITEMS.table: had(3, 2)}
+    story = begun(found, CursorFound(3, entry(3).checkpoint), entry(5, V1, ITEMS))
+    story.after(SegmentSealed(5)).read(BOTH)
+    story.after(TableDelivered(ORDERS, had(5, 3)), TableDelivered(ITEMS.table, had(4, 3)))
+    assert (told(story).whole, told(story).even) == (place(4), False)
+    story.after(ProgressReported()).read(entry(5, V1, ITEMS))
+    story.after(TableDelivered(ORDERS, had(5, 3)), TableDelivered(ITEMS.table, had(5, 4)))
+    assert told(story).even
+
+
 def test_a_lake_that_is_being_looked_at_is_not_even() -> None:
     assert not told(Story()).even
 
