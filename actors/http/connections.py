@@ -19,10 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from time import monotonic
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
 
 from actors.http.access import TokenBucket
 from pipeline.config.http_access import is_loopback
@@ -31,6 +32,9 @@ log = structlog.get_logger()
 
 # A request's headers have to come within this time, and a connection waits so long for its next request (s).
 HEADERS_WITHIN_S: Final = 10.0
+
+# The most bytes of a request's first line, which may have a GTID set of many servers or with many gaps.
+LONGEST_LINE: Final = 32 << 10
 
 # A connection is cut that has been idle for so long. It is longer, since an answer may still be on its way (s).
 CUT_AFTER_S: Final = 15.0
@@ -191,6 +195,7 @@ class Connection(web.RequestHandler):
             access_log=None,  # type: ignore[arg-type] # so it isn't kept, as with AppRunner
             keepalive_timeout=limits.headers_within_s,
             lingering_time=limits.linger_s,
+            max_line_size=LONGEST_LINE,
         )
         self.address = ""
         self._connections = connections
@@ -258,7 +263,10 @@ class Connection(web.RequestHandler):
             raise ConnectionError("a part of the answer has been sent")
         if not self._connections.refusals.take():
             self.cut()
-        told: dict[str, Any] = {"error": "this is no HTTP request" if status < 500 else "internal error"}
-        answer = web.json_response(told, status=status, headers={"Server": "tidemark"})
+        told = "this is no HTTP request" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "internal error"
+        if isinstance(exc, LineTooLong):
+            told = f"the path with its parameters, or a header, is longer than {exc.args[1]} bytes"
+            status = HTTPStatus.REQUEST_URI_TOO_LONG
+        answer = web.json_response({"error": told}, status=status, headers={"Server": "tidemark"})
         answer.force_close()
         return answer

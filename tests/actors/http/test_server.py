@@ -16,7 +16,7 @@ import pytest
 from actors.http import static_files
 from actors.http.access import HEADERS, Access, TokenBucket
 from actors.http.changes.consumers import ChangesConsumers
-from actors.http.connections import ConnectionLimits
+from actors.http.connections import LONGEST_LINE, ConnectionLimits
 from actors.http.routes import ROUTES
 from actors.http.server import LIMITS, HttpServer
 from actors.runtime.actor import Actor, Sender
@@ -469,6 +469,10 @@ async def test_who_waits_is_answered_by_what_is_reported(tmp_path: Path) -> None
         error = f"the lake hasn't reached {missing}"
         assert (status, json.loads(text)) == (504, {"error": error, "missing": missing, **place})
         assert (await bench.get(applied_path("a:6", tables="other.t")))[0] == 409
+        gaps = ":".join(map(str, range(20_001, 26_001, 2)))
+        assert (await bench.get(applied_path(f"a:{gaps}", timeout_s="0")))[0] == 504
+        status, text = await bench.get("/applied?gtid_set=" + "9" * LONGEST_LINE)
+        assert (status, f"longer than {LONGEST_LINE} bytes" in text) == (414, True), text
         assert (await bench.get(applied_path("a:6", through="kafka")))[0] == 400
         waits = asyncio.create_task(bench.get(applied_path("a:8", **orders)))
         await until(lambda: bench.metrics.value(catalogue.WAITS), "it waits")
@@ -479,7 +483,7 @@ async def test_who_waits_is_answered_by_what_is_reported(tmp_path: Path) -> None
             outcome: bench.metrics.value(catalogue.WAITED, consumer="lake", outcome=outcome)
             for outcome in ("applied", "timeout", "never")
         }
-        assert ended == {"applied": 2, "timeout": 1, "never": 1}
+        assert ended == {"applied": 2, "timeout": 2, "never": 1}
 
 
 async def test_no_more_wait_than_there_is_room_for_and_the_end_lets_them_go(
