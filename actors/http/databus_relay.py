@@ -19,6 +19,7 @@ from aiohttp import web
 from actors.http.changes.consumers import ChangesConsumers
 from actors.http.changes.segment_changes import ChooseKeys, SegmentChanges
 from actors.http.error_answers import Handler, changes_refusal
+from actors.journal.store import JournalReader
 from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.errors import Definite, Transient
@@ -41,8 +42,10 @@ from pipeline.kafka.databus.stream_question import (
 from pipeline.schema.table_names import split_names
 from pipeline.schema.table_schema import TableId, TableSchema
 
-# A request reads no more segments, so that one whose sources rarely change holds up no other.
+# A request reads no more segments, so that one whose sources rarely change holds up no other. One that chooses events
+# by their keys reads no more bytes of files either, if it reads more than one segment.
 MOST_SEGMENTS: Final = 256
+MOST_BYTES: Final = 64 << 20
 
 _NOT_FOUND: Final = "com.linkedin.databus.core.ScnNotFoundException"
 _WRONG: Final = "com.linkedin.databus2.core.container.request.InvalidRequestParamValueException"
@@ -130,6 +133,8 @@ class DatabusRelay:
         page = EventPage(form, question.size, question.place.first, question.place.skipped)
         changes = SegmentChanges(journal, place, frozenset(tables), keys=keys)
         last = min(there.last, place.segment + MOST_SEGMENTS - 1)
+        if keys is not None:
+            last = _looked_through(journal, place.segment, last, frozenset(tables))
         for read in changes.read(last):
             pieces = [] if read.rows is None else list(of_one_version(read.rows, read.lanes))
             for number, piece in enumerate(pieces, 1):
@@ -223,6 +228,17 @@ def _keys_of(
     for table in tables:
         check_key_filter(question.keys, known[table])
     return partial(matching_keys, keys=question.keys)
+
+
+def _looked_through(journal: JournalReader, first: int, last: int, tables: frozenset[TableId]) -> int:
+    """Returns the last segment through which one request looks for events."""
+    size = 0
+    for segment in range(first, last + 1):
+        entry = journal.entry(segment)
+        size += sum(file.bytes for file in entry.files if file.table in tables)
+        if size > MOST_BYTES:
+            return max(first, segment - 1)
+    return last
 
 
 def _registered(schema: TableSchema) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Those who read `/changes`: each has its own place, and the socket holds it back.
 
 A consumer's changes are made in one of a few threads, a piece at a time, and only once it has taken the piece before.
-So a slow consumer costs a connection and the pieces in hand, and delays no other. New segments are awaited: the
+So a slow consumer costs a connection and the pieces in hand, and delays no other. Nor does one that finds nothing for
+long: it takes turns with the others, and gets checkpoints. New segments are awaited: the
 journal's writer reports each one here. The service keeps nothing of a consumer. Retention doesn't wait for it.
 
 It lives as long as the service, while actors are built again.
@@ -44,6 +45,9 @@ MOST_CONSUMERS: Final = 128
 # A consumer that has nothing to read gets a checkpoint so often (s). It notices then that the service is there, and the
 # service that the consumer is.
 CHECKPOINT_EVERY_S: Final = 10.0
+
+# A thread looks through so many segments for a consumer before others have their turn.
+SEGMENTS_AT_ONCE: Final = 16
 
 # How long (s) a consumer may take nothing.
 STALLED_S: Final = 600.0
@@ -192,7 +196,8 @@ class ChangesConsumers:
         sent = now()
         sealed = (await self.tap.work(changes.there)).last
         while not self._ended:
-            pieces = changes.read(max(sealed, self._sealed))
+            last = max(sealed, self._sealed)
+            pieces = changes.read(min(last, changes.place.segment + SEGMENTS_AT_ONCE - 1))
             while (piece := await self.tap.work(lambda: self._next(pieces, stream.form))) is not None:  # noqa: B023
                 data, rows = piece
                 self.measure(form.value, rows, len(data))
@@ -202,7 +207,8 @@ class ChangesConsumers:
                 yield stream.form.end()
                 return
             # What the consumer wants may be rare, however much the journal gets.
-            if not await self._newer(changes.place.segment) or now() - sent > CHECKPOINT_EVERY_S:
+            newer = changes.place.segment <= last or await self._newer(changes.place.segment)
+            if not newer or now() - sent > CHECKPOINT_EVERY_S:
                 sent = now()
                 yield stream.form.write(ChangesRead((), None, 0, changes.checkpoint()))
 

@@ -106,10 +106,11 @@ async def test_an_avro_reader_has_the_same_rows_and_transactions_come_in_pieces(
             assert [e["value"]["id"] for window in windows.whole.values() for e in window] == lines
 
 
+@pytest.mark.parametrize("bound", ["MOST_SEGMENTS", "MOST_BYTES"])
 async def test_a_request_reads_so_many_segments_and_the_place_moves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    monkeypatch.setattr(databus_relay, "MOST_SEGMENTS", 1)
+    monkeypatch.setattr(databus_relay, bound, 1)
     async with tapped(tmp_path) as tap:
         for _ in range(3):
             tap.commit(2, rows=2)

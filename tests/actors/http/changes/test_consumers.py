@@ -277,6 +277,20 @@ async def test_one_whose_tables_rarely_change_gets_checkpoints_however_much_the_
             assert "checkpoint" in await first
 
 
+async def test_one_that_finds_nothing_takes_turns_and_gets_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "CHECKPOINT_EVERY_S", 0.0)
+    monkeypatch.setattr(consumers, "SEGMENTS_AT_ONCE", 2)
+    async with tapped(tmp_path) as tap:
+        for _ in range(5):
+            tap.commit()
+            tap.seal()
+        lines = await tap.lines(key_range="..-1")
+        segments = [line["checkpoint"].split(".")[1] for line in lines]
+        assert segments == ["3", "5"]
+
+
 async def test_python_iterates_over_batches_both_ways(tmp_path: Path) -> None:
     async with tapped(tmp_path) as tap:
         tap.commit(6, rows=4)
