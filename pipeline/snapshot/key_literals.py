@@ -6,7 +6,7 @@ by name. Otherwise the server would convert it to another value.
 
 from decimal import Decimal as Number
 from decimal import InvalidOperation
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import pyarrow as pa
 
@@ -15,6 +15,11 @@ from pipeline.schema.row_keys import Key, KeyPart
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.snapshot import row_filter
 from pipeline.types import column_types as t
+
+# The whole numbers that a statement binds: as a BIGINT, with a sign or without.
+_BOUND_INTEGERS: Final = range(-(1 << 63), 1 << 64)
+# The most digits of a DECIMAL.
+_DECIMAL_DIGITS: Final = 65
 
 
 def bound_keys(schema: TableSchema, keys: pa.RecordBatch) -> tuple[Key, ...]:
@@ -91,13 +96,13 @@ def _part(column: Column, given: KeyPart) -> KeyPart:
 def _value(column: Column, given: KeyPart) -> KeyPart | None:
     match column.type:
         case t.Integer() | t.Year() | t.Bit():
-            return given if isinstance(given, int) else None
+            return given if isinstance(given, int) and given in _BOUND_INTEGERS else None
         case t.Decimal():
             return _decimal(given)
         case t.Float() | t.Double():
-            return float(given) if isinstance(given, int | float) else None
+            return _double(given)
         case t.Text():
-            return given if isinstance(given, str) else None
+            return given if isinstance(given, str) and _is_text(given) else None
         case t.FixedBinary() | t.Binary():
             return given.encode() if isinstance(given, str) else given if isinstance(given, bytes) else None
         case t.Date() | t.DateTime() | t.Timestamp():
@@ -115,15 +120,33 @@ def _value(column: Column, given: KeyPart) -> KeyPart | None:
             assert_never(column.type)
 
 
+def _double(given: KeyPart) -> float | None:
+    """A whole number of JSON's may be beyond the range of a DOUBLE."""
+    try:
+        return float(given) if isinstance(given, int | float) else None
+    except OverflowError:
+        return None
+
+
+def _is_text(given: str) -> bool:
+    """JSON can have half a surrogate pair, which no character set has."""
+    return not any("\ud800" <= character <= "\udfff" for character in given)
+
+
 def _decimal(given: KeyPart) -> str | None:
-    """Not from a float, which says another number than was written."""
+    """Not from a float, which says another number than was written.
+
+    An exponent can stand for a billion digits, and a DECIMAL has few.
+    """
     if not isinstance(given, int | str):
         return None
     try:
         number = Number(given)
     except InvalidOperation:
         return None
-    return f"{number:f}" if number.is_finite() else None
+    if not number.is_finite() or abs(number.adjusted()) > _DECIMAL_DIGITS:
+        return None
+    return f"{number:f}"
 
 
 def _bits(labels: tuple[str, ...], given: KeyPart) -> int | None:
