@@ -2,14 +2,14 @@
 
 This is not a parser. It hands out every word and quoted identifier, keywords included. Who asks whether a table's
 name is among them errs on the safe side only. Where the same text can be read in two ways, it's handed out in both:
-"…" is an identifier with ANSI_QUOTES, a backslash in a string is no escape with NO_BACKSLASH_ESCAPES, and the inside
-of `/*! … */` is executed or not.
+"…" is an identifier with ANSI_QUOTES, a backslash in a string is no escape with NO_BACKSLASH_ESCAPES, the inside of
+`/*! … */` is executed or not, and a comment may have another one in it.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline.schema.ddl.sql_lexer import NAMES, Lexeme, LexemeKind, lexemes
+from pipeline.schema.ddl.sql_lexer import NAMES, Lexeme, LexemeKind, lexeme_lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,8 @@ class Identifier:
 
 def identifiers(statement: str) -> Iterator[Identifier]:
     """Every word, quoted identifier and double-quoted text of a statement, in order."""
-    yield from _identifiers(lexemes(statement))
-    if "\\" in statement:
-        yield from _identifiers(lexemes(statement, escapes=False))
+    for found in lexeme_lists(statement):
+        yield from _identifiers(found)
 
 
 def _identifiers(found: Iterable[Lexeme]) -> Iterator[Identifier]:

@@ -2,7 +2,8 @@
 
 If the same text can be read in two ways, the caller chooses: whether a backslash escapes (it doesn't with
 NO_BACKSLASH_ESCAPES), what "…" is (a name with ANSI_QUOTES), and whether the inside of `/*! … */` counts (depending on
-the server's version).
+the server's version). If the server left it out, it logs that comment as `/*  … */`. Only such a comment may have
+another one in it, and it doesn't end with that one.
 
 Source: MySQL 9.7 Reference Manual, "Schema Object Names", "String Literals" and "Comments".
 """
@@ -15,7 +16,7 @@ from typing import Final, NamedTuple
 from pipeline.schema.table_schema import TableId
 
 _LEXEME = r"""
-      (?P<comment> \#[^\n]* | --(?=[\s\x00-\x1f]|\Z)[^\n]* | /\*(?!!).*?(?:\*/|\Z) )
+      (?P<comment> \#[^\n]* | --(?=[\s\x00-\x1f]|\Z)[^\n]* | /\*(?!!) (?:{inner}.)*? (?:\*/|\Z) )
     | ` (?P<quoted> (?:[^`]|``)* ) (?:`|\Z)
     | " (?P<double> (?:{character}|[^"\\]|"")* ) (?:"|\Z)
     | ' (?P<string> (?:{character}|[^'\\]|'')* ) (?:'|\Z)
@@ -26,12 +27,16 @@ _LEXEME = r"""
 """
 
 
-def _lexer(character: str) -> re.Pattern[str]:
-    return re.compile(_LEXEME.format(character=character), re.VERBOSE | re.DOTALL)
+def _lexer(character: str, inner: str) -> re.Pattern[str]:
+    return re.compile(_LEXEME.format(character=character, inner=inner), re.VERBOSE | re.DOTALL)
 
 
-_BACKSLASH_ESCAPES = _lexer(r"\\.")
-_NO_BACKSLASH_ESCAPES = _lexer(r"\\")
+# By whether a backslash escapes, and whether a comment may have another one in it.
+_LEXERS = {
+    (escapes, nests): _lexer(character, inner)
+    for escapes, character in ((True, r"\\."), (False, r"\\"))
+    for nests, inner in ((True, r"/\*.*?(?:\*/|\Z)|"), (False, ""))
+}
 
 
 class LexemeKind(StrEnum):
@@ -62,9 +67,13 @@ class Lexeme(NamedTuple):
     text: str
 
 
-def lexemes(statement: str, *, escapes: bool = True) -> Iterator[Lexeme]:
-    """Returns the lexemes in order; `escapes`: whether a backslash in a string escapes the next character."""
-    for match in _matches(statement, escapes=escapes):
+def lexemes(statement: str, *, escapes: bool = True, nests: bool = False) -> Iterator[Lexeme]:
+    """Returns the lexemes in order.
+
+    `escapes`: whether a backslash in a string escapes the next character; `nests`: whether a comment may have another
+    one in it.
+    """
+    for match in _matches(statement, escapes=escapes, nests=nests):
         kind = LexemeKind(str(match.lastgroup))
         text = match[kind.value]
         quote = _DOUBLED.get(kind)
@@ -90,9 +99,16 @@ def text_without_ends(statement: str) -> str:
     return statement[places[0][0] : places[-1][1]] if places else ""
 
 
-def _matches(statement: str, *, escapes: bool) -> Iterator[re.Match[str]]:
-    lexer = _BACKSLASH_ESCAPES if escapes else _NO_BACKSLASH_ESCAPES
-    return (match for match in lexer.finditer(statement) if match.lastgroup != "comment")
+def _matches(statement: str, *, escapes: bool, nests: bool = False) -> Iterator[re.Match[str]]:
+    found = _LEXERS[escapes, nests].finditer(statement)
+    return (match for match in found if match.lastgroup != "comment")
+
+
+def lexeme_lists(statement: str) -> Iterator[list[Lexeme]]:
+    """The lexemes in each way in which a server might have separated them; which of `/*! … */` it executed is open."""
+    for escapes in (True, False) if "\\" in statement else (True,):
+        for nests in (False, True) if statement.count("/*") > 1 else (False,):
+            yield list(lexemes(statement, escapes=escapes, nests=nests))
 
 
 def lowercase_word(lexeme: Lexeme) -> str:
@@ -188,8 +204,7 @@ class Reader:
 
 def readings(statement: str) -> Iterator[list[Lexeme]]:
     """The statement in each way in which a server might have read it."""
-    for escapes in (True, False) if "\\" in statement else (True,):
-        found = list(lexemes(statement, escapes=escapes))
+    for found in lexeme_lists(statement):
         yield [lexeme for lexeme in found if lexeme.kind not in (LexemeKind.OPENING, LexemeKind.CLOSING)]
         if any(lexeme.kind is LexemeKind.OPENING and not _by_all(lexeme) for lexeme in found):
             yield list(_by_all_servers(found))

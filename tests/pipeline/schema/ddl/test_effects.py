@@ -178,6 +178,9 @@ def test_a_match_by_folding_alone_may_change_rows_and_never_takes_them(text: str
         ("DROP TABLE items /*!99999 , orders */", Effect.CHANGED),
         ("/*!99999 ALTER TABLE orders ENGINE=BLACKHOLE */", Effect.CHANGED),
         ("DROP TABLE orders items", Effect.CHANGED),
+        # The server leaves `/*!99999 … */` out as a whole, with the comment in it, and logs it without its sign.
+        ("RENAME TABLE items TO gone /* 99999 x /* y */, orders TO x */", Effect.CHANGED),
+        ("RENAME TABLE items TO gone /* 99999 x /* y */ ' */, orders TO x", Effect.CHANGED),
         ("CREATE TABLE orders (id INT)", Effect.CREATED),
         ("CREATE TABLE orders LIKE items", Effect.CREATED),
         ("CREATE TABLE Orders (id INT)", Effect.CHANGED),

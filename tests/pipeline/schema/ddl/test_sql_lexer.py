@@ -37,6 +37,21 @@ def test_what_only_some_servers_execute_is_read_with_it_and_without_it() -> None
     assert len(list(sql_lexer.readings("DROP /*!40005 TEMPORARY */ TABLE t"))) == 1
 
 
+def test_a_comment_that_a_server_left_out_may_have_another_one_in_it() -> None:
+    found = [
+        [lexeme.text for lexeme in each]
+        for each in sql_lexer.readings("RENAME TABLE a TO b /* 99999 x /* y */, c TO d */ /* z */")
+    ]
+    first = ["RENAME", "TABLE", "a", "TO", "b"]
+    assert found == [[*first, ",", "c", "TO", "d"], first]
+    assert len({*map(str, sql_lexer.readings("/* a */ DROP TABLE t /* b */"))}) == 1
+
+
+def test_comments_without_an_end_are_read_in_one_pass() -> None:
+    [one, other] = sql_lexer.readings("DROP " + "/* " * 300_000)
+    assert one == other == [(sql_lexer.LexemeKind.WORD, "DROP")]
+
+
 def test_a_version_has_at_most_six_digits() -> None:
     """Python refuses to make a number of more than 4,300."""
     [found, without] = sql_lexer.readings(f"CREATE TABLE t (a INT) /*!{'9' * 5_000} */")
