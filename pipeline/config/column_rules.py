@@ -87,11 +87,17 @@ class MessageColumns:
         return found
 
 
+def whole_name(pattern: str) -> str:
+    """The expression that matches a column's whole name, in any case; a dot means any character, a line's end too."""
+    return rf"(?is)\A(?:{pattern})\z"
+
+
 def mistake_in(patterns: Iterable[str]) -> str | None:
     """What is wrong with these patterns, None if nothing is."""
     for pattern in patterns:
         try:
-            pc.match_substring_regex(pa.nulls(1, pa.string()), pattern)
+            for text in (pattern, whole_name(pattern)):
+                pc.match_substring_regex(pa.nulls(1, pa.string()), text)
         except pa.ArrowInvalid as error:
             return f"{pattern!r} isn't a regular expression (RE2): {error}"
     return None
@@ -106,6 +112,6 @@ def _matching(patterns: Iterable[str], table: TableId, names: list[str]) -> set[
     texts = pa.array([f"{table.dotted}.{name}" for name in names], pa.string())
     found: set[str] = set()
     for pattern in patterns:
-        matches = pc.match_substring_regex(texts, rf"(?i)\A(?:{pattern})\z").to_pylist()
+        matches = pc.match_substring_regex(texts, whole_name(pattern)).to_pylist()
         found |= {name for name, matched in zip(names, matches, strict=True) if matched}
     return found

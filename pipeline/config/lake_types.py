@@ -14,6 +14,7 @@ from typing import Final
 
 import pyarrow.compute as pc
 
+from pipeline.config.column_rules import whole_name
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer, Json
@@ -70,7 +71,7 @@ class LakeTypeRule:
     def names(self, table: TableId, column: str) -> bool:
         """Returns whether the rule names this column."""
         return self.tables.match(table) and any(
-            pc.match_substring_regex(column, rf"(?i)\A(?:{pattern})\z").as_py() for pattern in self.columns
+            pc.match_substring_regex(column, whole_name(pattern)).as_py() for pattern in self.columns
         )
 
     def fits(self, column: Column) -> bool:

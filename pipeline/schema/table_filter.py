@@ -17,7 +17,8 @@ _NO_NAME: Final = pa.nulls(1, pa.string())
 class TableFilter:
     """Which tables are meant: regular expressions over `database.table` that match the whole name.
 
-    They are RE2's, whose matching takes time linear in the name: a pattern can't run away with the service.
+    They are RE2's, whose matching takes time linear in the name: a pattern can't run away with the service. A dot means
+    any character of a name, a line's end included.
     Raises ValueError where one isn't such an expression.
     """
 
@@ -26,14 +27,18 @@ class TableFilter:
     def __post_init__(self) -> None:
         for pattern in self.patterns:
             try:
-                pc.match_substring_regex(_NO_NAME, pattern)
+                for text in (
+                    pattern,
+                    _whole(pattern),
+                ):  # the end of what \Q quotes may be in the second one alone
+                    pc.match_substring_regex(_NO_NAME, text)
             except pa.ArrowInvalid as error:
                 raise ValueError(f"{pattern!r} isn't a regular expression (RE2): {error}") from error
 
     def match(self, table: TableId) -> bool:
         """Whether one of the patterns matches the whole name."""
         return any(
-            pc.match_substring_regex(table.dotted, rf"\A(?:{pattern})\z").as_py() for pattern in self.patterns
+            pc.match_substring_regex(table.dotted, _whole(pattern)).as_py() for pattern in self.patterns
         )
 
     def may_match_in(self, database: str) -> bool:
@@ -42,11 +47,15 @@ class TableFilter:
         return any(start.startswith(f"{database}.") or f"{database}.".startswith(start) for start in starts)
 
 
+def _whole(pattern: str) -> str:
+    return rf"\A(?s:{pattern})\z"
+
+
 def _literal_start(pattern: str) -> str:
     """Text that all matches of the pattern begin with."""
     literal = re.match(r"(?:(?:\\[^\w\s]|[\w-])(?![*+?{]))*", pattern)
     return "" if literal is None or "|" in pattern else literal[0].replace("\\", "")
 
 
-# Every table; a name may hold anything, a line's end included.
-ALL_TABLES: Final = TableFilter(("(?s:.*)",))
+# Every table.
+ALL_TABLES: Final = TableFilter((".*",))

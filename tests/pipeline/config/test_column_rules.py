@@ -46,3 +46,4 @@ def test_the_first_rule_that_matches_holds() -> None:
 def test_what_is_no_expression_is_told() -> None:
     assert mistake_in(("a.*",)) is None
     assert "isn't a regular expression" in (mistake_in(("a", "(")) or "")
+    assert "isn't a regular expression" in (mistake_in((r"\Qa",)) or "")

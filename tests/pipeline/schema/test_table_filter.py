@@ -15,12 +15,24 @@ def test_patterns_match_whole_names_only() -> None:
     assert tables.match(TableId("crm", "people"))
     assert not tables.match(TableId("shop", "orders_old"))
     assert not tables.match(TableId("myshop", "orders"))
-    assert ALL_TABLES.match(TableId("odd", "a\nb"))
+
+
+def test_a_dot_means_any_character_of_a_name() -> None:
+    odd = TableId("shop", "a\nb")
+    assert ALL_TABLES.match(odd)
+    assert TableFilter(("shop\\..*",)).match(odd)
+    assert not TableFilter(("shop\\.[a-z]*", "(?-s:.*)")).match(odd)
 
 
 def test_what_is_no_expression_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"'shop\.\(' isn't a regular expression \(RE2\)"):
         TableFilter(("crm\\..*", "shop.("))
+
+
+@pytest.mark.parametrize("pattern", [r"\Qshop.orders", r"shop\.\Qa", "a)|(b", "a)|(?:b"])
+def test_what_is_an_expression_only_by_itself_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="isn't a regular expression"):
+        TableFilter((pattern,))
 
 
 @pytest.mark.parametrize(
