@@ -247,6 +247,36 @@ async def test_the_generated_invisible_key_is_walked_even_where_the_server_hides
     assert [n for batch in read for n in batch.column("n").to_pylist()] == list(range(100))
 
 
+async def test_nothing_that_a_server_sets_for_its_sessions_cuts_or_misplaces_rows(
+    either: tuple[MysqlServer, str],
+) -> None:
+    """Nor columns or tables; the index of the MEMORY table has no order, so that each chunk is sorted."""
+    mysql, database = either
+    few = {"sql_select_limit": 2, "max_join_size": 3, "max_sort_length": 4, "sql_quote_show_create": 0}
+    rows = ", ".join(f"('as long as {i:03}', {i}, {i})" for i in shuffled(100))
+    mysql.sql(
+        "CREATE TABLE t (a VARCHAR(20) PRIMARY KEY, b INT, c INT) ENGINE=MEMORY",
+        f"INSERT INTO t VALUES {rows}",
+        "CREATE TABLE part (id INT) ENGINE=MyISAM",
+        "CREATE TABLE merged (id INT) ENGINE=MERGE UNION=(part)",
+        database=database,
+    )
+    names = ", ".join(f"@@GLOBAL.{name}" for name in few)
+    [before] = mysql.sql(f"SELECT {names}")
+    mysql.sql(*(f"SET GLOBAL {name} = {value}" for name, value in few.items()))
+    try:
+        async with bench(mysql, database) as running:
+            read = await running.walk(await running.plan(TableId(database, "t")), 7)
+        async with connected(mysql, database) as source:
+            described = await source.describe([TableId(database, "part")])
+            tables = {table.name for table in await source.tables() if table.database == database}
+    finally:
+        mysql.sql(*(f"SET GLOBAL {name} = {value}" for name, value in zip(few, before, strict=True)))
+    assert [n for batch in read for n in batch.column("c").to_pylist()] == list(range(100))
+    assert tables == {"t", "part", "merged"}
+    assert described[TableId(database, "part")].traits.merged_by == TableId(database, "merged")
+
+
 async def test_a_key_that_is_a_unique_index(mysql: MysqlServer, database: str) -> None:
     rows = ", ".join(f"({i}, {i % 7})" for i in range(100))
     mysql.sql(
