@@ -2,8 +2,8 @@
 
 If the same text can be read in two ways, the caller chooses: whether a backslash escapes (it doesn't with
 NO_BACKSLASH_ESCAPES), what "…" is (a name with ANSI_QUOTES), and whether the inside of `/*! … */` counts (depending on
-the server's version). If the server left it out, it logs that comment as `/*  … */`. Only such a comment may have
-another one in it, and it doesn't end with that one.
+the server's version). If the server left it out, it logs that comment as `/*  … */`. Before MySQL 8.0 such a comment
+may have another one in it, and doesn't end with that one (observed of MySQL 5.6; MySQL 9.7 writes `(* … *)` there).
 
 Source: MySQL 9.7 Reference Manual, "Schema Object Names", "String Literals" and "Comments".
 """
