@@ -34,9 +34,23 @@ class KafkaReached:
         return tables is None or tables.match(table)
 
     def of(self, table: TableId) -> TableProgress:
-        """How far a table's topic is."""
+        """How far a table's topic is, or those of an outbox's events."""
+        aside = self.at.set_aside
+        if not aside:
+            return TableProgress(self.whole)
+        topics = {self._topic(table)}
+        if self._is_outbox(table):
+            # A row says where its event goes: to any topic but those of tables.
+            topics |= aside.keys() - {
+                self._topic(other) for other in self.checkpoint.schemas if not self._is_outbox(other)
+            }
+        refusing = sorted(topics & aside.keys())[:1]
+        lacks = [f"its topic {topic} was set aside: {aside[topic].reason}" for topic in refusing]
+        return TableProgress(self.whole, lacks=next(iter(lacks), None))
+
+    def _topic(self, table: TableId) -> str:
         to = self.settings
-        topic = destination_of(table, to.topic_prefix, to.topic_delimiter, to.topic_routes).topic
-        refused = self.at.set_aside.get(topic)
-        lacks = None if refused is None else f"its topic {topic} was set aside: {refused.reason}"
-        return TableProgress(self.whole, lacks=lacks)
+        return destination_of(table, to.topic_prefix, to.topic_delimiter, to.topic_routes).topic
+
+    def _is_outbox(self, table: TableId) -> bool:
+        return any(outbox.tables.match(table) for outbox in self.settings.outboxes)

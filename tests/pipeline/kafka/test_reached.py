@@ -1,5 +1,8 @@
 """What a committed position says of the topics."""
 
+from dataclasses import replace
+
+from pipeline.config.outbox import Outbox
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.journal.applied.progress import Reached
 from pipeline.kafka.reached import KafkaReached
@@ -20,3 +23,18 @@ def test_a_topic_that_is_set_aside_lacks_something_and_a_table_without_one_takes
     assert told.of(ORDERS.table).lacks == "its topic p.shop.orders was set aside: too large"
     assert told.of(ITEMS.table).lacks is None
     assert (told.takes(ORDERS.table), told.takes(TableId("other", "t"))) == (True, False)
+
+
+def test_an_outbox_lacks_what_a_topic_of_its_events_refuses() -> None:
+    outbox = TableId("shop", "outbox")
+    settings = KafkaSinkSettings(("broker:9092",), "p", outboxes=(Outbox(TableFilter((r"shop\.outbox",))),))
+    known = {table.table: table for table in (ORDERS, ITEMS, replace(ORDERS, table=outbox))}
+
+    def lacks(table: TableId, *refusing: str) -> str | None:
+        aside = {topic: SetAside(KafkaPosition(2), "too large") for topic in refusing}
+        at = SinkPosition(KafkaPosition(4, 39, 2), aside)
+        return KafkaReached(settings, at, replace(CHECKPOINT, schemas=known)).of(table).lacks
+
+    assert lacks(outbox, "outbox.event.order") == "its topic outbox.event.order was set aside: too large"
+    assert lacks(outbox, "p.shop.outbox") == "its topic p.shop.outbox was set aside: too large"
+    assert lacks(outbox, "p.shop.orders") is lacks(ORDERS.table, "outbox.event.order") is None
