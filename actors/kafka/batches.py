@@ -40,7 +40,7 @@ from pipeline.kafka.partitioner import partitions
 from pipeline.kafka.records import encoded_headers, record_runs
 from pipeline.kafka.simple_headers import SIMPLE
 from pipeline.kafka.state import Topics, includes
-from pipeline.kafka.topics import Destination, destination_of
+from pipeline.kafka.topics import Destination, destination_of, topic_of_heartbeats
 from pipeline.messages.journal import StatementPart
 from pipeline.schema.ddl.schema_statements import SchemaStatement
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -211,7 +211,7 @@ class MessageBatches:
     @property
     def heartbeat_topic(self) -> str:
         """Returns the topic of heartbeats."""
-        return f"{self._settings.topic_heartbeat_prefix}.{self._settings.topic_prefix}"
+        return topic_of_heartbeats(self._settings.topic_heartbeat_prefix, self._settings.topic_prefix)
 
     def heartbeat(self, now_us: int) -> Records:
         """Returns a heartbeat of this moment."""

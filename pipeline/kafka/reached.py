@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.journal.applied.progress import Reached, TableProgress
 from pipeline.kafka.state import SinkPosition
-from pipeline.kafka.topics import destination_of
+from pipeline.kafka.topics import destination_of, topic_of_heartbeats
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 
@@ -40,10 +40,12 @@ class KafkaReached:
             return TableProgress(self.whole)
         topics = {self._topic(table)}
         if self._is_outbox(table):
-            # A row says where its event goes: to any topic but those of tables.
-            topics |= aside.keys() - {
-                self._topic(other) for other in self.checkpoint.schemas if not self._is_outbox(other)
-            }
+            # A row says where its event goes: to any topic but those of tables and of heartbeats.
+            to, tables = self.settings, self.checkpoint.schemas
+            others = {self._topic(other) for other in tables if not self._is_outbox(other)}
+            topics |= (
+                aside.keys() - others - {topic_of_heartbeats(to.topic_heartbeat_prefix, to.topic_prefix)}
+            )
         refusing = sorted(topics & aside.keys())[:1]
         lacks = [f"its topic {topic} was set aside: {aside[topic].reason}" for topic in refusing]
         return TableProgress(self.whole, lacks=next(iter(lacks), None))

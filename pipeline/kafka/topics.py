@@ -41,6 +41,11 @@ def fit_topic(name: str) -> str:
     return _UNFIT.sub("_", name)
 
 
+def topic_of_heartbeats(heartbeat_prefix: str, prefix: str) -> str:
+    """Returns the topic of heartbeats."""
+    return f"{heartbeat_prefix}.{prefix}"
+
+
 def destination_of(
     table: TableId, prefix: str, delimiter: str, routes: Iterable[TopicRoute] = ()
 ) -> Destination:

@@ -7,6 +7,7 @@ from pipeline.config.settings import KafkaSinkSettings
 from pipeline.journal.applied.progress import Reached
 from pipeline.kafka.reached import KafkaReached
 from pipeline.kafka.state import KafkaPosition, SetAside, SinkPosition
+from pipeline.kafka.topics import topic_of_heartbeats
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -37,4 +38,5 @@ def test_an_outbox_lacks_what_a_topic_of_its_events_refuses() -> None:
 
     assert lacks(outbox, "outbox.event.order") == "its topic outbox.event.order was set aside: too large"
     assert lacks(outbox, "p.shop.outbox") == "its topic p.shop.outbox was set aside: too large"
-    assert lacks(outbox, "p.shop.orders") is lacks(ORDERS.table, "outbox.event.order") is None
+    beats = topic_of_heartbeats(settings.topic_heartbeat_prefix, "p")
+    assert lacks(outbox, "p.shop.orders", beats) is lacks(ORDERS.table, "outbox.event.order") is None
