@@ -4,9 +4,9 @@ The stream of one table has its columns after the meta columns. A stream of seve
 the table's name, and then a struct for each table, which is null in the rows of other tables. So all rows are in the
 order of commits.
 
-A schema holds for one IPC stream. If the columns of a table change, the stream ends and the next one begins, in the
-same answer. The metadata of a batch has the checkpoint that holds after it, and in JSON which tables have `restarted`
-and `stopped` by then.
+A schema holds for one IPC stream. If the columns of a table change, or another table comes, the stream ends and the
+next one begins, in the same answer. The metadata of a batch has the checkpoint that holds after it, and in JSON which
+tables have `restarted` and `stopped` by then.
 """
 
 import io
@@ -86,6 +86,7 @@ class ArrowStream:
         changed = {each.table: pa.schema(list(each.arrow)) for each in schemas}
         if any(self._own.get(table) != own for table, own in changed.items()):
             self._own |= changed
+            self._flat = len(self._own) == 1
             self._open()
 
     def _open(self) -> None:

@@ -79,6 +79,21 @@ async def test_columns_that_change_begin_another_stream(tmp_path: Path) -> None:
         assert first.column("id").to_pylist() == [0, 1000]
 
 
+async def test_a_second_table_that_comes_begins_another_stream(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        items = tap.history.tables.pop(tap.items.schema.table)
+        tap.history.transaction((tap.orders, "c", (1, "a")))
+        tap.seal()
+        batches = aiter(changes(tap.url, "earliest", through=2))
+        assert (await anext(batches)).rows.column("note").to_pylist() == ["a"]
+        tap.history.tables[items.schema.table] = items
+        tap.history.transaction((items, "c", (2,)), (tap.orders, "c", (3, "b")))
+        tap.seal()
+        (second,) = [batch.rows async for batch in batches]
+        assert second.column("shop.items").to_pylist() == [{"id": 2}, None]
+        assert second.column("shop.orders").to_pylist() == [None, {"id": 3, "note": "b"}]
+
+
 async def test_two_versions_in_one_segment_are_in_order(tmp_path: Path) -> None:
     async with tapped(tmp_path) as tap:
         tap.commit(2, rows=3)
