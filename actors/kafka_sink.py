@@ -33,9 +33,9 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import ConverterKind, KafkaSinkSettings
 from pipeline.journal.entry import Entry
 from pipeline.kafka import step as kafka_sink
+from pipeline.kafka.consumer_progress import KafkaConsumerProgress
 from pipeline.kafka.debezium.transactions import MessageOrders
 from pipeline.kafka.errors import TableRefusal, TopicRefusal
-from pipeline.kafka.reached import KafkaReached
 from pipeline.kafka.runs import Run, unsent
 from pipeline.kafka.state import Committing, JournalBounds, OneTopic, SinkPosition, State, Topics, includes
 from pipeline.kafka.step import (
@@ -58,7 +58,7 @@ from pipeline.kafka.step import (
     TopicRefused,
     TransactionCommitted,
 )
-from pipeline.kafka.unended import Ending, TopicPart
+from pipeline.kafka.transaction_endings import Ending, TopicPart
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToKafkaSink
 from pipeline.messages.journal import SegmentSealed, StatementPart
@@ -138,7 +138,7 @@ class KafkaSink(Actor[ToKafkaSink]):
         settings: KafkaSinkSettings,
         pipeline: str,
         journal: JournalReader,
-        applied: Callable[[KafkaReached], None],
+        applied: Callable[[KafkaConsumerProgress], None],
     ) -> None:
         super().__init__(mailbox, metrics)
         self._settings = settings
@@ -372,7 +372,7 @@ class KafkaSink(Actor[ToKafkaSink]):
                 return
             entry = await self._in_thread(self._journal.entry, segment)
         self._reached = entry
-        self._applied(KafkaReached(self._settings, at, entry.checkpoint))
+        self._applied(KafkaConsumerProgress(self._settings, at, entry.checkpoint))
 
     async def _send(self, connected: _Connected, order: SendRun) -> RunSent:
         """Sends the statements and the rows of a run."""
@@ -486,7 +486,10 @@ class KafkaSink(Actor[ToKafkaSink]):
             return await self._in_thread(records.identified, ids)
 
     async def _look_at(self, connected: _Connected, topic: str, partitions: int) -> None:
-        """Looks whether a topic has open records before its first batch of this start (`pipeline.kafka.unended`)."""
+        """Looks whether a topic has open records before its first batch of this start.
+
+        `pipeline.kafka.transaction_endings` says why.
+        """
         if topic in connected.looked_at:
             return
         self._open = await self._at_broker(connected.producer.opened(topic, partitions))

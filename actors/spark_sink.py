@@ -43,8 +43,8 @@ from pipeline.errors import Definite, Transient
 from pipeline.lake import step as spark_sink
 from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror, VerifyRows
 from pipeline.lake.batch import Batch, Pieces
+from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.maintenance import Chore
-from pipeline.lake.reached import LakeReached
 from pipeline.lake.state import Idle, LakeProgress, SinkEnded, State
 from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import (
@@ -101,7 +101,7 @@ class SparkSink(Actor[ToSparkSink]):
         spark: SparkSettings,
         journal: JournalReader,
         outlets: SinkOutlets,
-        applied: Callable[[LakeReached], None],
+        applied: Callable[[LakeConsumerProgress], None],
     ) -> None:
         super().__init__(mailbox, metrics)
         self._settings = lake
@@ -220,7 +220,7 @@ class SparkSink(Actor[ToSparkSink]):
                 self._state, following = spark_sink.step(self._state, fact, time.monotonic())
                 self._measure_fact(fact, None if work is None else work.work)
                 orders += following
-        self._applied(LakeReached(self._state))
+        self._applied(LakeConsumerProgress(self._state))
         together: list[spark_sink.Order] = []
         for order in orders:
             if isinstance(order, spark_sink.DeliverTable | BackgroundWork):

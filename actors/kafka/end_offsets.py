@@ -15,7 +15,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, LeaderNotAvailableError, UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.offset import OffsetRequest
 
-from pipeline.kafka.unended import TopicPart
+from pipeline.kafka.transaction_endings import TopicPart
 
 # In place of a time: the end of the partition.
 _LATEST: Final = -1

@@ -20,7 +20,7 @@ from actors.kafka.end_offsets import Isolation
 from actors.kafka.producer import KafkaProducer, failure
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.kafka.state import SinkPosition, ends_from_json, position_from_json, position_to_json
-from pipeline.kafka.unended import Ending, RecordEnds, TopicPart, ending_of, open_parts
+from pipeline.kafka.transaction_endings import Ending, RecordEnds, TopicPart, ending_of, open_parts
 
 _WITHIN_S: Final = 60.0
 # How many offsets before the end are looked at first; a Kafka transaction takes two.
@@ -48,8 +48,9 @@ async def last_position(
 ) -> FoundPosition | None:
     """Returns the last committed position, None for an empty topic.
 
-    Before that it ends what a broker left open of the last Kafka transaction (`pipeline.kafka.unended`). The producer
-    has fenced its predecessor. Raises KafkaUnavailable and KafkaRefused.
+    Before that it ends what a broker left open of the last Kafka transaction
+    (`pipeline.kafka.transaction_endings`). The producer has fenced its predecessor.
+    Raises KafkaUnavailable and KafkaRefused.
     """
     positions = (topic, 0)
     stable = (await producer.offsets([positions], Isolation.COMMITTED))[positions]

@@ -22,7 +22,7 @@ from actors.kafka.end_offsets import Isolation, end_offsets
 from actors.runtime.redaction import safe_message
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal, classed
-from pipeline.kafka.unended import Ending, RecordEnds, TopicPart, open_parts
+from pipeline.kafka.transaction_endings import Ending, RecordEnds, TopicPart, open_parts
 
 # How long a start, and an end, may take (s).
 STARTS_WITHIN_S: Final = 30.0

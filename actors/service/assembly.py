@@ -69,7 +69,7 @@ from pipeline.coordinator.state import Overlapping, Pausing
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.applied.progress import JournalProgress, Through
 from pipeline.journal.entry import Entry
-from pipeline.lake.reached import LakeReached
+from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.messages.journal import CheckpointSealed, DifferencesReported, MirrorDataExpired
 from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import EDGES, inbox
@@ -178,7 +178,7 @@ class Assembly:
                 self._outlet(Name.JOURNAL_WRITER, Name.SIGNAL_LISTENER, CheckpointSealed),
                 tuple(self._outlet(Name.JOURNAL_WRITER, sink) for sink in (Name.SPARK_SINK, Name.KAFKA_SINK)),
                 self._outlet(Name.JOURNAL_WRITER, Name.WATERMARK_COORDINATOR),
-                self._journal_reached,
+                self._journal_progressed,
             ),
             _journal_rules(settings, self._store),
             settings.protection,
@@ -186,16 +186,16 @@ class Assembly:
         unread = await asyncio.to_thread(reselect_keys.unread_rows_keys, self._store, last, checkpoint)
         return (*self._stream(checkpoint, found), *self._snapshots(checkpoint, found, unread), journal)
 
-    def _journal_reached(self, progress: JournalProgress) -> None:
+    def _journal_progressed(self, progress: JournalProgress) -> None:
         """Tells those who wait for what the journal seals."""
-        self.applied.journal_reached(progress)
-        self.changes.journal_reached(progress)
+        self.applied.journal_progressed(progress)
+        self.changes.journal_progressed(progress)
 
-    def _lake_reached(self, progress: LakeReached) -> None:
+    def _lake_progressed(self, progress: LakeConsumerProgress) -> None:
         """Tells those who wait for the lake, or read it."""
         self.applied.consumer_reached(Through.LAKE, progress)
         if progress.even:
-            self.changes.lake_reached(progress)
+            self.changes.lake_progressed(progress)
 
     def _stream(self, checkpoint: Checkpoint, found: Preflight) -> tuple[Actor[Any], ...]:
         """Those who read the log."""
@@ -291,7 +291,7 @@ class Assembly:
                     self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR, MirrorDataExpired),
                     self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR, DifferencesReported),
                 ),
-                self._lake_reached,
+                self._lake_progressed,
             ),
         )
 

@@ -102,12 +102,12 @@ class AppliedWatch:
         """Capture begins at this server, from the last sealed segment, if there's one."""
         self._where = source
         if sealed is not None:
-            self.journal_reached(sealed)
+            self.journal_progressed(sealed)
 
     @contain_errors
-    def journal_reached(self, progress: JournalProgress) -> None:
+    def journal_progressed(self, progress: JournalProgress) -> None:
         """The journal has sealed a segment."""
-        self._give(self._waiters.journal_reached(progress))
+        self._give(self._waiters.journal_progressed(progress))
 
     @contain_errors
     def consumer_reached(self, through: Through, progress: ConsumerProgress) -> None:

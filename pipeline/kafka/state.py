@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar, assert_never
 
 from pipeline.errors import Definite
 from pipeline.kafka.runs import MOST_BYTES, Capacity, Run
-from pipeline.kafka.unended import RecordEnds
+from pipeline.kafka.transaction_endings import RecordEnds
 
 # How many rows the first Kafka transaction of a start takes. Each committed one doubles it.
 FIRST_ROWS: Final = 1_000

@@ -92,7 +92,7 @@ class TopicRefused:
 
 @dataclass(frozen=True, slots=True)
 class OpenRecordsFound:
-    """A topic has open records of a Kafka transaction that has ended (`pipeline.kafka.unended`)."""
+    """A topic has open records of a Kafka transaction that has ended (`pipeline.kafka.transaction_endings`)."""
 
 
 @dataclass(frozen=True, slots=True)

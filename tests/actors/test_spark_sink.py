@@ -18,8 +18,8 @@ from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.lake import maintenance
 from pipeline.lake.background import MaintainTable
 from pipeline.lake.batch import Batch, LakeTableState
+from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.maintenance import Chore, TableSize
-from pipeline.lake.reached import LakeReached
 from pipeline.lake.step import CursorFound, Fact, WorkFailed, WorkGivenUp, next_batch_of
 from pipeline.lake.tables import Tier
 from pipeline.messages.journal import SegmentSealed
@@ -33,13 +33,13 @@ from tests.servers.sink import sink_outlets
 
 
 @pytest.fixture
-def reached() -> list[LakeReached]:
+def reached() -> list[LakeConsumerProgress]:
     """What the sink has reported of how far the lake is."""
     return []
 
 
 @pytest.fixture
-async def sink(tmp_path: Path, reached: list[LakeReached]) -> AsyncIterator[SparkSink]:
+async def sink(tmp_path: Path, reached: list[LakeConsumerProgress]) -> AsyncIterator[SparkSink]:
     history = History(tmp_path / "journal")
     made = SparkSink(
         Mailbox(inbox(ActorName.SPARK_SINK)),
@@ -106,7 +106,7 @@ async def test_each_call_that_ends_is_progress_of_a_batch(sink: SparkSink) -> No
 
 
 async def test_a_table_is_reported_as_soon_as_it_is_there_however_slow_another_one_is(
-    sink: SparkSink, reached: list[LakeReached]
+    sink: SparkSink, reached: list[LakeConsumerProgress]
 ) -> None:
     may_end = threading.Event()
 

@@ -33,12 +33,12 @@ from pipeline.kafka.runs import Run
 from pipeline.kafka.state import AllTopicsBut, KafkaPosition, OpenTransaction, SendingRun, SinkPosition
 from pipeline.kafka.state import State as Sending
 from pipeline.kafka.step import TransactionCommitted
-from pipeline.kafka.unended import Ending
+from pipeline.kafka.transaction_endings import Ending
 from pipeline.lake import batch as batch_
 from pipeline.lake import delivery
 from pipeline.lake import step as spark_sink
 from pipeline.lake.batch import Batch, LakeTableState, Pieces
-from pipeline.lake.reached import LakeReached
+from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.state import Delivering
 from pipeline.lake.state import State as SinkState
 from pipeline.lake.verification.runs import Judgement, VerificationRun
@@ -583,9 +583,9 @@ def a_commit_is_applied_once_it_is_sealed(patch: Patch) -> None:
 
 
 def a_table_has_a_batch_before_its_part_is_delivered(patch: Patch) -> None:
-    original = LakeReached.of
+    original = LakeConsumerProgress.of
     patch.setattr(
-        LakeReached, "of", lambda lake, table: replace(original(lake, table), reached=lake.furthest)
+        LakeConsumerProgress, "of", lambda lake, table: replace(original(lake, table), reached=lake.furthest)
     )
 
 

@@ -52,7 +52,7 @@ from pipeline.kafka.step import (
     TopicRefused,
     TransactionCommitted,
 )
-from pipeline.kafka.unended import Ending, RecordEnds, TopicPart, ending_of, open_parts
+from pipeline.kafka.transaction_endings import Ending, RecordEnds, TopicPart, ending_of, open_parts
 from pipeline.messages.journal import SegmentSealed, StatementPart
 from tests.simulation.lake import Violation
 from tests.simulation.sink import Message, Segments
@@ -276,7 +276,7 @@ class Topics:
         return PlacesFound(at, None if at is None else "j", bounds)
 
     def end_what_is_open(self, broker: Broker) -> None:
-        """End what the last Kafka transaction left open, as `pipeline.kafka.unended` says."""
+        """End what the last Kafka transaction left open, as `pipeline.kafka.transaction_endings` says."""
         if broker.left_position is not None:
             ends = broker.left_position.ends
             opened = open_parts(ends, broker.stable_offsets(ends))

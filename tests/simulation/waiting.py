@@ -1,9 +1,10 @@
 """A model of those who wait until their commits are in the lake, held to what they are answered.
 
-Real are the waiters (`pipeline.journal.applied`) and what the sink's state says of the lake (`pipeline.lake.reached`).
-Modelled are the clients: each takes transactions that the server has executed, of any place in its log, and some of the
-tables. An answer is right if the lake has, at that moment, everything of these tables through the segment that it
-names, and that segment's position has the transactions. And each client is answered when everything is delivered.
+Real are the waiters (`pipeline.journal.applied`), and what the sink's state says of the lake
+(`pipeline.lake.consumer_progress`). Modelled are the clients: each takes transactions that the server has executed, of
+any place in its log, and some of the tables. An answer is right if the lake has, at that moment, everything of these
+tables through the segment that it names, and that segment's position has the transactions. And each client is answered
+when everything is delivered.
 """
 
 from collections import Counter
@@ -13,7 +14,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.applied.progress import JournalProgress, Through
 from pipeline.journal.applied.question import Answer, Applied, AppliedQuestion, NeverApplied
 from pipeline.journal.applied.waiters import Waiters
-from pipeline.lake.reached import LakeReached
+from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.state import State
 from tests.simulation.lake import Violation
 from tests.simulation.operator import SHOP
@@ -53,12 +54,12 @@ class Waiting:
         """The journal has sealed a segment, or begins with one."""
         if entries := self._sink.entries:
             self._judge(
-                self._waiters.journal_reached(JournalProgress(entries[-1].segment, entries[-1].checkpoint))
+                self._waiters.journal_progressed(JournalProgress(entries[-1].segment, entries[-1].checkpoint))
             )
 
     def delivered(self, state: State) -> None:
         """The sink knows something new."""
-        answers = self._waiters.consumer_reached(Through.LAKE, LakeReached(state))
+        answers = self._waiters.consumer_reached(Through.LAKE, LakeConsumerProgress(state))
         self._reached["a client was answered by a delivery"] += len(answers)
         self._judge(answers)
 

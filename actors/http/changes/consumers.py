@@ -104,13 +104,13 @@ class ChangesConsumers:
         metrics.watch(catalogue.CHANGES_CONSUMERS, partial(getattr, self, "count"))
 
     @contain_errors
-    def journal_reached(self, progress: JournalProgress) -> None:
+    def journal_progressed(self, progress: JournalProgress) -> None:
         """The journal has sealed a segment."""
         self._sealed = progress.segment
         self._wake()
 
     @contain_errors
-    def lake_reached(self, progress: ConsumerProgress) -> None:
+    def lake_progressed(self, progress: ConsumerProgress) -> None:
         """The lake's tables are all at the end of the same segment."""
         self._lake = progress
 

@@ -10,7 +10,7 @@ from actors.journal.files import Files, open_files
 from actors.journal.store import JournalReader
 from pipeline.config.settings import Settings
 from pipeline.errors import Transient
-from pipeline.journal.changes.retained import RetainedRange
+from pipeline.journal.changes.retained_range import RetainedRange
 from pipeline.journal.entry import Entry
 from pipeline.schema.table_schema import TableId, TableSchema
 

@@ -9,7 +9,7 @@ from actors.journal.store import JournalReader
 from pipeline.config.validation import Mistake
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.changes.retained import RetainedRange
+from pipeline.journal.changes.retained_range import RetainedRange
 from pipeline.journal.changes.table_notices import notices_of
 from pipeline.journal.entry import Entry
 from pipeline.lake.stream.change_file import ChangeFile

@@ -25,7 +25,7 @@ from pipeline.config.debezium.properties import (
     present_name,
     verdict,
 )
-from pipeline.config.debezium.protected import protected_columns, without_statements
+from pipeline.config.debezium.protection_options import protected_columns, without_statements
 from pipeline.config.debezium.tables import NotOurs, captured
 from pipeline.gtid.gtid_set import GtidSet
 

@@ -26,7 +26,7 @@ ReadAt = Mapping[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class SegmentEnd:
     """The end of a segment, and the position and the SCN there."""
 
     segment: int = 0
@@ -34,9 +34,9 @@ class Reached:
     scn: int = 0
 
     @staticmethod
-    def at(segment: int, checkpoint: Checkpoint) -> "Reached":
+    def at(segment: int, checkpoint: Checkpoint) -> "SegmentEnd":
         """The end of the segment that has this checkpoint."""
-        return Reached(segment, checkpoint.position, checkpoint.scn)
+        return SegmentEnd(segment, checkpoint.position, checkpoint.scn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TableProgress:
     which they see all; None if that is no less than `reached`. `read_at`: what a reader names, None for nothing.
     """
 
-    reached: Reached
+    reached: SegmentEnd
     stopped: str | None = None
     lacks: str | None = None
     unread: int | None = None
@@ -58,11 +58,11 @@ class ConsumerProgress(Protocol):
     """How far a consumer is."""
 
     @property
-    def whole(self) -> Reached:
+    def whole(self) -> SegmentEnd:
         """Every table that it delivers to has everything through here."""
 
     @property
-    def furthest(self) -> Reached:
+    def furthest(self) -> SegmentEnd:
         """Some tables have everything through here, and none has more."""
 
     def takes(self, table: TableId) -> bool:
@@ -80,12 +80,12 @@ class JournalProgress:
     checkpoint: Checkpoint
 
     @property
-    def whole(self) -> Reached:
+    def whole(self) -> SegmentEnd:
         """The end of the last sealed segment."""
-        return Reached.at(self.segment, self.checkpoint)
+        return SegmentEnd.at(self.segment, self.checkpoint)
 
     @property
-    def furthest(self) -> Reached:
+    def furthest(self) -> SegmentEnd:
         """The same: a segment has all tables."""
         return self.whole
 

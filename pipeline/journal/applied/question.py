@@ -6,7 +6,7 @@ from typing import Final
 
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
-from pipeline.journal.applied.progress import Reached, ReadAt, Through
+from pipeline.journal.applied.progress import ReadAt, SegmentEnd, Through
 from pipeline.schema.table_names import MalformedTableName, parse_tables
 from pipeline.schema.table_schema import TableId
 
@@ -35,7 +35,7 @@ class AppliedQuestion:
 class Applied:
     """All of it has come: the tables have everything through `reached`, and are read so."""
 
-    reached: Reached
+    reached: SegmentEnd
     read_at: Mapping[TableId, ReadAt | None] = field(default_factory=dict)
 
 
@@ -50,7 +50,7 @@ class NeverApplied:
 class NotYetApplied:
     """It hasn't come so far: `missing` has still to come, or the `reason` holds it up."""
 
-    reached: Reached
+    reached: SegmentEnd
     missing: GtidSet
     reason: str
 

@@ -25,7 +25,7 @@ from pipeline.journal.applied.gtid_index import GtidIndex, first_lacked
 from pipeline.journal.applied.progress import (
     ConsumerProgress,
     JournalProgress,
-    Reached,
+    SegmentEnd,
     TableProgress,
     Through,
 )
@@ -114,7 +114,7 @@ class Waiters:
         known = self._executed if self._journal is None else self._executed | self._journal.whole.position
         return not gtid_set <= known
 
-    def journal_reached(self, progress: JournalProgress) -> list[tuple[int, Answer]]:
+    def journal_progressed(self, progress: JournalProgress) -> list[tuple[int, Answer]]:
         """The answers that follow from a newly sealed segment, or from where capture begins."""
         self._journal = progress
         unbegun, self._unbegun = self._unbegun, set()
@@ -250,7 +250,7 @@ class Waiters:
             progress = {**progress, Through.JOURNAL: self._journal}
         if question.through not in progress:
             reason = _UNKNOWN if self._journal is None else f"nothing is known of the {question.through} yet"
-            return NotYetApplied(Reached(), question.gtid_set, reason)
+            return NotYetApplied(SegmentEnd(), question.gtid_set, reason)
         reached = progress[question.through].whole
         missing = question.gtid_set - reached.position
         match lacks:
@@ -278,5 +278,5 @@ def _stopped(question: AppliedQuestion, table: TableId, reason: str) -> str:
     return f"{table} was stopped: {reason}{others}"
 
 
-def _segment(reached: Reached) -> int:
+def _segment(reached: SegmentEnd) -> int:
     return reached.segment

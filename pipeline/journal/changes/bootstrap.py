@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pipeline.errors import Definite, Transient
-from pipeline.journal.applied.progress import ConsumerProgress, Reached, ReadAt
+from pipeline.journal.applied.progress import ConsumerProgress, ReadAt, SegmentEnd
 from pipeline.journal.changes.question import MalformedRequest, tables_named
 from pipeline.schema.table_schema import TableId
 
@@ -28,7 +28,7 @@ class LakeWithout(Definite):
 class LakePlace:
     """What the lake has of each table through `reached`, by the versions to read; None if it has nothing of it."""
 
-    reached: Reached
+    reached: SegmentEnd
     read_at: Mapping[TableId, ReadAt | None] = field(default_factory=dict)
 
 

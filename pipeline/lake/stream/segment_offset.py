@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.errors import Definite
-from pipeline.journal.changes.retained import RetainedRange
+from pipeline.journal.changes.retained_range import RetainedRange
 
 
 class WrongOffset(Definite):

@@ -8,7 +8,7 @@ from typing import assert_never
 from pipeline.errors import Definite
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.changes.retained import Entries, RetainedRange, first_segment_where
+from pipeline.journal.changes.retained_range import Entries, RetainedRange, first_segment_where
 from pipeline.journal.changes.row_choice import RowChoice
 from pipeline.journal.entry import Entry
 from pipeline.lake.stream.segment_offset import check_retained

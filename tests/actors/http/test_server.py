@@ -459,7 +459,7 @@ def applied_path(gtid_set: str, **more: str) -> str:
 async def test_who_waits_is_answered_by_what_is_reported(tmp_path: Path) -> None:
     orders = {"tables": "shop.orders"}
     async with served(tmp_path) as bench:
-        bench.applied.journal_reached(sealed(5, "a:1-9"))
+        bench.applied.journal_progressed(sealed(5, "a:1-9"))
         bench.applied.consumer_reached(Through.LAKE, delivered(4, "a:1-7"))
         status, text = await bench.get(applied_path("a:6", **orders))
         place = {"through": "lake", "position": str(gtids("a:1-7")), "segment": 4, "scn": 40}
@@ -491,7 +491,7 @@ async def test_no_more_wait_than_there_is_room_for_and_the_end_lets_them_go(
 ) -> None:
     monkeypatch.setattr(applied_watch, "MOST_WAITERS", 1)
     async with served(tmp_path) as bench:
-        bench.applied.journal_reached(sealed(5, "a:1-9"))
+        bench.applied.journal_progressed(sealed(5, "a:1-9"))
         waits = asyncio.create_task(bench.get(applied_path("a:8")))
         await until(lambda: bench.metrics.value(catalogue.WAITS), "it waits")
         status, text = await bench.get(applied_path("a:7"))

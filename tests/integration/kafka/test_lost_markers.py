@@ -28,7 +28,7 @@ from pipeline.config.settings import Compression, KafkaSinkSettings
 from pipeline.kafka.errors import KafkaUnavailable
 from pipeline.kafka.records import record_runs
 from pipeline.kafka.state import KafkaPosition, SinkPosition
-from pipeline.kafka.unended import Ending
+from pipeline.kafka.transaction_endings import Ending
 from tests.actors.kafka.test_producer import producing, settings, topic_of
 from tests.integration.kafka.test_kafka_sink import sent, to_topics
 from tests.servers.kafka import create_topic

@@ -31,7 +31,7 @@ from pipeline.config.settings import JournalSettings, LakeSettings, SparkSetting
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, Transient
 from pipeline.journal.entry import CommitTimes
-from pipeline.lake.reached import LakeReached
+from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.messages.inboxes import ToSparkSink
 from pipeline.messages.journal import MirrorDataExpired, SegmentSealed
 from pipeline.messages.topology import ActorName, inbox
@@ -67,7 +67,7 @@ class House:
         self.mailbox: Mailbox[ToSparkSink] = Mailbox(inbox(ActorName.SPARK_SINK))
         self.metrics = Metrics()
         self.coordinator: Mailbox[Any] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
-        self.reached: list[LakeReached] = []
+        self.reached: list[LakeConsumerProgress] = []
         self.sink = SparkSink(
             self.mailbox,
             self.metrics,

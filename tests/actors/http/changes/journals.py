@@ -57,7 +57,7 @@ class Tapped:
         """Seals a segment, and reports it as the journal's writer does."""
         segment = self.history.seal()
         checkpoint = self.history.store.entry(segment).checkpoint
-        self.bench.changes.journal_reached(JournalProgress(segment, checkpoint))
+        self.bench.changes.journal_progressed(JournalProgress(segment, checkpoint))
 
     def forget(self, through: int) -> None:
         """Removes the segments before this one, which the journal's consumer has."""

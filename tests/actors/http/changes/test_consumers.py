@@ -15,7 +15,7 @@ import pytest
 from actors.http.changes import consumers, segment_changes
 from actors.http.changes.client import changes
 from actors.http.routes import ROUTES
-from pipeline.journal.applied.progress import Reached, TableProgress
+from pipeline.journal.applied.progress import SegmentEnd, TableProgress
 from pipeline.snapshot.checkpoint import Filling, Ready
 from tests.actors.http.changes.journals import Tapped, tapped
 from tests.actors.http.test_routes import conforms
@@ -327,7 +327,9 @@ async def test_a_bootstrap_without_a_place_in_the_lake_is_refused_by_name(tmp_pa
         tap.seal()
         status, text = await tap.bench.get("/bootstrap?tables=shop.orders")
         assert (status, "nothing is known of the lake yet" in text) == (503, True), text
-        tap.bench.changes.lake_reached(lake_at(1, items=TableProgress(Reached(1), lacks="it is filling")))
+        tap.bench.changes.lake_progressed(
+            lake_at(1, items=TableProgress(SegmentEnd(1), lacks="it is filling"))
+        )
         status, text = await tap.bench.get("/bootstrap")
         assert (status, "shop.items can't be read in the lake yet: it is filling" in text) == (503, True), (
             text
@@ -363,7 +365,7 @@ async def test_the_documents_lines_for_curl_answer_what_it_shows(tmp_path: Path)
     async with tapped(tmp_path) as tap:
         tap.commit(350, rows=1)
         tap.seal()
-        tap.bench.changes.lake_reached(lake_at(1))
+        tap.bench.changes.lake_progressed(lake_at(1))
         for command, shown in commands:
             lines = await answered(tap, command.replace("localhost:8321", tap.url.removeprefix("http://")))
             for example in examples(shown):

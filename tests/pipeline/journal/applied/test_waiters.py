@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.file_positions import all_before
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.applied.progress import JournalProgress, Reached, TableProgress, Through
+from pipeline.journal.applied.progress import JournalProgress, SegmentEnd, TableProgress, Through
 from pipeline.journal.applied.question import Answer, Applied, AppliedQuestion, NeverApplied, NotYetApplied
 from pipeline.journal.applied.waiters import Waiters
 from pipeline.schema.table_filter import TableFilter
@@ -33,8 +33,8 @@ def sealed(segment: int, position: str | GtidSet, **more: object) -> JournalProg
 class Delivered:
     """A consumer through a segment with these transactions; some tables are elsewhere."""
 
-    whole: Reached
-    furthest: Reached
+    whole: SegmentEnd
+    furthest: SegmentEnd
     tables: dict[TableId, TableProgress] = field(default_factory=dict)
     left_out: TableId | None = None
 
@@ -45,8 +45,8 @@ class Delivered:
         return self.tables.get(table, TableProgress(self.whole, read_at={"changelog": self.whole.segment}))
 
 
-def at(segment: int, position: str) -> Reached:
-    return Reached(segment, gtids(position), 10 * segment)
+def at(segment: int, position: str) -> SegmentEnd:
+    return SegmentEnd(segment, gtids(position), 10 * segment)
 
 
 def delivered(segment: int, position: str, **tables: TableProgress) -> Delivered:
@@ -64,7 +64,7 @@ def waiters(*reported: JournalProgress | Delivered) -> Waiters:
     made = Waiters(TableFilter((r"shop\..*",)))
     for each in reported:
         if isinstance(each, JournalProgress):
-            made.journal_reached(each)
+            made.journal_progressed(each)
         else:
             made.consumer_reached(LAKE, each)
     return made
@@ -83,9 +83,9 @@ def test_what_is_sealed_and_delivered_is_answered_at_once_with_where_to_read() -
 def test_it_waits_for_the_journal_then_for_the_consumer_then_for_the_table() -> None:
     made = waiters(sealed(1, "a:1-4:6,b:1"), delivered(1, "a:1-4:6,b:1"))
     assert made.ask(7, question("a:5-6:9,b:2", LAKE, ORDERS.table)) is None
-    assert made.journal_reached(sealed(2, "a:1-6:9,b:1")) == []
+    assert made.journal_progressed(sealed(2, "a:1-6:9,b:1")) == []
     assert made.consumer_reached(LAKE, delivered(2, "a:1-6:9,b:1")) == []
-    assert made.journal_reached(sealed(3, "a:1-9,b:1-2")) == []
+    assert made.journal_progressed(sealed(3, "a:1-9,b:1-2")) == []
     pending = TableProgress(at(2, "a:1-6:9,b:1"))
     landed = TableProgress(at(3, "a:1-9,b:1-2"), read_at={"changelog": 8})
     assert made.consumer_reached(LAKE, delivered(2, "a:1-6:9,b:1", orders=pending, items=landed)) == []
@@ -150,7 +150,7 @@ def test_what_can_never_come_is_refused_at_once_and_while_it_waits(
     assert refused.reason.startswith(said)
     made = waiters()
     assert made.ask(1, asked) is None
-    assert made.journal_reached(journal) == [(1, refused)]
+    assert made.journal_progressed(journal) == [(1, refused)]
 
 
 def test_what_a_consumer_leaves_out_is_refused_if_it_is_named_and_else_left_out() -> None:
@@ -194,7 +194,7 @@ def test_before_anything_is_known_it_waits() -> None:
     for waiter in (1, 2):
         assert made.ask(waiter, question("a:1")) is None
     assert made.withdraw(1).reason.startswith("nothing is known of the journal yet")
-    assert made.journal_reached(sealed(1, "a:1")) == []
+    assert made.journal_progressed(sealed(1, "a:1")) == []
     assert made.withdraw(2).reason == "nothing is known of the lake yet"
 
 
@@ -233,7 +233,7 @@ def test_each_is_answered_when_it_holds_and_not_before(script: list[tuple[str, o
                     asked[number] = new
             case "journal", int(to), _:
                 journal = max(journal, to)
-                answers = made.journal_reached(sealed(journal + 1, POSITIONS[journal]))
+                answers = made.journal_progressed(sealed(journal + 1, POSITIONS[journal]))
             case "lake", int(to), how:
                 lake = min(to, journal)
                 less = at(max(0, lake - 1) + 1, POSITIONS[max(0, lake - 1)])
@@ -270,8 +270,8 @@ def test_a_waiter_costs_nothing_until_what_it_waits_for_has_come(monkeypatch: py
         made.ask(waiter, question(f"a:{waiter + 100}"))
     looked = 0
     for segment in range(2, 99):
-        made.journal_reached(sealed(segment, f"a:1-{segment}"))
+        made.journal_progressed(sealed(segment, f"a:1-{segment}"))
         made.consumer_reached(LAKE, delivered(segment, f"a:1-{segment}"))
     assert looked == 0
-    made.journal_reached(sealed(100, "a:1-102"))
+    made.journal_progressed(sealed(100, "a:1-102"))
     assert looked == 3

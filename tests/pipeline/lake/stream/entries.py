@@ -1,7 +1,7 @@
 """Segments of a small journal. The n-th has the SCNs 10 n - 9 to 10 n and the transactions of these numbers."""
 
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.changes.retained import RetainedRange
+from pipeline.journal.changes.retained_range import RetainedRange
 from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.journal.changes.retained import RetainedRange
+from pipeline.journal.changes.retained_range import RetainedRange
 from pipeline.lake.stream import segment_offset
 from pipeline.lake.stream.segment_offset import (
     SegmentOffset,

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.changes.retained import RetainedRange
+from pipeline.journal.changes.retained_range import RetainedRange
 from pipeline.journal.changes.row_choice import ALL_ROWS, RowChoice
 from pipeline.journal.entry import Entry
 from pipeline.lake.stream.segment_offset import SegmentsGone

@@ -1,6 +1,6 @@
 """How a start ends what a broker left open; `tests/integration/kafka/test_lost_markers.py` does it on a broker."""
 
-from pipeline.kafka.unended import Ending, ending_of, open_parts
+from pipeline.kafka.transaction_endings import Ending, ending_of, open_parts
 
 ENDS = {("t", 0): 4, ("t", 1): 7, ("gone", 0): 3}
 

@@ -6,7 +6,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.journal.changes.retained import RetainedRange, first_segment_where
+from pipeline.journal.changes.retained_range import RetainedRange, first_segment_where
 
 
 @given(st.integers(1, 20), st.integers(0, 20), st.integers(0, 50))

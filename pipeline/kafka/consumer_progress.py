@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pipeline.config.settings import KafkaSinkSettings
-from pipeline.journal.applied.progress import Reached, TableProgress
+from pipeline.journal.applied.progress import SegmentEnd, TableProgress
 from pipeline.kafka.state import SinkPosition
 from pipeline.kafka.topics import destination_of, topic_of_heartbeats
 from pipeline.schema.table_schema import TableId
@@ -11,7 +11,7 @@ from pipeline.snapshot.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaReached:
+class KafkaConsumerProgress:
     """A Kafka transaction that brought the topics `at` a position is committed; its segment has this checkpoint."""
 
     settings: KafkaSinkSettings
@@ -19,12 +19,12 @@ class KafkaReached:
     checkpoint: Checkpoint
 
     @property
-    def whole(self) -> Reached:
+    def whole(self) -> SegmentEnd:
         """Every topic has everything through here, but for those that are set aside."""
-        return Reached.at(self.at.position.segment, self.checkpoint)
+        return SegmentEnd.at(self.at.position.segment, self.checkpoint)
 
     @property
-    def furthest(self) -> Reached:
+    def furthest(self) -> SegmentEnd:
         """The same: a Kafka transaction has all topics."""
         return self.whole
 

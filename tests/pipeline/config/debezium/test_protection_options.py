@@ -8,7 +8,7 @@ from actors.service.config_file import load
 from pipeline.config.column_protection import ProtectionRule, Treatment
 from pipeline.config.debezium.connector import take_over
 from pipeline.config.debezium.conversion import NoteKind, NotTakenOver
-from pipeline.config.debezium.protected import SALT_FILE
+from pipeline.config.debezium.protection_options import SALT_FILE
 from pipeline.schema.table_filter import TableFilter
 from tests.pipeline.config.debezium.connectors import LEAST
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import KafkaSinkSettings
-from pipeline.journal.applied.progress import Reached
-from pipeline.kafka.reached import KafkaReached
+from pipeline.journal.applied.progress import SegmentEnd
+from pipeline.kafka.consumer_progress import KafkaConsumerProgress
 from pipeline.kafka.state import KafkaPosition, SetAside, SinkPosition
 from pipeline.kafka.topics import topic_of_heartbeats
 from pipeline.schema.table_filter import TableFilter
@@ -19,8 +19,8 @@ CHECKPOINT = Checkpoint(gtids("a:1-9"), 40)
 def test_a_topic_that_is_set_aside_lacks_something_and_a_table_without_one_takes_nothing() -> None:
     settings = KafkaSinkSettings(("broker:9092",), "p", tables=TableFilter((r"shop\..*",)))
     aside = {"p.shop.orders": SetAside(KafkaPosition(2), "too large")}
-    told = KafkaReached(settings, SinkPosition(KafkaPosition(4, 39, 2), aside), CHECKPOINT)
-    assert told.whole == told.furthest == Reached(4, gtids("a:1-9"), 40)
+    told = KafkaConsumerProgress(settings, SinkPosition(KafkaPosition(4, 39, 2), aside), CHECKPOINT)
+    assert told.whole == told.furthest == SegmentEnd(4, gtids("a:1-9"), 40)
     assert told.of(ORDERS.table).lacks == "its topic p.shop.orders was set aside: too large"
     assert told.of(ITEMS.table).lacks is None
     assert (told.takes(ORDERS.table), told.takes(TableId("other", "t"))) == (True, False)
@@ -34,7 +34,7 @@ def test_an_outbox_lacks_what_a_topic_of_its_events_refuses() -> None:
     def lacks(table: TableId, *refusing: str) -> str | None:
         aside = {topic: SetAside(KafkaPosition(2), "too large") for topic in refusing}
         at = SinkPosition(KafkaPosition(4, 39, 2), aside)
-        return KafkaReached(settings, at, replace(CHECKPOINT, schemas=known)).of(table).lacks
+        return KafkaConsumerProgress(settings, at, replace(CHECKPOINT, schemas=known)).of(table).lacks
 
     assert lacks(outbox, "outbox.event.order") == "its topic outbox.event.order was set aside: too large"
     assert lacks(outbox, "p.shop.outbox") == "its topic p.shop.outbox was set aside: too large"

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from pipeline.journal.applied.progress import Reached, TableProgress
+from pipeline.journal.applied.progress import SegmentEnd, TableProgress
 from pipeline.lake.batch import DeliveryStop, LakeTableState
+from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.live_view import Versions
 from pipeline.lake.maintenance import TableSize
-from pipeline.lake.reached import LakeReached
 from pipeline.lake.step import (
     CursorFound,
     GapFound,
@@ -25,13 +25,13 @@ from tests.pipeline.lake.test_step import ORDERS, Story, begun, had, of
 BOTH = entry(4, V1, ITEMS)
 
 
-def place(segment: int) -> Reached:
+def place(segment: int) -> SegmentEnd:
     """The end of a segment as the entries here have it."""
-    return Reached.at(segment, entry(segment).checkpoint)
+    return SegmentEnd.at(segment, entry(segment).checkpoint)
 
 
-def told(story: Story) -> LakeReached:
-    return LakeReached(story.state)
+def told(story: Story) -> LakeConsumerProgress:
+    return LakeConsumerProgress(story.state)
 
 
 def at(state: LakeTableState, mirror: int | None, changelog: int) -> LakeTableState:
@@ -96,7 +96,7 @@ def test_a_mirror_that_fills_or_has_not_begun_is_not_seen() -> None:
         story = begun({ORDERS: had(3, 2, generation)}, CursorFound(3, end.checkpoint), end)
         assert told(story).of(ORDERS).lacks == "its mirror hasn't begun yet"
     story = begun({ORDERS: had(3, 2, 5)}, CursorFound(3, end.checkpoint), end)
-    assert told(story).of(ORDERS) == TableProgress(Reached.at(3, end.checkpoint))
+    assert told(story).of(ORDERS) == TableProgress(SegmentEnd.at(3, end.checkpoint))
 
 
 def test_a_table_that_failed_or_lacks_segments_or_was_stopped_says_so() -> None:

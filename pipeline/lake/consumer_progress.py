@@ -8,30 +8,30 @@ the table aside, because it failed or lacks segments; or rows are to be read aga
 from dataclasses import dataclass
 
 from pipeline.config.table_rules import Tiers, rule_of
-from pipeline.journal.applied.progress import Reached, ReadAt, TableProgress
+from pipeline.journal.applied.progress import ReadAt, SegmentEnd, TableProgress
 from pipeline.lake.state import Confirming, Delivering, Idle, State
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class LakeReached:
+class LakeConsumerProgress:
     """The lake's progress, as the sink's state has it."""
 
     state: State
 
     @property
-    def whole(self) -> Reached:
+    def whole(self) -> SegmentEnd:
         """Every table has everything through here, but for those that lack something by name."""
         so_far = self.state.so_far
         at = so_far.ahead or so_far
-        return Reached.at(at.segment, at.checkpoint)
+        return SegmentEnd.at(at.segment, at.checkpoint)
 
     @property
-    def furthest(self) -> Reached:
+    def furthest(self) -> SegmentEnd:
         """The end of the batch under way, if there's one that brings something new."""
         batch = self._batch
-        return self.whole if batch is None else Reached.at(batch.batch.through, batch.batch.checkpoint)
+        return self.whole if batch is None else SegmentEnd.at(batch.batch.through, batch.batch.checkpoint)
 
     @property
     def even(self) -> bool:
