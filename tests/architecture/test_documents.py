@@ -1,17 +1,29 @@
-"""What the documents refer to is there: the tests that they name, and the files that they link to."""
+"""What the documents refer to is there: the tests and commands that they name, and the places that they link to."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from actors.service.cli import main
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+TARGETS = {
+    *re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE),
+    *(f"bench-{path.stem}" for path in (ROOT / "bench").glob("[a-z]*.py")),
+    "bench-NAME",
+}
 
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 _FILE = re.compile(r"`(tests/[\w/.-]+\.(?:txt|sql|py))`")
-_LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+_LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
+# Commands are in code: in a line of it, or in a block.
+_MAKE = re.compile(r"(?:`|^ {4})make ([\w-]+)", re.MULTILINE)
+_COMMAND = re.compile(r"(?:`|^ {4})tidemark ([a-z][\w-]*)(?= [\w.`])", re.MULTILINE)
 
 
 def missing(document: str, folder: Path) -> Iterator[str]:
@@ -21,9 +33,33 @@ def missing(document: str, folder: Path) -> Iterator[str]:
         if not file.exists() or f"def {function}(" not in file.read_text(encoding="utf-8"):
             yield f"{path}::{function}"
     yield from (path for path in _FILE.findall(document) if not (ROOT / path).exists())
-    for link in _LINK.findall(document):
+    yield from (f"make {target}" for target in _MAKE.findall(document) if target not in TARGETS)
+    yield from (
+        f"tidemark {command}" for command in _COMMAND.findall(document) if command not in main.commands
+    )
+    for link, anchor in _LINK.findall(document):
         if not (folder / link).exists():
             yield link
+        elif anchor and anchor not in (anchors(folder / link) if link else anchors_in(document)):
+            yield f"{link}#{anchor}"
+
+
+def anchors_in(document: str) -> set[str]:
+    """The names that GitHub gives to the headings of a document."""
+    prose = re.sub(r"^```.*?^```", "", document, flags=re.MULTILINE | re.DOTALL)
+    seen: Counter[str] = Counter()
+    found = set()
+    for heading in re.findall(r"^#{1,6} (.+)$", prose, re.MULTILINE):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        name = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+        found.add(f"{name}-{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return found
+
+
+@cache
+def anchors(path: Path) -> set[str]:
+    return anchors_in(path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -46,14 +82,23 @@ def test_each_promise_names_a_test_and_each_limit_what_one_sees() -> None:
 
 
 def test_what_there_is_not_is_found() -> None:
-    there = "`tests/architecture/test_documents.py::missing`, [so](README.md#far), [a site](https://example.org/a)"
+    there = (
+        "`tests/architecture/test_documents.py::missing`, [so](README.md), [a site](https://example.org/a#b)"
+    )
+    there += (
+        ", [so](README.md#how-it-works), `make test`, `tidemark run shop.toml`\n# So `it` is\n[so](#so-it-is)"
+    )
     gone = "`tests/architecture/test_documents.py::nothing`, `tests/none.py::test_it`, `tests/1-no.txt`"
-    gone += ", `tests/no.sql`, [so](GONE.md)"
+    gone += ", `tests/no.sql`, [so](GONE.md), [so](README.md#far), [so](#far), `make tea`, `tidemark dance shop.toml`"
     assert list(missing(there, ROOT)) == []
     assert list(missing(gone, ROOT)) == [
         "tests/architecture/test_documents.py::nothing",
         "tests/none.py::test_it",
         "tests/1-no.txt",
         "tests/no.sql",
+        "make tea",
+        "tidemark dance",
         "GONE.md",
+        "README.md#far",
+        "#far",
     ]
