@@ -224,6 +224,8 @@ def _no_number(name: str) -> None:
 def _signal(value: Mapping[str, Any]) -> Signal:
     id_ = _id(value["id"])
     try:
+        # Half of a surrogate pair is no text: no answer can have it, and no statement.
+        json.dumps(value, ensure_ascii=False).encode()
         return _of_type(id_, value)
     except ValueError as error:
         raise MalformedSignal(str(error), id_) from error

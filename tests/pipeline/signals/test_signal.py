@@ -166,6 +166,8 @@ def test_signals_are_read(text: str, expected: Signal) -> None:
         (position({"gtid_set": " , "}), '"gtid_set" is empty'),
         (position({"gtid": f"{A}:1"}), "unknown fields: 'gtid'"),
         (signal(extra=1, more=2), "'extra', 'more'"),
+        (r'{"id":"s","type":"log","data":{"message":"\ud800"}}', "surrogates not allowed"),
+        (keyed(["\ud800"]), "surrogates not allowed"),
         (signal(data=[]), '"data" isn\'t'),
         (signal(data={}), '"data-collections" isn\'t a list'),
         (signal(data={"data-collections": []}), "at least one"),
