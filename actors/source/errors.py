@@ -25,6 +25,7 @@ _PASSING: Final = frozenset(
         1053,  # ER_SERVER_SHUTDOWN
         1077,  # ER_NORMAL_SHUTDOWN
         1080,  # ER_FORCING_CLOSE
+        1129,  # ER_HOST_IS_BLOCKED
         1135,  # ER_CANT_CREATE_THREAD
         1158,  # ER_NET_READ_ERROR
         1159,  # ER_NET_READ_INTERRUPTED
@@ -44,7 +45,15 @@ _PASSING: Final = frozenset(
     }
 )
 _LOCKED: Final = 1205  # ER_LOCK_WAIT_TIMEOUT
-_ACCESS_DENIED: Final = 1045  # ER_ACCESS_DENIED_ERROR: the error of a login; a missing right has another one
+# Errors of a login, which say that the account can't log in for now; a missing right has another one.
+_ACCESS_DENIED: Final = frozenset(
+    {
+        1045,  # ER_ACCESS_DENIED_ERROR
+        1862,  # ER_MUST_CHANGE_PASSWORD_LOGIN: the password has expired
+        3118,  # ER_ACCOUNT_HAS_BEEN_LOCKED
+        3955,  # ER_USER_ACCESS_DENIED_FOR_USER_ACCOUNT_BLOCKED_BY_PASSWORD_LOCK: after logins with another password
+    }
+)
 
 _CANT_CONNECT: Final = 2003  # CR_CONN_HOST_ERROR, by which the driver says nothing of the reason
 
@@ -60,6 +69,7 @@ _DENIED: Final = frozenset(
 # Errors that say that what the statement names isn't there any more.
 _OUTDATED: Final = frozenset(
     {
+        1049,  # ER_BAD_DB_ERROR: since MySQL 8.0 for a table of a database that is gone
         1054,  # ER_BAD_FIELD_ERROR
         1146,  # ER_NO_SUCH_TABLE
         1176,  # ER_KEY_DOES_NOT_EXIST
@@ -93,7 +103,7 @@ class RightLacked(Definite):
 
 
 class AccessDenied(Transient):
-    """The server doesn't take the password, which may be just being changed."""
+    """The server doesn't take the account's login. Its password may be just being changed."""
 
 
 class Locked(Transient):
@@ -134,7 +144,7 @@ def _judge(error: Exception, doing: str) -> Transient | Definite:
         text = without_values(text)
     if code == _CANT_CONNECT and isinstance(error.__cause__, OSError):
         text += f": {_reason(error.__cause__)}"
-    if code == _ACCESS_DENIED:
+    if code in _ACCESS_DENIED:
         return AccessDenied(f"{text} (error {code} of the source; {doing})")
     if code == _LOCKED:
         return Locked(f"{text} ({doing})")

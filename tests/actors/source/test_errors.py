@@ -55,6 +55,7 @@ def unreached(cause: OSError) -> pymysql.Error:
         ),
         (pymysql.err.OperationalError(1142, "No right"), RightLacked, r"^No right .error 1142 of the source"),
         (pymysql.err.OperationalError(1045, "Denied"), AccessDenied, r"^Denied \(error 1045 of the source"),
+        (pymysql.err.OperationalError(1129, "Host blocked"), Transient, r"^Host blocked \(asking\)$"),
     ],
 )
 def test_an_error_of_the_driver_becomes_one_of_ours(

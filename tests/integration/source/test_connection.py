@@ -9,7 +9,7 @@ import pytest
 
 from actors.snapshot.connection_pool import SourcePool
 from actors.source.connection import Source
-from actors.source.errors import AccessDenied
+from actors.source.errors import AccessDenied, StatementOutdated
 from deploy.toolchain.mysql_server import GTIDS, Account, MysqlServer
 from pipeline.config.settings import SourceSettings, TlsMode, TlsSettings
 from pipeline.errors import Definite, Transient
@@ -84,6 +84,29 @@ async def test_a_wrong_password_may_be_just_being_changed(mysql: MysqlServer) ->
     account = mysql.create_capture_user()
     with pytest.raises(AccessDenied, match="Access denied for user 'tidemark'"):
         await Source.connect(settings(mysql, replace(account, password="wrong")))
+
+
+@pytest.mark.parametrize(
+    "locked",
+    ["FAILED_LOGIN_ATTEMPTS 1 PASSWORD_LOCK_TIME 1", "ACCOUNT LOCK", "PASSWORD EXPIRE"],
+)
+async def test_an_account_that_cannot_log_in_may_do_so_later(mysql: MysqlServer, locked: str) -> None:
+    mysql.sql(f"CREATE USER barred IDENTIFIED BY 'right' {locked}")
+    try:
+        for password in ("wrong", "right"):
+            with pytest.raises(AccessDenied):
+                await Source.connect(settings(mysql, Account("barred", password)))
+    finally:
+        mysql.sql("DROP USER barred")
+
+
+async def test_a_database_that_is_gone_outdates_a_statement(either: tuple[MysqlServer, str]) -> None:
+    server, database = either
+    async with connected(server, database) as source:
+        server.sql(f"DROP DATABASE {database}")
+        with pytest.raises(StatementOutdated):
+            await ask(source, f"SELECT * FROM {database}.t")
+    server.sql(f"CREATE DATABASE {database}")
 
 
 async def test_a_server_that_is_away_is_transient(mysql: MysqlServer) -> None:
