@@ -87,14 +87,14 @@ class JournalWriter(Actor[ToJournalWriter]):
         settings: JournalSettings,
         store: JournalStore,
         recovered: Recovered,
-        outlets: JournalWriterPorts,
+        ports: JournalWriterPorts,
         rules: tuple[LakeRule, ...] = (),
         protection: Protection = UNPROTECTED,
     ) -> None:
         super().__init__(mailbox, metrics)
         self._store = store
         self._desk = WriterThread(store, settings, rules, protection)
-        self._outlets = outlets
+        self._ports = ports
         self._state = journal_writer.start(settings, rules, recovered.last)
         self._at_work: AtWork | None = None
         self._changed_at = 0.0  # the room (s since the epoch)
@@ -206,21 +206,21 @@ class JournalWriter(Actor[ToJournalWriter]):
         match room:
             case Full(reason):
                 log.warning("capture waits for room in the journal", reason=reason)
-                await self.send(self._outlets.coordinator, JournalFull(reason))
+                await self.send(self._ports.coordinator, JournalFull(reason))
             case HasSpace():
                 log.info("the journal has room again", waited_s=round(lasted, 1))
-                await self.send(self._outlets.coordinator, JournalHasSpace())
+                await self.send(self._ports.coordinator, JournalHasSpace())
             case _:
                 assert_never(room)
 
     async def _report_sealed(self, sealed: journal_writer.ReportSealed) -> None:
         """Tell those who wait for it that the segment is durable."""
         for answer in sealed.answers:
-            await self.send(self._outlets.answers, answer)
+            await self.send(self._ports.answers, answer)
         checkpoint = sealed.entry.checkpoint
-        self._outlets.applied(JournalProgress(sealed.entry.segment, checkpoint))
-        await self.send(self._outlets.checkpoints, CheckpointSealed(checkpoint, sealed.signal_outcomes))
-        for sink in self._outlets.sinks:
+        self._ports.applied(JournalProgress(sealed.entry.segment, checkpoint))
+        await self.send(self._ports.checkpoints, CheckpointSealed(checkpoint, sealed.signal_outcomes))
+        for sink in self._ports.sinks:
             await self.send(sink, SegmentSealed(sealed.entry.segment))
         if checkpoint.to_be_resumed and not self._drained:
             raise StartAgain("a signal asks for what only a start of capture can do")

@@ -81,7 +81,7 @@ class SparkUp:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkOutlets:
+class SinkPorts:
     """Where the sink's requests go."""
 
     mirrors: Sender[MirrorDataExpired]
@@ -100,14 +100,14 @@ class SparkSink(Actor[ToSparkSink]):
         lake: LakeSettings,
         spark: SparkSettings,
         journal: JournalReader,
-        outlets: SinkOutlets,
+        ports: SinkPorts,
         applied: Callable[[LakeConsumerProgress], None],
     ) -> None:
         super().__init__(mailbox, metrics)
         self._settings = lake
         self._spark_settings = spark
         self._journal = journal
-        self._outlets = outlets
+        self._ports = ports
         self._applied = applied
         self._threads = ThreadPoolExecutor(TABLES_AT_ONCE + 1, "spark")
         self._pulse = StallDetector()
@@ -260,7 +260,7 @@ class SparkSink(Actor[ToSparkSink]):
                 await self._in_thread(self._up.spark.stop)
                 return spark_sink.SparkStopped()
             case spark_sink.RequestMirrors(generations):
-                await self._outlets.mirrors.put(MirrorDataExpired(generations))
+                await self._ports.mirrors.put(MirrorDataExpired(generations))
             case spark_sink.RequestRepair(run, found):
                 await self._request_repair(self._up, run, found)
             case spark_sink.ReportGap() | spark_sink.ReportMissingMirrors() | spark_sink.ReportKeptTypes():
@@ -275,7 +275,7 @@ class SparkSink(Actor[ToSparkSink]):
         if found:
             keys, last = await self._in_thread(up.lake.verification.keys_to_repair, run)
         report = DifferencesReported(run.run, run.table, run.awaits, keys, last)
-        await self._outlets.differences.put(report)
+        await self._ports.differences.put(report)
 
     async def _find(self, up: SparkUp, table: TableId) -> spark_sink.TableFound | spark_sink.TableFailed:
         try:

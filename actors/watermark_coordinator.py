@@ -69,7 +69,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         checkpoint: Checkpoint,
         limits: ChunkLimits,
         mode: WindowMode,
-        outlets: CoordinatorPorts,
+        ports: CoordinatorPorts,
         snapshot_mode: SnapshotMode = SnapshotMode.NO_DATA,
         unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,
         *,
@@ -77,7 +77,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         protection: Protection = UNPROTECTED,
     ) -> None:
         super().__init__(mailbox, metrics)
-        self._outlets = outlets
+        self._ports = ports
         self._state, self._first_orders = coordinator.start(
             checkpoint, limits, mode, snapshot_mode, unread, has_lake=has_lake, protection=protection
         )
@@ -145,12 +145,12 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         for order in orders:
             match order:
                 case PlanTable() | ReadChunk() | ReselectRows() | RepairRows():
-                    await self.send(self._outlets.selector, order)
+                    await self.send(self._ports.selector, order)
                 case OpenTransactions() | CloseTransactions():
-                    await self.send(self._outlets.selector, order)
+                    await self.send(self._ports.selector, order)
                 case PauseReading() | ResumeReading():
-                    await self.send(self._outlets.reader, order)
+                    await self.send(self._ports.reader, order)
                 case AppendRows() | Append():
-                    await self.send(self._outlets.journal, order)
+                    await self.send(self._ports.journal, order)
                 case _:
                     assert_never(order)

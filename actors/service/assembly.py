@@ -55,7 +55,7 @@ from actors.source import witnesses
 from actors.source.failover import Servers
 from actors.source.preflight import Preflight, query_tables, signal_table, stored_schemas
 from actors.source.unmatched_tables import protection_findings, type_findings
-from actors.spark_sink import SinkOutlets, SparkSink
+from actors.spark_sink import SinkPorts, SparkSink
 from actors.status.applied_watch import AppliedWatch
 from actors.status.lag_watch import LagWatch
 from actors.status.status_board import StatusBoard
@@ -287,7 +287,7 @@ class Assembly:
                 settings.lake,
                 settings.spark,
                 self._store,
-                SinkOutlets(
+                SinkPorts(
                     self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR, MirrorDataExpired),
                     self._outlet(Name.SPARK_SINK, Name.WATERMARK_COORDINATOR, DifferencesReported),
                 ),

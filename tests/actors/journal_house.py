@@ -29,14 +29,14 @@ class House:
         room, answers, checkpoints, to_sink, _ = (
             edge for edge in EDGES if edge.sender is ActorName.JOURNAL_WRITER
         )
-        outlets = JournalWriterPorts(
+        ports = JournalWriterPorts(
             Sender(answers, self.listener),
             Sender(checkpoints, self.listener),
             (Sender(to_sink, self.sink),),
             Sender(room, self.coordinator),
             self.applied.append,
         )
-        self.writer = JournalWriter(self.mailbox, self.metrics, settings, store, store.recover(), outlets)
+        self.writer = JournalWriter(self.mailbox, self.metrics, settings, store, store.recover(), ports)
         self.store = store
         self.task = asyncio.create_task(self.writer.run())
 

@@ -29,7 +29,7 @@ from pipeline.schema.table_schema import TableId
 from tests.integration.history import History
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
 from tests.pipeline.lake.test_step import ORDERS, begun, had
-from tests.servers.sink import sink_outlets
+from tests.servers.sink import sink_ports
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ async def sink(tmp_path: Path, reached: list[LakeConsumerProgress]) -> AsyncIter
         LakeSettings(str(tmp_path / "lake")),
         SparkSettings(),
         history.store,
-        sink_outlets(Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))),
+        sink_ports(Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))),
         reached.append,
     )
     yield made

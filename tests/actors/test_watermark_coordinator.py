@@ -37,14 +37,14 @@ class House:
         self.metrics = Metrics()
         self.orders, self.reader = outlet(ActorName.CHUNK_SELECTOR), outlet(ActorName.BINLOG_READER)
         checkpoint = checkpoint or Checkpoint(gtids("a:1-5"), schemas={ORDERS.table: ORDERS})
-        outlets = CoordinatorPorts(
+        ports = CoordinatorPorts(
             self.reader,  # type: ignore[arg-type]
             self.orders,
             outlet(ActorName.JOURNAL_WRITER),  # type: ignore[arg-type]
         )
         mailbox: Mailbox[ToWatermarkCoordinator] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
         self.coordinator = WatermarkCoordinator(
-            mailbox, self.metrics, checkpoint, LIMITS, Overlapping(4), outlets
+            mailbox, self.metrics, checkpoint, LIMITS, Overlapping(4), ports
         )
 
     async def first_chunk(self) -> ReadChunk:

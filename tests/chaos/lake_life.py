@@ -41,7 +41,7 @@ from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from tests.chaos.delivery_steps import Deed, watch
 from tests.chaos.hurried import hurry
-from tests.servers.sink import sink_outlets
+from tests.servers.sink import sink_ports
 from tests.servers.spark_cluster import children
 
 LOOK_EVERY_S: Final = 0.02
@@ -144,7 +144,7 @@ class House:
         mailbox: Mailbox[ToSparkSink] = Mailbox(inbox(ActorName.SPARK_SINK))
         coordinator: Mailbox[Any] = Mailbox(inbox(ActorName.WATERMARK_COORDINATOR))
         self.sink = sink = SparkSink(
-            mailbox, Metrics(), self.lake, self.spark, self.journal, sink_outlets(coordinator), lambda _: None
+            mailbox, Metrics(), self.lake, self.spark, self.journal, sink_ports(coordinator), lambda _: None
         )
         last = self.journal.last_segment()
         running = asyncio.create_task(sink.run())

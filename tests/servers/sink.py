@@ -4,15 +4,15 @@ from typing import Any
 
 from actors.runtime.actor import Sender
 from actors.runtime.mailbox import Mailbox
-from actors.spark_sink import SinkOutlets
+from actors.spark_sink import SinkPorts
 from pipeline.messages.journal import DifferencesReported, MirrorDataExpired
 from pipeline.messages.topology import EDGES, ActorName
 
 
-def sink_outlets(coordinator: Mailbox[Any]) -> SinkOutlets:
-    """Returns outlets that end in the coordinator's mailbox."""
+def sink_ports(coordinator: Mailbox[Any]) -> SinkPorts:
+    """Returns ports that end in the coordinator's mailbox."""
     asking, reporting = (
         next(edge for edge in EDGES if edge.sender is ActorName.SPARK_SINK and message in edge.messages)
         for message in (MirrorDataExpired, DifferencesReported)
     )
-    return SinkOutlets(Sender(asking, coordinator), Sender(reporting, coordinator))
+    return SinkPorts(Sender(asking, coordinator), Sender(reporting, coordinator))

@@ -40,7 +40,7 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.types.column_types import Integer
 from tests.integration.history import FILLING, History, Table
-from tests.servers.sink import sink_outlets
+from tests.servers.sink import sink_ports
 from tests.servers.stopped import stop
 
 INT = Integer(8, unsigned=False)
@@ -74,7 +74,7 @@ class House:
             self.lake,
             self.spark,
             self.history.store,
-            sink_outlets(self.coordinator),
+            sink_ports(self.coordinator),
             self.reached.append,
         )
         running = asyncio.create_task(self.sink.run())
