@@ -14,12 +14,12 @@ Capture and delivery need descriptors of the same process. `most_connections` le
 import asyncio
 import resource
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from time import monotonic
-from typing import Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import structlog
 from aiohttp import web
@@ -29,6 +29,8 @@ from actors.http.access import TokenBucket
 from pipeline.config.http_access import is_loopback
 
 log = structlog.get_logger()
+
+Waited = TypeVar("Waited")
 
 # A request's headers have to come within this time, and a connection waits so long for its next request (s).
 HEADERS_WITHIN_S: Final = 10.0
@@ -202,6 +204,7 @@ class Connection(web.RequestHandler):
         self._admitted = False
         self._handshake: asyncio.Task[None] | None = None
         self._wire: asyncio.Transport | None = None
+        self._awaited: asyncio.Task[Any] | None = None
 
     @property
     def is_served(self) -> bool:
@@ -236,11 +239,26 @@ class Connection(web.RequestHandler):
             super().connection_lost(exc)
         self._connections.left(self)
         self._wire = None
+        if self._awaited is not None:
+            self._awaited.cancel()
 
     def data_received(self, data: bytes) -> None:
         """Parse the bytes, unless it wasn't admitted."""
         if self._admitted:
             super().data_received(data)
+
+    async def while_open(self, waiting: Coroutine[Any, Any, Waited]) -> Waited:
+        """Returns the result. Cancels it, and raises ConnectionResetError, if the client leaves before."""
+        awaited = asyncio.create_task(waiting)
+        self._awaited = awaited
+        try:
+            return await awaited
+        except asyncio.CancelledError:
+            if self._wire is None:
+                raise ConnectionResetError("the client has left") from None
+            raise
+        finally:
+            self._awaited = None
 
     def cut(self) -> None:
         """End it at once, whatever is still to be sent."""

@@ -19,10 +19,10 @@ A request for `/changes` reads the journal from a place on (`actors.http.changes
 import asyncio
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 from aiohttp import web
@@ -60,6 +60,8 @@ from pipeline.messages.signals import SignalAccepted
 from pipeline.signals.signal import LONGEST, MalformedSignal, parse_signal
 
 log = structlog.get_logger()
+
+Waited = TypeVar("Waited")
 
 # How long a request waits for the answer to its signal, in seconds.
 ANSWER_WITHIN_S = 30.0
@@ -308,12 +310,12 @@ class HttpServer:
     async def _wait_applied(self, request: web.Request) -> web.Response:
         try:
             question = parse_question(request.query, self._applied.there)
-            answer = await self._applied.wait(question)
+            answer = await _while_open(request, self._applied.wait(question))
         except MalformedQuestion as error:
             return error_answer(400, str(error))
         except TooManyWait as error:
             return error_answer(429, str(error), {"Retry-After": "1"})
-        except WaitEnded as error:
+        except (WaitEnded, ConnectionResetError) as error:
             return error_answer(503, str(error))
         if isinstance(answer, NeverApplied):
             return error_answer(409, answer.reason)
@@ -428,6 +430,13 @@ def _answer_with_one(tell: Callable[[], list[dict[str, Any]]], key: str) -> Hand
         return error_answer(404, f"no such {key} is known") if found is None else web.json_response(found)
 
     return handle
+
+
+async def _while_open(request: web.Request, waiting: Coroutine[Any, Any, Waited]) -> Waited:
+    """Waits as long as the client does."""
+    connection = request.protocol
+    assert isinstance(connection, Connection)
+    return await connection.while_open(waiting)
 
 
 def _cut(request: web.Request) -> None:

@@ -486,6 +486,19 @@ async def test_who_waits_is_answered_by_what_is_reported(tmp_path: Path) -> None
         assert ended == {"applied": 2, "timeout": 2, "never": 1}
 
 
+async def test_who_leaves_waits_no_more(tmp_path: Path) -> None:
+    async with served(tmp_path) as bench:
+        bench.applied.journal_progressed(sealed(5, "a:1-9"))
+        url = bench.server.url + applied_path("a:8", timeout_s="600")
+        async with aiohttp.ClientSession() as session:
+            waits = asyncio.create_task(session.get(url))
+            await until(lambda: bench.metrics.value(catalogue.WAITS), "it waits")
+            waits.cancel()
+            await until(lambda: not bench.metrics.value(catalogue.WAITS), "it waits no more")
+        bench.applied.consumer_reached(Through.LAKE, delivered(5, "a:1-9"))
+        assert (await bench.get(applied_path("a:8", tables="shop.orders")))[0] == 200
+
+
 async def test_no_more_wait_than_there_is_room_for_and_the_end_lets_them_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
