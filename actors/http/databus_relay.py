@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
+from threading import Lock
 from typing import Any, Final
 
 from aiohttp import web
@@ -59,6 +60,7 @@ class DatabusRelay:
         self._tap = consumers.tap
         self._metrics = metrics
         self._requests = count(1)
+        self._row_versions = RowVersions()
 
     def handlers(self) -> dict[str, Handler]:
         """Returns what answers each route."""
@@ -153,11 +155,17 @@ class DatabusRelay:
     def _register(self, parameters: Mapping[str, str]) -> list[dict[str, Any]]:
         _check_names(parameters, "sources", "version")
         journal, there = self._tap.sealed()
-        known = self._tap.tables(journal.entry(there.last))
+        last = journal.entry(there.last)
+        known = self._tap.tables(last)
         named = parameters.get("sources")
         tables = find_sources(split_names(named), known) if named else sorted(known)
         version = parameters.get("version")
         found = [each for each in journal.schemas() if each.table in tables]
+        if concealed := last.protected.keys() & set(tables):
+            # The journal also has the columns as the source has them, which the rules exclude.
+            shown = self._row_versions.since(there.first, journal, there.last)
+            shown |= {known[table].version for table in concealed}
+            found = [each for each in found if each.table not in concealed or each.version in shown]
         if version is not None and not (found := [each for each in found if each.version == version]):
             raise UnknownSource(
                 f"version: the journal has no columns of version {version} of these sources; it has gone with its "
@@ -214,6 +222,23 @@ class DatabusRelay:
             "timestampFirstEvent": _first_ms(first),
             "timestampLatestEvent": _last_ms(last),
         }
+
+
+class RowVersions:
+    """Which versions of columns the journal's rows have. Each segment's entry is read once."""
+
+    def __init__(self) -> None:
+        self._last_with: dict[str, int] = {}
+        self._read_through = 0
+        self._lock = Lock()
+
+    def since(self, first: int, journal: JournalReader, last: int) -> set[str]:
+        """Returns those of the rows from segment `first` through `last`."""
+        with self._lock:
+            for segment in range(max(first, self._read_through + 1), last + 1):
+                self._last_with |= {file.version: segment for file in journal.entry(segment).files}
+                self._read_through = segment
+            return {version for version, segment in self._last_with.items() if segment >= first}
 
 
 def _keys_of(

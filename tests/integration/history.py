@@ -12,7 +12,7 @@ from actors.journal.store import JournalStore
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import changes_schema, chunk_table
-from pipeline.journal.entry import CommitTimes, Entry, FileKind
+from pipeline.journal.entry import CommitTimes, Entry, FileKind, ProtectedTable
 from pipeline.journal.segment import SegmentTable
 from pipeline.messages.journal import ChunkPart
 from pipeline.schema.ddl.alter_table import Altered
@@ -113,13 +113,15 @@ class Table:
 class History:
     """A real journal that tests write, segment by segment.
 
-    `altered`: what statements did to columns before the open segment's first row.
+    `altered`: what statements did to columns before the open segment's first row. `at_source`: the columns of tables
+    that have other columns at the source, as they have with protected ones.
     """
 
     def __init__(self, directory: Path) -> None:
         self.store = JournalStore.open_single_writer(directory, "test")
         self.tables: dict[TableId, Table] = {}
         self.altered: list[Altered] = []
+        self.at_source: dict[TableId, TableSchema] = {}
         self.scn = 0
         self.segment = 0
         self.sealed_scn = 0
@@ -212,13 +214,15 @@ class History:
         checkpoint = Checkpoint(
             GtidSet.parse(f"{SOURCE}:1-{self.scn + 1}"),
             self.scn,
-            schemas={id_: table.schema for id_, table in self.tables.items()},
+            schemas={id_: table.schema for id_, table in self.tables.items()} | self.at_source,
             mirrors={id_: table.mirror for id_, table in self.tables.items() if table.mirror},
             snapshots=self.snapshots,
             stopped=dict(self.stopped),
         )
         named = [piece.schema for piece in sealed] + list(checkpoint.schemas.values())
         named += [each.alteration.schema for each in self.altered]
+        protected = {id_: ProtectedTable(self.tables[id_].schema, "rules") for id_ in self.at_source}
+        named += [each.schema for each in protected.values()]
         self.store.publish(
             Entry(
                 segment=self.segment,
@@ -232,6 +236,7 @@ class History:
                 schemas={schema.version: schema for schema in named},
                 sealed_at=1_700_000_000_000_000,
                 alterations=tuple(self.altered),
+                protected=protected,
             )
         )
         self.altered = []

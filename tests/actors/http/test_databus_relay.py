@@ -19,6 +19,7 @@ from pipeline.snapshot.checkpoint import Ready
 from tests.actors.http.changes.journals import WIDER, Tapped, tapped
 from tests.actors.http.test_routes import conforms
 from tests.pipeline.kafka.databus.windows import Windows
+from tests.pipeline.lake.stream.entries import ORDERS
 
 
 async def asked(tap: Tapped, path: str, **parameters: str) -> tuple[int, Any, bytes]:
@@ -145,6 +146,34 @@ async def test_what_there_is_is_told(tmp_path: Path) -> None:
             tap, "/stream", sources="shop.items", size="100", output="json", streamFromLatestScn="true"
         )
         assert body == b""
+
+
+async def test_columns_that_no_row_has_are_not_registered(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        tap.history.at_source[ORDERS.table] = WIDER
+        tap.commit()
+        tap.seal()
+        [orders] = await told(tap, "/register", sources="shop.orders")
+        assert orders["version"] == ORDERS.version and "price" not in json.dumps(orders)
+        status, _, _ = await asked(tap, "/register", version=WIDER.version)
+        assert status == 404
+        # Rows from before the rules have the column until their segment goes.
+        del tap.history.at_source[ORDERS.table]
+        tap.history.restart(tap.orders, WIDER, Ready)
+        tap.history.transaction((tap.orders, "c", (7, "ö", Decimal("1.50"))))
+        tap.seal()
+        tap.history.restart(tap.orders, ORDERS, Ready)
+        tap.history.at_source[ORDERS.table] = WIDER
+        tap.commit()
+        tap.seal()
+        orders = await told(tap, "/register", sources="shop.orders")
+        assert [each["version"] for each in orders] == [WIDER.version, ORDERS.version]
+        tap.commit()
+        tap.seal()
+        tap.forget(through=3)
+        [orders] = await told(tap, "/register", sources="shop.orders")
+        assert orders["version"] == ORDERS.version
+        assert len(await told(tap, "/register", sources="shop.items")) == 1
 
 
 async def test_a_clients_filters_are_of_each_source(tmp_path: Path) -> None:
