@@ -75,10 +75,13 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
             await broken_off(self._asking)
 
     def status(self) -> dict[str, Any]:
-        """Returns what is known of each table's schema, and the tables for which the server's answer is awaited."""
+        """Returns what is known of each table's schema, the tables for which the server's answer is awaited, and why
+        signals in the signal table aren't read, null if they are.
+        """
         asked = schema_verifier.tables_to_ask(self._state) | self._state.survey.answers.keys()
         tables = {str(table): state.wire for table, state in self._state.tables.items()}
-        return {"tables": tables, "asked": sorted(map(str, asked))}
+        unread = None if self._signals is None else self._signals.problem
+        return {"tables": tables, "asked": sorted(map(str, asked)), "unread_signals": unread}
 
     async def _take_in(self, fact: Fact) -> None:
         self._state, orders = schema_verifier.step(self._state, fact)
@@ -95,7 +98,10 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
         self._measure(verified)
         told: FromVerifier | None = verified
         if self._signals is not None:
-            self._signals, told = divert_signals(self._signals, verified)
+            before, (self._signals, told) = self._signals, divert_signals(self._signals, verified)
+            if self._signals.problem not in (None, before.problem):
+                table, reason = str(self._signals.table), self._signals.problem
+                log.error("the signal table can't be read", table=table, reason=reason)
         if told is not None:
             await self.send(self._coordinator, told)
 

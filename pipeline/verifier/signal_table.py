@@ -4,6 +4,9 @@ The table is read from the log like a captured one, with verified columns. Rows 
 the same message by which their transactions pass. So each takes effect once: with the position that holds it. Those of
 a transaction in parts wait for its end. Updates and deletes are ignored, so the table may be emptied. If it's captured
 too, its rows also continue as rows. Otherwise no later actor knows of it.
+
+A statement may give the table other columns, and it may stop like any table. Then its rows aren't read, and `problem`
+says so.
 """
 
 from dataclasses import dataclass, replace
@@ -34,11 +37,15 @@ CREATE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SignalRows:
-    """Which table it is, whether it's captured too, and the signals of a transaction that hasn't ended."""
+    """Which table it is, whether it's captured too, and the signals of a transaction that hasn't ended.
+
+    `problem`: why its rows aren't read; None if they are.
+    """
 
     table: TableId
     captured: bool
     waiting: tuple[SourceSignal, ...] = ()
+    problem: str | None = None
 
 
 def why_unreadable(schema: TableSchema) -> str | None:
@@ -52,6 +59,7 @@ def why_unreadable(schema: TableSchema) -> str | None:
 
 def divert_signals(rows: SignalRows, message: FromVerifier) -> tuple[SignalRows, FromVerifier | None]:
     """Returns what is sent instead of the message, None for nothing."""
+    rows = replace(rows, problem=_problem(rows, message))
     match message:
         case ChangesVerified(tables=tables):
             signals, others = (*rows.waiting, *_signals(rows, tables)), _others(rows, tables)
@@ -71,6 +79,16 @@ def divert_signals(rows: SignalRows, message: FromVerifier) -> tuple[SignalRows,
             return rows, None
         case _:
             return rows, message
+
+
+def _problem(rows: SignalRows, message: FromVerifier) -> str | None:
+    match message:
+        case SchemaVerified(schema=schema) if schema.table == rows.table:
+            return why_unreadable(schema)
+        case TableStopped(table, reason) if table == rows.table:
+            return reason
+        case _:
+            return rows.problem
 
 
 def _others(rows: SignalRows, tables: tuple[TableChanges, ...]) -> tuple[TableChanges, ...]:

@@ -137,6 +137,24 @@ async def test_rows_are_signals_where_the_log_names_no_columns_and_when_the_tabl
     assert unequal(mysql56, tmp_path / "journal", table) == []
 
 
+async def test_a_signal_table_that_becomes_another_is_named(
+    mysql: MysqlServer, table: TableId, tmp_path: Path
+) -> None:
+    def problem() -> str | None:
+        told: str | None = service.status(Name.SCHEMA_VERIFIER).get("unread_signals")
+        return told
+
+    async with running(with_table(mysql, tmp_path, table)) as service:
+        await service.begun()
+        mysql.sql("ALTER TABLE signals MODIFY data VARBINARY(99)", database=table.database)
+        insert(mysql, table, ("s1", "pause-snapshot", ""))
+        await service.until(lambda: "three columns of text" in (problem() or ""), "its problem is named")
+        mysql.sql("ALTER TABLE signals MODIFY data VARCHAR(99)", database=table.database)
+        insert(mysql, table, ("s2", "pause-snapshot", ""))
+        await come(service, "s2", "accepted")
+        assert problem() is None
+
+
 async def test_a_signal_table_that_is_none_is_named_before_the_start(
     mysql: MysqlServer, table: TableId, tmp_path: Path
 ) -> None:

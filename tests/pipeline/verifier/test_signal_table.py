@@ -166,3 +166,21 @@ def test_only_a_table_of_three_texts_is_one(kinds: tuple[ColumnType, ...], fit: 
 def test_of_a_table_that_has_become_another_nothing_is_taken() -> None:
     altered = changes(schema_of(TEXT, TEXT), (ImageKind.INSERT, "s1", "pause-snapshot"))  # type: ignore[arg-type]
     assert told(ROWS, passed(altered)) == [passed()]
+
+
+def test_why_its_rows_are_not_read_is_known_until_they_are() -> None:
+    problems = []
+    rows = ROWS
+    for message in (
+        SchemaVerified(SIGNALS),
+        SchemaVerified(schema_of(TEXT, TEXT)),
+        SchemaVerified(ORDERS),
+        passed(),
+        SchemaVerified(SIGNALS),
+        TableStopped(ORDERS.table, "why"),
+        TableStopped(SIGNALS.table, "no schema is proven"),
+    ):
+        rows, _ = divert_signals(rows, message)
+        problems.append(rows.problem)
+    unreadable = why_unreadable(schema_of(TEXT, TEXT))
+    assert problems == [None, *3 * [unreadable], None, None, "no schema is proven"]
