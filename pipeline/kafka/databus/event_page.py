@@ -9,6 +9,7 @@ import pyarrow as pa
 from pipeline.journal.changes.commit_order import OrderedRows
 from pipeline.kafka.avro.avro_values import BYTES
 from pipeline.kafka.databus.events import EventForm
+from pipeline.kafka.databus.stream_question import LARGEST
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Longs
@@ -16,6 +17,8 @@ from pipeline.types.buffers import Longs
 
 class EventPage:
     """The events of one answer: at most `room` bytes, without the first `skipped` ones of the window `first`.
+
+    If `room` is the most that a client may ask for, the first event comes however large it is.
 
     `pending`: the bytes of the first event, if there was no room for it. `rows`: how many events there are of each
     table, without those that end windows.
@@ -90,9 +93,12 @@ class EventPage:
             return 0
         sizes = np.cumsum(np.diff(bytes_of(events)[1].astype(np.int64)))
         fit = int(np.searchsorted(sizes, self._room, "right"))
+        if fit == 0 and len(self._events) == 1:
+            if self._room < LARGEST:
+                self.pending = int(sizes[0])
+            else:
+                fit = 1  # nobody may ask for more
         self._full = fit < len(events)
-        if self._full and fit == 0 and len(self._events) == 1:
-            self.pending = int(sizes[0])
         if fit:
             self._room -= int(sizes[fit - 1])
             self._events.append(events.slice(0, fit))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.kafka.databus import event_page
 from pipeline.kafka.databus.event_page import EventPage
 from pipeline.kafka.databus.events import AvroEvents, JsonEvents
 from pipeline.kafka.databus.stream_question import parse_window
@@ -80,6 +81,15 @@ def test_an_event_without_room_is_announced() -> None:
     assert page.pending is not None and page.full and not page.rows.total()
     fits = page_after(Windows(), [[0]], page.pending, 0, binary=False)
     assert (fits.pending, fits.rows, fits.full) == (None, Counter([LANES[0].table]), True)
+
+
+def test_an_event_beyond_the_largest_answer_comes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_page, "LARGEST", 10)
+    windows = Windows()
+    for _ in range(3):
+        page = page_after(windows, [[0, 0]], 10, 0, binary=False)
+        assert (page.pending, windows.take(page.whole(), binary=False)) == (None, 1)
+    assert [_ids(event, False) for event in windows.whole[1]] == [10, 11]
 
 
 def test_the_place_moves_without_an_event() -> None:
