@@ -97,7 +97,7 @@ class EventPage:
             if self._room < LARGEST:
                 self.pending = int(sizes[0])
             else:
-                fit = 1  # nobody may ask for more
+                fit = 1  # no client may ask for more
         self._full = fit < len(events)
         if fit:
             self._room -= int(sizes[fit - 1])
