@@ -136,7 +136,7 @@ def _capture(service: Service, view: View) -> None:
     back = time.monotonic()
     view.say(
         f"  {before.chunks} chunks had been emitted when it died, {after.chunks} are when it's back: "
-        "it goes on where its journal ends"
+        "it continues where its journal ends"
     )
     complete = view.follow(service, until=lambda progress: progress.complete, within_s=SNAPSHOT_WITHIN_S)
     seconds = died - signalled + time.monotonic() - back

@@ -145,7 +145,7 @@ def same_topics(
 def reads_only(logged: list[LoggedCommand], account: Account) -> Finding:
     """Every command that our account sent to the server, by the server's general log, against an allow-list."""
     commands = []
-    whose: dict[int, bool] = {}  # a server that was started again begins anew with its connections' numbers
+    whose: dict[int, bool] = {}  # a server that was started again begins again with its connections' numbers
     for command in logged:
         if command.kind == "Connect":
             whose[command.connection] = command.text.startswith(f"{account.user}@")

@@ -26,7 +26,7 @@ def main() -> int:
         print(f"toolchain: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("toolchain: interrupted; another run goes on from here", file=sys.stderr)
+        print("toolchain: interrupted; another run continues from here", file=sys.stderr)
         return 130
     if asked.command == "paths":
         _print(parts)

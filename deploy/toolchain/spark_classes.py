@@ -1,8 +1,8 @@
 """Spark's classes as the JVM has them in memory, for tests: a Spark that finds them there costs half as much to start.
 
-A JVM reads, checks and links the 20,000 classes that Spark and its queries need anew each time, which is most of what
+A JVM reads, checks and links the 20,000 classes that Spark and its queries need each time again, which is most of what
 a test with a Spark of its own costs. An archive of them fits one build of Java and one folder of jars, and a JVM that
-it doesn't fit says so and goes on without it: so it lies within the environment whose jars these are.
+it doesn't fit says so and does without it: so it lies within the environment whose jars these are.
 
     python -m deploy.toolchain.spark_classes ARCHIVE      makes it; needs PySpark, so it runs in the environment
 

@@ -134,5 +134,5 @@ def _state(schema: TableSchema | None) -> TableSnapshot:
 def _again(snapshot: Snapshot, tables: Iterable[TableId]) -> Snapshot:
     """Returns the snapshot in which these tables wait, if they were under way: their chunks are of an older
     generation."""
-    anew = {t: SnapshotWaiting() for t in tables if isinstance(snapshot.tables.get(t), Chunking)}
-    return replace(snapshot, tables={**snapshot.tables, **anew}) if anew else snapshot
+    waiting = {t: SnapshotWaiting() for t in tables if isinstance(snapshot.tables.get(t), Chunking)}
+    return replace(snapshot, tables={**snapshot.tables, **waiting}) if waiting else snapshot

@@ -64,13 +64,13 @@ REMEDY = "the lake tables of {table} are laid out for its new schema when it beg
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A change that came with a segment: a schema, with which the mirror may begin `anew`, or the effect of a
+    """A change that came with a segment: a schema, with which a generation may begin (`begins`), or the effect of a
     statement.
     """
 
     segment: int
     change: Alteration | TableSchema
-    anew: bool = False
+    begins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +208,12 @@ def _held(
     """Returns the existing column, with the type that this one's values need; None if it is another column."""
     ours = column in META_COLUMNS
     same = there.column.type.casefold() == column.type.casefold()
-    if step.anew and not same and _has_form(schema, column.name):
+    if step.begins and not same and _has_form(schema, column.name):
         return None  # a wider type would show in the live view
     type_ = there.column.type if same else widened_type(there.column.type, column.type)
-    if type_ is not None and (ours or step.anew or fold_name(column.name) in plan.present):
+    if type_ is not None and (ours or step.begins or fold_name(column.name) in plan.present):
         return replace(there, column=replace(there.column, type=type_))
-    if ours or (fold_name(column.name) in plan.present and not step.anew):
+    if ours or (fold_name(column.name) in plan.present and not step.begins):
         raise Incompatible(
             f"column {column.name!r} of {schema.table} was {there.column.type.upper()} and is {column.type.upper()}, "
             f"and no type holds both: {REMEDY.format(table=schema.table)}"

@@ -241,8 +241,8 @@ def _take_segment(
             if begun is None and taken.generation is not None and taken.schema is not None:
                 _check_compatible(taken.schema, version)
             _check_rule(taken, version, rule)
-        anew = begun is not None and version == begun.schema
-        taken = _add_step(taken, Step(segment, version, anew), version, known=known)
+        begins = begun is not None and version == begun.schema
+        taken = _add_step(taken, Step(segment, version, begins), version, known=known)
     return taken
 
 

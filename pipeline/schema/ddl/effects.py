@@ -190,7 +190,7 @@ def _meant(
     names: StatementScope, statement: LoggedStatement, change: UnloggedChange
 ) -> Iterator[tuple[TableId, Effect]]:
     match change:
-        case OfTables(_, tables, Effect.STORED_ANEW):
+        case OfTables(_, tables, Effect.STORED_AGAIN):
             for table in tables:
                 yield from (
                     (each, Effect.CHANGED) for each in names.meant(table) & set(names.unknown_engines)

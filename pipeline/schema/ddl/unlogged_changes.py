@@ -79,13 +79,13 @@ class Effect(StrEnum):
     """What a statement makes of a table's rows.
 
     It takes all, creates the table without any, gives all the same constants, or they may be others. They are
-    `STORED_ANEW` by an engine that keeps what the log has: they're others if the engine before lost some.
+    `STORED_AGAIN` by an engine that keeps what the log has: they're others if the engine before lost some.
     """
 
     EMPTIED = "emptied"
     CREATED = "created"
     EXTENDED = "extended"
-    STORED_ANEW = "stored anew"
+    STORED_AGAIN = "stored anew"
     CHANGED = "changed"
 
 
@@ -288,5 +288,5 @@ def _engines(words: list[str], table: frozenset[TableId]) -> Iterator[OfTables]:
 
 
 def _of_engine(engine: str, table: frozenset[TableId]) -> OfTables:
-    effect = Effect.STORED_ANEW if engine.casefold() in LOGGED_ENGINES else Effect.CHANGED
+    effect = Effect.STORED_AGAIN if engine.casefold() in LOGGED_ENGINES else Effect.CHANGED
     return OfTables(f"ALTER TABLE … ENGINE={engine.upper()}", table, effect)

@@ -26,7 +26,7 @@ def read(text: str, database: str = "d") -> dict[str, set[str]]:
     for change in frozenset[UnloggedChange]().union(*unlogged_changes(parse_logged(database, text))):
         names = found.setdefault(change.what, set())
         match change:
-            case OfTables(_, _, Effect.STORED_ANEW):
+            case OfTables(_, _, Effect.STORED_AGAIN):
                 found.pop(change.what)
             case OfTables(_, tables, effect):
                 names |= {f"{'' if effect is Effect.EMPTIED else '+'}{table.dotted}" for table in tables}
