@@ -116,7 +116,7 @@ def test_a_batch_ends_for_a_table_before_the_segment_that_it_cannot_take() -> No
     batch = next_batch([replace(e, checkpoint=replace(e.checkpoint, mirrors=MIRRORED)) for e in entries])
     todo = accept_batch(LakeTableState(), V1.table, batch)
     assert (todo.schema, todo.since, todo.through) == (V2, 2, 2)
-    assert todo.steps == (Step(1, V1, anew=True), Step(2, V2))
+    assert todo.steps == (Step(1, V1, begins=True), Step(2, V2))
     assert [piece.segment for piece in todo.pieces.changes] == [1, 2]
     assert todo.reason.startswith("from segment 3 on: column 'note' of shop.orders was dropped or renamed")
 
@@ -151,7 +151,7 @@ def test_the_version_of_a_first_snapshots_rows_counts_in_the_order_of_the_stream
 
 def test_an_empty_table_gets_its_mirror() -> None:
     todo = accept_batch(LakeTableState(), V1.table, next_batch([entry(1, mirror=Ready(0))]))
-    assert (todo.schema, todo.steps, todo.generation) == (V1, (Step(1, V1, anew=True),), 0)
+    assert (todo.schema, todo.steps, todo.generation) == (V1, (Step(1, V1, begins=True),), 0)
     assert todo.pieces == Pieces()
     assert accept_batch(LakeTableState(), ITEMS.table, next_batch([entry(1)])).schema is None
 
