@@ -161,7 +161,7 @@ _CHARS: Final = ("char", "character", "nchar", "national", "varchar", "varcharac
 # What is the same character for each client and in each character set, as long as no space ends it.
 _PLAIN_TEXT: Final = re.compile(r"(?:[A-Za-z0-9 _.,:;/+*=()!?%&<>-]*[A-Za-z0-9_.,:;/+*=()!?%&<>-])?")
 _INTEGER: Final = re.compile(r"'?(-?[0-9]{1,20})")
-_DECIMAL: Final = re.compile(r"'?(-?)0*([0-9]*)(?:\.([0-9]*?)0*)?")
+_DECIMAL: Final = re.compile(r"'?(-?)([0-9]*)(?:\.([0-9]*))?")
 _DATE: Final = re.compile(r"'([1-9][0-9]{3}-[0-9]{2}-[0-9]{2})( [0-9]{2}:[0-9]{2}:[0-9]{2})?")
 _TIME: Final = re.compile(r"'([0-9]{2}):([0-5][0-9]):([0-5][0-9])")
 
@@ -260,7 +260,7 @@ def _decimal(literal: str, whole: int, scale: int, *, signed: bool) -> str | Non
     found = _DECIMAL.fullmatch(literal)
     if found is None or not any(map(str.isdecimal, literal)):
         return None
-    sign, digits, after = found[1], found[2], found[3] or ""
+    sign, digits, after = found[1], found[2].lstrip("0"), (found[3] or "").rstrip("0")
     if len(digits) > whole or len(after) > scale or (sign and not signed):
         return None
     return f"{sign}{digits or '0'}.{after}" if after else f"{sign}{digits or '0'}"

@@ -174,3 +174,12 @@ def test_a_constant_is_a_literal_that_is_a_value_of_the_type(
 )
 def test_anything_else_is_none(definition: str) -> None:
     assert constant_column(list(lexemes(definition))) is None
+
+
+def test_a_literal_may_have_any_number_of_digits() -> None:
+    """A server takes so many, and trying each place where zeros end would take days."""
+    zeros = "0" * 300_000
+    for literal in (f"{zeros}e5", f"{zeros}.{zeros}e5"):
+        assert constant_column(list(lexemes(f"c DECIMAL(4,2) DEFAULT {literal}"))) is None
+    column = constant_column(list(lexemes(f"c DECIMAL(4,2) DEFAULT '{zeros}7.5{zeros}'")))
+    assert column is not None and column.value == "7.5"
