@@ -10,6 +10,7 @@ a restart (`DELETE FROM` before MySQL 8.0, `TRUNCATE TABLE` since).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from pipeline.schema.ddl.sql_lexer import (
     Lexeme,
@@ -156,6 +157,8 @@ _NO_TABLES = frozenset(
         "undo", "user", "view",
     }
 )  # fmt: skip
+# The server's own DELETE names a table and its database, of 64 characters each, which may all be doubled.
+_LONGEST_EMPTYING: Final = 1000
 # What follows ALTER DATABASE where that names no database.
 _DATABASE_OPTIONS = frozenset({"character", "charset", "collate", "default", "encryption", "read"})
 
@@ -213,7 +216,12 @@ def read_statement(reading: Sequence[Lexeme], database: str) -> ParsedStatement:
 
 
 def emptied_memory_table(statement: str) -> TableId | None:
-    """Returns the MEMORY table that a server before MySQL 8.0 reports like this after a restart emptied it."""
+    """Returns the MEMORY table that a server before MySQL 8.0 reports like this after a restart emptied it.
+
+    A session's statement may have any length, and isn't read if it is longer than the server's own.
+    """
+    if len(statement) > _LONGEST_EMPTYING:
+        return None
     meant = [_deleted_from(reading) for reading in readings(statement)]
     return meant[0] if len(meant) == 1 else None
 

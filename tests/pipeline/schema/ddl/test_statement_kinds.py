@@ -79,6 +79,8 @@ def test_a_temporary_table_may_hide_the_one_that_is_named(
         ("DELETE FROM d.t WHERE a = 1", None),
         ("DELETE FROM d.t /*!99999 WHERE a = 1 */", None),
         ("TRUNCATE TABLE d.t", None),
+        (f"DELETE FROM `{64 * '``'}`.`{64 * '``'}`", TableId(64 * "`", 64 * "`")),
+        (f"DELETE FROM `d`.`t` /* {1000 * 'a'} */", None),
     ],
 )
 def test_what_a_server_says_of_a_memory_table(text: str, table: TableId | None) -> None:
