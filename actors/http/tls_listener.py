@@ -6,7 +6,8 @@ begins none would not be counted, and could not make room for others.
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Final, Self
 
 import structlog
@@ -14,6 +15,7 @@ import structlog
 from actors.http.access import TokenBucket
 from actors.http.certificate import ServedCertificate
 from actors.http.connections import Connection, Connections
+from pipeline.config.http_access import is_loopback
 
 log = structlog.get_logger()
 
@@ -21,8 +23,36 @@ log = structlog.get_logger()
 # key of an elliptic curve, 0.5 ms with RSA of 2048 bits, and 4 ms with 4096.
 HANDSHAKES: Final = (500, 100.0)
 
+# How many of these one address beyond loopback has, so that it takes no other's. Loopback may be a proxy of many.
+HANDSHAKES_OF_ADDRESS: Final = (125, 25.0)
+
+# The shares of so many addresses are kept. One that is forgotten was unused for longest, and begins with a whole share.
+ADDRESSES: Final = 4096
+
 # How long nothing is accepted after the system has refused it (no descriptors, no memory), in seconds.
 _PAUSE_S: Final = 1.0
+
+
+class HandshakeShares:
+    """How many TLS handshakes may begin: in all, and of one address."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._in_all = TokenBucket(HANDSHAKES[1], HANDSHAKES[0], clock)
+        # The one that has been unused for longest comes first.
+        self._of_address: dict[str, TokenBucket] = {}
+
+    def take(self, address: str) -> bool:
+        """Whether one may begin, which then counts. One that its own address may not begin takes none of all."""
+        return (is_loopback(address) or self._share(address).take()) and self._in_all.take()
+
+    def _share(self, address: str) -> TokenBucket:
+        burst, per_s = HANDSHAKES_OF_ADDRESS
+        share = self._of_address.pop(address, None) or TokenBucket(per_s, burst, self._clock)
+        self._of_address[address] = share
+        if len(self._of_address) > ADDRESSES:
+            del self._of_address[next(iter(self._of_address))]
+        return share
 
 
 class TlsListener:
@@ -34,7 +64,7 @@ class TlsListener:
         self.sockets: Final = sockets
         self._connections = connections
         self._certificate = certificate
-        self._handshakes = TokenBucket(HANDSHAKES[1], HANDSHAKES[0])
+        self._handshakes = HandshakeShares()
         self._accepting = [asyncio.create_task(self._accept(each)) for each in sockets]
 
     @classmethod
@@ -87,7 +117,7 @@ class TlsListener:
             return task
 
         try:
-            begun = self._handshakes.take() and connection.begin_handshake(address, handshake)
+            begun = self._handshakes.take(address) and connection.begin_handshake(address, handshake)
         except BaseException:
             self._connections.left(connection)
             raise
