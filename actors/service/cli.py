@@ -28,6 +28,8 @@ from pipeline.schema.table_schema import TableId
 if TYPE_CHECKING:
     from actors.service.change_text import ChangeText
 
+VERSION = "0.1.0"
+
 EXIT_CODES = """\b
 Exit codes:
   0  done, or stopped cleanly
@@ -70,6 +72,7 @@ config_argument = click.argument("settings", metavar="CONFIG", type=_configurati
 
 
 @click.group(cls=Tidemark, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="tidemark")
 def main() -> None:
     """Captures the changes of a MySQL server, only reading it, and lands them exactly once in Delta tables.
 

@@ -3,6 +3,7 @@ tests/integration/service/test_run.py."""
 
 import json
 import socket
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,6 +48,11 @@ def test_help_names_every_command_and_exit_code() -> None:
         assert tidemark(command, "--help").exit_code == 0
     for code in ExitCode:
         assert f"\n    {code.value}  " in told.output
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert tidemark("--version").output == f"tidemark, version {project['version']}\n"
 
 
 @pytest.mark.parametrize("command", ["run", "check", "status"])
