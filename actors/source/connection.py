@@ -45,12 +45,13 @@ _GRACE_S: Final = 5.0
 # estimates a table's rows; otherwise the server may write the estimate to its cache. The range optimizer has no limit
 # of memory: with one, a long list of keys or of an ENUM's numbers would read the whole index. No result is cut, however
 # large it is: rows, columns and tables that a server leaves out are missing without a sign. A sort takes a whole key: a
-# MEMORY table's index may have no order, and keys that begin alike would come in any. A secondary engine may lag.
+# MEMORY table's index may have no order, and keys that begin alike would come in any. A secondary engine may lag. A
+# ROLLBACK ends no connection.
 _SESSION: Final = (
     (
         "SET NAMES utf8mb4, character_set_results = NULL, time_zone = '+00:00', sql_mode = '', autocommit = 1,"
         " sql_select_limit = 18446744073709551615, sql_big_selects = 1, max_sort_length = 65536,"
-        " sql_quote_show_create = 1, lock_wait_timeout = {timeout_s:d}"
+        " sql_quote_show_create = 1, completion_type = 0, lock_wait_timeout = {timeout_s:d}"
         " /*!80013 , use_secondary_engine = OFF */"
         " /*!80003 , information_schema_stats_expiry = 0 */"
         " /*!80030 , show_gipk_in_create_table_and_information_schema = ON */"

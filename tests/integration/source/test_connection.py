@@ -33,6 +33,20 @@ async def test_a_session_is_read_only_and_tells_alike_everywhere(mysql: MysqlSer
     assert unchanged == (1, 0)
 
 
+async def test_the_end_of_a_transaction_ends_no_connection(either: tuple[MysqlServer, str]) -> None:
+    """Where the server's default has it so."""
+    server, _ = either
+    server.sql("SET GLOBAL completion_type = 'RELEASE'")
+    try:
+        async with connected(server) as source:
+            for _ in range(2):
+                await source.begin()
+                await source.leave()
+            assert await ask(source, "SELECT 1") == [(1,)]
+    finally:
+        server.sql("SET GLOBAL completion_type = DEFAULT")
+
+
 async def test_nothing_can_be_written_even_with_the_right_to(mysql: MysqlServer, database: str) -> None:
     mysql.sql(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
     mysql.sql("CREATE USER mighty", f"GRANT ALL ON {database}.* TO mighty")
