@@ -298,7 +298,10 @@ async def test_a_chunk_that_is_written_before_its_mirror_begins_anew_is_left_out
     assert len(list((store.directory / "segments").glob("*/*"))) == 1
 
 
-async def test_a_table_that_is_withdrawn_has_no_file_of_the_transaction(store: GatedStore) -> None:
+async def test_a_table_that_is_withdrawn_has_no_file_of_the_transaction(
+    store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "POSITION_INTERVAL_S", 0.01)
     house = House(store, EACH)
     other = replace(ITEMS, table=TableId("shop", "others"))
     await house.put(journal_messages.AppendRows((part(1, 0, 5), part(1, 0, 5, other))))
@@ -365,7 +368,10 @@ async def test_how_rows_of_the_signal_table_were_judged_is_told_with_the_checkpo
     await house.stop()
 
 
-async def test_of_checkpoints_that_nobody_has_taken_the_newest_is_kept(store: GatedStore) -> None:
+async def test_of_checkpoints_that_nobody_has_taken_the_newest_is_kept(
+    store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "POSITION_INTERVAL_S", 0.01)
     house = House(store, SOON)
     for number in (1, 2, 3):
         await house.put(moved(number))
