@@ -1,7 +1,6 @@
 """A journal on a filesystem of a few MiB, of which others have most.
 
     python -m tests.actors.full_disk DIRECTORY            all of it, with a filesystem of its own at DIRECTORY
-    python -m tests.actors.full_disk DIRECTORY reserve    needs its reserve, and begins without any other room
     python -m tests.actors.full_disk DIRECTORY killed     writes until there's no room, and is killed then
     python -m tests.actors.full_disk DIRECTORY goes-on    writes on, until there's no room, and until there's room again
 
@@ -21,10 +20,11 @@ import pytest
 
 from actors.journal.store import JournalStore
 from pipeline.config.settings import JournalSettings
+from pipeline.journal import step
 from pipeline.messages.journal import JournalFull, JournalHasSpace, SegmentSealed
 from tests.actors.journal_house import House
 from tests.actors.segments import ROWS, scattered
-from tests.servers.service import until
+from tests.servers.awaiting import until
 
 SIZE_MIB = 8
 OTHERS_MIB = 5
@@ -42,7 +42,7 @@ def main(directory: Path) -> None:
     )
     (directory / "others").write_bytes(bytes(OTHERS_MIB << 20))
     again = [sys.executable, "-m", "tests.actors.full_disk", str(directory)]
-    subprocess.run([*again, "reserve"], check=True)
+    asyncio.run(need_reserve(directory))
     killed = subprocess.run([*again, "killed"], check=False)
     assert killed.returncode == -signal.SIGKILL, killed
     subprocess.run([*again, "goes-on"], check=True)
@@ -147,9 +147,8 @@ async def go_on(directory: Path) -> None:
 
 
 if __name__ == "__main__":
+    pytest.MonkeyPatch().setattr(step, "AGAIN_S", 0.05)  # it looks for room so often
     match sys.argv[2:]:
-        case ["reserve"]:
-            asyncio.run(need_reserve(Path(sys.argv[1])))
         case ["killed"]:
             asyncio.run(fill(Path(sys.argv[1])))
         case ["goes-on"]:

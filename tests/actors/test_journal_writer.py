@@ -30,7 +30,7 @@ from pipeline.snapshot.checkpoint import Filling, Mirror, Moving
 from tests.actors.journal_house import APPENDS, House
 from tests.actors.segments import COMMIT_TIME, ITEMS, ROWS, append, moved, part, scattered
 from tests.pipeline.builders import ORDERS, gtids
-from tests.servers.service import until
+from tests.servers.awaiting import until
 
 SOON = JournalSettings("journal", seal_after_ms=1)
 LATE = JournalSettings("journal", seal_after_ms=600_000)

@@ -23,7 +23,7 @@ from pipeline.signals.signal import PauseSnapshot, ResumeSnapshot
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import Progress, Snapshot, SnapshotFailed, SnapshotWaiting
 from tests.pipeline.builders import ORDERS, gtids
-from tests.servers.service import until
+from tests.servers.awaiting import until
 
 PAUSE = '{"id":"p","type":"pause-snapshot"}'
 BEFORE = Checkpoint(gtids("a:1-5"))

@@ -20,10 +20,11 @@ from actors.status.lag_watch import LagWatch
 from deploy.prometheus.alerts import ALERTS, RUNBOOKS, rules
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.config.settings import HttpSettings, Settings, SparkSettings
+from tests.servers.awaiting import until
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.mysql import MysqlFactory
 from tests.servers.prometheus import Prometheus
-from tests.servers.service import Running, WithoutLake, pipeline, running, until
+from tests.servers.service import Running, WithoutLake, pipeline, running
 from tests.servers.web import web
 
 FASTER: Final = 60.0

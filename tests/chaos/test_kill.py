@@ -12,8 +12,9 @@ from deploy.demo.service import Service, write_config
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from tests.chaos.broken import CAPTURE, Deed
+from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.journal_oracle import entries, unequal, untrue
-from tests.servers.service import WITHIN_S, running, until
+from tests.servers.service import running
 from tests.servers.shop import TABLES, writing
 
 # The how-manieth time a step isn't survived: all are taken so often before the snapshot has ended.

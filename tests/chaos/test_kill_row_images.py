@@ -12,8 +12,9 @@ from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from tests.chaos.broken import Deed
 from tests.integration.service.test_row_images import created, settled, writing
+from tests.servers.awaiting import WITHIN_S
 from tests.servers.journal_oracle import entries, replay, unequal
-from tests.servers.service import WITHIN_S, running
+from tests.servers.service import running
 
 STEPS = ("selected, no high", "append taken, not sealed", "files written, no entry")
 # The how-manieth time.

@@ -45,7 +45,7 @@ from pipeline.snapshot.snapshot import Chunking, Completed, SnapshotFailed, Snap
 from tests.histories.readers import Readers
 from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version
 from tests.histories.turns import Turns
-from tests.servers import service as of_service
+from tests.servers.awaiting import WITHIN_S
 from tests.servers.executed import executed
 from tests.servers.journal_oracle import unequal
 from tests.servers.lake_oracle import unequal_lake, unequal_view
@@ -317,7 +317,7 @@ class Player:
         try:
             outcome = await self.service.end()
         except TimeoutError:
-            self._find(None, "stop", f"the service doesn't stop within {of_service.WITHIN_S:.0f} s")
+            self._find(None, "stop", f"the service doesn't stop within {WITHIN_S:.0f} s")
             return False
         return outcome.code is ExitCode.CLEAN or not self._over()
 

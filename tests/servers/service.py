@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pytest
 import structlog
@@ -26,14 +25,9 @@ from pipeline.messages.journal import SegmentSealed
 from pipeline.messages.signals import SignalAccepted, SignalAnswer
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
+from tests.servers.awaiting import WITHIN_S, Value, until
 from tests.servers.executed import executed
 from tests.servers.source import settings as source_settings
-
-Value = TypeVar("Value")
-
-# The longest wait of a test; a machine with other work is slow.
-WITHIN_S: Final = 60.0
-_LOOK_EVERY_S: Final = 0.01
 
 # In place of the selector's own, where tests say so.
 LEAST_ROWS_OF_RANGE: Final = 100
@@ -53,25 +47,6 @@ def pipeline(server: MysqlServer, folder: Path, database: str, **snapshot: Any) 
         config.LakeSettings(str(folder / "lake")),
         config.SnapshotSettings(**{"mode": config.SnapshotMode.NO_DATA, "chunk_rows": 100, **snapshot}),
     )
-
-
-async def until(
-    told: Callable[[], Value],
-    what: str,
-    within_s: float = WITHIN_S,
-    ended: Callable[[], bool] = bool,
-    every_s: float = _LOOK_EVERY_S,
-) -> Value:
-    """Returns the first true result of `told`, asked every `every_s` (s).
-
-    Fails with `what` if there's none in time, or the service has `ended`.
-    """
-    deadline = time.monotonic() + within_s
-    while not (value := told()):
-        assert not ended(), f"it ended before: {what}"
-        assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
-        await asyncio.sleep(every_s)
-    return value
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from actors.http.access import TokenBucket
 from actors.http.connections import MOST, RESERVE, ConnectionLimits, Connections, most_connections
 from actors.http.static_files import StaticFile
 from tests.actors.http.test_server import Bench, served
-from tests.servers.service import until
+from tests.servers.awaiting import until
 
 HALF = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Hal"
 SLOW = (

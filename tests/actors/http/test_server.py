@@ -52,7 +52,7 @@ from pipeline.signals.signal import LONGEST, parse_signal
 from pipeline.snapshot.checkpoint import Checkpoint
 from tests.pipeline.builders import gtids
 from tests.pipeline.journal.applied.test_waiters import delivered, sealed
-from tests.servers.service import until
+from tests.servers.awaiting import until
 
 PAUSE = {"id": "p", "type": "pause-snapshot"}
 

@@ -17,8 +17,8 @@ from actors.http.tls_listener import HANDSHAKES, HANDSHAKES_OF_ADDRESS, Handshak
 from pipeline.config.settings import HttpSettings, HttpTlsSettings
 from tests.actors.http.test_certificate import HOST, livez
 from tests.actors.http.test_server import served
+from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.certificates import certificate
-from tests.servers.service import WITHIN_S, until
 
 
 @pytest.fixture

@@ -25,9 +25,9 @@ from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, SnapshotWaiting
 from tests.pipeline.builders import ORDERS, gtids
+from tests.servers.awaiting import until
 from tests.servers.certificates import certificate
 from tests.servers.kafka import Told, committed, create_topic, send
-from tests.servers.service import until
 from tests.servers.stopped import stop
 
 PAUSE = json.dumps({"id": "p", "type": "pause-snapshot"})

@@ -17,9 +17,9 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.topology import ActorName as Name
 from tests.chaos.broken import TOPICS, Deed
 from tests.chaos.forks import ForkedService
+from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.executed import executed
 from tests.servers.schema_registry import AvroReader
-from tests.servers.service import WITHIN_S, until
 from tests.servers.shop import writing
 from tests.servers.shop_topics import GrownTable, ShopTopics
 

@@ -23,9 +23,10 @@ from pipeline.config.unwrapping import Unwrap
 from pipeline.kafka.debezium.shape import Shape
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
+from tests.servers.awaiting import WITHIN_S
 from tests.servers.kafka import administrating, create_topic
 from tests.servers.kafka_messages import Judge, committed_messages, topics
-from tests.servers.service import WITHIN_S, Running, pipeline, running
+from tests.servers.service import Running, pipeline, running
 from tests.servers.shop import TABLES, writing
 
 

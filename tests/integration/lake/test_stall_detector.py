@@ -15,7 +15,7 @@ from actors.lake.spark_session import Pool, Spark
 from actors.lake.stall_detector import ANSWERS_WITHIN_S, GETS_ON_WITHIN_S, LOOK_EVERY_S, StallDetector
 from actors.runtime.supervisor import RestartLimits
 from tests.integration.source.test_lost_connections import HUNG_AFTER_S
-from tests.servers.service import until
+from tests.servers.awaiting import until
 from tests.servers.stopped import stop
 
 # So many tasks that it would take long.

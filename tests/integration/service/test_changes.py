@@ -11,9 +11,10 @@ import aiohttp
 from actors.http.changes.client import changes
 from deploy.toolchain.mysql_server import GTIDS
 from pipeline.config.settings import HttpSettings
+from tests.servers.awaiting import WITHIN_S
 from tests.servers.executed import executed
 from tests.servers.mysql import MysqlFactory
-from tests.servers.service import WITHIN_S, pipeline, running
+from tests.servers.service import pipeline, running
 from tests.servers.web import Web, web
 
 TRANSFERS = 40

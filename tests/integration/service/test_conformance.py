@@ -19,9 +19,10 @@ from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import SnapshotMode, Watermark
 from tests.chaos.broken import Deed
+from tests.servers.awaiting import WITHIN_S
 from tests.servers.journal_oracle import entries, unequal, untrue
 from tests.servers.mysql import MysqlFactory
-from tests.servers.service import WITHIN_S, Running, running
+from tests.servers.service import Running, running
 from tests.servers.shop import TABLES, stocked, writing
 
 MODES = list(product(Watermark, (SnapshotMode.NO_DATA, SnapshotMode.INITIAL), (True,)))

@@ -14,10 +14,11 @@ from pipeline.config.settings import LakeSettings, SnapshotMode, SparkSettings
 from pipeline.lake.sql_dialects import Dialect
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
+from tests.servers.awaiting import until
 from tests.servers.duckdb_engine import engine
 from tests.servers.journal_oracle import unequal
 from tests.servers.lake_oracle import unequal_lake
-from tests.servers.service import Running, WithoutLake, pipeline, running, until
+from tests.servers.service import Running, WithoutLake, pipeline, running
 
 # A busy machine makes a hundred lake tables.
 WITHIN_S: Final = 500.0

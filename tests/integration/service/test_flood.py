@@ -21,7 +21,7 @@ from deploy.toolchain.cache import REPOSITORY
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from tests.integration.service.test_run import configuration
-from tests.servers.service import until
+from tests.servers.awaiting import until
 
 # How long the source is written to without a flood and with one (s), and how long a connection waits for the first.
 CALM_S: Final = 20.0

@@ -15,8 +15,8 @@ import aiohttp
 
 from actors.runtime.supervisor import ExitCode
 from deploy.toolchain.mysql_server import MysqlServer
+from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.executed import executed
-from tests.servers.service import WITHIN_S, until
 
 # As many descriptors as the process may have; 1,000 connections of either kind are more.
 DESCRIPTORS = 300

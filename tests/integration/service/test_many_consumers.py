@@ -17,8 +17,8 @@ from pipeline.config.settings import HttpSettings
 from pipeline.source import failover as judgement
 from tests.integration.snapshot.test_replica_watermarks import caught_up
 from tests.integration.source.test_failover import begun, cluster, listing, promote, reached
+from tests.servers.awaiting import WITHIN_S
 from tests.servers.mysql import MysqlFactory
-from tests.servers.service import WITHIN_S
 from tests.servers.web import Web, web
 
 CONSUMERS = 100

@@ -15,10 +15,11 @@ from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
+from tests.servers.awaiting import WITHIN_S
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.gate import Hold
 from tests.servers.journal_oracle import entries, replay, unequal
-from tests.servers.service import WITHIN_S, Running, pipeline, running
+from tests.servers.service import Running, pipeline, running
 
 A, B, C = (TableId("shop", name) for name in ("a", "b", "c"))
 

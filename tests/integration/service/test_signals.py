@@ -16,9 +16,10 @@ from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalReject
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier.signal_table import CREATE
+from tests.servers.awaiting import WITHIN_S
 from tests.servers.journal_oracle import unequal
 from tests.servers.kafka import Told, create_topic, send
-from tests.servers.service import WITHIN_S, Running, pipeline, running
+from tests.servers.service import Running, pipeline, running
 
 SNAPSHOT = "execute-snapshot"
 

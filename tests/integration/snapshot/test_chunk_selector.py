@@ -47,9 +47,9 @@ from pipeline.snapshot.snapshot import WHOLE
 from pipeline.snapshot.watermark import High
 from pipeline.source.statement import Statement
 from tests.integration.snapshot import large_rows
+from tests.servers.awaiting import until
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import Bench, bench, divided
-from tests.servers.service import until
 from tests.servers.source import connections, cut, settings
 
 

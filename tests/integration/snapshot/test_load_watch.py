@@ -16,9 +16,9 @@ from pipeline.messages.chunks import ChunkRead, PlanTable, SourceOverloaded, Sou
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import WHOLE
 from pipeline.source.throttle import SourceLimits
+from tests.servers.awaiting import until
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import bench
-from tests.servers.service import until
 from tests.servers.source import connected, process_list
 
 

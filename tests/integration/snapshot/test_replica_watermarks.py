@@ -19,10 +19,11 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.chunks import ChunkRead
 from pipeline.schema.table_schema import TableId
 from tests.integration.source.test_group_commit import counting, logged, prepare
+from tests.servers.awaiting import WITHIN_S
 from tests.servers.journal_oracle import unequal, untrue
 from tests.servers.mysql import MysqlFactory
 from tests.servers.selector import bench
-from tests.servers.service import WITHIN_S, pipeline, running
+from tests.servers.service import pipeline, running
 from tests.servers.shop import SIZE, TABLES, stocked, writing
 from tests.servers.source import ask, connected_with, settings
 

@@ -27,10 +27,11 @@ from pipeline.errors import Transient
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
+from tests.servers.awaiting import until
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.journal_oracle import unequal
 from tests.servers.mysql import MysqlFactory
-from tests.servers.service import pipeline, running, until
+from tests.servers.service import pipeline, running
 from tests.servers.source import ask, connected, connected_with, cut, process_list, settings
 from tests.servers.stopped import stop
 

@@ -22,7 +22,7 @@ from tests.actors.http.test_routes import conforms
 from tests.integration.history import SOURCE
 from tests.pipeline.journal.applied.test_waiters import Delivered, delivered
 from tests.pipeline.lake.stream.entries import ITEMS, ORDERS
-from tests.servers.service import WITHIN_S, until
+from tests.servers.awaiting import WITHIN_S, until
 
 ROOT = Path(__file__).parents[4]
 Row = tuple[int, int]
