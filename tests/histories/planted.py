@@ -362,7 +362,7 @@ class Fault:
 
 
 # A sink that fails on one table's data.
-_SINK_FAILS: Final = "lake|failure, .*|the service ended"
+_SINK_FAILS: Final = "lake|stopped|failure, .*|the service ended"
 _OLD: Final = (Metadata.MINIMAL, Version.OLD)
 
 FAULTS: Final[Mapping[Planted, Fault]] = {
