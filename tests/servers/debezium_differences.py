@@ -34,7 +34,8 @@ _CHARSET: Final = re.compile(rf" CHARACTER SET ({'|'.join(_CHARSETS)})\b")
 _GEOMETRIES: Final = re.compile(r"GEOM\w*|\w*POINT|\w*LINESTRING|\w*POLYGON")
 # Of a hash, and of a part, there's no telling whether the whole is excused.
 _UNTOLD: Final = "UNTOLD"
-_WRITTEN_OTHERWISE: Final = re.compile(r"^\w+ (JSON|ENUM|SET)\b")
+# The log doesn't tell a DATETIME(0) from a DATETIME, of which Debezium cuts the second one.
+_WRITTEN_OTHERWISE: Final = re.compile(r"^\w+ ((JSON|ENUM|SET)\b|(DATETIME|TIME|TIMESTAMP)\(0\))")
 # The columns that all tables of `value_tables` may have.
 ALWAYS: Final = {"changes": ["changes INT"], "id": ["id INT"], "my_row_id": ["my_row_id BIGINT UNSIGNED"]}
 # What says nothing of a row, but of the making of a message.
@@ -103,11 +104,24 @@ def _between(one: Message, other: Message, columns: Definitions, modes: Modes) -
         yield f"headers: {named[0]} {named[1]}"
         return
     simple = modes.variant.get("headers") == "simple"
-    plain = Modes(form={"schemas_enable": modes.schemas})
+    plain = Modes(form={"schemas_enable": modes.schemas and not simple})
     for (name, text), (_, theirs) in zip(*named, strict=True):
         if text != theirs:
-            told = [f"{text} {theirs}"] if simple else _parted(text, theirs, columns, plain)
+            # A simple one has plain text, or a key as JSON in which control characters stand as they are.
+            found, expected = map(_object, (text, theirs)) if simple else (text, theirs)
+            told = [f"{text} {theirs}"]
+            if found is not None and expected is not None:
+                told = [*_parted(found, expected, columns, plain)]
             yield from (f"header {name} {each}" for each in told)
+
+
+def _object(text: str | None) -> str | None:
+    """An object of JSON with its control characters escaped; None if it is no object."""
+    try:
+        told = json.loads(text or "", strict=False)
+    except ValueError:
+        return None
+    return json.dumps(told, ensure_ascii=False) if isinstance(told, dict) else None
 
 
 def _parted(one: str | None, other: str | None, columns: Definitions, modes: Modes) -> Iterator[str]:
@@ -157,11 +171,14 @@ def _rows(one: Any, other: Any, columns: Definitions, modes: Modes) -> Iterator[
 
 
 def _cut_in_a_character(mine: Any, theirs: Any) -> bool:
-    """Whether both are a text's begin, Debezium's by its units of UTF-16."""
+    """Whether both are a text's begin, Debezium's by its units of UTF-16; half a character is a question mark."""
     if not isinstance(mine, str) or not isinstance(theirs, str):
         return False
-    units = [each.encode("utf-16-le", "surrogatepass") for each in (mine, theirs)]
-    return units[0].startswith(units[1])
+    units, whole, halved = (
+        each.encode("utf-16-le", "surrogatepass") for each in (mine, theirs, theirs.removesuffix("?"))
+    )
+    is_half = units[len(halved) :].decode("utf-16-le", "ignore")[:1] > "\uffff"
+    return units.startswith(whole) or (halved != whole and units.startswith(halved) and is_half)
 
 
 def part_of(text: str | None, modes: Modes) -> Part:
@@ -247,7 +264,7 @@ def _without_cut(schema: Any) -> Any:
         left = {name: _without_cut(each) for name, each in schema.items() if name != "truncateLength"}
         left = {name: each for name, each in left.items() if each != {}}
         return left["type"] if [*left] == ["type"] else left
-    return [*map(_without_cut, schema)] if isinstance(schema, list) else schema
+    return sorted(map(_without_cut, schema), key=str) if isinstance(schema, list) else schema
 
 
 def _unescaped(schema: Any) -> Any:
