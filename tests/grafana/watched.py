@@ -195,7 +195,7 @@ tables = ["{shop.DATABASE}\\\\..*"]
 journal = {{ path = "journal" }}
 lake = {{ path = "lake", merge_after_s = 1, compact_files = 4 }}
 kafka = {{ bootstrap_servers = ["{kafka.address}"], topic_prefix = "watched", tables = ["{_ORDERED}"] }}
-snapshot = {{ mode = "no_data", chunk_rows = 50, rows_per_s = 200 }}
+snapshot = {{ mode = "no_data", chunk_rows = 50, rows_per_s = 400 }}
 
 [spark]
 master = "local[2]"
