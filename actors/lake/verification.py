@@ -112,15 +112,15 @@ class LakeVerification:
     def verify(self, work: VerifyRows) -> tuple[Judgement, ...]:
         """Compares a table's files, and returns the results of the verifications that have ended."""
         known = {run: self._judged(run) for run in work.ended}
-        open_runs = [run for run in work.runs if known.get(run) is None]
         view = None if work.stopped else find_view(self._session, self._root, work.table)
         held = self._held(work.table, work.through)
-        unjudged = [run for run in work.ended if known[run] is None]
+        unjudged = [run for run in work.runs if known.get(run) is None]
         with side_session(self._session, _PARTITIONS) as session:
-            if self._are_equal(session, work, view, held):
-                reasons = dict.fromkeys(unjudged, "")
-            else:
-                reasons = self._search(session, work, view, open_runs, unjudged, held)
+            # After a failure several may have ended, and each of them is shown to be equal by itself.
+            equal = [run for run in unjudged if self._is_equal(session, work, view, run, held)]
+            reasons = dict.fromkeys(equal, "")
+            if rest := [run for run in unjudged if run not in equal]:
+                reasons |= self._search(session, work, view, rest, held)
         judged = [known[run] or self._judge(work, run, reasons[run]) for run in work.ended]
         for run, judgement in zip(work.ended, judged, strict=True):
             if known[run] is None:
@@ -147,18 +147,20 @@ class LakeVerification:
         keys = key_rows(view.schema.unformed, values)
         return keys.slice(0, most), len(found) <= most
 
-    def _are_equal(
-        self, session: SparkSession, work: VerifyRows, view: FoundView | None, held: Sequence[_HeldFile]
+    def _is_equal(
+        self,
+        session: SparkSession,
+        work: VerifyRows,
+        view: FoundView | None,
+        run: VerificationRun,
+        held: Sequence[_HeldFile],
     ) -> bool:
         """Returns whether one query shows that no row differs. If not, the others find out which ones do, and why.
 
-        It can for one verification of a whole table, all of whose rows are in these files.
+        It can for a verification of a whole table that has ended, if all of its rows are in these files.
         """
-        match work.runs:
-            case (VerificationRun(narrowed=False, ended=True, reason="", of=None) as run,):
-                pass
-            case _:
-                return False
+        if run.narrowed or not run.ended or run.reason or run.of is not None:
+            return False
         if view is None or work.unread is not None or self._incomparable(view, run):
             return False
         if (
@@ -179,14 +181,13 @@ class LakeVerification:
         work: VerifyRows,
         view: FoundView | None,
         runs: Sequence[VerificationRun],
-        unjudged: Sequence[VerificationRun],
         held: Sequence[_HeldFile],
     ) -> dict[VerificationRun, str]:
-        """Commits what differs. Returns why not all of a verification can be told, or an empty text for each."""
+        """Commits what differs. Returns why not all of a verification that has ended can be told, or an empty text."""
         queries, compared = self._compare(session, work, view, runs, held)
-        reasons = {run: run.reason or self._incomparable(view, run) for run in unjudged}
-        for run in unjudged:
-            if not reasons[run]:
+        reasons = {run: run.reason or self._incomparable(view, run) for run in runs if run.ended}
+        for run, reason in reasons.items():
+            if not reason:
                 assert view is not None
                 reasons[run], left = self._left_over(session, work, view, run, compared)
                 queries += left

@@ -329,6 +329,25 @@ def test_a_repair_that_mended_nothing_is_found(spark: Spark, tmp_path: Path) -> 
     history.store.close()
 
 
+def test_verifications_that_ended_together_are_judged_each_by_itself(spark: Spark, tmp_path: Path) -> None:
+    """A failure of the sink leaves several behind. One of them lacks a row that it has read."""
+    verified = merged_few(spark, tmp_path, 5)
+    history, table = verified.history, verified.table
+    for run, rows in (("whole", 5), ("lacking", 6)):
+        history.begin_verification(run, table)
+        history.verify(run, table, sorted(table.source))
+        history.end_verification(run, table, rows)
+    verified.deliver()
+    work = VerifyRows(verified.id, verified._runs(), verified.segment, "the position", 0, None)
+    assert {
+        judged.run: (judged.verdict, judged.reason) for judged in verified.lake.verification.verify(work)
+    } == {
+        "whole": (LakeVerdict.EQUAL, ""),
+        "lacking": (LakeVerdict.UNJUDGED, ROWS_LOST),
+    }
+    history.store.close()
+
+
 # Of so many rows a thousand differ: one of these ways by the rest of their keys, and one row in 29 is right.
 WAYS = (*LEAST, "older", "missing", "duplicate", "key", "extra", "generation", "former")
 MANY = 1040
