@@ -46,9 +46,9 @@ class KafkaConsumerProgress:
             topics |= (
                 aside.keys() - others - {topic_of_heartbeats(to.topic_heartbeat_prefix, to.topic_prefix)}
             )
-        refusing = sorted(topics & aside.keys())[:1]
-        lacks = [f"its topic {topic} was set aside: {aside[topic].reason}" for topic in refusing]
-        return TableProgress(self.whole, lacks=next(iter(lacks), None))
+        refusing = min(topics & aside.keys(), default=None)
+        lacks = refusing and f"its topic {refusing} was set aside: {aside[refusing].reason}"
+        return TableProgress(self.whole, lacks=lacks)
 
     def _topic(self, table: TableId) -> str:
         to = self.settings

@@ -187,7 +187,8 @@ class Verified:
 
     @property
     def _compared(self) -> ComparedTable:
-        return ComparedTable(self.root, self._view.schema, self._view.reached, self._view.at)
+        view = self._view
+        return ComparedTable(self.root, view.schema, view.reached, view.at)
 
     def end(self, run: str, rows: int) -> Judgement:
         self.history.end_verification(run, self.table, rows)
