@@ -92,17 +92,6 @@ def whole_name(pattern: str) -> str:
     return rf"(?is)\A(?:{pattern})\z"
 
 
-def mistake_in(patterns: Iterable[str]) -> str | None:
-    """What is wrong with these patterns, None if nothing is."""
-    for pattern in patterns:
-        try:
-            for text in (pattern, whole_name(pattern)):
-                pc.match_substring_regex(pa.nulls(1, pa.string()), text)
-        except pa.ArrowInvalid as error:
-            return f"{pattern!r} isn't a regular expression (RE2): {error}"
-    return None
-
-
 def _primary(schema: TableSchema) -> tuple[Column, ...]:
     return tuple(schema.columns[i] for i in schema.key)
 

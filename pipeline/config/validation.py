@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from pipeline.config import http_access
 from pipeline.config.column_protection import LEAST_SALT, Protection, ProtectionRule, Treatment
-from pipeline.config.column_rules import ColumnRule, mistake_in
+from pipeline.config.column_rules import ColumnRule
 from pipeline.config.lake_types import UNAVAILABLE, LakeTypeRule
 from pipeline.config.message_routes import TopicRoute, mistake_in_rewriting
 from pipeline.config.outbox import Outbox
@@ -33,6 +33,7 @@ from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.config.unwrapping import KNOWN as KNOWN_FIELDS
 from pipeline.config.unwrapping import Unwrap
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
+from pipeline.schema.table_filter import mistake_in
 
 
 @dataclass(frozen=True, slots=True)

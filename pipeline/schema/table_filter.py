@@ -1,6 +1,7 @@
 """Which tables a pattern means: in the configuration, in a rule, in a signal."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,15 +26,8 @@ class TableFilter:
     patterns: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        for pattern in self.patterns:
-            try:
-                for text in (
-                    pattern,
-                    _whole(pattern),
-                ):  # the end of what \Q quotes may be in the second one alone
-                    pc.match_substring_regex(_NO_NAME, text)
-            except pa.ArrowInvalid as error:
-                raise ValueError(f"{pattern!r} isn't a regular expression (RE2): {error}") from error
+        if wrong := mistake_in(self.patterns):
+            raise ValueError(wrong)
 
     def match(self, table: TableId) -> bool:
         """Whether one of the patterns matches the whole name."""
@@ -45,6 +39,18 @@ class TableFilter:
         """Whether some table of this database may be meant, by what each pattern begins with; yes, if in doubt."""
         starts = (_literal_start(pattern) for pattern in self.patterns)
         return any(start.startswith(f"{database}.") or f"{database}.".startswith(start) for start in starts)
+
+
+def mistake_in(patterns: Iterable[str]) -> str | None:
+    """What is wrong with these patterns, None if nothing is."""
+    for pattern in patterns:
+        try:
+            # The end of what \Q quotes may be in the second one alone.
+            for text in (pattern, _whole(pattern)):
+                pc.match_substring_regex(_NO_NAME, text)
+        except pa.ArrowInvalid as error:
+            return f"{pattern!r} isn't a regular expression (RE2): {error}"
+    return None
 
 
 def _whole(pattern: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
-from pipeline.config.column_rules import HashAlgorithm, mistake_in
+from pipeline.config.column_rules import HashAlgorithm
 from pipeline.config.debezium.conversion import Conversion, NoteKind, NotTakenOver, TomlValue, items_of
 from pipeline.config.debezium.converters import converters
 from pipeline.config.debezium.tables import listed_expressions
@@ -24,6 +24,7 @@ from pipeline.config.message_handling import (
     UnsignedBigintHandling,
 )
 from pipeline.config.settings import Compression, KafkaSecurity, SaslMechanism
+from pipeline.schema.table_filter import mistake_in
 
 _STRATEGIES: Final = (
     "io.debezium.schema.SchemaTopicNamingStrategy",

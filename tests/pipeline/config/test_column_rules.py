@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.config.column_rules import ColumnRule, MessageColumns, MessageKey, mistake_in
-from pipeline.schema.table_filter import TableFilter
+from pipeline.config.column_rules import ColumnRule, MessageColumns, MessageKey
+from pipeline.schema.table_filter import TableFilter, mistake_in
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer
 
