@@ -56,7 +56,7 @@ log = structlog.get_logger()
 
 # Together half a minute at least, in which a server or a replica that was restarted is back.
 TRIES: Final = 12
-BACKOFF: Final = Backoff(0.1, 10.0)
+SELECT_BACKOFF: Final = Backoff(0.1, 10.0)
 
 # In place of VISIBLE_WITHIN_S for a replica, which may lag far; meanwhile most_replica_lag_s prevents orders of chunks.
 REPLICATED_WITHIN_S: Final = 600.0
@@ -239,7 +239,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         def failed(failure: Transient, pause_s: float) -> None:
             log.info("retrying", order=what, pause_s=round(pause_s, 3), error=str(failure))
 
-        return await retry(once, BACKOFF, TRIES, failed)
+        return await retry(once, SELECT_BACKOFF, TRIES, failed)
 
     async def _once(self, work: Callable[[Source], Awaitable[Answer]], reads: ConsistentReads) -> Answer:
         """Returns the result of the work in a transaction of a consistent snapshot. A lost transaction can't be opened

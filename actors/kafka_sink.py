@@ -18,7 +18,7 @@ import structlog
 
 from actors.journal.store import JournalReader
 from actors.kafka.batches import MessageBatches, Records
-from actors.kafka.gathered_rows import Gathered, GatheredRows
+from actors.kafka.message_rows import Gathered, GatheredRows
 from actors.kafka.position import last_position, position_batch
 from actors.kafka.producer import KafkaProducer
 from actors.kafka.refusals import refused_as_messages
@@ -67,10 +67,10 @@ from pipeline.signals.notifications import notices_between
 log = structlog.get_logger()
 
 # The sink's name among the journal's consumers.
-CONSUMER: Final = "kafka"
+KAFKA_CONSUMER: Final = "kafka"
 
 # Who waits for a broker or a schema registry for longer (s) isn't waited for by a clean stop.
-PATIENCE_S: Final = 20.0
+BROKER_PATIENCE_S: Final = 20.0
 
 # After so long (s) a topic that was set aside is tried again.
 AGAIN_AFTER_S: Final = 30.0
@@ -122,8 +122,8 @@ class _Sent:
 
 def join_journal(journal: JournalReader) -> None:
     """Registers us as a consumer of the journal, from the next segment on, before any segment is sealed for us."""
-    if CONSUMER not in journal.consumers.all():
-        journal.consumers.tell(CONSUMER, journal.last_segment())
+    if KAFKA_CONSUMER not in journal.consumers.all():
+        journal.consumers.tell(KAFKA_CONSUMER, journal.last_segment())
 
 
 class KafkaSink(Actor[ToKafkaSink]):
@@ -206,7 +206,7 @@ class KafkaSink(Actor[ToKafkaSink]):
 
     def waits(self) -> str | None:
         """Returns what it waits for, None if nothing: a broker or a schema registry without an answer for a while."""
-        if self._wait is None or time.monotonic() - self._wait.since < PATIENCE_S:
+        if self._wait is None or time.monotonic() - self._wait.since < BROKER_PATIENCE_S:
             return None
         return f"{self._wait.whom} doesn't answer"
 
@@ -275,7 +275,7 @@ class KafkaSink(Actor[ToKafkaSink]):
 
     def _bounds(self) -> JournalBounds:
         join_journal(self._journal)
-        told = self._journal.consumers.all()[CONSUMER]
+        told = self._journal.consumers.all()[KAFKA_CONSUMER]
         return JournalBounds(
             self._journal.identity.id,
             self._journal.consumers.first(),
@@ -348,7 +348,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             case ConfirmSegment(segment):
                 await self._tell_reached()
                 needless = segment - 1 if self._settings.notification_sink_topic_name else segment
-                await self._in_thread(self._journal.consumers.tell, CONSUMER, max(0, needless), segment)
+                await self._in_thread(self._journal.consumers.tell, KAFKA_CONSUMER, max(0, needless), segment)
                 self.metrics.set(catalogue.KAFKA_SEGMENT, self._state.at.position.segment)
             case _:
                 assert_never(order)

@@ -63,10 +63,10 @@ from pipeline.schema.table_schema import TableId
 log = structlog.get_logger()
 
 # The sink's name among the journal's consumers.
-CONSUMER: Final = "lake"
+LAKE_CONSUMER: Final = "lake"
 
 # How many tables are delivered at the same time. One more thread is for the work beside them.
-TABLES_AT_ONCE: Final = 4
+TABLES_DELIVERED_AT_ONCE: Final = 4
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -109,7 +109,7 @@ class SparkSink(Actor[ToSparkSink]):
         self._journal = journal
         self._ports = ports
         self._applied = applied
-        self._threads = ThreadPoolExecutor(TABLES_AT_ONCE + 1, "spark")
+        self._threads = ThreadPoolExecutor(TABLES_DELIVERED_AT_ONCE + 1, "spark")
         self._pulse = StallDetector()
         self._state = State(lake)
         self._up: SparkUp | None = None
@@ -208,8 +208,8 @@ class SparkSink(Actor[ToSparkSink]):
     def _join(self) -> None:
         """Registers as a consumer, so that the journal removes nothing while Spark starts, however long that takes."""
         consumers = self._journal.consumers
-        if CONSUMER not in consumers.all():
-            consumers.tell(CONSUMER, consumers.first() - 1)
+        if LAKE_CONSUMER not in consumers.all():
+            consumers.tell(LAKE_CONSUMER, consumers.first() - 1)
 
     async def _take_in(self, facts: Iterable[spark_sink.Fact | None]) -> None:
         """Begins the orders that follow from facts that come together. Their own facts come later."""
@@ -251,7 +251,7 @@ class SparkSink(Actor[ToSparkSink]):
                 return await self._deliver(self._up, order)
             case spark_sink.ReportProgress(batch, said, seconds):
                 self._tell(batch, seconds)
-                await self._in_thread(self._journal.consumers.tell, CONSUMER, batch.through, said)
+                await self._in_thread(self._journal.consumers.tell, LAKE_CONSUMER, batch.through, said)
                 return spark_sink.ProgressReported()
             case CompleteMirror() | MergeMirror() | MaintainTable() | VerifyRows():
                 return await self._do_work(self._up, order)
@@ -296,12 +296,12 @@ class SparkSink(Actor[ToSparkSink]):
     def _place(self, said: int) -> spark_sink.CursorAnswer:
         """Reports to the journal how far the lake is, and finds out what it lacks."""
         consumers = self._journal.consumers
-        told = consumers.all()[CONSUMER]
+        told = consumers.all()[LAKE_CONSUMER]
         segment = whole = spark_sink.complete_through(said, told.segment, told.said)
-        consumers.tell(CONSUMER, segment, said)
+        consumers.tell(LAKE_CONSUMER, segment, said)
         while (first := consumers.first()) > segment + 1:
             segment = first - 1
-            consumers.tell(CONSUMER, segment)
+            consumers.tell(LAKE_CONSUMER, segment)
         if segment > whole:
             return spark_sink.GapFound(whole, self._journal.entry(first))
         if segment < first:

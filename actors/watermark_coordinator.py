@@ -20,7 +20,7 @@ from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import recapture, reselect, resume
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.chunk_size import ChunkLimits
-from pipeline.coordinator.reselect_keys import NOTHING
+from pipeline.coordinator.reselect_keys import NO_KEYS
 from pipeline.coordinator.state import (
     InTransaction,
     Order,
@@ -44,7 +44,7 @@ from pipeline.messages.inboxes import ToBinlogReader, ToChunkSelector, ToJournal
 from pipeline.messages.journal import Append, AppendRows, Full
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.snapshot.concealed_keys import conceal_keys
+from pipeline.snapshot.key_protection import conceal_keys
 from pipeline.snapshot.snapshot import to_json as snapshot_to_json
 
 
@@ -71,7 +71,7 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         mode: WindowMode,
         ports: CoordinatorPorts,
         snapshot_mode: SnapshotMode = SnapshotMode.NO_DATA,
-        unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,
+        unread: Mapping[TableId, pa.RecordBatch | None] = NO_KEYS,
         *,
         has_lake: bool = True,
         protection: Protection = UNPROTECTED,

@@ -21,7 +21,7 @@ from actors.lake import spark_session
 from actors.lake.delta_table import DeltaTable
 from actors.lake.file_placement import LakeFiles
 from actors.lake.spark_session import Spark
-from actors.spark_sink import TABLES_AT_ONCE
+from actors.spark_sink import TABLES_DELIVERED_AT_ONCE
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import SparkSettings
 from pipeline.lake.batch import Piece
@@ -126,7 +126,7 @@ def _tables(spark: Spark, folder: Path, many: int) -> Callable[[], list[str]]:
 
 def _measured(commit: Commit, pieces: Sequence[Piece], made: Callable[[], list[str]]) -> Commits:
     paths = made()
-    with ThreadPoolExecutor(TABLES_AT_ONCE) as threads:
+    with ThreadPoolExecutor(TABLES_DELIVERED_AT_ONCE) as threads:
 
         def at_once(tables: Sequence[str], piece: Piece) -> float:
             began = time.perf_counter()

@@ -14,7 +14,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as model
 
 from grafana.panels import SOURCE, Panel
-from pipeline.metrics import PIPELINE, PREFIX
+from pipeline.metrics import METRIC_PREFIX, PIPELINE
 
 TAG: Final = "tidemark"
 
@@ -109,7 +109,7 @@ def _instance() -> dashboard.QueryVariable:
 
 
 def _narrowing(label: str) -> dashboard.QueryVariable:
-    query = f'label_values({{__name__=~"{PREFIX}.+", instance=~"$instance", {label}!=""}}, {label})'
+    query = f'label_values({{__name__=~"{METRIC_PREFIX}.+", instance=~"$instance", {label}!=""}}, {label})'
     return _values(label, label.capitalize(), query).multi(True).include_all(True).current(_ALL)
 
 

@@ -13,7 +13,7 @@ Source: Prometheus, "Metric and label naming", "Instrumentation" (timestamps, no
 
 from dataclasses import dataclass
 
-PREFIX = "tidemark_"
+METRIC_PREFIX = "tidemark_"
 
 # The units. Each name ends with one of these (before `_total`).
 UNITS = (

@@ -52,10 +52,10 @@ FRESH_S: Final = 1.0
 RESERVE: Final = 1024
 
 # More than all that may wait, follow and ask at once.
-MOST: Final = 12_000
+MOST_CONNECTIONS: Final = 12_000
 
 # How many connections may come at once, and how many more each second.
-ACCEPTED: Final = (MOST, 2_000.0)
+ACCEPTED: Final = (MOST_CONNECTIONS, 2_000.0)
 
 # How many refusals and errors are answered at once, and how many more each second. Beyond that the connection is cut.
 REFUSED: Final = (200, 100.0)
@@ -64,8 +64,8 @@ REFUSED: Final = (200, 100.0)
 def most_connections(descriptors: int) -> int:
     """Returns how many connections may be open in a process that may have so many descriptors."""
     if descriptors == resource.RLIM_INFINITY:
-        return MOST
-    return max(1, min(MOST, descriptors - min(RESERVE, descriptors // 2)))
+        return MOST_CONNECTIONS
+    return max(1, min(MOST_CONNECTIONS, descriptors - min(RESERVE, descriptors // 2)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,26 +27,26 @@ from pipeline.errors import Definite, Transient
 from pipeline.journal.changes.commit_order import of_one_version
 from pipeline.journal.changes.key_filter import check_key_filter, matching_keys
 from pipeline.journal.changes.place import PlaceGone, find_place
-from pipeline.journal.changes.question import MalformedRequest
+from pipeline.journal.changes.query import MalformedRequest
 from pipeline.journal.entry import Entry
 from pipeline.kafka.databus.event_page import EventPage
 from pipeline.kafka.databus.events import AvroEvents, EventForm, JsonEvents
 from pipeline.kafka.databus.row_records import key_schema_text, row_schema_digest, row_schema_text
 from pipeline.kafka.databus.source_filters import check_source_filters, wanted_events
 from pipeline.kafka.databus.sources import UnknownSource, find_sources, source_id
-from pipeline.kafka.databus.stream_question import (
+from pipeline.kafka.databus.stream_query import (
     IGNORED,
     EventEncoding,
-    StreamQuestion,
-    parse_stream_question,
+    StreamQuery,
+    parse_stream_query,
 )
 from pipeline.schema.table_names import split_names
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # A request reads no more segments, so that one whose sources rarely change holds up no other. One that chooses events
 # by their keys reads no more bytes of files either, if it reads more than one segment.
-MOST_SEGMENTS: Final = 256
-MOST_BYTES: Final = 64 << 20
+MOST_READ_SEGMENTS: Final = 256
+MOST_READ_BYTES: Final = 64 << 20
 
 _NOT_FOUND: Final = "com.linkedin.databus.core.ScnNotFoundException"
 _WRONG: Final = "com.linkedin.databus2.core.container.request.InvalidRequestParamValueException"
@@ -116,25 +116,25 @@ class DatabusRelay:
         return handle
 
     async def _stream(self, request: web.Request) -> web.Response:
-        question = parse_stream_question(request.query)
-        form = JsonEvents() if question.output is EventEncoding.JSON else AvroEvents()
+        query = parse_stream_query(request.query)
+        form = JsonEvents() if query.output is EventEncoding.JSON else AvroEvents()
         with self._consumers.consumer():
-            page = await self._tap.work(lambda: self._page(question, form))
+            page = await self._tap.work(lambda: self._page(query, form))
             body = await self._tap.work(page.whole)
-        name = "json" if question.output is EventEncoding.JSON else "avro"
+        name = "json" if query.output is EventEncoding.JSON else "avro"
         self._consumers.measure(name, page.rows, len(body))
         headers = {} if page.pending is None else {"x-dbus-pending-event-size": str(page.pending)}
         return web.Response(body=body, content_type=form.content_type, headers=headers)
 
-    def _page(self, question: StreamQuestion, form: EventForm) -> EventPage:
+    def _page(self, query: StreamQuery, form: EventForm) -> EventPage:
         journal, there = self._tap.sealed()
         known = self._tap.tables(journal.entry(there.last))
-        tables = find_sources(question.sources, known) if question.sources else sorted(known)
-        keys = _keys_of(question, tables, known)
-        place = find_place(question.place.since, there, journal.entry)
-        page = EventPage(form, question.size, question.place.first, question.place.skipped)
+        tables = find_sources(query.sources, known) if query.sources else sorted(known)
+        keys = _keys_of(query, tables, known)
+        place = find_place(query.place.since, there, journal.entry)
+        page = EventPage(form, query.size, query.place.first, query.place.skipped)
         changes = SegmentChanges(journal, place, frozenset(tables), keys=keys)
-        last = min(there.last, place.segment + MOST_SEGMENTS - 1)
+        last = min(there.last, place.segment + MOST_READ_SEGMENTS - 1)
         if keys is not None:
             last = _looked_through(journal, place.segment, last, frozenset(tables))
         for read in changes.read(last):
@@ -242,17 +242,17 @@ class RowVersions:
 
 
 def _keys_of(
-    question: StreamQuestion, tables: Iterable[TableId], known: Mapping[TableId, TableSchema]
+    query: StreamQuery, tables: Iterable[TableId], known: Mapping[TableId, TableSchema]
 ) -> ChooseKeys | None:
     """Returns what chooses the rows that are wanted. Raises WrongKeyFilter or MalformedRequest."""
-    if question.filters is not None:
-        check_source_filters(question.filters, known.values())
-        return partial(wanted_events, filters=question.filters)
-    if question.keys is None:
+    if query.filters is not None:
+        check_source_filters(query.filters, known.values())
+        return partial(wanted_events, filters=query.filters)
+    if query.keys is None:
         return None
     for table in tables:
-        check_key_filter(question.keys, known[table])
-    return partial(matching_keys, keys=question.keys)
+        check_key_filter(query.keys, known[table])
+    return partial(matching_keys, keys=query.keys)
 
 
 def _looked_through(journal: JournalReader, first: int, last: int, tables: frozenset[TableId]) -> int:
@@ -261,7 +261,7 @@ def _looked_through(journal: JournalReader, first: int, last: int, tables: froze
     for segment in range(first, last + 1):
         entry = journal.entry(segment)
         size += sum(file.bytes for file in entry.files if file.table in tables)
-        if size > MOST_BYTES:
+        if size > MOST_READ_BYTES:
             return max(first, segment - 1)
     return last
 

@@ -21,7 +21,7 @@ from actors.status.status_board import StatusBoard
 MOST_FOLLOWERS: Final = 16
 
 # How long a follower may take for one message, in seconds.
-PATIENCE_S: Final = 20.0
+FOLLOWER_PATIENCE_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)

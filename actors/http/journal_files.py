@@ -1,8 +1,8 @@
 """The journal's files for programs that can't reach them: names in folders, and parts of files.
 
 Spark's data source reads a journal so, by the address of its service (`actors.journal.served_files`). A sealed segment
-never changes, so nothing has to be kept of who reads. A part has at most `MOST_BYTES`. Whoever reads changes may read
-these files: they have the same rows.
+never changes, so nothing has to be kept of who reads. A part has at most `MOST_ANSWER_BYTES`. Whoever reads
+changes may read these files: they have the same rows.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from actors.http.changes.consumers import ChangesConsumers
 from actors.http.error_answers import Handler, error_answer, refusing
 from actors.journal.files import journal_errors
 from actors.journal.writer_epochs import CLAIMS, FIRST, MANIFEST
-from pipeline.journal.changes.question import MalformedRequest
+from pipeline.journal.changes.query import MalformedRequest
 
 # The most that an answer has (bytes). One is in memory for each request.
-MOST_BYTES: Final = 4 << 20
+MOST_ANSWER_BYTES: Final = 4 << 20
 
 _LISTED: Final = frozenset({CLAIMS, FIRST, MANIFEST, "schemas"})
 _READ: Final = _LISTED | {"segments"}
@@ -80,7 +80,7 @@ class JournalFiles:
             try:
                 with files.filesystem.open_input_file(files.path(name)) as file:
                     size: int = file.size()
-                    most = min(size, start + MOST_BYTES, size if end is None else end)
+                    most = min(size, start + MOST_ANSWER_BYTES, size if end is None else end)
                     return (file.read_at(most - start, start) if start < most else b""), size
             except FileNotFoundError:
                 return None

@@ -45,17 +45,17 @@ def _described(schema: JsonSchema, text: str) -> JsonSchema:
     return {**schema, "description": text}
 
 
-TEXT: Final[JsonSchema] = {"type": "string"}
+JSON_STRING: Final[JsonSchema] = {"type": "string"}
 BOOL: Final[JsonSchema] = {"type": "boolean"}
 COUNT: Final[JsonSchema] = {"type": "integer", "minimum": 0}
 NUMBER: Final[JsonSchema] = {"type": "number"}
 ANY: Final[JsonSchema] = {"type": "object"}
 
-_POSITION = _described(TEXT, "A GTID set: the transactions that have wholly passed.")
+_POSITION = _described(JSON_STRING, "A GTID set: the transactions that have wholly passed.")
 _SECONDS = _described(NUMBER, "Seconds.")
 _MS = _described(COUNT, "Milliseconds since the epoch.")
-_SOURCE = _described(_or_null(TEXT), "The server whose log is read: host:port.")
-_LOG = _described(_or_null(TEXT), "File and offset in the source's binlog.")
+_SOURCE = _described(_or_null(JSON_STRING), "The server whose log is read: host:port.")
+_LOG = _described(_or_null(JSON_STRING), "File and offset in the source's binlog.")
 
 # What's counted alike of a snapshot and of a table of one.
 _COUNTS: Final[dict[str, JsonSchema]] = {
@@ -73,20 +73,22 @@ _TABLE_STATE: Final[JsonSchema] = {
     "enum": ["waiting", "chunking", "repairing", "completed", "stopped", "failed"],
 }
 
-_SNAPSHOT_TABLE = _object(database=TEXT, table=TEXT, state=_TABLE_STATE, chunks=COUNT, **_COUNTS)
+_SNAPSHOT_TABLE = _object(
+    database=JSON_STRING, table=JSON_STRING, state=_TABLE_STATE, chunks=COUNT, **_COUNTS
+)
 # What only a table that is under way or has failed has.
-_SNAPSHOT_TABLE["properties"] |= {"walk_version": TEXT, "first": BOOL, "reason": TEXT}
+_SNAPSHOT_TABLE["properties"] |= {"walk_version": JSON_STRING, "first": BOOL, "reason": JSON_STRING}
 
 _WINDOW: Final[dict[str, JsonSchema]] = {
-    "snapshot": TEXT,
-    "table": TEXT,
+    "snapshot": JSON_STRING,
+    "table": JSON_STRING,
     "range": {"type": "integer"},
     "state": {"type": "string", "enum": ["reading", "reconciling"]},
     "rows": COUNT,
 }
 _LIFE: Final[dict[str, JsonSchema]] = {
     "state": {"type": "string", "enum": ["starting", "running", "restarting", "ended", "absent"]},
-    "last_failure": _or_null(TEXT),
+    "last_failure": _or_null(JSON_STRING),
     "restarts": COUNT,
     "mailbox": _object(depth=COUNT, capacity=COUNT),
     "progress_at": _described(
@@ -106,30 +108,32 @@ _OUTCOME: Final[JsonSchema] = {"type": "string", "enum": [outcome.value for outc
 
 _SIGNAL_STATE: Final[JsonSchema] = {
     "type": "object",
-    "properties": {"id": TEXT, "outcome": _OUTCOME, "detail": TEXT, "reason": TEXT},
+    "properties": {"id": JSON_STRING, "outcome": _OUTCOME, "detail": JSON_STRING, "reason": JSON_STRING},
     "required": ["id", "outcome"],
     "additionalProperties": False,
 }
 
 SCHEMAS: Final[dict[str, JsonSchema]] = {
-    "Error": _object(error=TEXT),
+    "Error": _object(error=JSON_STRING),
     "Ready": _object(
-        ready=BOOL, reasons=_described(_map(TEXT), "By actor; empty for a client that may not read.")
+        ready=BOOL, reasons=_described(_map(JSON_STRING), "By actor; empty for a client that may not read.")
     ),
     "Status": _object(
-        name=TEXT,
+        name=JSON_STRING,
         ready=BOOL,
         position=_or_null(_POSITION),
         lag_seconds=_SECONDS,
         paused=_described(BOOL, "Whether snapshots are held up."),
-        busy=_described(_or_null(TEXT), "Why no chunk is asked of the source now."),
-        no_room=_described(_or_null(TEXT), "Why capture waits."),
+        busy=_described(_or_null(JSON_STRING), "Why no chunk is asked of the source now."),
+        no_room=_described(_or_null(JSON_STRING), "Why capture waits."),
         snapshots=_list(ANY),
         windows=_list(ANY),
-        stopped=_described(_map(TEXT), "Tables that can't be captured any more, and why."),
-        keyless=_described(_list(TEXT), "Tables without a primary key: only their changes are captured."),
+        stopped=_described(_map(JSON_STRING), "Tables that can't be captured any more, and why."),
+        keyless=_described(
+            _list(JSON_STRING), "Tables without a primary key: only their changes are captured."
+        ),
         consumers=_CONSUMERS,
-        late=_described(_list(TEXT), "Tables that wait for a new generation of their mirrors."),
+        late=_described(_list(JSON_STRING), "Tables that wait for a new generation of their mirrors."),
         rebuilding=_described(
             _map(NUMBER),
             "Tables whose newest mirror isn't complete, and since when, in seconds since the epoch: their live "
@@ -165,23 +169,23 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         ),
     ),
     "NotYetApplied": _object(
-        error=_described(TEXT, "What is waited for."),
-        missing=_described(TEXT, "The transactions that have still to come."),
+        error=_described(JSON_STRING, "What is waited for."),
+        missing=_described(JSON_STRING, "The transactions that have still to come."),
         **_REACHED,
     ),
     "Translation": _object(
         scn=_described(COUNT, "Everything through this SCN is in the place, and nothing is lost after it."),
         gtid_set=_described(
-            _or_null(TEXT), "The transactions through this SCN; null if the source has no GTIDs."
+            _or_null(JSON_STRING), "The transactions through this SCN; null if the source has no GTIDs."
         ),
         beyond=_described(
-            TEXT,
+            JSON_STRING,
             "Transactions of the given GTID set that may come again after `scn`; not after `checkpoint`.",
         ),
-        checkpoint=_described(TEXT, "The place exactly."),
+        checkpoint=_described(JSON_STRING, "The place exactly."),
     ),
     "Bootstrap": _object(
-        checkpoint=_described(TEXT, "Continue at /changes with `since=` this."),
+        checkpoint=_described(JSON_STRING, "Continue at /changes with `since=` this."),
         scn=_described(
             COUNT, "All tables have everything through this SCN at these versions, and nothing after it."
         ),
@@ -193,20 +197,24 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
             "of the table.",
         ),
     ),
-    "JournalNames": _list(TEXT),
-    "DatabusSources": _list(_object(name=TEXT, id=COUNT)),
+    "JournalNames": _list(JSON_STRING),
+    "DatabusSources": _list(_object(name=JSON_STRING, id=COUNT)),
     "DatabusSchemas": _list(
         _object(
             id=COUNT,
-            name=TEXT,
-            version=_described(TEXT, "The version in `?version=`."),
-            schemaId=_described(TEXT, "What events name the schema with: the MD5 of its text, in base64."),
-            schema=_described(TEXT, "The Avro schema of rows. The present one of a source comes last."),
-            keySchema=_described(_or_null(TEXT), "That of keys; null without a primary key."),
+            name=JSON_STRING,
+            version=_described(JSON_STRING, "The version in `?version=`."),
+            schemaId=_described(
+                JSON_STRING, "What events name the schema with: the MD5 of its text, in base64."
+            ),
+            schema=_described(
+                JSON_STRING, "The Avro schema of rows. The present one of a source comes last."
+            ),
+            keySchema=_described(_or_null(JSON_STRING), "That of keys; null without a primary key."),
         )
     ),
     "DatabusInbound": _object(
-        dimension=TEXT,
+        dimension=JSON_STRING,
         numDataEvents=_described(COUNT, "Rows sealed since the service began."),
         minWinScn=COUNT,
         maxWinScn=COUNT,
@@ -215,14 +223,14 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         timestampMaxScnEvent=_MS,
     ),
     "DatabusOutbound": _object(
-        dimension=TEXT,
+        dimension=JSON_STRING,
         numDataEvents=_described(COUNT, "Rows sent since the service began."),
         sizeDataEvents=COUNT,
         numPeers=_described(COUNT, "Requests that read changes now."),
     ),
     "DatabusNumbers": _list(COUNT),
     "DatabusCount": _object(
-        dimension=_described(TEXT, "The source's number."),
+        dimension=_described(JSON_STRING, "The source's number."),
         numDataEvents=_described(
             _or_null(COUNT),
             "Rows since the service began; null if too many tables are captured to count each.",
@@ -246,7 +254,7 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         history=_described(_list(_all_of("Point")), "The last ten minutes, a point each second."),
     ),
     "Snapshot": _object(
-        id=TEXT,
+        id=JSON_STRING,
         state={"type": "string", "enum": ["waiting", "running", "paused", "completed", "stopped", "failed"]},
         blocking=BOOL,
         consistent=BOOL,
@@ -261,15 +269,15 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
     ),
     "Snapshots": _object(snapshots=_list(_all_of("Snapshot"))),
     "Table": _object(
-        table=_described(TEXT, "database.table"),
-        stopped=_described(_or_null(TEXT), "Why it can't be captured any more."),
+        table=_described(JSON_STRING, "database.table"),
+        stopped=_described(_or_null(JSON_STRING), "Why it can't be captured any more."),
         keyless=BOOL,
         unread_rows=_described(COUNT, "Rows that are to be read again."),
         snapshot=_or_null(
             _object(
-                id=TEXT,
+                id=JSON_STRING,
                 state=_TABLE_STATE,
-                reason=_or_null(TEXT),
+                reason=_or_null(JSON_STRING),
                 **_COUNTS,
                 map=_object(
                     filled=_described(
@@ -284,27 +292,27 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
             mirror={"type": ["string", "null"], "enum": ["filling", "ready", None]},
             pending_rows=_described(_or_null(COUNT), "Changes that the mirror hasn't merged yet."),
             late=BOOL,
-            stopped=_or_null(TEXT),
+            stopped=_or_null(JSON_STRING),
         ),
     ),
     "Tables": _object(tables=_list(_all_of("Table"))),
     "Signal": {
         "type": "object",
-        "properties": {"id": TEXT, "type": TEXT, "data": ANY},
+        "properties": {"id": JSON_STRING, "type": JSON_STRING, "data": ANY},
         "required": ["type"],
         "additionalProperties": False,
         "description": "In Debezium's JSON; docs/signals.md has all types and fields.",
     },
-    "Accepted": _object(id=TEXT, outcome={"const": "accepted"}, detail=TEXT),
-    "Rejected": _object(id=TEXT, outcome={"const": "rejected"}, error=TEXT),
+    "Accepted": _object(id=JSON_STRING, outcome={"const": "accepted"}, detail=JSON_STRING),
+    "Rejected": _object(id=JSON_STRING, outcome={"const": "rejected"}, error=JSON_STRING),
     "SignalState": _SIGNAL_STATE,
     "Signals": _object(signals=_described(_list(_all_of("SignalState")), "The newest last.")),
     "Event": _object(
         number=COUNT,
-        at=_described(TEXT, "ISO 8601, UTC."),
+        at=_described(JSON_STRING, "ISO 8601, UTC."),
         level={"type": "string", "enum": ["debug", "info", "warning", "error", "critical"]},
-        event=TEXT,
-        more=_map(TEXT),
+        event=JSON_STRING,
+        more=_map(JSON_STRING),
     ),
     "Events": _object(events=_described(_list(_all_of("Event")), "The oldest first.")),
     "Overview": _object(
@@ -315,9 +323,9 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         freshness_seconds=_or_null(_SECONDS),
         paused=BOOL,
         undelivered_seconds=_SECONDS,
-        reasons=_map(TEXT),
-        busy=_or_null(TEXT),
-        no_room=_or_null(TEXT),
+        reasons=_map(JSON_STRING),
+        busy=_or_null(JSON_STRING),
+        no_room=_or_null(JSON_STRING),
         source=_SOURCE,
         log=_LOG,
         windows=_list(_object(**_WINDOW, age_seconds=_SECONDS)),
@@ -326,7 +334,7 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         actors=_map(_object(**_LIFE)),
     ),
     "Begin": _object(
-        name=TEXT,
+        name=JSON_STRING,
         controlled=_described(BOOL, "Whether signals want a token."),
         overview=_all_of("Overview"),
         history=_list(_all_of("Point")),
@@ -337,7 +345,7 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         overview=_all_of("Overview"),
         point=_or_null(_all_of("Point")),
         tables=_described(_list(_all_of("Table")), "Those that have changed."),
-        gone=_described(_list(TEXT), "Those that aren't there any more."),
+        gone=_described(_list(JSON_STRING), "Those that aren't there any more."),
         events=_described(_list(_all_of("Event")), "Those that are new."),
     ),
 }

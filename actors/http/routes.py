@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from actors.http.access import Access
 from actors.http.json_schemas import SCHEMAS
-from pipeline.journal.applied.question import LONGEST_WAIT_S, WAIT_S
-from pipeline.kafka.databus.stream_question import LARGEST
+from pipeline.journal.applied.query import LONGEST_WAIT_S, WAIT_S
+from pipeline.kafka.databus.stream_query import LARGEST
 
-JSON: Final = "application/json"
+JSON_TYPE: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class ApiResponse:
 
     meaning: str
     schema: str | None = None
-    content: str = JSON
+    content: str = JSON_TYPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,7 +455,10 @@ def _operation(route: Route) -> dict[str, Any]:
             for name, each in route.query.items()
         ]
     if route.body is not None:
-        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": _reference(route.body)}}}
+        operation["requestBody"] = {
+            "required": True,
+            "content": {JSON_TYPE: {"schema": _reference(route.body)}},
+        }
     return operation
 
 

@@ -39,7 +39,7 @@ from actors.http.changes.consumers import (
 from actors.http.connections import Connection, ConnectionLimits, Connections
 from actors.http.databus_relay import DatabusRelay
 from actors.http.error_answers import Handler, error_answer, refusing, unread_journal
-from actors.http.event_stream import PATIENCE_S, Followers, TooManyFollowers
+from actors.http.event_stream import FOLLOWER_PATIENCE_S, Followers, TooManyFollowers
 from actors.http.journal_files import JournalFiles
 from actors.http.tls_listener import TlsListener
 from actors.runtime.filesystem import put_file
@@ -50,14 +50,19 @@ from actors.status.status_board import StatusBoard
 from pipeline import metrics as catalogue
 from pipeline.config.settings import HttpSettings
 from pipeline.errors import Definite, Transient
-from pipeline.journal.applied.question import MalformedQuestion, NeverApplied, NotYetApplied, parse_question
+from pipeline.journal.applied.query import (
+    MalformedAppliedQuery,
+    NeverApplied,
+    NotYetApplied,
+    parse_applied_query,
+)
 from pipeline.journal.changes.bootstrap import parse_bootstrap
 from pipeline.journal.changes.key_filter import WrongKeyFilter
 from pipeline.journal.changes.place import PlaceGone
-from pipeline.journal.changes.question import ChangesFormat, parse_changes_question
+from pipeline.journal.changes.query import ChangesFormat, parse_changes_query
 from pipeline.journal.changes.translation import parse_translated_place
 from pipeline.messages.signals import SignalAccepted
-from pipeline.signals.signal import LONGEST, MalformedSignal, parse_signal
+from pipeline.signals.signal import LONGEST_SIGNAL, MalformedSignal, parse_signal
 
 log = structlog.get_logger()
 
@@ -123,7 +128,7 @@ class HttpServer:
         self._bucket_of: dict[web.AbstractResource | None, TokenBucket] = {}
         self._live = Followers(board, controlled=self._guard.controlled)
         self._files = static_files.load_files()
-        app = web.Application(client_max_size=LONGEST, middlewares=[self._serve])
+        app = web.Application(client_max_size=LONGEST_SIGNAL, middlewares=[self._serve])
         self._access: dict[web.AbstractResource | None, dict[str, Access]] = {}
         self._route(app)
         app.on_response_prepare.append(_say_headers)
@@ -222,7 +227,7 @@ class HttpServer:
             try:
                 if refused and not connections.refusals.take():
                     raise TimeoutError
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(FOLLOWER_PATIENCE_S):
                     await answer.prepare(request)
                     await answer.write_eof()
             except ConnectionError:
@@ -250,7 +255,7 @@ class HttpServer:
         try:
             return await handler(request)
         except web.HTTPRequestEntityTooLarge:
-            return error_answer(413, f"the body is longer than {LONGEST} bytes")
+            return error_answer(413, f"the body is longer than {LONGEST_SIGNAL} bytes")
         except web.HTTPException as error:
             return error_answer(error.status, error.reason)
         except Exception:  # a client learns nothing more of any error
@@ -309,9 +314,9 @@ class HttpServer:
 
     async def _wait_applied(self, request: web.Request) -> web.Response:
         try:
-            question = parse_question(request.query, self._applied.there)
-            answer = await _while_open(request, self._applied.wait(question))
-        except MalformedQuestion as error:
+            query = parse_applied_query(request.query, self._applied.there)
+            answer = await _while_open(request, self._applied.wait(query))
+        except MalformedAppliedQuery as error:
             return error_answer(400, str(error))
         except TooManyWait as error:
             return error_answer(429, str(error), {"Retry-After": "1"})
@@ -320,7 +325,7 @@ class HttpServer:
         if isinstance(answer, NeverApplied):
             return error_answer(409, answer.reason)
         reached = {
-            "through": question.through.value,
+            "through": query.through.value,
             "position": str(answer.reached.position),
             "segment": answer.reached.segment,
             "scn": answer.reached.scn,
@@ -331,10 +336,10 @@ class HttpServer:
         return web.json_response({**reached, "tables": {str(t): at for t, at in answer.read_at.items()}})
 
     async def _follow_changes(self, request: web.Request) -> web.StreamResponse:
-        question = parse_changes_question(request.query)
+        query = parse_changes_query(request.query)
         with self._changes.consumer():
-            stream = await self._changes.open(question)
-            return await self._send_changes(request, stream, question.format)
+            stream = await self._changes.open(query)
+            return await self._send_changes(request, stream, query.format)
 
     async def _translate(self, request: web.Request) -> web.Response:
         found = await self._changes.translate(parse_translated_place(request.query))
@@ -374,7 +379,7 @@ class HttpServer:
             said = str(error) if named else unread_journal(error)
             # The answer has no proper end then, so no client takes it for complete.
             with suppress(ConnectionError, TimeoutError):
-                await _write(answer, stream.form.error(said), PATIENCE_S)
+                await _write(answer, stream.form.error(said), FOLLOWER_PATIENCE_S)
             _close(request)
         return answer
 
@@ -451,7 +456,7 @@ def _close(request: web.Request) -> None:
         request.transport.close()
 
 
-async def _write(answer: web.StreamResponse, message: bytes, within_s: float = PATIENCE_S) -> None:
+async def _write(answer: web.StreamResponse, message: bytes, within_s: float = FOLLOWER_PATIENCE_S) -> None:
     async with asyncio.timeout(within_s):
         await answer.write(message)
 

@@ -14,7 +14,8 @@ import time
 from dataclasses import dataclass
 
 from actors.journal.files import Files
-from actors.journal.writer_epochs import FIRST, TEMPORARY, TEXT, first_segment
+from actors.journal.writer_epochs import FIRST, JSON_SUFFIX, first_segment
+from actors.runtime.filesystem import TEMPORARY
 from pipeline.errors import Definite
 
 CONSUMERS = "consumers"
@@ -44,7 +45,7 @@ class Consumers:
         if not _NAME.fullmatch(name):
             raise Definite(f"{name!r} can't be a consumer's name: use a-z, 0-9, _ and -, a letter first")
         value = {"segment": segment, "told_at": time.time_ns() // 1000, "said": said}
-        self._files.put(f"{CONSUMERS}/{name}{TEXT}", json.dumps(value).encode())
+        self._files.put(f"{CONSUMERS}/{name}{JSON_SUFFIX}", json.dumps(value).encode())
 
     def all(self) -> dict[str, Consumer]:
         """All of them, by name. Raises Definite where one can't be read."""
@@ -54,7 +55,7 @@ class Consumers:
                 continue
             try:
                 value = json.loads(self._files.read(f"{CONSUMERS}/{file}"))
-                found[file.removesuffix(TEXT)] = Consumer(
+                found[file.removesuffix(JSON_SUFFIX)] = Consumer(
                     int(value["segment"]), int(value["told_at"]), value.get("said")
                 )
             except FileNotFoundError:
@@ -72,12 +73,12 @@ class Consumers:
 
     def forget(self, name: str) -> None:
         """Keep nothing for this consumer any more. Raises Definite where there's no such one."""
-        if f"{name}{TEXT}" not in self._files.listed(CONSUMERS):
+        if f"{name}{JSON_SUFFIX}" not in self._files.listed(CONSUMERS):
             known = ", ".join(sorted(self.all())) or "none"
             raise Definite(
                 f"{name!r} isn't a consumer of the journal in {self._files.shown}; there are: {known}"
             )
-        self._files.remove(f"{CONSUMERS}/{name}{TEXT}")
+        self._files.remove(f"{CONSUMERS}/{name}{JSON_SUFFIX}")
 
     def first(self) -> int:
         """The segment that the journal is whole from."""

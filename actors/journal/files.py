@@ -24,7 +24,15 @@ from urllib.parse import urlsplit
 from pyarrow import fs
 
 from actors.journal.served_files import ServedFiles
-from actors.runtime.filesystem import FULL, TEMPORARY, filesystem_at, list_folder, put_file, sync, whole_file
+from actors.runtime.filesystem import (
+    DISK_FULL,
+    TEMPORARY,
+    filesystem_at,
+    list_folder,
+    put_file,
+    sync,
+    whole_file,
+)
 from pipeline.errors import Definite, Transient
 
 _LOCK = "lock"
@@ -197,7 +205,7 @@ class LocalFiles:
                 os.posix_fallocate(file.fileno(), 0, _RESERVED)
         except OSError as error:
             path.unlink(missing_ok=True)
-            if error.errno not in FULL:
+            if error.errno not in DISK_FULL:
                 raise
             return False
         return True
@@ -348,7 +356,7 @@ def journal_errors(shown: str) -> Iterator[None]:
         yield
     except OSError as error:
         match error.errno:
-            case number if number in FULL:
+            case number if number in DISK_FULL:
                 raise NoRoom(f"no room was left for the journal in {shown} ({error.strerror})") from error
             case errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOTDIR:
                 raise _refusal(shown, error) from error

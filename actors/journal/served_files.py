@@ -25,7 +25,7 @@ from pipeline.errors import Definite, Transient
 TOKEN: Final = "TIDEMARK_TOKEN"  # noqa: S105 - the name of a variable
 
 # When to ask again whoever is asked too often (s), and for how long.
-AGAIN_S: Final = 1.0
+ASK_AGAIN_S: Final = 1.0
 AGAIN_WITHIN_S: Final = 60.0
 
 _ANSWERS_WITHIN_S: Final = 60.0
@@ -121,7 +121,7 @@ class ServedFiles:
             answer, body = self._ask(f"{path}?{urlencode(asked)}", headers)
             if answer.status not in _WAIT or time.monotonic() > until:
                 break
-            time.sleep(AGAIN_S)
+            time.sleep(ASK_AGAIN_S)
         self._check(answer, body, asked)
         return answer.status, answer.headers, body
 

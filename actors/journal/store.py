@@ -26,7 +26,8 @@ from typing import IO
 from actors.journal import segment_file, writer_epochs
 from actors.journal.consumers import CONSUMERS, Consumers
 from actors.journal.files import Files, LocalFiles, NoRoom, journal_errors, open_files
-from actors.journal.writer_epochs import FIRST, MANIFEST, TEMPORARY, TEXT
+from actors.journal.writer_epochs import FIRST, JSON_SUFFIX, MANIFEST
+from actors.runtime.filesystem import TEMPORARY
 from actors.runtime.state_folder import local_folder
 from pipeline.config.settings import JournalSettings
 from pipeline.errors import Definite, InvariantBroken
@@ -118,18 +119,18 @@ class JournalReader:
         return f"{_SEGMENTS}/{self._view.name(segment)}"
 
     def _entry_name(self, segment: int) -> str:
-        return f"{MANIFEST}/{self._view.name(segment)}{TEXT}"
+        return f"{MANIFEST}/{self._view.name(segment)}{JSON_SUFFIX}"
 
     def schemas(self) -> Iterator[TableSchema]:
         """Every version of a table's columns that a segment may name."""
         with journal_errors(self.files.shown):
             for name in sorted(self.files.listed(_SCHEMAS)):
-                if name.endswith(TEXT):
-                    yield self._schema(name.removesuffix(TEXT))
+                if name.endswith(JSON_SUFFIX):
+                    yield self._schema(name.removesuffix(JSON_SUFFIX))
 
     def _schema(self, version: str) -> TableSchema:
         if version not in self._schemas:
-            name = f"{_SCHEMAS}/{version}{TEXT}"
+            name = f"{_SCHEMAS}/{version}{JSON_SUFFIX}"
             with self._refusing(name):
                 self._schemas[version] = manifest.schema_from_json(self.files.read(name).decode(), version)
         return self._schemas[version]
@@ -177,8 +178,8 @@ class JournalStore(JournalReader):
         self._unread: int | None = None
         # The last segment that may name a version of a schema; those that aren't here aren't durable.
         self.files.make_durable(_SCHEMAS)
-        versions = (name for name in self.files.listed(_SCHEMAS) if name.endswith(TEXT))
-        self._named = {version.removesuffix(TEXT): own.last for version in versions}
+        versions = (name for name in self.files.listed(_SCHEMAS) if name.endswith(JSON_SUFFIX))
+        self._named = {version.removesuffix(JSON_SUFFIX): own.last for version in versions}
         # The segment that each consumer reported, as of the last read.
         self.told: dict[str, int] = {}
 
@@ -243,10 +244,10 @@ class JournalStore(JournalReader):
             self.files.keep(f"{_SEGMENTS}/{own.name(segment)}", frozenset(file.path for file in entry.files))
             for version in entry.schemas.keys() - self._named.keys():
                 text = manifest.schema_to_json(entry.schemas[version])
-                self.files.put(f"{_SCHEMAS}/{version}{TEXT}", text.encode())
+                self.files.put(f"{_SCHEMAS}/{version}{JSON_SUFFIX}", text.encode())
             self._named |= dict.fromkeys(entry.schemas, segment)
             text = manifest.to_json(entry, self.identity.id)
-            self.files.put(f"{MANIFEST}/{own.name(segment)}{TEXT}", text.encode())
+            self.files.put(f"{MANIFEST}/{own.name(segment)}{JSON_SUFFIX}", text.encode())
             writer_epochs.check_epoch(self.files, own.claim)
         self._own = replace(own, last=segment)
         self._unread = min(entry.checkpoint.unread.values(), default=None)
@@ -295,7 +296,7 @@ class JournalStore(JournalReader):
         """Remove the schemas that no segment names any more."""
         for version in [version for version, segment in self._named.items() if segment < self._oldest]:
             del self._named[version]
-            self.files.remove(f"{_SCHEMAS}/{version}{TEXT}")
+            self.files.remove(f"{_SCHEMAS}/{version}{JSON_SUFFIX}")
 
     def _begins(self, own: JournalView, names: set[str]) -> int:
         """The oldest segment that there is; all from there on are. Raises Definite where one is missing."""
@@ -333,7 +334,7 @@ class JournalStore(JournalReader):
                 del sizes[name]
         for entry in entries:
             if not _counts(own, entry):
-                self.files.remove(f"{MANIFEST}/{claims.entry_name(*entry)}{TEXT}")
+                self.files.remove(f"{MANIFEST}/{claims.entry_name(*entry)}{JSON_SUFFIX}")
         return sum(sizes.values())
 
     def _verify(self, name: str, file: File) -> None:

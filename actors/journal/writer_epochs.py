@@ -12,6 +12,7 @@ The claims before it are removed once a claim has begun.
 import uuid
 
 from actors.journal.files import Files
+from actors.runtime.filesystem import TEMPORARY
 from pipeline.errors import Definite
 from pipeline.journal import writer_epochs
 from pipeline.journal.writer_epochs import EpochRecord, JournalView
@@ -19,9 +20,8 @@ from pipeline.journal.writer_epochs import EpochRecord, JournalView
 CLAIMS = "claims"
 FIRST = "first"
 MANIFEST = "manifest"
-TEXT = ".json"
-TEMPORARY = ".tmp"
-_BEGUN = f".begun{TEXT}"
+JSON_SUFFIX = ".json"
+_BEGUN = f".begun{JSON_SUFFIX}"
 
 
 class NoJournal(Definite):
@@ -61,14 +61,14 @@ def claim_journal(files: Files, pipeline: str) -> JournalView:
     _check_pipeline(files, pipeline)
     known, _ = _claims(files)
     mine = writer_epochs.next_claim(known, uuid.uuid4().hex[:8])
-    files.put(f"{CLAIMS}/{mine}{TEXT}", b"{}")
+    files.put(f"{CLAIMS}/{mine}{JSON_SUFFIX}", b"{}")
     check_epoch(files, mine)
     record = _past(files, pipeline)
     files.put(f"{CLAIMS}/{mine}{_BEGUN}", writer_epochs.to_json(record).encode())
     check_epoch(files, mine)
     known, begun = _claims(files)
     for claim in sorted(known - {mine}):
-        files.remove(f"{CLAIMS}/{claim}{TEXT}")
+        files.remove(f"{CLAIMS}/{claim}{JSON_SUFFIX}")
         if claim in begun:
             files.remove(f"{CLAIMS}/{claim}{_BEGUN}")
     return JournalView(mine, record, record.through)
@@ -95,7 +95,9 @@ def list_entries(files: Files) -> list[tuple[int, str]]:
     for name in files.listed(MANIFEST):
         if name.endswith(TEMPORARY):
             continue
-        segment = writer_epochs.segment_of(name.removesuffix(TEXT)) if name.endswith(TEXT) else None
+        segment = (
+            writer_epochs.segment_of(name.removesuffix(JSON_SUFFIX)) if name.endswith(JSON_SUFFIX) else None
+        )
         if segment is None:
             raise Definite(f"{files.shown}/{MANIFEST}/{name} isn't a journal's: move it elsewhere")
         found.append(segment)
@@ -129,7 +131,7 @@ def _claims(files: Files) -> tuple[set[str], set[str]]:
     """All claims, and those that have begun."""
     names = files.listed(CLAIMS)
     begun = {name.removesuffix(_BEGUN) for name in names if name.endswith(_BEGUN)}
-    known = {name.removesuffix(TEXT) for name in names if name.endswith(TEXT)}
+    known = {name.removesuffix(JSON_SUFFIX) for name in names if name.endswith(JSON_SUFFIX)}
     return {claim for claim in known | begun if writer_epochs.is_claim(claim)}, begun
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from actors.kafka.gathered_rows import MessageRows
+from actors.kafka.message_rows import MessageRows
 from actors.kafka.record_batch import RecordBatch
 from actors.kafka.refusals import refused_as_messages, refused_as_rows
 from actors.kafka.segment_rows import TableRows
@@ -32,8 +32,8 @@ from pipeline.kafka.debezium.message_format import MessageFormat, MessagePairs
 from pipeline.kafka.debezium.notification import notification_messages
 from pipeline.kafka.debezium.outbox import OutboxEvents
 from pipeline.kafka.debezium.schema_change import schema_change_messages
-from pipeline.kafka.debezium.shape import Shape, shape_of
 from pipeline.kafka.debezium.source_block import SourceBlock
+from pipeline.kafka.debezium.table_mapping import TableMapping, map_table
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders, transaction_messages
 from pipeline.kafka.errors import TableRefusal, TopicRefusal
 from pipeline.kafka.partitioner import partitions
@@ -188,12 +188,12 @@ class MessageBatches:
         settings = self._settings
         return destination_of(table, settings.topic_prefix, settings.topic_delimiter, settings.topic_routes)
 
-    def _shape(self, schema: TableSchema) -> Shape:
-        return shape_of(schema, self._settings.message_columns, self._settings.unavailable_value_placeholder)
+    def _mapping(self, schema: TableSchema) -> TableMapping:
+        return map_table(schema, self._settings.message_columns, self._settings.unavailable_value_placeholder)
 
     def needed(self, schema: TableSchema) -> tuple[str, ...]:
         """Returns the columns of a table that `narrowed` needs."""
-        return self._shape(schema).needed
+        return self._mapping(schema).needed
 
     @property
     def transaction_topic(self) -> str:
@@ -277,7 +277,7 @@ class MessageBatches:
         if not self.wanted(schema.table):
             return changes.slice(0, 0)
         with self._refused_as_rows(schema.table):
-            return without(self._shape(schema).with_keys(changes), self._settings.skipped_operations)
+            return without(self._mapping(schema).with_keys(changes), self._settings.skipped_operations)
 
     def counted_for(self, topics: Topics) -> "CountedRows":
         """Returns which rows count as messages of a transaction, while these topics take messages."""
@@ -307,7 +307,7 @@ class MessageBatches:
     def _envelope(self, schema: TableSchema) -> Envelope:
         settings = self._settings
         return Envelope(
-            self._shape(schema),
+            self._mapping(schema),
             self._destination(schema.table),
             settings.topic_prefix,
             self._version,
@@ -371,8 +371,8 @@ class MessageBatches:
 
     def _events(self, outbox: Outbox, of: MessageRows) -> list[Records]:
         settings, table = self._settings, of.schema.table
-        shape, name = self._shape(of.schema), f"{settings.topic_prefix}.{table.dotted}"
-        making = OutboxEvents(shape, outbox, settings.handling, name, self._format, self._headers)
+        mapping, name = self._mapping(of.schema), f"{settings.topic_prefix}.{table.dotted}"
+        making = OutboxEvents(mapping, outbox, settings.handling, name, self._format, self._headers)
         if updates := making.updates(of.rows):
             log.warning("an outbox was updated", table=str(table), rows=updates)
         events = making.events(of.rows)

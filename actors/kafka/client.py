@@ -20,7 +20,7 @@ from pipeline.config.settings import BrokerSettings
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 # A broker that hasn't answered for so long is asked again.
-ANSWERS_WITHIN_S: Final = 10.0
+BROKER_ANSWERS_WITHIN_S: Final = 10.0
 
 
 def client_options(settings: BrokerSettings, pipeline: str) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def client_options(settings: BrokerSettings, pipeline: str) -> dict[str, Any]:
     options: dict[str, Any] = {
         "bootstrap_servers": list(settings.bootstrap_servers),
         "client_id": f"tidemark-{pipeline}",
-        "request_timeout_ms": int(ANSWERS_WITHIN_S * 1000),
+        "request_timeout_ms": int(BROKER_ANSWERS_WITHIN_S * 1000),
         "security_protocol": settings.security_protocol.value,
     }
     if settings.security_protocol.encrypted:

@@ -22,7 +22,7 @@ from pipeline.kafka.debezium.connect_schema import Schema
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable
 from pipeline.kafka.registry import registry_failure, schema_failure
 
-ANSWERS_WITHIN_S: Final = 10.0
+REGISTRY_ANSWERS_WITHIN_S: Final = 10.0
 # How often a request is tried that fails for now, and the first pause (s); each further one is twice as long.
 _ATTEMPTS: Final = 4
 _PAUSE_S: Final = 0.2
@@ -74,7 +74,7 @@ class SchemaRegistry:
     async def _request(self, method: str, path: str, asked: "_Question | None") -> Any:
         try:
             async with (
-                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(ANSWERS_WITHIN_S)) as session,
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(REGISTRY_ANSWERS_WITHIN_S)) as session,
                 session.request(
                     method,
                     self._url + path,

@@ -29,7 +29,7 @@ from pipeline.schema.table_schema import TableId, TableSchema
 
 # How many rows become messages at once, at most, and about how many bytes of them. A position within a transaction
 # counts rows in an order that depends on these, where tables share a topic.
-TOGETHER: Final = 20_000
+ROWS_CONVERTED_TOGETHER: Final = 20_000
 TOGETHER_BYTES: Final = 16 << 20
 # No batch has more bytes than this, unless it is one row.
 _MOST_BYTES: Final = 4 * TOGETHER_BYTES
@@ -369,4 +369,6 @@ def _together(parquet: pq.ParquetFile) -> int:
     """Returns how many rows to read at once."""
     metadata = parquet.metadata
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    return int(max(1, min(TOGETHER, TOGETHER_BYTES * max(1, metadata.num_rows) // max(1, size))))
+    return int(
+        max(1, min(ROWS_CONVERTED_TOGETHER, TOGETHER_BYTES * max(1, metadata.num_rows) // max(1, size)))
+    )

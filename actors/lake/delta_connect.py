@@ -38,7 +38,7 @@ from typing import ClassVar
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_log import NOTHING, read_version
+from actors.lake.delta_log import NO_REPORT, read_version
 from actors.lake.delta_table import PlaceFiles, TableVersion, columns_of, made_once
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.spark_session import side_session
@@ -144,7 +144,7 @@ class ConnectTable:
     def tell(self, application: str, version: int) -> None:
         """Sets an application's version by an append of no rows."""
         nothing = self._session.read.format("delta").load(self.path).limit(0)
-        self._write(nothing, application, version, NOTHING)
+        self._write(nothing, application, version, NO_REPORT)
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Brings this mirror to the merge's segment by MERGE."""

@@ -25,7 +25,7 @@ from pipeline.lake.tables import TableReport
 LOG = "_delta_log"
 
 # The report of a commit that has nothing to report.
-NOTHING = "{}"
+NO_REPORT = "{}"
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d+\.(\d+))?\.parquet")
@@ -98,7 +98,7 @@ def last_report(path: str) -> str | None:
     for name in filter(_COMMIT.fullmatch, reversed(names)):
         for action in map(json.loads, _read(filesystem, f"{folder}/{name}").splitlines()):
             match action:
-                case {"commitInfo": {"userMetadata": str(said)}} if said != NOTHING:
+                case {"commitInfo": {"userMetadata": str(said)}} if said != NO_REPORT:
                     return said
     return None
 

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from actors.lake.delta_log import NOTHING
+from actors.lake.delta_log import NO_REPORT
 from actors.lake.spark_session import side_session
 from pipeline.errors import Transient
 from pipeline.lake.column_changes import Plan, schema_text
@@ -247,7 +247,7 @@ class DeltaTable:
 
     def tell(self, application: str, version: int) -> None:
         """Sets an application's version, in a commit of nothing else."""
-        self.append(lambda *_: (), application, version, {}, NOTHING)
+        self.append(lambda *_: (), application, version, {}, NO_REPORT)
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Marks rows of the mirror as deleted and appends others in their place, in one commit.

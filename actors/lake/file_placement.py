@@ -24,14 +24,14 @@ from pyarrow import fs
 from actors.journal.store import JournalReader
 from actors.lake.delta_log import LOG
 from actors.lake.filesystem import lake_filesystem
-from actors.runtime.filesystem import FULL, TEMPORARY, list_folder, sync
+from actors.runtime.filesystem import DISK_FULL, TEMPORARY, list_folder, sync
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal.change_rows import SOURCE, changes_schema
 from pipeline.journal.segment import has_one_order
 from pipeline.lake.batch import Piece
-from pipeline.lake.files.formed_values import form_rows
 from pipeline.lake.files.parquet_files import Bounds, Day, Link, Ordered, Rewrite, Stored, add, fit, stats
+from pipeline.lake.files.value_conversion import form_rows
 from pipeline.lake.tables import Tier
 
 # More commits than this (changes of columns, MERGEs, maintenance) come between two appends only if most of them are
@@ -264,6 +264,6 @@ def _naming_table(table: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in FULL:
+        if error.errno in DISK_FULL:
             raise LakeFull(f"no room was left in {table}") from error
         raise Transient(f"files can't be placed ({error}) in {table}") from error

@@ -57,7 +57,7 @@ from pipeline.lake.column_changes import (
     unchanged_plan,
 )
 from pipeline.lake.delivery import AcceptedBatch, accept_batch
-from pipeline.lake.files.formed_values import ValueRefused
+from pipeline.lake.files.value_conversion import ValueRefused
 from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql
 from pipeline.lake.mirrors.merge import Merge, pending_sql
 from pipeline.lake.tables import (

@@ -22,7 +22,7 @@ from actors.journal.service_connection import Trust, request_service
 from actors.source.session_tracker import SESSION_TRACK, TRACK_GTIDS, SessionTracker
 from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.progress import Through
-from pipeline.journal.applied.question import WAIT_S
+from pipeline.journal.applied.query import WAIT_S
 from pipeline.lake.live_view import Versions
 from pipeline.schema.table_schema import TableId
 

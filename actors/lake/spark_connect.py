@@ -26,7 +26,7 @@ from pipeline.config.settings import SparkSettings
 from pipeline.errors import Definite, Transient
 
 # How long (seconds) the client waits for the server to end a session.
-ENDS_WITHIN = 10.0
+SESSION_ENDS_WITHIN_S = 10.0
 
 # How a server answers that doesn't know a session: it has restarted, or the session has ended.
 _UNKNOWN = ("INVALID_HANDLE.", "NO_ACTIVE_SESSION")
@@ -73,7 +73,7 @@ class ConnectSpark:
         # A server that doesn't answer would block here.
         ending = Thread(target=self.session.stop, daemon=True)
         ending.start()
-        ending.join(ENDS_WITHIN)
+        ending.join(SESSION_ENDS_WITHIN_S)
         if ending.is_alive():
             self._client.close()
 

@@ -52,7 +52,7 @@ class Pool(StrEnum):
 
 
 # How long (seconds) the JVM may take to exit before it is killed.
-ENDS_WITHIN = 10.0
+JVM_ENDS_WITHIN_S = 10.0
 
 # The JVM's exit code with ExitOnOutOfMemoryError.
 _OUT_OF_MEMORY = 3
@@ -175,7 +175,7 @@ class Spark:
         unanswered = type(error) is Py4JError and "Trace:" not in str(error)
         if unanswered or isinstance(error, Py4JNetworkError | ConnectionError) or not self.alive:
             with suppress(subprocess.TimeoutExpired):  # the JVM closes its connections before it has ended
-                if self._jvm.wait(ENDS_WITHIN) == _OUT_OF_MEMORY:
+                if self._jvm.wait(JVM_ENDS_WITHIN_S) == _OUT_OF_MEMORY:
                     return "Spark's JVM ran out of memory: if it does so again, raise spark.driver_memory"
             return "Spark's JVM has ended, or was killed"
         if any(sign in str(error) for sign in _LOST):
@@ -196,7 +196,7 @@ class Spark:
         assert self._jvm.stdin is not None
         self._jvm.stdin.close()
         try:
-            self._jvm.wait(ENDS_WITHIN if self.session.sparkContext._jsc is None else 0)  # noqa: SLF001
+            self._jvm.wait(JVM_ENDS_WITHIN_S if self.session.sparkContext._jsc is None else 0)  # noqa: SLF001
         except subprocess.TimeoutExpired:
             self._jvm.kill()
             self._jvm.wait()

@@ -24,8 +24,8 @@ from typing import Final
 from actors.lake.spark_session import Pool
 
 # Seconds. Together with the supervisor's own look, a missing answer is found within 15 s.
-LOOK_EVERY_S: Final = 1.0
-ANSWERS_WITHIN_S: Final = 12.0
+SPARK_EVERY_S: Final = 1.0
+SPARK_ANSWERS_WITHIN_S: Final = 12.0
 GETS_ON_WITHIN_S: Final = {Pool.BATCHES: 180.0, Pool.BESIDE: 1800.0}
 
 _WHAT: Final = {Pool.BATCHES: "a batch", Pool.BESIDE: "what runs beside the batches"}
@@ -83,8 +83,8 @@ class StallDetector:
     def stuck(self) -> str | None:
         """Returns what is wrong; None if Spark is healthy."""
         now, asked = time.monotonic(), self._asked
-        if asked is not None and now - asked > ANSWERS_WITHIN_S:
-            return f"Spark hasn't answered for {ANSWERS_WITHIN_S:g} s"
+        if asked is not None and now - asked > SPARK_ANSWERS_WITHIN_S:
+            return f"Spark hasn't answered for {SPARK_ANSWERS_WITHIN_S:g} s"
         for pool, limit in GETS_ON_WITHIN_S.items():
             if self._under_way[pool] and now - self._got_on[pool] > limit:
                 return f"Spark answers, but {_WHAT[pool]} hasn't got on for {limit:g} s"
@@ -92,7 +92,7 @@ class StallDetector:
 
     async def _follow(self, progress: Callable[[], TaskProgress]) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(SPARK_EVERY_S)
             if any(self._under_way.values()):
                 self._note(
                     await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, progress)

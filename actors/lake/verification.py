@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_log import NOTHING, read_version
+from actors.lake.delta_log import NO_REPORT, read_version
 from actors.lake.delta_table import made_once
 from actors.lake.delta_tables import TableOpener
 from actors.lake.file_placement import LakeFiles
@@ -31,7 +31,7 @@ from actors.runtime.filesystem import list_folder
 from pipeline.coordinator.reselect_keys import key_rows
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Piece
-from pipeline.lake.files.formed_values import usual_values
+from pipeline.lake.files.value_conversion import usual_values
 from pipeline.lake.tables import (
     Tier,
     columns,
@@ -279,7 +279,7 @@ class LakeVerification:
         return Judgement(run.run, run.table, verdict, run.rows, found, work.position, reason)
 
     def _record(self, run: VerificationRun, judgement: Judgement) -> None:
-        with side_session(self._session, made_once(self._judged_once(run), 1, NOTHING)) as session:
+        with side_session(self._session, made_once(self._judged_once(run), 1, NO_REPORT)) as session:
             _append(session.sql(judgement_sql(judgement, run.since)), judgements_path(self._root))
 
     def _left_over(

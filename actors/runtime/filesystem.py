@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 # Errors of a full filesystem, or of a full quota of its user.
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 TEMPORARY: Final = ".tmp"
 

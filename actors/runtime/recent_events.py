@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final
 
-MOST: Final = 200
-LONGEST: Final = 500
+MOST_EVENTS: Final = 200
+LONGEST_EVENT: Final = 500
 
 _ELSEWHERE: Final = frozenset(
     {"event", "level", "timestamp", "logger", "pipeline", "exc_info", "exception", "stack_info"}
@@ -22,7 +22,7 @@ class RecentEvents:
     """A processor of structlog's that remembers what passes it. May be called from any thread."""
 
     def __init__(self) -> None:
-        self._events: deque[dict[str, Any]] = deque(maxlen=MOST)
+        self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
         self._numbers = count(1)
 
     def __call__(self, _logger: Any, level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -51,4 +51,4 @@ def _is_shown(key: str, value: Any) -> bool:
 
 def _short(value: Any) -> str:
     text = str(value)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= LONGEST_EVENT else f"{text[: LONGEST_EVENT - 1]}…"

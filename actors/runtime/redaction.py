@@ -12,7 +12,7 @@ from typing import Final
 
 from pipeline.errors import TidemarkError
 
-LEFT_OUT: Final = "…"
+REDACTED: Final = "…"
 
 
 class ActorError(Exception):
@@ -32,8 +32,8 @@ _MOST: Final = 50
 
 def without_values(text: str) -> str:
     """Returns the first line or so of a text, without quotations and numbers."""
-    text = _NUMBER.sub(LEFT_OUT, _QUOTATION.sub(f"'{LEFT_OUT}'", text)).strip()
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} {LEFT_OUT}"
+    text = _NUMBER.sub(REDACTED, _QUOTATION.sub(f"'{REDACTED}'", text)).strip()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} {REDACTED}"
 
 
 def safe_message(error: BaseException) -> str:

@@ -352,7 +352,7 @@ async def _look(look: Callable[[], Awaitable[None]]) -> None:
 
 def _journal_rules(settings: Settings, store: JournalStore) -> tuple[LakeRule, ...]:
     """The rules that the journal is written by: a consumer in Kafka wants what each update found."""
-    wanted = settings.kafka is not None or kafka_sink.CONSUMER in store.consumers.all()
+    wanted = settings.kafka is not None or kafka_sink.KAFKA_CONSUMER in store.consumers.all()
     return with_before_images(settings.lake_rules) if wanted else settings.lake_rules
 
 

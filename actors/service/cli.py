@@ -52,7 +52,7 @@ def _configuration(path: str) -> Settings:
 
 
 def _duration(text: str) -> float:
-    from actors.service.repetition import parse_duration
+    from actors.service.comparison import parse_duration
 
     return parse_duration(text)
 
@@ -237,7 +237,7 @@ def verify(
     docs/verify.md says what it proves. The verification continues if this command is interrupted. With --every the exit
     code is the worst of all verifications.
     """
-    from actors.service.repetition import repeat_comparison
+    from actors.service.comparison import repeat_comparison
 
     _lake(settings)
     data: dict[str, Any] = {"data-collections": list(tables or settings.tables.patterns), "repair": repair}
@@ -423,7 +423,7 @@ def sql(settings: Settings, table: str, dialect: str, stale: bool, gtid_set: str
     Print it again when the table's columns change, or its mirror begins again. docs/lake.md says more.
     """
     from actors.service.live_view_text import live_view_text
-    from pipeline.journal.applied.question import WAIT_S
+    from pipeline.journal.applied.query import WAIT_S
     from pipeline.lake.live_view import Versions
     from pipeline.lake.sql_dialects import Dialect
 
@@ -545,7 +545,7 @@ def import_debezium(connector: Path, offsets: Path | None, output: Path | None, 
 
 def _verify_once(settings: Settings, data: Mapping[str, Any]) -> tuple[int, list[str]]:
     """Returns the exit code of a verification, and a line for each result."""
-    from actors.service.repetition import DIFFERENT, EQUAL, UNJUDGED
+    from actors.service.comparison import DIFFERENT, EQUAL, UNJUDGED
     from actors.service.terminal_status import verification_line
 
     try:

@@ -18,7 +18,7 @@ from pipeline.config.settings import Settings
 from pipeline.errors import Definite, Transient
 
 # A signal is answered once it's durable; the service itself stops waiting a little earlier.
-PATIENCE_S = 40.0
+SIGNAL_PATIENCE_S = 40.0
 
 
 class NotRunning(Definite):
@@ -53,13 +53,13 @@ def wait_applied(
 ) -> tuple[int, dict[str, Any]]:
     """Returns the status and JSON of GET /applied, which answers after `timeout_s` at the latest. Raises NotRunning."""
     path = f"/applied?{urlencode({**parameters, 'timeout_s': timeout_s})}"
-    return asyncio.run(_ask(settings, "GET", path, None, timeout_s + PATIENCE_S))
+    return asyncio.run(_ask(settings, "GET", path, None, timeout_s + SIGNAL_PATIENCE_S))
 
 
 async def follow_changes(settings: Settings, parameters: Mapping[str, str]) -> AsyncIterator[bytes]:
     """Returns the bytes of GET /changes as they come. Raises NotRunning, Definite if the service refuses, or Transient
     if the answer breaks off."""
-    timeout = aiohttp.ClientTimeout(total=None, sock_read=PATIENCE_S)
+    timeout = aiohttp.ClientTimeout(total=None, sock_read=SIGNAL_PATIENCE_S)
     async with (
         _reaching(settings, timeout) as session,
         session.get("/changes", params=parameters) as answer,
@@ -101,7 +101,11 @@ async def _reaching(
 
 
 async def _ask(
-    settings: Settings, method: str, path: str, body: dict[str, Any] | None, patience_s: float = PATIENCE_S
+    settings: Settings,
+    method: str,
+    path: str,
+    body: dict[str, Any] | None,
+    patience_s: float = SIGNAL_PATIENCE_S,
 ) -> tuple[int, dict[str, Any]]:
     timeout = aiohttp.ClientTimeout(patience_s)
     async with (

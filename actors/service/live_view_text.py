@@ -15,14 +15,14 @@ from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema.table_schema import TableId
 
 _QUOTED: Final = re.compile(r"`((?:[^`]|``)+)`\.`((?:[^`]|``)+)`", re.DOTALL)
-EMPTY: Final[Mapping[TableId, str]] = MappingProxyType({})
+NO_TEXTS: Final[Mapping[TableId, str]] = MappingProxyType({})
 
 
 def live_view_text(
     root: str,
     name: str,
     dialect: Dialect,
-    captured: Mapping[TableId, str] = EMPTY,
+    captured: Mapping[TableId, str] = NO_TEXTS,
     *,
     stale: bool = False,
     at: Versions | None = None,

@@ -26,7 +26,7 @@ from actors.signals.channel import IncomingSignal, signal_state
 from pipeline.errors import Transient
 from pipeline.messages.signals import SignalAccepted, SignalAnswer
 from pipeline.signals.outcomes import Outcome, outcomes_between
-from pipeline.signals.signal import LONGEST
+from pipeline.signals.signal import LONGEST_SIGNAL
 from pipeline.snapshot.checkpoint import Checkpoint
 
 POLL_S = 0.25
@@ -104,7 +104,7 @@ class SignalFile:
         *lines, rest = (self._rest + piece).split(b"\n")
         self._lines.extend(lines)
         # Of a line that's too long, enough is kept for it to be refused as that.
-        self._rest = rest[: LONGEST + 1]
+        self._rest = rest[: LONGEST_SIGNAL + 1]
 
     def _answered_lines(self) -> set[str]:
         """The digests of the lines that have an answer; a line cut off by a crash is none."""

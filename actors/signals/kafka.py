@@ -30,7 +30,7 @@ import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from actors.kafka.client import ANSWERS_WITHIN_S, administrating, client_options
+from actors.kafka.client import BROKER_ANSWERS_WITHIN_S, administrating, client_options
 from actors.runtime.retry import Backoff
 from actors.runtime.tasks import first_end
 from actors.signals.channel import IncomingSignal, signal_state
@@ -53,10 +53,10 @@ def _somebody_waits(line: logging.LogRecord) -> bool:
 
 logging.getLogger("asyncio").addFilter(_somebody_waits)
 
-BACKOFF: Final = Backoff(1.0, 60.0)
+CONNECTION_BACKOFF: Final = Backoff(1.0, 60.0)
 
 # The most time between two queries to the broker.
-LOOK_EVERY_S: Final = 10.0
+BROKER_EVERY_S: Final = 10.0
 
 
 class UnusableTopic(Transient):
@@ -81,7 +81,7 @@ class SignalKafka:
 
     name = "kafka"
 
-    def __init__(self, settings: KafkaSettings, pipeline: str, backoff: Backoff = BACKOFF) -> None:
+    def __init__(self, settings: KafkaSettings, pipeline: str, backoff: Backoff = CONNECTION_BACKOFF) -> None:
         self._settings = settings
         self._pipeline = pipeline
         self._backoff = backoff
@@ -201,10 +201,10 @@ class SignalKafka:
                 await self._tell_progress(producer)
             await self._commit(consumer, without_telling=producer is None)
             try:
-                async with asyncio.timeout(LOOK_EVERY_S):
+                async with asyncio.timeout(BROKER_EVERY_S):
                     await self._news.wait()
             except TimeoutError:
-                async with asyncio.timeout(ANSWERS_WITHIN_S):
+                async with asyncio.timeout(BROKER_ANSWERS_WITHIN_S):
                     await consumer.end_offsets([self._partition])
 
     async def _tell_answers(self, producer: AIOKafkaProducer) -> None:
@@ -237,7 +237,7 @@ class SignalKafka:
             behind = offset
         if behind is None:
             return
-        async with asyncio.timeout(ANSWERS_WITHIN_S):
+        async with asyncio.timeout(BROKER_ANSWERS_WITHIN_S):
             await consumer.commit({self._partition: behind + 1})
         self._taken = {offset: taken for offset, taken in self._taken.items() if offset > behind}
 

@@ -36,7 +36,7 @@ from pipeline.source import failover
 log = structlog.get_logger()
 
 # How long it takes until servers are looked at again, in seconds.
-LOOK_EVERY_S: Final = 0.5
+SERVERS_EVERY_S: Final = 0.5
 
 
 def list_servers(source: SourceSettings) -> tuple[SourceSettings, ...]:
@@ -129,7 +129,7 @@ class _Search:
                     if [type(each) for each in verdicts] != [type(each) for each in told]:
                         self._tell_wait(verdicts)
                     told = tuple(verdicts)
-                    await asyncio.sleep(LOOK_EVERY_S)
+                    await asyncio.sleep(SERVERS_EVERY_S)
                 case failover.NoneServes():
                     raise failover.NoServer(self._describe(verdicts))
                 case never:

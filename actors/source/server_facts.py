@@ -17,7 +17,7 @@ from pipeline.source.information_schema import TableDescription
 from pipeline.source.prerequisites import VARIABLES, Privilege, ServerFacts
 from pipeline.source.statement import Statement, quoted_table
 
-TABLES_AT_ONCE: Final = 50
+TABLES_ASKED_AT_ONCE: Final = 50
 
 # A table that is locked may stay so for long, and the others needn't wait for it.
 _WAIT_BRIEFLY: Final = "SET @tidemark_waits = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"
@@ -45,8 +45,8 @@ async def collect_facts(
     if locks and (refusal := await _refused_lock(source)):
         denied[Privilege.RELOAD] = refusal
     await source.ask(Statement(_WAIT_BRIEFLY))
-    for begin in range(0, len(tables), TABLES_AT_ONCE):
-        denied |= await _refused_tables(source, tables[begin : begin + TABLES_AT_ONCE])
+    for begin in range(0, len(tables), TABLES_ASKED_AT_ONCE):
+        denied |= await _refused_tables(source, tables[begin : begin + TABLES_ASKED_AT_ONCE])
     await source.ask(Statement(_WAIT_AS_BEFORE))
     keys = await source.cascading()
     [(user,)] = await source.ask(Statement("SELECT CURRENT_USER()"))

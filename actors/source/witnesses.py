@@ -13,7 +13,7 @@ from pipeline.config.settings import SourceSettings
 from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
-from pipeline.gtid.witness import MOST, Witness, Witnesses
+from pipeline.gtid.witness import MOST_SOURCES, Witness, Witnesses
 from pipeline.snapshot.checkpoint import Checkpoint
 
 
@@ -52,7 +52,7 @@ async def initial_witnesses(
     source = await Source.connect(settings, server)
     try:
         gone = await gtid_history.purged_transactions(source, by_places=False)
-        there = [gtid for gtid in last[-MOST:] if gtid not in gone]
+        there = [gtid for gtid in last[-MOST_SOURCES:] if gtid not in gone]
         found = [await _find(source, settings, gtid, by_places=False, journal=journal) for gtid in there]
     finally:
         source.close()

@@ -25,7 +25,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import Settings, SourceSettings
 from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.progress import ConsumerProgress, JournalProgress, Through
-from pipeline.journal.applied.question import Answer, Applied, AppliedQuestion, NeverApplied, NotYetApplied
+from pipeline.journal.applied.query import Answer, Applied, AppliedQuery, NeverApplied, NotYetApplied
 from pipeline.journal.applied.waiters import Waiters
 
 log = structlog.get_logger()
@@ -61,32 +61,32 @@ class AppliedWatch:
         self._confirming: asyncio.Task[None] | None = None
         metrics.watch(catalogue.WAITS, partial(len, self._waiters))
 
-    async def wait(self, question: AppliedQuestion) -> Answer | NotYetApplied:
+    async def wait(self, query: AppliedQuery) -> Answer | NotYetApplied:
         """The answer, or how far it is when the time is up. Raises TooManyWait or WaitEnded."""
         began = asyncio.get_running_loop().time()
         number = next(self._numbers)
-        answer: Answer | NotYetApplied | None = self._waiters.ask(number, question)
+        answer: Answer | NotYetApplied | None = self._waiters.ask(number, query)
         if answer is None:
-            answer = await self._answer(number, question)
-        self._measure(question, answer, asyncio.get_running_loop().time() - began)
+            answer = await self._answer(number, query)
+        self._measure(query, answer, asyncio.get_running_loop().time() - began)
         return answer
 
     @contain_errors
-    def _measure(self, question: AppliedQuestion, answer: Answer | NotYetApplied, seconds: float) -> None:
+    def _measure(self, query: AppliedQuery, answer: Answer | NotYetApplied, seconds: float) -> None:
         outcome = _OUTCOMES[type(answer)]
-        self._metrics.count(catalogue.WAITED, consumer=question.through.value, outcome=outcome)
+        self._metrics.count(catalogue.WAITED, consumer=query.through.value, outcome=outcome)
         if isinstance(answer, Applied):
             self._metrics.observe(catalogue.WAIT, seconds)
 
-    async def _answer(self, number: int, question: AppliedQuestion) -> Answer | NotYetApplied:
+    async def _answer(self, number: int, query: AppliedQuery) -> Answer | NotYetApplied:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._futures[number] = future
         try:
             if len(self._waiters) > MOST_WAITERS:
                 raise TooManyWait(f"{MOST_WAITERS} wait already")
-            if self._waiters.unconfirmed(question.gtid_set):
+            if self._waiters.unconfirmed(query.gtid_set):
                 self._confirm(number)
-            await asyncio.wait({future}, timeout=question.timeout_s)
+            await asyncio.wait({future}, timeout=query.timeout_s)
             if future.done():
                 return future.result()
             return self._waiters.withdraw(number)

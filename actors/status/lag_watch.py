@@ -28,7 +28,7 @@ from pipeline.source import binlog_retention
 
 log = structlog.get_logger()
 
-LOOK_EVERY_S: Final = 5.0
+LAG_EVERY_S: Final = 5.0
 
 
 class LagWatch:
@@ -51,7 +51,7 @@ class LagWatch:
         try:
             while True:
                 await self._look()
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(LAG_EVERY_S)
         finally:
             self._close()
 

@@ -26,7 +26,7 @@ from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.outcomes import SignalState
 
-LOOK_EVERY_S = 1.0
+STATUS_EVERY_S = 1.0
 
 
 _UNTOLD: Final = "it can't report whether it's ready; the log has the reason"
@@ -61,7 +61,7 @@ class StatusBoard:
         """Looks at the service now and then, until cancelled."""
         while True:
             self.look(time.monotonic(), time.time())
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(STATUS_EVERY_S)
 
     def look(self, now: float, at: float) -> None:
         """Look at it: `now` by a clock that doesn't go back, `at` since the epoch (both s)."""

@@ -29,7 +29,7 @@ RARE: Final = 1  # it's for the fold
 NO_ROOM: Final = 2  # it would be taken if there were room for it
 FULL: Final = 3  # it's taken, and the slice is full with it
 
-STATE: Final = np.dtype(
+STREAM_STATE: Final = np.dtype(
     [
         ("file", np.int64),  # its number (`registries.FileRegistry`)
         ("begins", np.int64),  # where in it the last event begins; a payload's events begin where that does
@@ -63,7 +63,7 @@ STATE: Final = np.dtype(
     ]
 )
 
-Record = Any  # of STATE, as compiled code sees it; numpy's types don't know its fields
+Record = Any  # of STREAM_STATE, as compiled code sees it; numpy's types don't know its fields
 
 
 class MapIndex(NamedTuple):
@@ -98,7 +98,7 @@ TEXT_LENGTH: Final = 4
 # Each row of a statement carries its text, so that a longer one is left out.
 LONGEST_STATEMENT: Final = 1 << 16  # bytes
 
-STATE_TYPE: Final = numba.from_dtype(STATE)
+STATE_TYPE: Final = numba.from_dtype(STREAM_STATE)
 _BYTES: Final = numba.types.uint8[::1]
 _TABLE: Final = numba.types.int64[:, ::1]
 KNOWN_TYPE: Final = numba.types.NamedTuple(  # type: ignore[no-untyped-call]
@@ -116,7 +116,7 @@ class StreamState:
 
     def __init__(self, most_transactions: int, most_bytes: int) -> None:
         """Before the log's first event, which has a checksum."""
-        object.__setattr__(self, "record", np.zeros(1, STATE)[0])
+        object.__setattr__(self, "record", np.zeros(1, STREAM_STATE)[0])
         self.checksum_bytes = 4
         self.thread = self.statement = -1
         self.most_transactions, self.most_bytes = most_transactions, most_bytes

@@ -68,7 +68,7 @@ _OF_SOURCE: Final = (
     "version", "connector", "name", "ts_ms", "snapshot", "db", "sequence", "ts_us", "ts_ns", "table", "server_id",
     "gtid", "file", "pos", "row", "thread", "query",
 )  # fmt: skip
-KNOWN: Final = (
+KNOWN_PROPERTIES: Final = (
     *_OF_ENVELOPE,
     *(f"source.{name}" for name in _OF_SOURCE),
     *(f"transaction.{name}" for name in _OF_TRANSACTION),

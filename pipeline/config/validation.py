@@ -30,7 +30,7 @@ from pipeline.config.settings import (
     Watermark,
 )
 from pipeline.config.table_rules import LakeRule, Tiers
-from pipeline.config.unwrapping import KNOWN as KNOWN_FIELDS
+from pipeline.config.unwrapping import KNOWN_PROPERTIES as KNOWN_FIELDS
 from pipeline.config.unwrapping import Unwrap
 from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
 from pipeline.schema.table_filter import mistake_in

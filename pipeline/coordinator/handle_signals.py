@@ -27,7 +27,7 @@ from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.snapshot import key_literals, row_filter, row_filter_parser
 from pipeline.snapshot.checkpoint import Checkpoint, Moving
 from pipeline.snapshot.snapshot import (
-    WHOLE,
+    WHOLE_TABLE,
     Progress,
     Request,
     Snapshot,
@@ -149,7 +149,7 @@ def _take_snapshot(
         table: SnapshotFailed(refused[table], Progress()) if table in refused else SnapshotWaiting()
         for table in meant
     }
-    narrowed = {t: request for t, request in requests.items() if request != WHOLE and t not in refused}
+    narrowed = {t: request for t, request in requests.items() if request != WHOLE_TABLE and t not in refused}
     if verified is not None:
         some = (table for table, request in narrowed.items() if not request.whole)
         verified = replace(verified, narrowed=frozenset(some))

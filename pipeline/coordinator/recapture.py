@@ -26,7 +26,7 @@ from pipeline.config.column_protection import Protection
 from pipeline.coordinator.state import forget_old_snapshots
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror
-from pipeline.snapshot.concealed_keys import restarts_at_start
+from pipeline.snapshot.key_protection import restarts_at_start
 from pipeline.snapshot.snapshot import (
     Chunking,
     Progress,

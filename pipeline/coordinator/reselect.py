@@ -66,7 +66,7 @@ FIRST_KEYS: Final = 100
 MOST_OPEN: Final = 16
 
 # How many bytes of keys of a table may wait.
-MOST_BYTES: Final = 32 << 20
+MOST_KEY_BYTES: Final = 32 << 20
 
 
 def moving_columns(state: State, table: TableId) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def request_reselect(state: State, table: TableId, keys: pa.RecordBatch, transac
     if not len(keys):
         return state
     listed = (*state.unread.get(table, ()), UnknownRows(state.checkpoint.scn + 1, keys))
-    if sum(each.keys.nbytes for each in listed) <= MOST_BYTES:
+    if sum(each.keys.nbytes for each in listed) <= MOST_KEY_BYTES:
         return replace(state, unread={**state.unread, table: listed})
     return reread_table(forget_unknown_rows(state, table), table, state.checkpoint.scn + transactions)
 
@@ -114,7 +114,7 @@ def restore_keys(state: State, keys: Mapping[TableId, pa.RecordBatch | None]) ->
         listed = keys.get(table)
         if table not in state.checkpoint.mirrors or table in state.checkpoint.stopped:
             continue
-        if listed is None or listed.nbytes > MOST_BYTES:
+        if listed is None or listed.nbytes > MOST_KEY_BYTES:
             state = reread_table(state, table, state.checkpoint.scn)
         elif len(listed):
             state = replace(state, unread={**state.unread, table: (UnknownRows(since + 1, listed),)})

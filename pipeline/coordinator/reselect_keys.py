@@ -14,7 +14,7 @@ from pipeline.schema.table_schema import TableId, TableSchema
 NEEDED: Final = ("__op", "__scn", "__absent")
 
 # The argument of a start whose tables have no such rows.
-NOTHING: Final[Mapping[TableId, pa.RecordBatch | None]] = {}
+NO_KEYS: Final[Mapping[TableId, pa.RecordBatch | None]] = {}
 
 
 @dataclass(frozen=True, slots=True)

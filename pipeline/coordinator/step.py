@@ -55,7 +55,7 @@ from pipeline.coordinator import (
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.handle_signals import signal_received
-from pipeline.coordinator.reselect_keys import NOTHING
+from pipeline.coordinator.reselect_keys import NO_KEYS
 from pipeline.coordinator.schedule import order_reads
 from pipeline.coordinator.state import (
     BetweenTransactions,
@@ -94,7 +94,7 @@ def start(
     limits: ChunkLimits,
     mode: WindowMode,
     snapshot_mode: SnapshotMode = SnapshotMode.NO_DATA,
-    unread: Mapping[TableId, pa.RecordBatch | None] = NOTHING,
+    unread: Mapping[TableId, pa.RecordBatch | None] = NO_KEYS,
     *,
     has_lake: bool = True,
     protection: Protection = UNPROTECTED,

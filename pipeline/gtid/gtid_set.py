@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.errors import Definite
-from pipeline.gtid.intervals import EMPTY, Intervals
+from pipeline.gtid.intervals import NO_INTERVALS, Intervals
 from pipeline.types.buffers import Flags, Longs
 
 # The server counts up to, and not including, the largest signed 64-bit number (GNO_END).
@@ -195,11 +195,11 @@ class GtidSet:
         return bool(self.intervals)
 
     def __contains__(self, gtid: Gtid) -> bool:
-        return gtid.number in self.intervals.get(gtid.source, EMPTY)
+        return gtid.number in self.intervals.get(gtid.source, NO_INTERVALS)
 
     def contains_many(self, source: Tsid, numbers: Longs) -> Flags:
         """Of each of these transactions of one source, whether it's in the set."""
-        return self.intervals.get(source, EMPTY).contains_many(numbers)
+        return self.intervals.get(source, NO_INTERVALS).contains_many(numbers)
 
     def count(self) -> int:
         """How many transactions there are in the set."""
@@ -208,7 +208,7 @@ class GtidSet:
     def __le__(self, other: "GtidSet") -> bool:
         """Whether each transaction of this set is in the other."""
         return all(
-            numbers <= other.intervals.get(source, EMPTY) for source, numbers in self.intervals.items()
+            numbers <= other.intervals.get(source, NO_INTERVALS) for source, numbers in self.intervals.items()
         )
 
     def __or__(self, other: "GtidSet") -> "GtidSet":
@@ -216,25 +216,25 @@ class GtidSet:
             return self
         sources = {**self.intervals, **other.intervals}
         return _canonical(
-            (source, self.intervals.get(source, EMPTY) | other.intervals.get(source, EMPTY))
+            (source, self.intervals.get(source, NO_INTERVALS) | other.intervals.get(source, NO_INTERVALS))
             for source in sources
         )
 
     def __and__(self, other: "GtidSet") -> "GtidSet":
         return _canonical(
-            (source, numbers & other.intervals.get(source, EMPTY))
+            (source, numbers & other.intervals.get(source, NO_INTERVALS))
             for source, numbers in self.intervals.items()
         )
 
     def __sub__(self, other: "GtidSet") -> "GtidSet":
         return _canonical(
-            (source, numbers - other.intervals.get(source, EMPTY))
+            (source, numbers - other.intervals.get(source, NO_INTERVALS))
             for source, numbers in self.intervals.items()
         )
 
     def with_gtid(self, gtid: Gtid) -> "GtidSet":
         """The set with one transaction more; it takes O(sources) when that one follows its source's last."""
-        return self._with(gtid.source, self.intervals.get(gtid.source, EMPTY).with_number(gtid.number))
+        return self._with(gtid.source, self.intervals.get(gtid.source, NO_INTERVALS).with_number(gtid.number))
 
     def with_numbers(self, source: Tsid, numbers: Longs) -> "GtidSet":
         """The set with these transactions of one source more, in any order. Raises MalformedGtid."""
@@ -243,7 +243,7 @@ class GtidSet:
         low, high = int(numbers.min()), int(numbers.max())
         if low < 1 or high > LARGEST_NUMBER:
             raise MalformedGtid(f"not GTIDs' numbers: {low} to {high}, of {source}")
-        return self._with(source, self.intervals.get(source, EMPTY) | Intervals.of_numbers(numbers))
+        return self._with(source, self.intervals.get(source, NO_INTERVALS) | Intervals.of_numbers(numbers))
 
     def _with(self, source: Tsid, numbers: Intervals) -> "GtidSet":
         changed = {**self.intervals, source: numbers}

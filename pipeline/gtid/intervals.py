@@ -34,7 +34,7 @@ class Intervals:
     def of_edges(edges: Longs) -> "Intervals":
         """The set with these edges: strictly increasing, an even count, from 1 up. Takes the array over."""
         if edges.size == 0:
-            return EMPTY
+            return NO_INTERVALS
         edges.flags.writeable = False
         return Intervals(edges[:-1], int(edges[-1]))
 
@@ -109,7 +109,7 @@ class Intervals:
         return bool((mine[1::2] <= theirs[after]).all())
 
 
-EMPTY = Intervals(np.empty(0, dtype=np.int64), 0)
+NO_INTERVALS = Intervals(np.empty(0, dtype=np.int64), 0)
 
 
 def _combine(a: Intervals, b: Intervals, rule: Callable[[Flags, Flags], Flags]) -> Intervals:

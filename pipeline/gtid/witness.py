@@ -22,7 +22,7 @@ from pipeline.gtid.gtid_set import Gtid
 from pipeline.gtid.transactions import Transactions
 
 # The most sources whose last transaction is kept: those of which one passed last. A replica set has few.
-MOST: Final = 16
+MOST_SOURCES: Final = 16
 
 ANOTHER_HISTORY: Final = (
     "the source has another history: {gtid}, which has passed here, was committed at {ours}, and its transaction of "
@@ -69,7 +69,7 @@ def add_transactions(before: Witnesses, run: Transactions) -> Witnesses:
 def with_witnesses(before: Witnesses, new: Sequence[Witness]) -> Witnesses:
     """The witnesses with these ones, of different sources, in the place of those of the same sources."""
     met = {each.gtid.source for each in new}
-    return (*(each for each in before if each.gtid.source not in met), *new)[-MOST:]
+    return (*(each for each in before if each.gtid.source not in met), *new)[-MOST_SOURCES:]
 
 
 def to_json(witness: Witness) -> list[Any]:

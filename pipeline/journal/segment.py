@@ -48,14 +48,14 @@ from pipeline.messages.row_images import TableChanges
 from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
-from pipeline.snapshot.concealed_keys import conceal_keys
+from pipeline.snapshot.key_protection import conceal_keys
 from pipeline.types.buffers import Longs
 
 # How many commit times an entry keeps, at most, to measure how fresh its segment was.
 COMMIT_TIME_SAMPLES = 16
 
 # How many images of changes become rows together, unless a slice alone has more: a slice of ten takes a millisecond.
-TOGETHER = 20_000
+IMAGES_TOGETHER = 20_000
 
 # How many bytes of rows one file gets ahead, at least.
 AHEAD = 4 << 20
@@ -334,8 +334,8 @@ def _runs(parts: Sequence[ChangePart | ChunkPart]) -> Iterator[list[ChangePart |
     run: list[ChangePart | ChunkPart] = []
     rows = 0
     for part in parts:
-        here = len(part.changes.rows) if isinstance(part, ChangePart) else 1 + TOGETHER
-        if run and rows + here > TOGETHER:
+        here = len(part.changes.rows) if isinstance(part, ChangePart) else 1 + IMAGES_TOGETHER
+        if run and rows + here > IMAGES_TOGETHER:
             yield run
             run, rows = [], 0
         run.append(part)

@@ -58,7 +58,7 @@ _ROWS_REMEMBERED: Final = 100
 
 # How often (seconds) the journal is kept small, and how soon that and what there was no room for is done again.
 KEEP_EVERY_S: Final = 5.0
-AGAIN_S: Final = 1.0
+PUBLISH_AGAIN_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ def _apply_retention(state: State, kept: RetentionApplied, now: float) -> _Next:
     state = replace(state, thread=thread)
     if kept.removed:
         return state, ()
-    state = replace(state, keep_at=now + (AGAIN_S if isinstance(state.room, Full) else KEEP_EVERY_S))
+    state = replace(state, keep_at=now + (PUBLISH_AGAIN_S if isinstance(state.room, Full) else KEEP_EVERY_S))
     if kept.reserved:
         of = state.settings
         reason = quota_reached(of.quota_mib, of.keep_mib, kept.bytes, kept.behind, state.room)
@@ -255,7 +255,7 @@ def _apply_retention(state: State, kept: RetentionApplied, now: float) -> _Next:
 
 
 def _wait_for_space(state: State, reason: str, left: Work, now: float) -> _Next:
-    again_at = now + AGAIN_S
+    again_at = now + PUBLISH_AGAIN_S
     match state.thread, left:
         case FreeingSpace(undone, _), ApplyRetention():
             state = replace(state, thread=AwaitingSpace(undone, again_at), keep_at=again_at)

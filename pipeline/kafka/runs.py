@@ -16,7 +16,7 @@ from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.messages.journal import StatementPart
 
 # How many bytes of the journal's files a Kafka transaction holds, at most.
-MOST_BYTES = 256 << 20
+MOST_RUN_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Capacity:
     """A number of rows, and a number of bytes of the journal's files."""
 
     rows: int
-    bytes: int = MOST_BYTES
+    bytes: int = MOST_RUN_BYTES
 
     def fits(self, run: Run) -> bool:
         """Returns whether there is room for the run."""

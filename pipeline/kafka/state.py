@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, assert_never
 
 from pipeline.errors import Definite
-from pipeline.kafka.runs import MOST_BYTES, Capacity, Run
+from pipeline.kafka.runs import MOST_RUN_BYTES, Capacity, Run
 from pipeline.kafka.transaction_endings import RecordEnds
 
 # How many rows the first Kafka transaction of a start takes. Each committed one doubles it.
@@ -229,4 +229,4 @@ class State:
     def capacity(self) -> Capacity:
         """Returns the capacity of the next Kafka transaction."""
         rows = min(self.next_rows, self.most_rows)
-        return Capacity(rows, max(1, MOST_BYTES * rows // self.most_rows))
+        return Capacity(rows, max(1, MOST_RUN_BYTES * rows // self.most_rows))

@@ -131,13 +131,13 @@ class Batch:
 
 
 # A batch is one commit in each table: a larger one costs less for each row, and takes longer.
-MOST_BYTES = 256 << 20
+MOST_BATCH_BYTES = 256 << 20
 
 
-MOST_SEGMENTS = 500
+MOST_BATCH_SEGMENTS = 500
 
 
-def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BYTES) -> Batch:
+def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BATCH_BYTES) -> Batch:
     """Returns the batch of the first of these entries, and of those after it until it has `most_bytes` of Parquet.
 
     It ends before columns are altered, and before a mirror begins another generation. `entries` has at least one. The
@@ -150,7 +150,7 @@ def next_batch(entries: Iterable[Entry], most_bytes: int = MOST_BYTES) -> Batch:
             break
         taken.append(entry)
         size += sum(file.bytes for file in entry.files)
-        if size >= most_bytes or len(taken) == MOST_SEGMENTS:
+        if size >= most_bytes or len(taken) == MOST_BATCH_SEGMENTS:
             break
     times = [entry.commit_times for entry in taken if entry.commit_times is not None]
     return Batch(

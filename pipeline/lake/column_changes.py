@@ -59,7 +59,7 @@ class Incompatible(Definite):
     """The lake tables of a table can't have its new schema, or its rows."""
 
 
-REMEDY = "the lake tables of {table} are laid out for its new schema when it begins again"
+COLUMNS_REMEDY = "the lake tables of {table} are laid out for its new schema when it begins again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def _held(
     if ours or (fold_name(column.name) in plan.present and not step.begins):
         raise Incompatible(
             f"column {column.name!r} of {schema.table} was {there.column.type.upper()} and is {column.type.upper()}, "
-            f"and no type holds both: {REMEDY.format(table=schema.table)}"
+            f"and no type holds both: {COLUMNS_REMEDY.format(table=schema.table)}"
         )
     return None
 

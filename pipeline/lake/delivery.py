@@ -28,8 +28,15 @@ from dataclasses import dataclass, replace
 from pipeline.config.lake_types import LakeTypeRule, form_by_rules, keep_forms, refused_types
 from pipeline.config.table_rules import SchemaChanges
 from pipeline.lake.batch import Batch, Generation, LakeTableState, Piece, Pieces, is_newer, missing_pieces
-from pipeline.lake.column_changes import REMEDY, Incompatible, Plan, Step, follow_steps, unchanged_plan
-from pipeline.lake.files.formed_values import ValueRefused, form_constant
+from pipeline.lake.column_changes import (
+    COLUMNS_REMEDY,
+    Incompatible,
+    Plan,
+    Step,
+    follow_steps,
+    unchanged_plan,
+)
+from pipeline.lake.files.value_conversion import ValueRefused, form_constant
 from pipeline.lake.tables import Tier
 from pipeline.schema.compatibility import incompatibility
 from pipeline.schema.ddl.alter_table import Alteration, alteration_of
@@ -257,7 +264,7 @@ def _add_step(taken: AcceptedBatch, step: Step, schema: TableSchema, *, known: b
 
 def _check_compatible(present: TableSchema, new: TableSchema) -> None:
     if why := incompatibility(present, new):
-        raise Incompatible(f"{why}: {REMEDY.format(table=new.table)}")
+        raise Incompatible(f"{why}: {COLUMNS_REMEDY.format(table=new.table)}")
 
 
 def _check_rule(taken: AcceptedBatch, new: TableSchema, rule: SchemaChanges) -> None:

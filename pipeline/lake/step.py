@@ -43,7 +43,7 @@ from pipeline.journal.missing_generations import incomplete_generations
 from pipeline.lake import background
 from pipeline.lake.background import BackgroundWork
 from pipeline.lake.batch import (
-    MOST_BYTES,
+    MOST_BATCH_BYTES,
     Batch,
     LakeTableState,
     Pieces,
@@ -459,7 +459,7 @@ def complete_through(said: int, told: int, by: int | None) -> int:
     return max(0, said if by is None or by > said else max(said, told))
 
 
-def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST_BYTES) -> BatchRead:
+def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST_BATCH_BYTES) -> BatchRead:
     """Returns the next batch, of the entries after what the lake has. There is at least one entry, and the batch takes
     only the entries that it needs.
 

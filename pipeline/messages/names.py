@@ -8,7 +8,7 @@ from typing import Final
 
 from pipeline.messages import binlog, changes, chunks, journal, signals
 
-NAMES: Final[Mapping[type, str]] = {
+MESSAGE_NAMES: Final[Mapping[type, str]] = {
     journal.Append: "Append",
     journal.AppendRows: "AppendRows",
     changes.ChangesVerified: "ChangesVerified",
@@ -57,4 +57,4 @@ UNNAMED: Final = "unnamed"
 
 def name_of(message: object) -> str:
     """The exported name of a message."""
-    return NAMES.get(type(message), UNNAMED)
+    return MESSAGE_NAMES.get(type(message), UNNAMED)

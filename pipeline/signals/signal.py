@@ -23,7 +23,7 @@ from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.snapshot import row_filter_parser
 
 # A signal is a line or a request; a longer one is a mistake or an attack.
-LONGEST: Final = 64 * 1024
+LONGEST_SIGNAL: Final = 64 * 1024
 LONGEST_ID: Final = 128
 
 # A priority is from -MOST_PRIORITY to MOST_PRIORITY, 0 by default.
@@ -194,8 +194,8 @@ def parse_row(row: SourceSignal) -> Signal:
 
 
 def _json(text: str | bytes) -> Any:
-    if len(text if isinstance(text, bytes) else text.encode(errors="replace")) > LONGEST:
-        raise MalformedSignal(f"it's longer than {LONGEST} bytes")
+    if len(text if isinstance(text, bytes) else text.encode(errors="replace")) > LONGEST_SIGNAL:
+        raise MalformedSignal(f"it's longer than {LONGEST_SIGNAL} bytes")
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:

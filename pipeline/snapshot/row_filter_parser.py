@@ -13,7 +13,7 @@ from pipeline.snapshot import row_filter
 
 # A condition is typed by hand or made from a list of values; its depth is that of parentheses and NOTs. It's in every
 # checkpoint while its snapshot is remembered, so that it can't be very long.
-LONGEST: Final = 8 * 1024
+LONGEST_FILTER: Final = 8 * 1024
 DEEPEST: Final = 50
 MOST_LITERALS: Final = 1000
 
@@ -45,9 +45,9 @@ _ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "
 
 def parse_filter(text: str) -> row_filter.Condition:
     """The condition that the text is. Raises Refused."""
-    if len(text) > LONGEST:
+    if len(text) > LONGEST_FILTER:
         raise row_filter.InvalidRowFilter(
-            f"it's longer than {LONGEST} characters; ask for fewer rows at once, with a signal for each part"
+            f"it's longer than {LONGEST_FILTER} characters; ask for fewer rows at once, with a signal for each part"
         )
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise row_filter.InvalidRowFilter("it holds half a surrogate pair, which is no text")

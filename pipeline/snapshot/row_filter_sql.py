@@ -20,7 +20,7 @@ from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot import row_filter
 from pipeline.snapshot.row_filter_parser import parse_filter
 from pipeline.snapshot.snapshot import Request
-from pipeline.source.parameters import TEXT, Fragment, comparison, placeholder
+from pipeline.source.parameters import AS_TEXT, Fragment, comparison, placeholder
 from pipeline.source.statement import quote_name
 from pipeline.types.column_types import ColumnType, Time
 
@@ -101,16 +101,16 @@ def _bound(kind: ColumnType, value: row_filter.Literal) -> Fragment:
         case int() if not -(2**63) <= value < 2**64:
             return _bound(kind, Decimal(value))
         case str() if isinstance(kind, Time):
-            return f"CAST({TEXT} AS TIME(6))", (value,)
+            return f"CAST({AS_TEXT} AS TIME(6))", (value,)
         case int() | float() | str() | bytes():
             return "%s", (value,)
         case Decimal():
             digits, scale = _size(value)
-            return f"CAST({TEXT} AS DECIMAL({digits}, {scale}))", (f"{value:f}",)
+            return f"CAST({AS_TEXT} AS DECIMAL({digits}, {scale}))", (f"{value:f}",)
         case datetime():
-            return f"CAST({TEXT} AS DATETIME(6))", (value.isoformat(" "),)
+            return f"CAST({AS_TEXT} AS DATETIME(6))", (value.isoformat(" "),)
         case date():
-            return f"CAST({TEXT} AS DATE)", (value.isoformat(),)
+            return f"CAST({AS_TEXT} AS DATE)", (value.isoformat(),)
         case _:
             assert_never(value)
 

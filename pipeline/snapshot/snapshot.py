@@ -40,7 +40,7 @@ class Request:
 REPAIRED: Final = " repaired"
 
 # All of a table in its usual way.
-WHOLE = Request()
+WHOLE_TABLE = Request()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Snapshot:
 
     def request(self, table: TableId) -> Request:
         """Returns what the signal requested of the table."""
-        return self.requests.get(table, WHOLE)
+        return self.requests.get(table, WHOLE_TABLE)
 
     def read_whole(self, counts: Progress) -> Repairing | Completed:
         """Returns the state of a table all of whose chunks have passed."""

@@ -33,7 +33,7 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.schema.table_traits import MERGEABLE, TextColumn, Traits
 from pipeline.source.statement import Statement, quoted_table
 from pipeline.types import column_types as t
-from pipeline.types.enum_labels import NO_TEXT, UNKNOWN
+from pipeline.types.enum_labels import NO_TEXT, UNKNOWN_CHARACTER
 
 _DESCRIBE = """\
 SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.CHARACTER_SET_NAME, c.IS_NULLABLE,
@@ -134,7 +134,7 @@ class TableDescription:
             column.name
             for column in self.schema.columns
             if isinstance(column.type, t.Enum | t.Set)
-            and any(UNKNOWN in label for label in column.type.labels)
+            and any(UNKNOWN_CHARACTER in label for label in column.type.labels)
         )
 
 
@@ -453,7 +453,7 @@ def _labels(arguments: str, charset: str | None) -> Iterator[str]:
                 raise Undescribed(NO_TEXT.format(label=match["label"])) from error
         else:
             label = _ESCAPE.sub(_unescape, match["label"])
-            yield label.replace("?", UNKNOWN) if charset in _BEYOND_UTF8MB3 else label
+            yield label.replace("?", UNKNOWN_CHARACTER) if charset in _BEYOND_UTF8MB3 else label
 
 
 def _unescape(match: re.Match[str]) -> str:

@@ -55,7 +55,7 @@ _ALL_BITS: Final = 64
 
 # The place of a text that is cast. A bare parameter there takes the type that it's cast to before its value is known,
 # TIME without fractions for one (MySQL 9.7), and so compares as another value than it is.
-TEXT: Final = "CAST(%s AS CHAR)"
+AS_TEXT: Final = "CAST(%s AS CHAR)"
 
 # A piece of SQL with its parameters.
 Fragment = tuple[str, tuple[KeyPart, ...]]
@@ -65,13 +65,13 @@ def placeholder(kind: t.ColumnType, value: KeyPart, collation: str | None) -> st
     """The text in whose place the value of such a column is bound."""
     match kind:
         case t.Decimal(precision, scale):
-            return f"CAST({TEXT} AS DECIMAL({precision}, {scale}))"
+            return f"CAST({AS_TEXT} AS DECIMAL({precision}, {scale}))"
         case t.Date():
-            return f"CAST({TEXT} AS DATE)"
+            return f"CAST({AS_TEXT} AS DATE)"
         case t.Time(digits):
-            return f"CAST({TEXT} AS TIME({digits}))"
+            return f"CAST({AS_TEXT} AS TIME({digits}))"
         case t.DateTime(digits) | t.Timestamp(digits):
-            return f"CAST({TEXT} AS DATETIME({digits}))"
+            return f"CAST({AS_TEXT} AS DATETIME({digits}))"
         case t.Text(charset) if isinstance(value, bytes):
             return f"CONVERT(CAST(%s AS BINARY) USING {charset}) COLLATE {collation}"
         case _:

@@ -31,7 +31,7 @@ from pipeline.types import arrow_arrays
 from pipeline.types import column_types as t
 from pipeline.types import value_kernels as log_kernels
 from pipeline.types.arrow_arrays import fixed_width_array
-from pipeline.types.buffers import Bytes, Cells, CellTable, Flags, Longs
+from pipeline.types.buffers import NULL, SLACK, Bytes, Cells, CellTable, Flags, Longs
 from pipeline.types.charsets import to_strings, to_text
 from pipeline.types.collations import BINARY
 
@@ -91,7 +91,7 @@ class RowPackets:
             if len(self._buffer) == LARGEST_ROW:
                 raise Definite("the source gave a row of more than 2 GiB")
             self._move(0, min(2 * len(self._buffer), LARGEST_ROW))
-        return self._buffer[self._used : -kernels.SLACK].data
+        return self._buffer[self._used : -SLACK].data
 
     def filled(self, size: int) -> None:
         """So many bytes were written to the room. Raises Transient if they aren't what follows."""
@@ -104,13 +104,13 @@ class RowPackets:
     def take(self) -> ResultRows | None:
         """The whole rows that are here, if there are any."""
         state = self._state
-        end, number = int(state[kernels.WHOLE]), int(state[kernels.ROWS])
+        end, number = int(state[kernels.RESULT_WHOLE]), int(state[kernels.ROWS])
         if not number:
             return None
         taken = ResultRows(self._buffer, end, number, split=bool(state[kernels.CONTINUED]))
         self._move(end, max(_BUFFER, self._used - end + 2 * _LEAST_ROOM))
         state[kernels.AT] -= end
-        state[[kernels.WHOLE, kernels.ROWS, kernels.CONTINUED]] = 0
+        state[[kernels.RESULT_WHOLE, kernels.ROWS, kernels.CONTINUED]] = 0
         return taken
 
     @property
@@ -120,7 +120,7 @@ class RowPackets:
 
     @property
     def _free(self) -> int:
-        return len(self._buffer) - kernels.SLACK - self._used
+        return len(self._buffer) - SLACK - self._used
 
     def _move(self, begin: int, size: int) -> None:
         """Continues with the bytes from `begin` on, in a new buffer."""
@@ -144,7 +144,7 @@ class LocatedRows(NamedTuple):
 
     def lacks(self, row: int) -> bool:
         """Whether any value of the row is NULL."""
-        return bool((self.cells[:, row] == kernels.NULL).any())
+        return bool((self.cells[:, row] == NULL).any())
 
     def value(self, column: int, row: int) -> bytes:
         """The bytes of one value that isn't NULL."""
@@ -169,7 +169,7 @@ def decode_rows(schema: TableSchema, located: LocatedRows) -> pa.RecordBatch:
 
 def impossible_dates(rows: pa.RecordBatch, located: LocatedRows) -> int:
     """How many dates of the decoded rows are null because no calendar has them."""
-    told = int(np.count_nonzero(located.cells[: rows.num_columns] == kernels.NULL))
+    told = int(np.count_nonzero(located.cells[: rows.num_columns] == NULL))
     return sum(int(column.null_count) for column in rows.columns) - told
 
 

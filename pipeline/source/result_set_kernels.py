@@ -17,12 +17,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.types.buffers import Bytes, Cells, CellTable, Int, Longs
+from pipeline.types.buffers import NULL, Bytes, Cells, CellTable, Int, Longs
 from pipeline.types.jit import compiled
 
-SLACK: Final = 8
-
-NULL: Final = -1
 NONE: Final = -1
 
 # What `frame` found.
@@ -34,7 +31,7 @@ LOST: Final = 3  # a packet without the next sequence number
 # What `frame` keeps between two calls: where the next packet begins, where the last whole row ends, the next packet's
 # number, whether that continues a row, how many rows are whole, and how many packets continued one.
 AT: Final = 0
-WHOLE: Final = 1
+RESULT_WHOLE: Final = 1
 SEQUENCE: Final = 2
 INSIDE: Final = 3
 ROWS: Final = 4
@@ -82,7 +79,7 @@ def frame(buffer: Bytes, end: int, state: Longs) -> int:
         inside = 1 if size == LARGEST_PACKET else 0
         if not inside:
             state[ROWS] += 1
-            state[WHOLE] = at
+            state[RESULT_WHOLE] = at
     state[AT], state[SEQUENCE], state[INSIDE] = at, sequence, inside
     return found
 

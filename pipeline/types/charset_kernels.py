@@ -14,13 +14,13 @@ import numpy as np
 from numba import boolean, int32, int64, uint8
 
 from pipeline.types.buffers import Bytes, Ends, Int, Longs
-from pipeline.types.charset_tables import FOUR_BYTES, LEAD, NONE, CodePoints
+from pipeline.types.charset_tables import FOUR_BYTES, LEAD, NO_CODE, CodePoints
 from pipeline.types.jit import READ_BYTES, compiled, inlined
 
 # The most bytes of UTF-8 for one byte of text in any other set: a character of one byte has three at most.
 GROWTH: Final = 3
 
-WHOLE: Final = -1
+WHOLE_TEXT: Final = -1
 
 # What comes from Arrow may not be written to.
 _POINTS: Final = int32[::1]
@@ -56,12 +56,12 @@ def _four_bytes(data: Bytes, at: Int, four: CodePoints) -> Int:
     """The code point of GB 18030's code of four bytes, the first two of which are known to begin one."""
     third, fourth = np.int64(data[at + 2]) - 0x81, np.int64(data[at + 3]) - 0x30
     if not (0 <= third < 126 and 0 <= fourth < 10):
-        return NONE
+        return NO_CODE
     place = ((np.int64(data[at]) - 0x81) * 10 + np.int64(data[at + 1]) - 0x30) * 1260 + third * 10 + fourth
     if place < FOUR_BYTES:
         return np.int64(four[place])
     point = place - _SUPPLEMENTARY + 0x10000
-    return point if 0x10000 <= point < 0x110000 else NONE
+    return point if 0x10000 <= point < 0x110000 else NO_CODE
 
 
 @compiled(int64(READ_BYTES, int32[::1], _POINTS, _POINTS, _POINTS, _POINTS, uint8[::1], int64[::1]))
@@ -97,7 +97,7 @@ def decode_by_table(
             to = _put_character(out, to, point)
             at += size
         out_ends[i + 1] = to
-    return WHOLE
+    return WHOLE_TEXT
 
 
 @inlined
@@ -136,4 +136,4 @@ def decode_by_unit(
             to = _put_character(out, to, point)
             at += size
         out_ends[i + 1] = to
-    return WHOLE
+    return WHOLE_TEXT

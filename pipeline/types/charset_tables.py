@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 CodePoints = NDArray[np.int32]
 
 # Instead of a code point.
-NONE: Final = -1  # no such code, or no character for it
+NO_CODE: Final = -1  # no such code, or no character for it
 LEAD: Final = -2  # the code continues in the next byte
 
 # The place in `Tables.four` of GB 18030's code of four bytes, and the place after the last one that isn't a formula.
@@ -180,13 +180,13 @@ def code_tables(charset: str) -> CodeTables:
     if charset in _SINGLE:
         return CodeTables(one, _EMPTY, _EMPTY, _EMPTY)
     two = _points(codec, [bytes([first, second]) for first in range(256) for second in range(256)])
-    two[np.repeat(one, 256) != NONE] = NONE  # these are two codes of one byte
-    one[(two.reshape(256, 256) != NONE).any(axis=1)] = LEAD
+    two[np.repeat(one, 256) != NO_CODE] = NO_CODE  # these are two codes of one byte
+    one[(two.reshape(256, 256) != NO_CODE).any(axis=1)] = LEAD
     three = four = _EMPTY
     if charset in {"ujis", "eucjpms"}:
         three = _points(codec, [bytes([0x8F, a, b]) for a in range(256) for b in range(256)])
         one[0x8F] = LEAD
-        two[0x8F00:0x9000] = np.where((three.reshape(256, 256) != NONE).any(axis=1), LEAD, NONE)
+        two[0x8F00:0x9000] = np.where((three.reshape(256, 256) != NO_CODE).any(axis=1), LEAD, NO_CODE)
     if charset == "gb18030":
         four = _points(codec, [_gb18030(place) for place in range(FOUR_BYTES)])
         two.reshape(256, 256)[0x81:0xFF, 0x30:0x3A] = LEAD
@@ -224,4 +224,4 @@ def _gb18030(place: int) -> bytes:
 
 def _points(codec: _Codec, codes: list[bytes]) -> CodePoints:
     characters = [codec(code) for code in codes]
-    return np.array([ord(c) if len(c) == 1 else NONE for c in characters], np.int32)
+    return np.array([ord(c) if len(c) == 1 else NO_CODE for c in characters], np.int32)

@@ -45,7 +45,7 @@ _WIDE: Final = {
 # Sets of the table in which a byte below 0x80 isn't always the character of ASCII.
 _NOT_ASCII: Final = frozenset({"swe7"})
 
-KNOWN: Final = _UTF_8 | frozenset(_WIDE) | TABLED
+KNOWN_CHARSETS: Final = _UTF_8 | frozenset(_WIDE) | TABLED
 
 _LONGEST_CODE: Final = 4
 _MOST: Final = 2**31 - 1  # bytes, since Arrow's strings have 32-bit offsets
@@ -116,7 +116,7 @@ def _convert(values: pa.Array, charset: str, column: str) -> pa.Array:
         wrong = kernels.decode_by_unit(data, ends, wide.width, wide.little, wide.pairs, out, out_ends)
     else:
         wrong = kernels.decode_by_table(data, ends, *code_tables(charset), out, out_ends)
-    if wrong != kernels.WHOLE:
+    if wrong != kernels.WHOLE_TEXT:
         behind = min(int(ends[np.searchsorted(ends, wrong, "right")]), int(wrong) + _LONGEST_CODE)
         raise TextError(f"{column}: a value isn't text in {charset}: {data[wrong:behind].tobytes()!r}")
     if out_ends[-1] > _MOST:

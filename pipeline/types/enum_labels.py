@@ -2,8 +2,8 @@
 
 **Unknown labels.** The server keeps the text of a column's type in utf8mb3. So information_schema and SHOW CREATE TABLE
 both show a question mark for each character beyond U+FFFF, and for a question mark too. The log with full metadata has
-the labels themselves. A label from the server has UNKNOWN in place of such a question mark, so that it can't equal
-another label. A value with such a label has no known text (`NoLabel`).
+the labels themselves. A label from the server has UNKNOWN_CHARACTER in place of such a question mark, so that it can't
+equal another label. A value with such a label has no known text (`NoLabel`).
 
 **Labels of CHARACTER SET binary** are bytes. They are read as UTF-8, and refused if they aren't.
 """
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pipeline.errors import Definite
 
 # A character in a label that the server doesn't show: U+FFFD, Unicode's own sign for that.
-UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
+UNKNOWN_CHARACTER: Final = "\N{REPLACEMENT CHARACTER}"
 
 # Why a label of CHARACTER SET binary can't be captured; `label` is its bytes in hex.
 NO_TEXT: Final = (
@@ -46,8 +46,8 @@ def _alike(label: str, other: str) -> bool:
 
 
 def _may_be(one: str, other: str) -> bool:
-    known = other if one == UNKNOWN else one
-    return one == other or (UNKNOWN in (one, other) and (known == "?" or known > _LAST_OF_UTF8MB3))
+    known = other if one == UNKNOWN_CHARACTER else one
+    return one == other or (UNKNOWN_CHARACTER in (one, other) and (known == "?" or known > _LAST_OF_UTF8MB3))
 
 
 def enum_texts(indices: pa.Array, labels: tuple[str, ...]) -> pa.Array:
@@ -57,7 +57,7 @@ def enum_texts(indices: pa.Array, labels: tuple[str, ...]) -> pa.Array:
     least, most = extent["min"].as_py(), extent["max"].as_py()
     if most is not None and not 0 <= least <= most < len(texts):
         raise NoLabel(f"an ENUM with {len(labels)} labels has a value between {least} and {most}")
-    unknown = [i for i, label in enumerate(labels, start=1) if UNKNOWN in label]
+    unknown = [i for i, label in enumerate(labels, start=1) if UNKNOWN_CHARACTER in label]
     if unknown and pc.any(pc.is_in(indices, pa.array(unknown, indices.type))).as_py():
         raise NoLabel(_NOT_TOLD.format(kind="ENUM"))
     return texts.take(indices)
@@ -75,6 +75,6 @@ def _set_text(pattern: int, labels: tuple[str, ...]) -> str:
     if pattern >> len(labels):
         raise NoLabel(f"a SET with {len(labels)} labels has the value {pattern:#x}")
     text = ",".join(label for bit, label in enumerate(labels) if pattern >> bit & 1)
-    if UNKNOWN in text:
+    if UNKNOWN_CHARACTER in text:
         raise NoLabel(_NOT_TOLD.format(kind="SET"))
     return text

@@ -5,7 +5,7 @@ in the buffer, or a negative number where there's none (`cells`, whose top argue
 read: each of these kernels starts at a cell and reads either 8 bytes, or the width that the walk checked, or the length
 in the prefix that it checked).
 
-Values that can't be come back as the index of the first one; `NONE` says that there is none.
+Values that can't be come back as the index of the first one; `NONE_WRONG` says that there is none.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from pipeline.types.buffers import Bytes, Cells, Flags, Longs
 from pipeline.types.byte_kernels import copy_words, unsigned, word
 from pipeline.types.jit import compiled
 
-NONE: Final = -1
+NONE_WRONG: Final = -1
 
 # Of month m of year y at [13 * y + m]: its first day, since 1970, and how many days it has: none if m is 0. It's the
 # proleptic Gregorian calendar.
@@ -77,7 +77,7 @@ def _dates(packed: Longs, first_days: Cells, lengths: NDArray[np.int8], exists: 
             exists[i] = 0 < day <= lengths[year * 13 + month]
             if exists[i]:
                 out[i] = first_days[year * 13 + month] + day - 1
-    return NONE
+    return NONE_WRONG
 
 
 def datetimes(packed: Longs, fraction_bits: int, scale: int, exists: Flags, out: Longs) -> int:
@@ -122,7 +122,7 @@ def _datetimes(
                 days = np.int64(first_days[month]) + day - 1
                 seconds = (hour * 60 + minute) * 60 + second
                 out[i] = days * _MICROSECONDS_OF_DAY + seconds * 1_000_000 + fraction
-    return NONE
+    return NONE_WRONG
 
 
 @compiled("int64(uint8[::1], int32[::1], int64[::1], int64[::1], boolean, uint64[:, ::1])")
@@ -164,7 +164,7 @@ def decimals(
                 high = ~high + (np.uint64(1) if low == 0 else np.uint64(0))
         out[i, 0] = low
         out[i, 1] = high
-    return NONE
+    return NONE_WRONG
 
 
 @compiled("int64(uint8[::1], int32[::1], int64, int64, int32[::1], uint8[::1])")
@@ -191,4 +191,4 @@ def join_values(buffer: Bytes, cells: Cells, prefix: int, width: int, offsets: C
                 length = np.int64(width)
             to += length
         offsets[i + 1] = np.int32(to)
-    return NONE
+    return NONE_WRONG

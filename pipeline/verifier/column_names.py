@@ -35,7 +35,7 @@ from pipeline.verifier.table_state import (
     Verified,
 )
 
-REMEDY = (
+NAMES_REMEDY = (
     "set binlog_row_metadata=FULL on the source; before MySQL 8.0.1, alter a captured table only when capture has "
     "caught up with the statement before"
 )
@@ -109,10 +109,10 @@ def _verify(state: Capturable, table_map: TableMap) -> Verified | str:
 def _proven(state: Capturable, table_map: TableMap) -> Verified | str:
     match state:
         case Unproven() | SchemaPending() | SchemaFetched():
-            return f"the log doesn't name its columns, and no schema is proven to hold here; {REMEDY}"
+            return f"the log doesn't name its columns, and no schema is proven to hold here; {NAMES_REMEDY}"
         case SchemaKnown(schema) | Verified(schema):
             differs = misfit(schema, table_map)
-            return Verified(schema, table_map) if differs is None else f"{differs}; {REMEDY}"
+            return Verified(schema, table_map) if differs is None else f"{differs}; {NAMES_REMEDY}"
         case _:
             assert_never(state)
 

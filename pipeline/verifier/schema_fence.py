@@ -20,7 +20,7 @@ from pipeline.messages.binlog import (
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
-from pipeline.verifier.column_names import REMEDY, images_table, must_wait
+from pipeline.verifier.column_names import NAMES_REMEDY, images_table, must_wait
 from pipeline.verifier.table_state import NoSuchTable, SchemaFetched, SchemaKnown, TableState, Unproven
 
 # How many bytes of rows are held, at most, until a schema is proven.
@@ -48,15 +48,15 @@ HeldMessage = TransactionsRead | TransactionPartRead | DdlRead | CreateTableSele
 
 _BETWEEN = (
     "one statement after another altered it, and the log doesn't name the columns of its changes in between, which are "
-    f"missing from its changelog; {REMEDY}"
+    f"missing from its changelog; {NAMES_REMEDY}"
 )
 _BEHIND = (
     "the log doesn't name its columns, and lags too far for a proof of its schema: changes are missing from its "
-    f"changelog; {REMEDY}"
+    f"changelog; {NAMES_REMEDY}"
 )
 _GONE = (
     "the server has no such table any more, and what its columns were isn't known: changes are missing from its "
-    f"changelog; {REMEDY}"
+    f"changelog; {NAMES_REMEDY}"
 )
 
 

@@ -112,7 +112,7 @@ from pipeline.verifier.column_names import after_statement, images_table, name_c
 from pipeline.verifier.schema_fence import HeldMessage, NeverProven, NotYetProven, ServerAnswer
 from pipeline.verifier.state import State
 from pipeline.verifier.table_restarts import (
-    LEFT_OUT,
+    LEFT_OUT_VALUE,
     effects_of_unread_rows,
     restarts_after_gaps,
     restarts_after_merges,
@@ -182,7 +182,7 @@ def start(
         else ()
     )
     given = {stop.table: stop.reason for stop in cascading}
-    left = {table: LEFT_OUT for table in schemas if not captured.match(table)}
+    left = {table: LEFT_OUT_VALUE for table in schemas if not captured.match(table)}
     fetched = (known.schema for known in tables.values() if isinstance(known, SchemaKnown))
     proven = _uncapturable(fetched, protection)
     stops = _stops(ended, {**proven, **known.refused, **given, **left})

@@ -12,7 +12,7 @@ from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import MERGEABLE, Traits
 from pipeline.verifier.cascades import CASCADED, changed_along
 
-LEFT_OUT = (
+LEFT_OUT_VALUE = (
     "the configuration doesn't capture it any more, so that its changes are missing from here on; to have it again, "
     "let the configuration capture it"
 )

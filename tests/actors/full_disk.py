@@ -147,7 +147,7 @@ async def go_on(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    pytest.MonkeyPatch().setattr(step, "AGAIN_S", 0.05)  # it looks for room so often
+    pytest.MonkeyPatch().setattr(step, "PUBLISH_AGAIN_S", 0.05)  # it looks for room so often
     match sys.argv[2:]:
         case ["killed"]:
             asyncio.run(fill(Path(sys.argv[1])))

@@ -421,7 +421,7 @@ async def test_a_failure_is_raised_and_the_next_writer_goes_on(store: GatedStore
 async def test_what_there_is_no_room_for_waits_and_the_coordinator_is_told(
     store: GatedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_writer, "AGAIN_S", 0.01)
+    monkeypatch.setattr(journal_writer, "PUBLISH_AGAIN_S", 0.01)
     house = House(store, SOON)
     await house.put(append(1))
     assert await house.sink.get() == journal_messages.SegmentSealed(1)
@@ -455,7 +455,7 @@ async def test_a_stop_does_not_wait_for_room(store: GatedStore) -> None:
 async def test_capture_waits_at_the_quota_until_the_slowest_consumer_has_got_on(
     store: GatedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_writer, "AGAIN_S", 0.01)
+    monkeypatch.setattr(journal_writer, "PUBLISH_AGAIN_S", 0.01)
     store.consumers.tell("lake", 0)
     store.consumers.tell("other", 1)
     house = House(store, replace(SOON, keep_mib=0, quota_mib=1))

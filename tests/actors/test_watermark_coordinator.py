@@ -18,7 +18,7 @@ from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
 from pipeline.messages.journal import JournalFull, JournalHasSpace
 from pipeline.messages.topology import EDGES, ActorName, inbox
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.snapshot.snapshot import WHOLE
+from pipeline.snapshot.snapshot import WHOLE_TABLE
 from tests.pipeline.builders import LIMITS, ORDERS, altered, execute, gtids, place, planned, read, statement
 
 TABLE = {"table": str(ORDERS.table)}
@@ -52,7 +52,7 @@ class House:
         await self.coordinator.handle(LogAdvanced(place(10)))
         await self.coordinator.handle(execute("s1", ORDERS))
         assert await self.orders.mailbox.get() == PlanTable(
-            ORDERS.table, WHOLE, LIMITS.ranges, gtids("a:1-5")
+            ORDERS.table, WHOLE_TABLE, LIMITS.ranges, gtids("a:1-5")
         )
         await self.coordinator.handle(planned(ORDERS))
         order = await self.orders.mailbox.get()

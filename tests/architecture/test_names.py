@@ -1,4 +1,4 @@
-"""A public name of a class, a type or a function has one meaning in all of `pipeline/` and `actors/`."""
+"""A public name of a class, a type, a function or a constant has one meaning in all of `pipeline/` and `actors/`."""
 
 import ast
 from collections import Counter, defaultdict
@@ -17,14 +17,19 @@ CODEC = frozenset({"to_json", "from_json"})
 
 
 def public_names(source: str) -> Iterator[str]:
-    """The classes, aliases of types and functions that a module defines for others."""
+    """The classes, aliases of types, functions and constants that a module defines for others."""
     for node in ast.parse(source).body:
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 pass
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() | ast.BinOp()):
-                if not name[0].isupper() or name.isupper():
-                    continue
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() | ast.BinOp()) if name[
+                0
+            ].isupper():
+                pass
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]) if (
+                name.isupper()
+            ):
+                pass
             case _:
                 continue
         if not name.startswith("_"):
@@ -54,10 +59,10 @@ def test_a_public_name_has_one_meaning() -> None:
 
 def test_a_double_is_found() -> None:
     one, other = (
-        "class Held: ...\ndef told(): ...\nText = str | None\n",
-        "Held = int | str\ndef _told(): ...\n",
+        "class Held: ...\ndef told(): ...\nMOST: Final = 1\n_LEAST = 0\n",
+        "Held = int | str\ndef _told(): ...\nMOST = 2\n_LEAST = 1\n",
     )
-    assert doubles({"a.py": one, "b.py": other}) == {"Held": ["a.py", "b.py"]}
+    assert doubles({"a.py": one, "b.py": other}) == {"Held": ["a.py", "b.py"], "MOST": ["a.py", "b.py"]}
     assert not allowed("Held", ["a.py", "b.py"])
     assert not allowed("State", ["pipeline/lake/state.py", "pipeline/binlog/stream_state.py"])
     assert allowed("State", ["pipeline/lake/state.py", "pipeline/journal/state.py"])

@@ -3,7 +3,7 @@
 from typing import get_args
 
 from docs.type_table import BEGIN, DOCUMENT, END, kinds, written
-from pipeline.types.charsets import KNOWN
+from pipeline.types.charsets import KNOWN_CHARSETS
 from pipeline.types.collations import BINARY, CHARSETS
 from pipeline.types.column_types import ColumnType
 
@@ -19,4 +19,4 @@ def test_the_table_has_every_type() -> None:
 
 
 def test_every_character_set_is_known() -> None:
-    assert set(CHARSETS.values()) - {BINARY} == KNOWN
+    assert set(CHARSETS.values()) - {BINARY} == KNOWN_CHARSETS

@@ -226,7 +226,7 @@ def main() -> None:
     """Live as often as there's a line. Answers are all that standard output has: the log goes to standard error."""
     answers, sys.stdout = sys.stdout, sys.stderr
     told = json.loads(sys.argv[1])
-    batch.MOST_SEGMENTS = 2  # so that there's more than one batch
+    batch.MOST_BATCH_SEGMENTS = 2  # so that there's more than one batch
     maintenance.REST_S = RESTS_S  # type: ignore[misc]
     if told["planted"] is not None:
         plant(Planted(told["planted"]))

@@ -36,7 +36,7 @@ WITHIN_S: Final = 120.0
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lag_watch, "LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr(lag_watch, "LAG_EVERY_S", 0.2)
 
 
 @pytest.fixture

@@ -2,14 +2,14 @@
 
 import re
 
-from pipeline.metrics import PREFIX, UNITS, Counter, Histogram, catalogue
+from pipeline.metrics import METRIC_PREFIX, UNITS, Counter, Histogram, catalogue
 
 
 def test_names_are_unique_and_say_prefix_and_unit() -> None:
     names = [metric.name for metric in catalogue()]
     assert len(set(names)) == len(names)
     for metric in catalogue():
-        assert re.fullmatch(rf"{PREFIX}[a-z]+(_[a-z]+)*", metric.name)
+        assert re.fullmatch(rf"{METRIC_PREFIX}[a-z]+(_[a-z]+)*", metric.name)
         assert metric.name.removesuffix("_total").rpartition("_")[2] in UNITS, metric.name
 
 

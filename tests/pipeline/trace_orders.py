@@ -240,7 +240,7 @@ def _run(run: object) -> str:
 
 
 def _request(request: snapshots.Request) -> str:
-    if request == snapshots.WHOLE:
+    if request == snapshots.WHOLE_TABLE:
         return ""
     parts = {
         "where": request.condition,

@@ -19,7 +19,7 @@ from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
 from pipeline.messages.topology import EDGES, ActorName, inbox
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.snapshot import WHOLE, ChunkId, Request
+from pipeline.snapshot.snapshot import WHOLE_TABLE, ChunkId, Request
 from pipeline.source.throttle import UNBOUNDED, SourceLimits
 from tests.servers.source import settings
 
@@ -61,7 +61,7 @@ class Bench:
             self.task.result()
         return await answer
 
-    async def plan(self, table: TableId, request: Request = WHOLE, ranges: int = 1) -> TablePlanned:
+    async def plan(self, table: TableId, request: Request = WHOLE_TABLE, ranges: int = 1) -> TablePlanned:
         """The plan of a table that can be planned."""
         await self.order(PlanTable(table, request, ranges, GtidSet()))
         answer = await self.answer()
@@ -69,7 +69,7 @@ class Bench:
         return answer
 
     def chunk(
-        self, plan: TablePlanned, after: Key | None, end: Key, limit: int, request: Request = WHOLE
+        self, plan: TablePlanned, after: Key | None, end: Key, limit: int, request: Request = WHOLE_TABLE
     ) -> ReadChunk:
         """An order for a chunk, with a number of its own."""
         number = ChunkId("s", plan.schema.table, next(self._numbers))
@@ -83,7 +83,9 @@ class Bench:
         assert answer.chunk == order.chunk
         return answer
 
-    async def walk(self, plan: TablePlanned, limit: int, request: Request = WHOLE) -> list[pa.RecordBatch]:
+    async def walk(
+        self, plan: TablePlanned, limit: int, request: Request = WHOLE_TABLE
+    ) -> list[pa.RecordBatch]:
         """The rows of the whole table, chunk after chunk."""
         end = divided(plan).end
         read: list[pa.RecordBatch] = []

@@ -23,7 +23,7 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet, Tsid
 from pipeline.gtid.witness import Witness
 from pipeline.journal.applied.gtid_index import GtidIndex
-from pipeline.journal.applied.question import Applied
+from pipeline.journal.applied.query import Applied
 from pipeline.journal.applied.waiters import Waiters
 from pipeline.journal.entry import Entry
 from pipeline.kafka import runs

@@ -20,7 +20,7 @@ from pipeline.coordinator.state import (
 )
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet, Tsid
-from pipeline.gtid.intervals import EMPTY
+from pipeline.gtid.intervals import NO_INTERVALS
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import ResumeReading
 from pipeline.messages.changes import TransactionPartVerified
@@ -98,7 +98,7 @@ def keys_are_forgotten_while_reconciling(patch: Patch) -> None:
 
 def inside_is_decided_by_the_latest(patch: Patch) -> None:
     def latest(low: GtidSet, source: Tsid) -> int:
-        edges = low.intervals.get(source, EMPTY).edges
+        edges = low.intervals.get(source, NO_INTERVALS).edges
         return int(edges[-1]) - 1 if edges.size else 0
 
     _decide_outside(patch, lambda low, source, number: number > latest(low, source))

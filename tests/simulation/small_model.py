@@ -28,7 +28,7 @@ from pipeline.schema.row_keys import tokens
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot import watermark
 from pipeline.snapshot.chunk_index import primary_index
-from pipeline.snapshot.snapshot import WHOLE, ChunkId
+from pipeline.snapshot.snapshot import WHOLE_TABLE, ChunkId
 from pipeline.snapshot.watermark import StreamPosition
 from pipeline.types.column_types import Integer
 from tests.simulation.server import SOURCES
@@ -326,7 +326,7 @@ def _with(rows: tuple[int, ...], values: dict[int, int]) -> tuple[int, ...]:
 def emitted(histories: Histories, chunk: High, at: int) -> npt.NDArray[np.int64]:
     """[h, k]: the rows that the product's window emits for all histories, or ABSENT."""
     chunk_id, asked_at = ChunkId("s1", _TABLE.table, 1), gtid_set((1 << chunk.at) - 1)
-    order = ReadChunk(chunk_id, _TABLE, primary_index(_TABLE), WHOLE, 0, None, (0,), 1, asked_at)
+    order = ReadChunk(chunk_id, _TABLE, primary_index(_TABLE), WHOLE_TABLE, 0, None, (0,), 1, asked_at)
     reading = window.Reading(order)
     for i in range(chunk.at, chunk.came):
         passed = window.pass_keys(reading, _passed(histories, i))

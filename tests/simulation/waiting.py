@@ -12,7 +12,7 @@ from random import Random
 
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.applied.progress import JournalProgress, Through
-from pipeline.journal.applied.question import Answer, Applied, AppliedQuestion, NeverApplied
+from pipeline.journal.applied.query import Answer, Applied, AppliedQuery, NeverApplied
 from pipeline.journal.applied.waiters import Waiters
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.state import State
@@ -28,7 +28,7 @@ class Waiting:
     def __init__(self, server: Server, sink: Sink, random: Random, reached: Counter[str]) -> None:
         self._server, self._sink, self._random, self._reached = server, sink, random, reached
         self._waiters = Waiters(SHOP)
-        self._asked: dict[int, AppliedQuestion] = {}
+        self._asked: dict[int, AppliedQuery] = {}
         self._number = 0
         sink.reported = self.delivered
 
@@ -42,11 +42,11 @@ class Waiting:
             wanted = wanted.with_gtid(gtid)
         named = self._random.sample(self._server.tables, self._random.randint(1, len(self._server.tables)))
         tables = frozenset(named)
-        question = AppliedQuestion(wanted, Through.LAKE, self._random.choice((None, tables)))
+        query = AppliedQuery(wanted, Through.LAKE, self._random.choice((None, tables)))
         self._number += 1
         number = self._number
-        self._asked[number] = question
-        if (answer := self._waiters.ask(number, question)) is not None:
+        self._asked[number] = query
+        if (answer := self._waiters.ask(number, query)) is not None:
             self._reached["a client was answered at once"] += isinstance(answer, Applied)
             self._judge([(number, answer)])
 
@@ -67,32 +67,28 @@ class Waiting:
         """Everything is delivered: whoever still waits, waits for what never passed."""
         position = self._sink.entries[-1].checkpoint.position
         for number in sorted(self._asked):
-            question = self._asked[number]
-            if question.gtid_set <= position:
+            query = self._asked[number]
+            if query.gtid_set <= position:
                 raise Violation(
-                    f"all is delivered, and {question} has no answer: {self._waiters.withdraw(number)}"
+                    f"all is delivered, and {query} has no answer: {self._waiters.withdraw(number)}"
                 )
 
     def _judge(self, answers: list[tuple[int, Answer]]) -> None:
         for number, answer in answers:
-            question = self._asked.pop(number)
+            query = self._asked.pop(number)
             match answer:
                 case Applied(reached, read_at):
                     position = self._sink.entries[reached.segment - 1].checkpoint.position
-                    if reached.segment < 1 or not question.gtid_set <= position:
-                        raise Violation(
-                            f"{question} was answered with segment {reached.segment}, at {position}"
-                        )
+                    if reached.segment < 1 or not query.gtid_set <= position:
+                        raise Violation(f"{query} was answered with segment {reached.segment}, at {position}")
                     for table in read_at:
                         if not self._sink.has_through(table, reached.segment):
-                            raise Violation(
-                                f"{question} was answered, and {table} lacks part of it in the lake"
-                            )
+                            raise Violation(f"{query} was answered, and {table} lacks part of it in the lake")
                 case NeverApplied(reason):
-                    self._judge_refusal(question, reason)
+                    self._judge_refusal(query, reason)
 
-    def _judge_refusal(self, question: AppliedQuestion, reason: str) -> None:
+    def _judge_refusal(self, query: AppliedQuery, reason: str) -> None:
         checkpoint = self._sink.entries[-1].checkpoint
-        tables = question.tables if question.tables is not None else frozenset(checkpoint.stopped)
+        tables = query.tables if query.tables is not None else frozenset(checkpoint.stopped)
         if not any(table in checkpoint.stopped or table not in checkpoint.schemas for table in tables):
-            raise Violation(f"{question} was refused ({reason}), though its tables are captured")
+            raise Violation(f"{query} was refused ({reason}), though its tables are captured")

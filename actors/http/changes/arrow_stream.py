@@ -20,7 +20,7 @@ import pyarrow as pa
 from actors.http.changes.segment_changes import ChangesRead
 from pipeline.journal.change_rows import META
 from pipeline.journal.changes.commit_order import OrderedRows, lane_of_each, of_one_version
-from pipeline.journal.changes.question import BufferCompression
+from pipeline.journal.changes.query import BufferCompression
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.buffers import Longs
 

@@ -35,7 +35,7 @@ from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.commit_order import count_by_table
 from pipeline.journal.changes.key_filter import check_key_filter, matching_keys
 from pipeline.journal.changes.place import UnknownTables, check_tables, check_through, find_place
-from pipeline.journal.changes.question import ChangesFormat, ChangesQuestion, NamedPlace, Since
+from pipeline.journal.changes.query import ChangesFormat, ChangesQuery, NamedPlace, Since
 from pipeline.journal.changes.translation import Translation, translate
 from pipeline.journal.entry import Entry
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -131,12 +131,12 @@ class ChangesConsumers:
         finally:
             self.count -= 1
 
-    async def open(self, question: ChangesQuestion) -> ConsumerStream:
+    async def open(self, query: ChangesQuery) -> ConsumerStream:
         """Returns the stream of a consumer.
 
         Raises UnreachedPlace, PlaceGone, UnknownTables, WrongKeyFilter or NothingSealed.
         """
-        return await self.tap.work(lambda: self._open(question))
+        return await self.tap.work(lambda: self._open(query))
 
     async def translate(self, since: Since) -> Translation:
         """Returns the other forms of a place. Raises UnreachedPlace, PlaceGone or NothingSealed."""
@@ -165,25 +165,23 @@ class ChangesConsumers:
         journal, there = self.tap.sealed()
         return there.id, journal.entry(there.last)
 
-    def _open(self, question: ChangesQuestion) -> ConsumerStream:
+    def _open(self, query: ChangesQuery) -> ConsumerStream:
         journal, there = self.tap.sealed()
         known = self.tap.tables(journal.entry(there.last))
-        check_tables(question.tables, known)
-        if question.keys is not None:
-            for table in question.tables or known:
-                check_key_filter(question.keys, known[table])
-        place = find_place(question.since, there, journal.entry)
-        check_through(question.through, there, journal.entry)
-        through = question.through
+        check_tables(query.tables, known)
+        if query.keys is not None:
+            for table in query.tables or known:
+                check_key_filter(query.keys, known[table])
+        place = find_place(query.since, there, journal.entry)
+        check_through(query.through, there, journal.entry)
+        through = query.through
         # What comes after `now` isn't wanted.
         ends = there.last if through is NamedPlace.NOW else None
         place_wanted = None if isinstance(through, NamedPlace) else through
-        keys = None if question.keys is None else partial(matching_keys, keys=question.keys)
-        changes = SegmentChanges(journal, place, frozenset(question.tables), place_wanted, ends, keys)
+        keys = None if query.keys is None else partial(matching_keys, keys=query.keys)
+        changes = SegmentChanges(journal, place, frozenset(query.tables), place_wanted, ends, keys)
         then = journal.entry(min(max(place.segment, there.first), there.last)).stored_schemas
-        return ConsumerStream(
-            _form(question, {t: then.get(t, schema) for t, schema in known.items()}), changes
-        )
+        return ConsumerStream(_form(query, {t: then.get(t, schema) for t, schema in known.items()}), changes)
 
     async def follow(self, stream: ConsumerStream, form: ChangesFormat) -> AsyncIterator[bytes]:
         """Returns the pieces of a consumer's changes, without an end if it wants none.
@@ -246,12 +244,12 @@ class ChangesConsumers:
         self._metrics.count(catalogue.CHANGES_BYTES, size, format=form)
 
 
-def _form(question: ChangesQuestion, known: dict[TableId, TableSchema]) -> StreamForm:
-    if question.format is ChangesFormat.JSON:
+def _form(query: ChangesQuery, known: dict[TableId, TableSchema]) -> StreamForm:
+    if query.format is ChangesFormat.JSON:
         return JsonLines()
-    wanted = {table: known[table] for table in question.tables} if question.tables else known
+    wanted = {table: known[table] for table in query.tables} if query.tables else known
     if len(wanted) > MOST_STRUCTS:
         raise UnknownTables(
             f"tables: {len(wanted)} are too many for one stream of Arrow; name {MOST_STRUCTS} of them, or ask for JSON"
         )
-    return ArrowStream(wanted, question.compression)
+    return ArrowStream(wanted, query.compression)

@@ -31,8 +31,8 @@ LARGEST_BUFFER: Final = 2**31 - 1  # bytes, that cells can point to
 _DIFFS: Final = -3
 
 # How a walk ends.
-WHOLE: Final = 0
-FULL: Final = 1  # there are more row images than room for them
+WALK_WHOLE: Final = 0
+IMAGES_FULL: Final = 1  # there are more row images than room for them
 TRUNCATED: Final = 2  # an event ends inside of an image
 OTHER_COLUMNS: Final = 3  # an event has another number of columns than its table map
 OUTSIDE: Final = 4  # an event isn't in the buffer
@@ -41,10 +41,10 @@ OTHER_OPTIONS: Final = 5  # a row image has value options that aren't known
 # What `state` holds: the next event, the next row image, the column at fault (-1: none), and whether an event may have
 # cells that are ABSENT: none has them if its first images have all columns, since an after image takes from those.
 EVENT: Final = 0
-ROW: Final = 1
+ROW_SLOT: Final = 1
 COLUMN: Final = 2
 PARTIAL: Final = 3
-STATE: Final = 4  # numbers
+WALK_STATE: Final = 4  # numbers
 
 _HEADER: Final = 8  # table id (6 bytes) and flags (2 bytes)
 _PARTIAL_JSON: Final = 1  # the one value option
@@ -95,7 +95,7 @@ def _bitmaps(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> tu
         return OTHER_COLUMNS, at
     if count != columns:
         return OTHER_COLUMNS, at
-    return WHOLE, at
+    return WALK_WHOLE, at
 
 
 @compiled(
@@ -191,12 +191,12 @@ def _value_options(buffer: Bytes, at: Int, end: Int, documents: Int) -> tuple[In
     if options > _PARTIAL_JSON:
         return OTHER_OPTIONS, np.int64(-1), at
     if options == 0:
-        return WHOLE, np.int64(-1), at
+        return WALK_WHOLE, np.int64(-1), at
     partial = at
     at += (documents + 7) >> 3
     if at > end:
         return TRUNCATED, np.int64(-1), at
-    return WHOLE, partial, at
+    return WALK_WHOLE, partial, at
 
 
 @compiled(
@@ -238,14 +238,14 @@ def _images(
     is_after = False
     while at < end or is_after or nothing:
         if row == cells.shape[1]:
-            return np.int64(FULL), row
+            return np.int64(IMAGES_FULL), row
         if whole_after if is_after else whole_before:
             at, fault = _whole_image(buffer, at, end, widths, masks, sizes, cells, row)
         else:
             partial: Int = np.int64(-1)
             if is_after and partly:
                 status, partial, at = _value_options(buffer, at, end, documents)
-                if status != WHOLE:
+                if status != WALK_WHOLE:
                     return status, row
             present = after if is_after else before
             at, fault = _partial_image(
@@ -257,7 +257,7 @@ def _images(
         row += 1
         is_after = update and not is_after
         nothing = False
-    return np.int64(WHOLE), row
+    return np.int64(WALK_WHOLE), row
 
 
 @compiled(
@@ -283,8 +283,8 @@ def walk_cells(
     gets their sum over all row images. `json` says which columns are of that type. `cells` is [columns, room]; `images`
     takes the number of row images of each event, and `state` and `sizes` begin with zeros.
 
-    With FULL, the walk has to be repeated with more room. With any other status except WHOLE, `state` points to the
-    event at fault.
+    With IMAGES_FULL, the walk has to be repeated with more room. With any other status except WALK_WHOLE, `state`
+    points to the event at fault.
     """
     columns = np.int64(len(widths))
     size = (columns + 7) >> 3
@@ -295,7 +295,7 @@ def walk_cells(
         if start < 0 or end < start or end > len(buffer) - SLACK:
             return OUTSIDE
         status, before = _bitmaps(buffer, start, end, code, columns)
-        if status != WHOLE:
+        if status != WALK_WHOLE:
             return status
         partly = code == _UPDATE_PARTLY
         update = code in (_UPDATE, _UPDATE_V1) or partly
@@ -315,12 +315,12 @@ def walk_cells(
             sizes,
             json,
             cells,
-            state[ROW],
+            state[ROW_SLOT],
             state,
         )
-        if status != WHOLE:
+        if status != WALK_WHOLE:
             return status
-        images[event] = row - state[ROW]
-        state[ROW] = row
+        images[event] = row - state[ROW_SLOT]
+        state[ROW_SLOT] = row
         state[EVENT] = event + 1
-    return WHOLE
+    return WALK_WHOLE

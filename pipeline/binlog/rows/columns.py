@@ -198,7 +198,7 @@ def _decimals(precision: int, scale: int, storage: Storage, stored: StoredColumn
     wrong = value_kernels.decimals(
         stored.buffer, stored.cells, sizes, limits, precision <= _LONG_DIGITS, words
     )
-    if wrong != value_kernels.NONE:
+    if wrong != value_kernels.NONE_WRONG:
         stored.refuse(f"DECIMAL({precision}, {scale})")
     return fixed_width_array(pa.decimal128(precision, scale), words, stored.exists)
 

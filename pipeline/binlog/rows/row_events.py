@@ -100,17 +100,23 @@ def locate_images(table_map: TableMap, buffer: Bytes, events: RowsEvents) -> Loc
     images = np.zeros(len(events.start), np.int64)
     while True:
         found = np.empty((len(stored), room), np.int32)
-        sizes, state = np.zeros(len(stored), np.int64), np.zeros(cells.STATE, np.int64)
+        sizes, state = np.zeros(len(stored), np.int64), np.zeros(cells.WALK_STATE, np.int64)
         status = cells.walk_cells(
             buffer, events.start, events.end, events.code, widths, masks, sizes, json, found, images, state
         )
-        if status != cells.FULL:
+        if status != cells.IMAGES_FULL:
             break
         room *= 2
-    if status != cells.WHOLE:
+    if status != cells.WALK_WHOLE:
         _refuse(table_map, int(status), int(state[cells.COLUMN]))
     return LocatedImages(
-        table_map, buffer, events, images, found[:, : state[cells.ROW]], sizes, bool(state[cells.PARTIAL])
+        table_map,
+        buffer,
+        events,
+        images,
+        found[:, : state[cells.ROW_SLOT]],
+        sizes,
+        bool(state[cells.PARTIAL]),
     )
 
 

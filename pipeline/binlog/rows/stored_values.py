@@ -77,6 +77,6 @@ def join_stored_values(storage: Storage, stored: StoredColumn, padded: int = 0) 
         stored.refuse_size()
     offsets, data = np.empty(len(stored) + 1, np.int32), np.empty(size + SLACK, np.uint8)
     wrong = value_kernels.join_values(stored.buffer, stored.cells, max(-width, 0), slot, offsets, data)
-    if wrong != value_kernels.NONE:
+    if wrong != value_kernels.NONE_WRONG:
         stored.refuse(f"value of {padded} bytes")
     return offsets, data[: offsets[-1]]

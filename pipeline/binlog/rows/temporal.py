@@ -24,7 +24,7 @@ def decode_dates(stored: StoredColumn) -> pa.Array:
     """DATE as date32."""
     exists = stored.exists.copy()
     days = np.empty(len(stored), np.int64)
-    if value_kernels.dates(decode_little_endian(3, stored), exists, days) != value_kernels.NONE:
+    if value_kernels.dates(decode_little_endian(3, stored), exists, days) != value_kernels.NONE_WRONG:
         stored.refuse("DATE")
     return fixed_width_array(pa.date32(), days.astype(np.int32), exists)
 
@@ -39,7 +39,7 @@ def decode_datetimes(storage: Storage, stored: StoredColumn) -> pa.Array:
     else:
         bits, scale = 0, 0
         packed = _packed_datetimes(stored)
-    if value_kernels.datetimes(packed, bits, scale, exists, out) != value_kernels.NONE:
+    if value_kernels.datetimes(packed, bits, scale, exists, out) != value_kernels.NONE_WRONG:
         stored.refuse("DATETIME")
     return fixed_width_array(pa.timestamp("us"), out, exists)
 

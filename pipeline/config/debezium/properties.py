@@ -278,7 +278,7 @@ CONVERTERS: Final[dict[str, Verdict]] = {
 
 # A class of the user's may mask any data.
 UNKNOWN_CLASS: Final = Withheld("Tidemark can't know what this class does to the data")
-UNKNOWN: Final = Otherwise("no property of Debezium's MySQL connector has this name")
+UNKNOWN_PROPERTY: Final = Otherwise("no property of Debezium's MySQL connector has this name")
 
 # What properties were called before, and in Debezium 1.
 OLD_NAMES: Final = {
@@ -307,4 +307,4 @@ def verdict(name: str) -> Verdict:
     if (found := VERDICTS.get(name)) is not None:
         return found
     families = [family for family in FAMILIES if name.startswith(family)]
-    return FAMILIES[max(families, key=len)] if families else UNKNOWN
+    return FAMILIES[max(families, key=len)] if families else UNKNOWN_PROPERTY

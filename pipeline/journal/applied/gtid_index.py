@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 
 from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
-from pipeline.gtid.intervals import EMPTY
+from pipeline.gtid.intervals import NO_INTERVALS
 
 
 class GtidIndex:
@@ -32,7 +32,9 @@ class GtidIndex:
         """Takes out, and returns, the waiters under transactions that are new in this position."""
         found: list[int] = []
         for source in list(self._waiters):
-            come = position.intervals.get(source, EMPTY) - self._position.intervals.get(source, EMPTY)
+            come = position.intervals.get(source, NO_INTERVALS) - self._position.intervals.get(
+                source, NO_INTERVALS
+            )
             edges = come.edges.tolist()
             for start, end in zip(edges[0::2], edges[1::2], strict=True):
                 found += self._taken(source, start, end)

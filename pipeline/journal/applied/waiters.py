@@ -1,7 +1,7 @@
 """Answers whether transactions have been applied, as soon as that can be said.
 
 A transaction is applied through a consumer if (1) it is in the position of a sealed segment, and (2) the consumer has
-everything through such a segment for the tables in question, and (3) their readers see all of it. Each of the three is
+everything through such a segment for these tables, and (3) their readers see all of it. Each of the three is
 known from the progress that the journal and the consumers report.
 
 Each waiter lacks something: a transaction in the journal's position, one in the consumer's position, or something of a
@@ -29,7 +29,7 @@ from pipeline.journal.applied.progress import (
     TableProgress,
     Through,
 )
-from pipeline.journal.applied.question import Answer, Applied, AppliedQuestion, NeverApplied, NotYetApplied
+from pipeline.journal.applied.query import Answer, Applied, AppliedQuery, NeverApplied, NotYetApplied
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
@@ -68,7 +68,7 @@ Lacked = LackedGtid | LackedOfTable | LackedBeginning
 class _Waiter:
     """`scn`: one by which the stream has all that is waited for, once that is known."""
 
-    question: AppliedQuestion
+    query: AppliedQuery
     lacks: Lacked
     scn: int | None = None
 
@@ -93,9 +93,9 @@ class Waiters:
     def __len__(self) -> int:
         return len(self._waiters)
 
-    def ask(self, waiter: int, question: AppliedQuestion) -> Answer | None:
+    def ask(self, waiter: int, query: AppliedQuery) -> Answer | None:
         """The answer, if it's known by now; else the waiter waits for it."""
-        waiting = _Waiter(question, LackedBeginning())
+        waiting = _Waiter(query, LackedBeginning())
         found = self._look(waiting)
         if isinstance(found, Applied | NeverApplied):
             return found
@@ -137,7 +137,7 @@ class Waiters:
         for waiter in waiters if not replica else ():
             if (waiting := self._waiters.get(waiter)) is None:
                 continue
-            if missing := waiting.question.gtid_set - executed:
+            if missing := waiting.query.gtid_set - executed:
                 self._take_out(waiter, self._waiters.pop(waiter).lacks)
                 answers.append((waiter, NeverApplied(f"the source hasn't executed {missing.on_one_line}")))
         return answers
@@ -190,41 +190,41 @@ class Waiters:
 
     def _look(self, waiting: _Waiter) -> Answer | Lacked:
         """The answer, or the first thing that is lacked."""
-        question, journal = waiting.question, self._journal
+        query, journal = waiting.query, self._journal
         if journal is None:
             return LackedBeginning()
-        if reason := self._refusal(question, journal):
+        if reason := self._refusal(query, journal):
             return NeverApplied(reason)
-        if not question.gtid_set <= journal.whole.position:
-            return LackedGtid(Through.JOURNAL, first_lacked(question.gtid_set - journal.whole.position))
+        if not query.gtid_set <= journal.whole.position:
+            return LackedGtid(Through.JOURNAL, first_lacked(query.gtid_set - journal.whole.position))
         if waiting.scn is None:
             waiting.scn = journal.whole.scn
-        tables = question.tables
+        tables = query.tables
         if tables is None:
             tables = frozenset(journal.checkpoint.schemas)
         elif absent := sorted(tables - journal.checkpoint.schemas.keys()):
             return NeverApplied(f"the source has no table {absent[0]}, as of the last sealed segment")
-        if question.through is Through.JOURNAL:
+        if query.through is Through.JOURNAL:
             return Applied(journal.whole)
-        return self._look_at_consumer(question, tables, waiting)
+        return self._look_at_consumer(query, tables, waiting)
 
-    def _refusal(self, question: AppliedQuestion, journal: JournalProgress) -> str | None:
+    def _refusal(self, query: AppliedQuery, journal: JournalProgress) -> str | None:
         """Why it can't come by what the journal and the configuration say."""
         if file_positions.server_of(journal.whole.position) is not None:
             return _NO_GTIDS
-        for table in sorted(question.tables or ()):
+        for table in sorted(query.tables or ()):
             if not self._captured(table):
                 return f"{table} isn't captured: `tables` in the configuration leaves it out"
         stopped = journal.checkpoint.stopped
-        for table in sorted(stopped if question.tables is None else question.tables):
+        for table in sorted(stopped if query.tables is None else query.tables):
             if table in stopped:
-                return _stopped(question, table, stopped[table])
+                return _stopped(query, table, stopped[table])
         return None
 
     def _look_at_consumer(
-        self, question: AppliedQuestion, tables: frozenset[TableId], waiting: _Waiter
+        self, query: AppliedQuery, tables: frozenset[TableId], waiting: _Waiter
     ) -> Answer | Lacked:
-        through, wanted = question.through, question.gtid_set
+        through, wanted = query.through, query.gtid_set
         progress = self._progress.get(through)
         furthest = GtidSet() if progress is None else progress.furthest.position
         if not wanted <= furthest:
@@ -232,27 +232,27 @@ class Waiters:
         assert progress is not None
         assert waiting.scn is not None
         taken = {table for table in tables if progress.takes(table)}
-        if question.tables is not None and (left := sorted(tables - taken)):
+        if query.tables is not None and (left := sorted(tables - taken)):
             return NeverApplied(f"{left[0]} isn't delivered: `{through}.tables` leaves it out")
         told = {table: progress.of(table) for table in sorted(taken)}
         for table, each in told.items():
             if each.stopped is not None:
-                return NeverApplied(_stopped(question, table, each.stopped))
+                return NeverApplied(_stopped(query, table, each.stopped))
             if reason := _lacking(each, wanted, waiting.scn):
                 return LackedOfTable(through, table, reason)
         reached = min((each.reached for each in told.values()), key=_segment, default=progress.whole)
         return Applied(reached, {table: each.read_at for table, each in told.items()})
 
     def _not_yet(self, waiting: _Waiter) -> NotYetApplied:
-        question, lacks = waiting.question, waiting.lacks
+        query, lacks = waiting.query, waiting.lacks
         progress: Mapping[Through, ConsumerProgress] = self._progress
         if self._journal is not None:
             progress = {**progress, Through.JOURNAL: self._journal}
-        if question.through not in progress:
-            reason = _UNKNOWN if self._journal is None else f"nothing is known of the {question.through} yet"
-            return NotYetApplied(SegmentEnd(), question.gtid_set, reason)
-        reached = progress[question.through].whole
-        missing = question.gtid_set - reached.position
+        if query.through not in progress:
+            reason = _UNKNOWN if self._journal is None else f"nothing is known of the {query.through} yet"
+            return NotYetApplied(SegmentEnd(), query.gtid_set, reason)
+        reached = progress[query.through].whole
+        missing = query.gtid_set - reached.position
         match lacks:
             case LackedOfTable(reason=reason):
                 return NotYetApplied(reached, missing, reason)
@@ -273,8 +273,8 @@ def _lacking(told: TableProgress, wanted: GtidSet, scn: int) -> str | None:
     return None
 
 
-def _stopped(question: AppliedQuestion, table: TableId, reason: str) -> str:
-    others = "" if question.tables is not None else "; name the tables that you mean with `tables`"
+def _stopped(query: AppliedQuery, table: TableId, reason: str) -> str:
+    others = "" if query.tables is not None else "; name the tables that you mean with `tables`"
     return f"{table} was stopped: {reason}{others}"
 
 

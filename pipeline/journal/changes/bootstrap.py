@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.progress import ConsumerProgress, ReadAt, SegmentEnd
-from pipeline.journal.changes.question import MalformedRequest, tables_named
+from pipeline.journal.changes.query import MalformedRequest, tables_named
 from pipeline.schema.table_schema import TableId
 
 

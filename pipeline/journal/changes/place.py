@@ -8,7 +8,7 @@ from pipeline.errors import Definite
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
-from pipeline.journal.changes.question import NamedPlace, Since, ThroughPlace
+from pipeline.journal.changes.query import NamedPlace, Since, ThroughPlace
 from pipeline.journal.changes.retained_range import Entries, RetainedRange, first_segment_where
 from pipeline.journal.changes.row_choice import RowChoice
 from pipeline.journal.entry import Entry

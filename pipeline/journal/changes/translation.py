@@ -18,7 +18,7 @@ from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.place import ReadPlace, find_place
-from pipeline.journal.changes.question import MalformedRequest, Since, parse_since
+from pipeline.journal.changes.query import MalformedRequest, Since, parse_since
 from pipeline.journal.changes.retained_range import Entries, RetainedRange
 from pipeline.journal.changes.row_choice import are_in, gtid_set_of
 from pipeline.journal.entry import Entry

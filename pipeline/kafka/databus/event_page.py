@@ -9,7 +9,7 @@ import pyarrow as pa
 from pipeline.journal.changes.commit_order import OrderedRows
 from pipeline.kafka.avro.avro_values import BYTES
 from pipeline.kafka.databus.events import EventForm
-from pipeline.kafka.databus.stream_question import LARGEST
+from pipeline.kafka.databus.stream_query import LARGEST
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Longs

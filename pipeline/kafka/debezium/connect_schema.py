@@ -28,7 +28,7 @@ from pipeline.types import column_types as t
 Schema = dict[str, Any]
 
 # What stands beside the rows is of these.
-TEXT: Final[Schema] = {"type": "string", "optional": False}
+CONNECT_STRING: Final[Schema] = {"type": "string", "optional": False}
 OPTIONAL_TEXT: Final[Schema] = {"type": "string", "optional": True}
 INT: Final[Schema] = {"type": "int32", "optional": False}
 LONG: Final[Schema] = {"type": "int64", "optional": False}

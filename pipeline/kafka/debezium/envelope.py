@@ -43,11 +43,11 @@ from pipeline.kafka.debezium.changed_rows import (
     UPDATE,
     operations,
 )
-from pipeline.kafka.debezium.connect_schema import TEXT, Schema, field, rows_schema, struct
+from pipeline.kafka.debezium.connect_schema import CONNECT_STRING, Schema, field, rows_schema, struct
 from pipeline.kafka.debezium.json_format import JSON
 from pipeline.kafka.debezium.message_format import Block, MessageFormat, Told
-from pipeline.kafka.debezium.shape import Shape
 from pipeline.kafka.debezium.source_block import TOLD_SCHEMAS, SourceBlock
+from pipeline.kafka.debezium.table_mapping import TableMapping
 from pipeline.kafka.debezium.text_rows import Piece, joined
 from pipeline.kafka.debezium.transactions import TransactionBlocks
 from pipeline.kafka.errors import KafkaRefused
@@ -98,7 +98,7 @@ class Envelope:
     None if they aren't.
     """
 
-    shape: Shape
+    mapping: TableMapping
     destination: Destination
     prefix: str
     version: str
@@ -118,19 +118,19 @@ class Envelope:
         """Returns the messages of these rows, with `processed_us` (µs since the epoch) as their time.
 
         `transactions`: the rows' blocks, if the settings want them. The updates are by the messages' key
-        (`Shape.with_keys`).
+        (`TableMapping.with_keys`).
 
         Two rows that belong together are in the same batch. Raises InvariantBroken for an update without its row
         before, and KafkaRefused for one that lacks what messages need.
         """
-        unmasked, changes = changes, self.shape.shaped(changes, self.handling)
+        unmasked, changes = changes, self.mapping.mapped(changes, self.handling)
         ops = operations(changes)
         # A truncate has no row. A flat message is only a row.
         there = ops != TRUNCATE
         of = np.flatnonzero((ops != BEFORE) & (there | (self.unwrap is None)))
         op, preceding = ops[of], np.where(of > 0, ops[of - 1], NONE)
         if np.any((op == UPDATE) & (preceding != BEFORE) & (preceding != DELETE)):
-            raise InvariantBroken(f"an update of {self.shape.schema.table} has no row before it")
+            raise InvariantBroken(f"an update of {self.mapping.schema.table} has no row before it")
         created = (op == UPDATE) & (preceding == DELETE)  # by an update that changed the key
         shown = np.where(created, CREATE, op)
         told = self._told(shown, of, source, processed_us, transactions)
@@ -157,7 +157,7 @@ class Envelope:
         named, deleted = keys, np.append(created[1:], False)
         if self.destination.routed or self.headers is not self.format:
             # The headers name the keys that messages have without a route, as with Debezium.
-            unrouted = Destination("", f"{self.prefix}.{self.shape.schema.table.dotted}")
+            unrouted = Destination("", f"{self.prefix}.{self.mapping.schema.table.dotted}")
             named = self._keys(unmasked, unrouted, self.headers).take(taken)
         each = np.arange(len(created))
         return (
@@ -166,7 +166,7 @@ class Envelope:
         )
 
     def _with_tombstones(self, messages: Messages, op: Numbers) -> Messages:
-        if not self.tombstones or not self.shape.key or DELETE not in op:
+        if not self.tombstones or not self.mapping.key or DELETE not in op:
             return messages
         return messages.taken(*_repeated(op == DELETE))
 
@@ -180,7 +180,7 @@ class Envelope:
     ) -> BesideRows:
         """Returns what the messages have in addition to their rows, by the names of TOLD_SCHEMAS."""
         source = source if len(of) == len(source.times) else source.taken(pa.array(of))
-        fields = source.fields(self.prefix, self.version, self.shape.schema.table)
+        fields = source.fields(self.prefix, self.version, self.mapping.schema.table)
         told: dict[str, Told] = {f"source.{name}": each for name, each in fields.items()}
         told["source"] = Block(fields)
         told["transaction"] = None
@@ -193,11 +193,11 @@ class Envelope:
         return told | {"ts_ms": processed_us // 1000, "ts_us": processed_us, "ts_ns": processed_us * 1000}
 
     def _keys(self, changes: pa.RecordBatch, to: Destination, of: MessageFormat) -> pa.Array:
-        if not self.shape.key:
+        if not self.mapping.key:
             return pa.nulls(len(changes), pa.string())
-        fields = self._columns(self.shape.key, changes, of)
+        fields = self._columns(self.mapping.key, changes, of)
         if to.key_field is not None:
-            fields[to.key_field[0]] = of.told(to.key_field[1], TEXT, len(changes))
+            fields[to.key_field[0]] = of.told(to.key_field[1], CONNECT_STRING, len(changes))
         return of.message(of.record(fields, len(changes)), self.key_schema(to))
 
     def _columns(
@@ -207,7 +207,7 @@ class Envelope:
 
     def _values(self, changes: pa.RecordBatch, of: Numbers, op: Numbers, told: BesideRows) -> pa.Array:
         write, count = self.format, len(of)
-        rows = write.record(self._columns(self.shape.written(self.handling), changes, write), len(changes))
+        rows = write.record(self._columns(self.mapping.written(self.handling), changes, write), len(changes))
         before = np.where(np.isin(op, (CREATE, READ, TRUNCATE)), -1, np.where(op == UPDATE, of - 1, of))
         after = np.where(np.isin(op, (DELETE, TRUNCATE)), -1, of)
         fields = {"before": write.optional(rows, before), "after": write.optional(rows, after)}
@@ -219,7 +219,7 @@ class Envelope:
     ) -> pa.Array:
         """Returns the rows with the added fields. A deleted row has its last values."""
         rows, write = changes.take(pa.array(of)), self.format
-        fields = self._columns(self.shape.written(self.handling), rows, write)
+        fields = self._columns(self.mapping.written(self.handling), rows, write)
         added: dict[str, Told] = {each.name: told[each.told] for each in unwrap.fields}
         if unwrap.delete_tombstone_handling_mode.rewrites:
             deleted = pa.DictionaryArray.from_arrays(pa.array((op == DELETE).astype(np.int8)), _WHETHER)
@@ -232,15 +232,15 @@ class Envelope:
         """Returns where each message goes, by a column of its row. Raises KafkaRefused if a row has no value there."""
         if (name := unwrap.route_by_field) is None:
             return None
-        column = next((column for column in self.shape.values if column.name == name), None)
+        column = next((column for column in self.mapping.values if column.name == name), None)
         if column is None or not isinstance(column.type, Text):
             raise KafkaRefused(
-                f"{self.shape.schema.table} has no text {name}; see to kafka.unwrap.route_by_field"
+                f"{self.mapping.schema.table} has no text {name}; see to kafka.unwrap.route_by_field"
             )
         distinct = changes.column(name).take(pa.array(of)).cast(pa.string()).dictionary_encode()
         if distinct.null_count or "" in distinct.dictionary.to_pylist():
             raise KafkaRefused(
-                f"{self.shape.schema.table} has a row without {name}, which says where it goes; "
+                f"{self.mapping.schema.table} has a row without {name}, which says where it goes; "
                 "see to kafka.unwrap.route_by_field"
             )
         topics = pa.array([fit_topic(topic) for topic in distinct.dictionary.to_pylist()], pa.string())
@@ -255,7 +255,7 @@ class Envelope:
         index = np.arange(count)
         if mode is DeleteHandling.DROP:
             index = np.flatnonzero(~deletes)
-        if mode is DeleteHandling.REWRITE_WITH_TOMBSTONE and self.tombstones and self.shape.key:
+        if mode is DeleteHandling.REWRITE_WITH_TOMBSTONE and self.tombstones and self.mapping.key:
             doubled, again = _repeated(deletes)
             return self._with_deletes(messages.taken(doubled, again), again, unwrap)
         emptied = deletes[index] & (not mode.rewrites)
@@ -263,7 +263,7 @@ class Envelope:
 
     def _with_deletes(self, messages: Messages, again: NDArray[np.bool_], unwrap: Unwrap) -> Messages:
         """Returns the messages. Of the added fields, tombstones have only the operation."""
-        deleted = self.headers.message(pa.array(['"d"']), TEXT)[0]
+        deleted = self.headers.message(pa.array(['"d"']), CONNECT_STRING)[0]
         told = {each.name: deleted if each.told == "op" else _NO_TEXT for each in unwrap.headers}
         headers = tuple(
             (name, pc.if_else(pa.array(again), told[name], texts) if name in told else texts)
@@ -281,8 +281,8 @@ class Envelope:
 
     def key_schema(self, to: Destination) -> Schema:
         """Returns the schema of the keys of messages with this destination."""
-        added = [] if to.key_field is None else [field(TEXT, to.key_field[0])]
-        return rows_schema(self.shape.key, self.handling, f"{to.schemas}.Key", {}, added, optional=False)
+        added = [] if to.key_field is None else [field(CONNECT_STRING, to.key_field[0])]
+        return rows_schema(self.mapping.key, self.handling, f"{to.schemas}.Key", {}, added, optional=False)
 
     @property
     def message_schema(self) -> Schema:
@@ -293,7 +293,7 @@ class Envelope:
     def value_schema(self) -> Schema:
         """Returns the schema of the values in an envelope."""
         name = f"{self.destination.schemas}.Value"
-        row = rows_schema(self.shape.values, self.handling, name, self.shape.parameters, optional=True)
+        row = rows_schema(self.mapping.values, self.handling, name, self.mapping.parameters, optional=True)
         fields = {"before": row, "after": row, **{name: TOLD_SCHEMAS[name] for name in _BESIDE}}
         named = (field(schema, name) for name, schema in fields.items())
         return struct(named, name=f"{self.destination.schemas}.Envelope", version=2)
@@ -303,13 +303,13 @@ class Envelope:
         name = f"{self.destination.schemas}.Value"
         fields = (field(schema, added) for added, schema in self._added_schemas(unwrap).items())
         return rows_schema(
-            self.shape.values, self.handling, name, self.shape.parameters, fields, optional=False
+            self.mapping.values, self.handling, name, self.mapping.parameters, fields, optional=False
         )
 
     @staticmethod
     def _added_schemas(unwrap: Unwrap) -> dict[str, Schema]:
         """Returns the schemas of the fields that flat rows have in addition, by their names."""
-        added = {_DELETED: TEXT} if unwrap.delete_tombstone_handling_mode.rewrites else {}
+        added = {_DELETED: CONNECT_STRING} if unwrap.delete_tombstone_handling_mode.rewrites else {}
         added |= {each.name: TOLD_SCHEMAS[each.told] for each in unwrap.fields}
         return {name: {**schema, "optional": True} for name, schema in added.items()}
 

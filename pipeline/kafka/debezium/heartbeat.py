@@ -5,11 +5,11 @@ Source: Debezium 3.6, `heartbeat.interval.ms`.
 
 from typing import Final
 
-from pipeline.kafka.debezium.connect_schema import LONG, TEXT, field, struct
+from pipeline.kafka.debezium.connect_schema import CONNECT_STRING, LONG, field, struct
 from pipeline.kafka.debezium.message_format import Block, MessageFormat, MessagePairs, told_pairs
 
 _KEY_SCHEMA: Final = struct(
-    [field(TEXT, "serverName")],
+    [field(CONNECT_STRING, "serverName")],
     name="io.debezium.connector.common.ServerNameKey",
     version=1,
 )

@@ -9,19 +9,19 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.kafka.debezium.connect_schema import LONG, TEXT, Schema, field, struct
+from pipeline.kafka.debezium.connect_schema import CONNECT_STRING, LONG, Schema, field, struct
 from pipeline.kafka.debezium.message_format import Block, BlockList, MessageFormat, MessagePairs, told_pairs
 from pipeline.signals.notifications import INCREMENTAL, Notice
 
-_DATA: Final[Schema] = {"type": "map", "keys": TEXT, "values": TEXT, "optional": True}
+_DATA: Final[Schema] = {"type": "map", "keys": CONNECT_STRING, "values": CONNECT_STRING, "optional": True}
 _KEY_SCHEMA: Final = struct(
-    [field(TEXT, "id")], name="io.debezium.connector.common.NotificationKey", version=1
+    [field(CONNECT_STRING, "id")], name="io.debezium.connector.common.NotificationKey", version=1
 )
 _VALUE_SCHEMA: Final = struct(
     [
-        field(TEXT, "id"),
-        field(TEXT, "type"),
-        field(TEXT, "aggregate_type"),
+        field(CONNECT_STRING, "id"),
+        field(CONNECT_STRING, "type"),
+        field(CONNECT_STRING, "aggregate_type"),
         field(_DATA, "additional_data"),
         field(LONG, "timestamp"),
     ],

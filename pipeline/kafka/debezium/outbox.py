@@ -28,7 +28,7 @@ from pipeline.kafka.debezium.connect_schema import Schema, column_schema, field,
 from pipeline.kafka.debezium.json_format import JSON
 from pipeline.kafka.debezium.json_values import json_text, json_values
 from pipeline.kafka.debezium.message_format import MessageFormat
-from pipeline.kafka.debezium.shape import Shape
+from pipeline.kafka.debezium.table_mapping import TableMapping
 from pipeline.kafka.debezium.text_rows import Piece
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.topics import fit_topic
@@ -77,7 +77,7 @@ class OutboxEvents:
     headers.
     """
 
-    shape: Shape
+    mapping: TableMapping
     outbox: Outbox
     handling: Handling
     name: str
@@ -97,7 +97,7 @@ class OutboxEvents:
     def events(self, changes: pa.RecordBatch) -> Events:
         """Returns the events among these rows. Raises KafkaRefused if the table isn't as the outbox's settings say."""
         created = np.flatnonzero(operations(changes) == CREATE)
-        rows = self.shape.shaped(changes.take(pa.array(created)))
+        rows = self.mapping.mapped(changes.take(pa.array(created)))
         key = self._column(self.outbox.table_field_event_key, "table_field_event_key")
         id_ = self._column(self.outbox.table_field_event_id, "table_field_event_id")
         headers = [(EVENT_ID, self._texts(id_, rows))]
@@ -127,10 +127,10 @@ class OutboxEvents:
 
     @property
     def _table(self) -> str:
-        return str(self.shape.schema.table)
+        return str(self.mapping.schema.table)
 
     def _column(self, name: str, key: str) -> Column:
-        found = next((column for column in self.shape.values if column.name == name), None)
+        found = next((column for column in self.mapping.values if column.name == name), None)
         if found is None:
             raise KafkaRefused(f"the outbox {self._table} has no column {name}; see to kafka.outboxes.{key}")
         return found
@@ -138,7 +138,7 @@ class OutboxEvents:
     def _additional(self, name: str) -> Column | None:
         if self.outbox.table_field_additional_missing is Missing.ERROR:
             return self._column(name, "table_fields_additional_placement")
-        return next((column for column in self.shape.values if column.name == name), None)
+        return next((column for column in self.mapping.values if column.name == name), None)
 
     def _texts(self, column: Column, rows: pa.RecordBatch) -> pa.Array:
         """Returns the column's values as headers."""

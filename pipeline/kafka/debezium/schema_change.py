@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.kafka.debezium.connect_schema import (
+    CONNECT_STRING,
     INT,
     LONG,
     OPTIONAL_TEXT,
-    TEXT,
     Schema,
     field,
     struct,
@@ -36,13 +36,13 @@ from pipeline.schema.table_schema import TableId
 
 _OPTIONAL_INT: Final[Schema] = {"type": "int32", "optional": True}
 _OPTIONAL_FLAG: Final[Schema] = {"type": "boolean", "optional": True}
-_OPTIONAL_TEXTS: Final[Schema] = {"type": "array", "items": TEXT, "optional": True}
+_OPTIONAL_TEXTS: Final[Schema] = {"type": "array", "items": CONNECT_STRING, "optional": True}
 _COLUMN: Final = struct(
     [
-        field(TEXT, "name"),
+        field(CONNECT_STRING, "name"),
         field(INT, "jdbcType"),
         field(_OPTIONAL_INT, "nativeType"),
-        field(TEXT, "typeName"),
+        field(CONNECT_STRING, "typeName"),
         field(OPTIONAL_TEXT, "typeExpression"),
         field(OPTIONAL_TEXT, "charsetName"),
         field(_OPTIONAL_INT, "length"),
@@ -70,12 +70,12 @@ _TABLE: Final = struct(
     version=1,
 )
 _CHANGE: Final = struct(
-    [field(TEXT, "type"), field(TEXT, "id"), field(_TABLE, "table")],
+    [field(CONNECT_STRING, "type"), field(CONNECT_STRING, "id"), field(_TABLE, "table")],
     name="io.debezium.connector.schema.Change",
     version=1,
 )
 _KEY_SCHEMA: Final = struct(
-    [field(TEXT, "databaseName")], name="io.debezium.connector.mysql.SchemaChangeKey", version=1
+    [field(CONNECT_STRING, "databaseName")], name="io.debezium.connector.mysql.SchemaChangeKey", version=1
 )
 _VALUE_SCHEMA: Final = struct(
     [

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from pipeline.kafka.debezium.changed_rows import committed_us, source_fields
 from pipeline.kafka.debezium.connect_schema import (
+    CONNECT_STRING,
     INT,
     LONG,
     OPTIONAL_LONG,
     OPTIONAL_TEXT,
-    TEXT,
     Schema,
     field,
     struct,
@@ -117,21 +117,21 @@ _SNAPSHOT: Final[Schema] = {
     },
     "default": "false",
 }
-_TRANSACTION_FIELDS: Final = {"id": TEXT, "total_order": LONG, "data_collection_order": LONG}
+_TRANSACTION_FIELDS: Final = {"id": CONNECT_STRING, "total_order": LONG, "data_collection_order": LONG}
 _SOURCE_FIELDS: Final = {
-    "version": TEXT,
-    "connector": TEXT,
-    "name": TEXT,
+    "version": CONNECT_STRING,
+    "connector": CONNECT_STRING,
+    "name": CONNECT_STRING,
     "ts_ms": LONG,
     "snapshot": _SNAPSHOT,
-    "db": TEXT,
+    "db": CONNECT_STRING,
     "sequence": OPTIONAL_TEXT,
     "ts_us": OPTIONAL_LONG,
     "ts_ns": OPTIONAL_LONG,
     "table": OPTIONAL_TEXT,
     "server_id": LONG,
     "gtid": OPTIONAL_TEXT,
-    "file": TEXT,
+    "file": CONNECT_STRING,
     "pos": LONG,
     "row": INT,
     "thread": OPTIONAL_LONG,
@@ -150,7 +150,7 @@ TOLD_SCHEMAS: Final[Mapping[str, Schema]] = {
         name="event.block",
         version=1,
     ),
-    "op": TEXT,
+    "op": CONNECT_STRING,
     **dict.fromkeys(("ts_ms", "ts_us", "ts_ns"), OPTIONAL_LONG),
     **{f"source.{name}": schema for name, schema in _SOURCE_FIELDS.items()},
     **{f"transaction.{name}": schema for name, schema in _TRANSACTION_FIELDS.items()},

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.kafka.debezium.changed_rows import CREATE, DELETE, UPDATE, committed_us, operations
-from pipeline.kafka.debezium.connect_schema import LONG, OPTIONAL_LONG, TEXT, field, struct
+from pipeline.kafka.debezium.connect_schema import CONNECT_STRING, LONG, OPTIONAL_LONG, field, struct
 from pipeline.kafka.debezium.message_format import Block, BlockList, MessageFormat, MessagePairs, told_pairs
 from pipeline.schema.table_schema import TableId
 from pipeline.types.buffers import Flags, Longs
@@ -230,18 +230,18 @@ def _buckets(entries: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 _KEY_SCHEMA: Final = struct(
-    [field(TEXT, "id")], name="io.debezium.connector.common.TransactionMetadataKey", version=1
+    [field(CONNECT_STRING, "id")], name="io.debezium.connector.common.TransactionMetadataKey", version=1
 )
 _COLLECTION: Final = struct(
-    [field(TEXT, "data_collection"), field(LONG, "event_count")],
+    [field(CONNECT_STRING, "data_collection"), field(LONG, "event_count")],
     optional=True,
     name="event.collection",
     version=1,
 )
 _VALUE_SCHEMA: Final = struct(
     [
-        field(TEXT, "status"),
-        field(TEXT, "id"),
+        field(CONNECT_STRING, "status"),
+        field(CONNECT_STRING, "id"),
         field(OPTIONAL_LONG, "event_count"),
         field({"type": "array", "items": _COLLECTION, "optional": True}, "data_collections"),
         field(LONG, "ts_ms"),

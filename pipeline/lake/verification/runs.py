@@ -47,7 +47,7 @@ from pipeline.snapshot.snapshot import (
 
 # So many rows of a table are compared at once, unless they wait so long (s). If that is all of it, one query is enough.
 ROWS_AT_ONCE: Final = 16_000_000
-LONGEST_WAIT_S: Final = 30.0
+LONGEST_RUN_WAIT_S: Final = 30.0
 
 # Why nothing can be told.
 NO_MIRROR: Final = "the lake has no complete mirror of the table, or gets nothing more of it"
@@ -214,7 +214,7 @@ def comparison_due_at(pending: PendingRows | None, *, ended: bool) -> float | No
         return float("-inf")
     if pending is None or not pending.rows:
         return None
-    return float("-inf") if pending.rows >= ROWS_AT_ONCE else pending.since + LONGEST_WAIT_S
+    return float("-inf") if pending.rows >= ROWS_AT_ONCE else pending.since + LONGEST_RUN_WAIT_S
 
 
 def _runs(

@@ -9,7 +9,7 @@ name is among them errs on the safe side only. Where the same text can be read i
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline.schema.ddl.sql_lexer import NAMES, Lexeme, LexemeKind, lexeme_lists
+from pipeline.schema.ddl.sql_lexer import NAME_KINDS, Lexeme, LexemeKind, lexeme_lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def _identifiers(found: Iterable[Lexeme]) -> Iterator[Identifier]:
     last, qualifier = "", ""
     for kind, text in found:
         match kind:
-            case _ if kind in NAMES:
+            case _ if kind in NAME_KINDS:
                 yield Identifier(qualifier, text)
                 last, qualifier = text, ""
             case LexemeKind.SIGN if text == ".":

@@ -55,7 +55,7 @@ class LexemeKind(StrEnum):
 _OLDEST_SERVER = 5_06_05
 
 # What can be a name.
-NAMES = frozenset({LexemeKind.WORD, LexemeKind.QUOTED, LexemeKind.DOUBLE})
+NAME_KINDS = frozenset({LexemeKind.WORD, LexemeKind.QUOTED, LexemeKind.DOUBLE})
 
 _DOUBLED = {LexemeKind.QUOTED: "`", LexemeKind.DOUBLE: '"'}
 
@@ -157,7 +157,7 @@ class Reader:
     def name(self) -> str:
         """Take a name whose characters are known. Raises NotRead."""
         kind, text = self.next
-        if kind not in NAMES or not text or _UNKNOWN in text:
+        if kind not in NAME_KINDS or not text or _UNKNOWN in text:
             raise NotRead
         self._at += 1
         return text

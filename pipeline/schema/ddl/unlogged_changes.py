@@ -27,7 +27,7 @@ from typing import assert_never
 
 from pipeline.schema.ddl.alter_table import added_by, dropped_by, renamed_by
 from pipeline.schema.ddl.column_definitions import adds_nulls, constant_column, converts_exactly
-from pipeline.schema.ddl.sql_lexer import NAMES, Lexeme, LexemeKind, NotRead, Reader, lowercase_word
+from pipeline.schema.ddl.sql_lexer import NAME_KINDS, Lexeme, LexemeKind, NotRead, Reader, lowercase_word
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
     ChangesNoTable,
@@ -202,7 +202,7 @@ def _options(options: Sequence[Sequence[Lexeme]]) -> Iterator[Sequence[Lexeme]]:
         if words[1:] == ["partition"]:
             yield tuple(chain.from_iterable(options[number:]))
             return
-        is_column = bool(option) and option[0].kind in NAMES and words[1:] in ([], ["asc"], ["desc"])
+        is_column = bool(option) and option[0].kind in NAME_KINDS and words[1:] in ([], ["asc"], ["desc"])
         if not (ordering and is_column and len(option) < 3):
             yield option
             ordering = words == ["order", "by"]

@@ -15,7 +15,7 @@ import uvloop
 
 from actors.http import server
 from actors.http.access import TokenBucket
-from actors.http.connections import MOST, RESERVE, ConnectionLimits, Connections, most_connections
+from actors.http.connections import MOST_CONNECTIONS, RESERVE, ConnectionLimits, Connections, most_connections
 from actors.http.static_files import StaticFile
 from tests.actors.http.test_server import Bench, served
 from tests.servers.awaiting import until
@@ -128,8 +128,8 @@ def test_no_more_are_accepted_at_once_than_the_rate_permits() -> None:
         (250, 125),
         (1024, 512),
         (4096, 4096 - RESERVE),
-        (1 << 20, MOST),
-        (resource.RLIM_INFINITY, MOST),
+        (1 << 20, MOST_CONNECTIONS),
+        (resource.RLIM_INFINITY, MOST_CONNECTIONS),
     ],
 )
 def test_descriptors_are_left_to_capture(descriptors: int, most: int) -> None:

@@ -48,7 +48,7 @@ from pipeline.messages.topology import EDGES, inbox
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
 from pipeline.signals.outcomes import Outcome, SignalState
-from pipeline.signals.signal import LONGEST, parse_signal
+from pipeline.signals.signal import LONGEST_SIGNAL, parse_signal
 from pipeline.snapshot.checkpoint import Checkpoint
 from tests.pipeline.builders import gtids
 from tests.pipeline.journal.applied.test_waiters import delivered, sealed
@@ -295,7 +295,7 @@ async def test_a_signal_is_accepted_or_rejected(tmp_path: Path) -> None:
         (b"{", {}, 422, "JSON"),
         ({"type": "explode"}, {}, 422, "no signal of the type 'explode'"),
         ({"type": "pause-snapshot", "id": 7}, {}, 422, "isn't printable"),
-        (b" " * (LONGEST + 1), {}, 413, "longer than"),
+        (b" " * (LONGEST_SIGNAL + 1), {}, 413, "longer than"),
         (PAUSE, {"Content-Type": "text/plain"}, 415, "Content-Type"),
         (PAUSE, {"Host": "evil.example"}, 403, "loopback"),
         (PAUSE, {"Host": "localhost:x"}, 400, "the Host header names no host"),

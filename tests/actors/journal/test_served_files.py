@@ -55,8 +55,8 @@ def read(journal: str) -> tuple[int, list[str], list[dict[str, object]]]:
 async def test_a_stream_reads_the_same_through_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_files, "MOST_BYTES", 700)  # a file comes in several parts
-    monkeypatch.setattr(served_files, "AGAIN_S", 0.01)
+    monkeypatch.setattr(journal_files, "MOST_ANSWER_BYTES", 700)  # a file comes in several parts
+    monkeypatch.setattr(served_files, "ASK_AGAIN_S", 0.01)
     async with tapped(tmp_path) as tap:
         for name in ("journal_names", "journal_file"):
             (resource,) = (

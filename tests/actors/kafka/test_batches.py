@@ -10,13 +10,13 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from actors.kafka import batches
 from actors.kafka.batches import MessageBatches, Records, StreamPlaces
-from actors.kafka.gathered_rows import MessageRows
+from actors.kafka.message_rows import MessageRows
 from actors.kafka.segment_rows import TableRows
 from pipeline.config.message_routes import TopicRoute
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.config.unwrapping import Unwrap
-from pipeline.kafka.debezium.shape import Shape
+from pipeline.kafka.debezium.table_mapping import TableMapping
 from pipeline.kafka.debezium.transactions import ChangedRows, MessageOrders
 from pipeline.kafka.errors import TableRefusal, TopicRefusal
 from pipeline.kafka.state import AllTopicsBut, OneTopic
@@ -125,7 +125,7 @@ def test_no_error_of_a_tables_values_is_one_of_all_topics(
         broken.setattr(MessageBatches, "messages", failing(error))
         refused(lambda: making.records(MessageRows(TABLE, ROWS.rows), 1))
     with monkeypatch.context() as broken:
-        broken.setattr(Shape, "with_keys", failing(error))
+        broken.setattr(TableMapping, "with_keys", failing(error))
         refused(lambda: making.rows(ROWS))
     broken_orders = MessageOrders(ChangedRows.of([]))
     monkeypatch.setattr(broken_orders, "blocks", failing(error))
@@ -157,7 +157,7 @@ def test_a_table_without_messages_is_counted_once_its_topic_is_set_aside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     making = MessageBatches(KafkaSinkSettings(("k:1",), "p"))
-    monkeypatch.setattr(Shape, "with_keys", failing(pa.ArrowInvalid("4711")))
+    monkeypatch.setattr(TableMapping, "with_keys", failing(pa.ArrowInvalid("4711")))
     for taking in (AllTopicsBut(frozenset({"p.shop.other"})), OneTopic("p.shop.t")):
         with pytest.raises(TableRefusal):
             making.counted_for(taking).narrowed(TABLE, ROWS.rows)

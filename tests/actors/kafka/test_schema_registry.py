@@ -13,13 +13,13 @@ from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.schema_registry import SchemaRegistryServer
 from pipeline.config.settings import ConverterKind, KafkaSinkSettings, Secret
 from pipeline.kafka.avro.avro_schema import avro_text
-from pipeline.kafka.debezium.connect_schema import LONG, TEXT, field, struct
+from pipeline.kafka.debezium.connect_schema import CONNECT_STRING, LONG, field, struct
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
 from tests.servers.certificates import certificate
 from tests.servers.schema_registry import asked, door
 
 NUMBER = struct([field(LONG, "id")], name="p.t.Key")
-WORD = struct([field(TEXT, "id")], name="p.t.Key")
+WORD = struct([field(CONNECT_STRING, "id")], name="p.t.Key")
 
 
 def settings(url: str, **more: Any) -> KafkaSinkSettings:

@@ -82,7 +82,7 @@ ALL = [
 def test_rows_come_in_the_order_of_the_stream(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    monkeypatch.setattr(segment_rows, "TOGETHER", together)
+    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together)
     rows = SegmentRows(store)
     (whole,) = rows.plan(entry, 0, Capacity(1000), split=False)
     assert whole == Run(1, 5, 50, sum(file.bytes for file in entry.files))
@@ -94,7 +94,7 @@ def test_rows_come_in_the_order_of_the_stream(
 def test_tables_that_may_share_a_topic_are_read_in_step(
     store: JournalStore, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    monkeypatch.setattr(segment_rows, "TOGETHER", together)
+    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together)
     parts = [
         part(number, begin, end, schema)
         for number in range(3)
@@ -137,7 +137,7 @@ def test_the_runs_of_a_segment_have_all_of_it(store: JournalStore, entry: Entry,
 def test_runs_in_their_order_read_the_files_once_and_any_other_run_is_read_again(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    monkeypatch.setattr(segment_rows, "TOGETHER", together)
+    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together)
     rows = SegmentRows(store)
     runs = rows.plan(entry, 0, Capacity(10), split=False)
     opened = counted_openings(store, monkeypatch)
@@ -158,7 +158,7 @@ def test_runs_in_their_order_read_the_files_once_and_any_other_run_is_read_again
 def test_a_run_that_is_read_in_parts_reads_the_files_once(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    monkeypatch.setattr(segment_rows, "TOGETHER", together)
+    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together)
     whole = Run(1, 5, 50)
     expected = [ids(parts) for parts in SegmentRows(store).rows(entry, whole, str)]
     opened = counted_openings(store, monkeypatch)
@@ -177,7 +177,7 @@ def test_a_run_that_is_read_in_parts_reads_the_files_once(
 def test_a_run_is_read_again_where_another_place_or_a_failure_is_between(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_rows, "TOGETHER", 3)
+    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", 3)
     rows, whole = SegmentRows(store), Run(1, 5, 50)
     first = ids(next(rows.rows(entry, whole, str)))
     assert read(rows, entry, whole) == ALL

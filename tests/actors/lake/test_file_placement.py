@@ -18,8 +18,8 @@ from actors.lake.file_placement import LakeFiles
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal.entry import Entry, FileKind
 from pipeline.lake.batch import Piece
-from pipeline.lake.files.formed_values import ValueRefused
 from pipeline.lake.files.parquet_files import Stored
+from pipeline.lake.files.value_conversion import ValueRefused
 from pipeline.lake.tables import Tier, columns
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Date, Integer, Text

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from actors.runtime import logs
-from actors.runtime.recent_events import LONGEST, MOST, RecentEvents
+from actors.runtime.recent_events import LONGEST_EVENT, MOST_EVENTS, RecentEvents
 
 
 @pytest.fixture
@@ -41,16 +41,16 @@ def test_no_traceback_and_no_length_without_bound(recent: RecentEvents) -> None:
         structlog.get_logger("actors.runtime.supervisor").error("failed", error="x" * 10_000, exc_info=error)
     (event,) = recent.last()
     assert "geheim" not in str(event)
-    assert len(event["more"]["error"]) == LONGEST
+    assert len(event["more"]["error"]) == LONGEST_EVENT
 
 
 def test_the_oldest_go_first_and_what_is_new_can_be_asked_for(recent: RecentEvents) -> None:
     log = structlog.get_logger("actors.http.server")
-    for number in range(MOST + 7):
+    for number in range(MOST_EVENTS + 7):
         log.info("seen", at=number)
     events = recent.last()
-    assert [event["number"] for event in events] == list(range(8, MOST + 8))
-    assert [event["number"] for event in recent.last(MOST + 5)] == [MOST + 6, MOST + 7]
+    assert [event["number"] for event in events] == list(range(8, MOST_EVENTS + 8))
+    assert [event["number"] for event in recent.last(MOST_EVENTS + 5)] == [MOST_EVENTS + 6, MOST_EVENTS + 7]
 
 
 def test_what_is_not_logged_is_not_remembered_and_libraries_neither(recent: RecentEvents) -> None:

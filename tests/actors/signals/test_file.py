@@ -13,7 +13,7 @@ import pytest
 from actors.signals.file import SignalFile
 from pipeline.errors import Transient
 from pipeline.messages.signals import SignalAccepted, SignalRejected
-from pipeline.signals.signal import LONGEST, MalformedSignal, parse_signal
+from pipeline.signals.signal import LONGEST_SIGNAL, MalformedSignal, parse_signal
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, SnapshotWaiting
 from tests.pipeline.builders import ORDERS, gtids
@@ -141,7 +141,7 @@ async def test_an_answer_cut_off_by_a_crash_is_none(path: Path) -> None:
 async def test_a_line_that_is_too_long_is_refused_and_the_next_one_comes(path: Path) -> None:
     append(path, "x" * (3 * 2**20) + "\n" + PAUSE)
     long, good = await texts(SignalFile(path, 0.01), 2)
-    assert LONGEST < len(long) <= 2**20 + LONGEST + 1
+    assert LONGEST_SIGNAL < len(long) <= 2**20 + LONGEST_SIGNAL + 1
     with pytest.raises(MalformedSignal, match="longer than"):
         parse_signal(long)
     assert good == PAUSE.strip()

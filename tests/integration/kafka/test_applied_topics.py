@@ -9,7 +9,7 @@ from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.applied.progress import Through
-from pipeline.journal.applied.question import Answer, Applied, AppliedQuestion, NeverApplied, NotYetApplied
+from pipeline.journal.applied.query import Answer, Applied, AppliedQuery, NeverApplied, NotYetApplied
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
@@ -20,8 +20,8 @@ from tests.servers.service import Running, running
 
 
 async def applied(service: Running, gtids: GtidSet, *tables: TableId) -> Answer | NotYetApplied:
-    question = AppliedQuestion(gtids, Through.KAFKA, frozenset(tables) or None, 60)
-    return await service.assembly.applied.wait(question)
+    query = AppliedQuery(gtids, Through.KAFKA, frozenset(tables) or None, 60)
+    return await service.assembly.applied.wait(query)
 
 
 async def test_each_commit_is_in_its_topic_when_it_is_answered(

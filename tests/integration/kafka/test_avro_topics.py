@@ -132,7 +132,7 @@ async def test_the_status_names_a_registry_that_is_silent(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kafka_sink, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(kafka_sink, "BROKER_PATIENCE_S", 0.1)
     certificate(tmp_path, "127.0.0.1")
     async with door(schema_registry, tmp_path / "server.pem", "tidemark", "sesame") as opened:
         settings = to_topics(

@@ -20,7 +20,7 @@ from pipeline.config.message_routes import TopicRoute
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import KafkaSinkSettings, Settings
 from pipeline.config.unwrapping import Unwrap
-from pipeline.kafka.debezium.shape import Shape
+from pipeline.kafka.debezium.table_mapping import TableMapping
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
 from tests.servers.awaiting import WITHIN_S
@@ -109,14 +109,14 @@ async def test_transactions_are_told_in_their_topic_and_in_each_change(
 ) -> None:
     """Also where one table's rows make no messages: the others' come, and say the same in the end."""
     monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
-    rekeyed, mended = Shape.with_keys, asyncio.Event()
+    rekeyed, mended = TableMapping.with_keys, asyncio.Event()
 
-    def with_keys(shape: Shape, changes: pa.RecordBatch) -> pa.RecordBatch:
-        if shape.schema.table.name == "three" and not mended.is_set():
+    def with_keys(mapping: TableMapping, changes: pa.RecordBatch) -> pa.RecordBatch:
+        if mapping.schema.table.name == "three" and not mended.is_set():
             raise pa.ArrowInvalid("4711")
-        return rekeyed(shape, changes)
+        return rekeyed(mapping, changes)
 
-    monkeypatch.setattr(Shape, "with_keys", with_keys)
+    monkeypatch.setattr(TableMapping, "with_keys", with_keys)
     settings = to_topics(
         kafka, open_shop, tmp_path, transaction_rows=rows, partitions=2, provide_transaction_metadata=True,
         heartbeat_interval_ms=50, message_keys=(MessageKey(TableFilter((r"shop\.three",)), ("v",)),),

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 
 from actors.journal.store import JournalStore
 from actors.lake import lake
-from actors.lake.delta_log import NOTHING, read_version
+from actors.lake.delta_log import NO_REPORT, read_version
 from actors.lake.delta_table import Conflict, DeltaTable, is_conflict
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
@@ -422,7 +422,7 @@ def test_a_swap_that_commits_just_before_columns_change_has_come_before_them(
     def told(self: DeltaTable, application: str, version: int) -> None:
         """It has looked at a mirror that isn't swapped yet when it is."""
         tries.append(version)
-        self.append(swapped, application, version, {}, NOTHING)
+        self.append(swapped, application, version, {}, NO_REPORT)
 
     def swapped(*_: object) -> Sequence[str]:
         if len(tries) == 1:

@@ -23,7 +23,7 @@ from actors.journal_writer import JournalWriter
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
-from actors.spark_sink import TABLES_AT_ONCE
+from actors.spark_sink import TABLES_DELIVERED_AT_ONCE
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import FileKind
@@ -314,7 +314,7 @@ class Delivery:
         while self.segment < through:
             batch = next_batch(self.journal.entries(self.segment, through))
             tables = dict.fromkeys([*batch.tables, *batch.generations, *batch.alterations])
-            with ThreadPoolExecutor(TABLES_AT_ONCE) as threads:
+            with ThreadPoolExecutor(TABLES_DELIVERED_AT_ONCE) as threads:
                 self.delivered |= dict(threads.map(partial(self._delivered, batch), tables))
             self.segment = batch.through
             for table, mirror in batch.checkpoint.mirrors.items():

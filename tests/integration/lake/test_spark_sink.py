@@ -25,7 +25,7 @@ from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from actors.spark_sink import CONSUMER, SparkSink, SparkUp
+from actors.spark_sink import LAKE_CONSUMER, SparkSink, SparkUp
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
 from pipeline.config.table_rules import LakeRule, Tiers
@@ -240,9 +240,9 @@ async def test_it_compacts_its_tables_beside_the_batches(house: House) -> None:
 @pytest.mark.full
 async def test_it_tells_the_journal_how_far_it_is(house: House) -> None:
     async with house.life() as running:
-        await house.until(lambda: CONSUMER in house.history.store.consumers.all(), running)
+        await house.until(lambda: LAKE_CONSUMER in house.history.store.consumers.all(), running)
         await house.write(1, 1)
-        await house.until(lambda: house.history.store.consumers.all()[CONSUMER].segment == 1, running)
+        await house.until(lambda: house.history.store.consumers.all()[LAKE_CONSUMER].segment == 1, running)
         house.mailbox.close()
         await running
     assert house.changes("items") == [(1, 1, 1)]

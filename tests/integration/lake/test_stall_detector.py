@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 
 from actors.lake import spark_session, stall_detector
 from actors.lake.spark_session import Pool, Spark
-from actors.lake.stall_detector import ANSWERS_WITHIN_S, GETS_ON_WITHIN_S, LOOK_EVERY_S, StallDetector
+from actors.lake.stall_detector import GETS_ON_WITHIN_S, SPARK_ANSWERS_WITHIN_S, SPARK_EVERY_S, StallDetector
 from actors.runtime.supervisor import RestartLimits
 from tests.integration.source.test_lost_connections import HUNG_AFTER_S
 from tests.servers.awaiting import until
@@ -34,7 +34,7 @@ async def felt(spark: Spark) -> AsyncIterator[StallDetector]:
 
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stall_detector, "LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(stall_detector, "SPARK_EVERY_S", 0.1)
 
 
 def got_on_since(pulse: StallDetector, pool: Pool) -> Callable[[], bool]:
@@ -89,7 +89,7 @@ async def test_a_call_that_does_not_get_on_is_found_though_spark_answers(
 
 
 async def test_a_jvm_that_stands_still_is_found(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stall_detector, "ANSWERS_WITHIN_S", 0.5)
+    monkeypatch.setattr(stall_detector, "SPARK_ANSWERS_WITHIN_S", 0.5)
     async with felt(spark) as pulse:
         stop(spark.pid)
         try:
@@ -101,4 +101,4 @@ async def test_a_jvm_that_stands_still_is_found(spark: Spark, monkeypatch: pytes
 
 
 def test_it_is_found_as_soon_as_an_actor_that_hangs() -> None:
-    assert LOOK_EVERY_S + ANSWERS_WITHIN_S + RestartLimits().look_every_s < HUNG_AFTER_S
+    assert SPARK_EVERY_S + SPARK_ANSWERS_WITHIN_S + RestartLimits().look_every_s < HUNG_AFTER_S

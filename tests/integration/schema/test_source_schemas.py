@@ -8,7 +8,7 @@ from pipeline.binlog.events.table_map_event import table_map
 from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Enum, Integer, Set
-from pipeline.types.enum_labels import UNKNOWN
+from pipeline.types.enum_labels import UNKNOWN_CHARACTER
 from pipeline.verifier.column_metadata import self_described
 from tests.servers.source import connected, read_whole, settings
 from tests.servers.value_tables import edge_tables
@@ -116,7 +116,10 @@ async def test_a_label_beyond_the_servers_own_charset_is_doubtful(mysql: MysqlSe
     )
     async with connected(mysql, database) as source:
         [found] = (await source.describe([TableId(database, "t")])).values()
-    assert [column.type for column in found.schema.columns[:2]] == [Enum((UNKNOWN,)), Set((UNKNOWN,))]
+    assert [column.type for column in found.schema.columns[:2]] == [
+        Enum((UNKNOWN_CHARACTER,)),
+        Set((UNKNOWN_CHARACTER,)),
+    ]
     assert found.doubtful == ("a", "b")
 
 

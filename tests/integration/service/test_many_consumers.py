@@ -127,7 +127,7 @@ class Crowd:
 async def test_each_of_a_hundred_consumers_has_each_change_once_over_a_failover(
     mysql_factory: MysqlFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failover, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(failover, "SERVERS_EVERY_S", 0.05)
     monkeypatch.setattr(judgement, "COMMITTING_S", 0.2)
     primary, second = cluster(mysql_factory, "second")
     primary.sql("CREATE TABLE d.wide (id INT PRIMARY KEY, n INT, pad TEXT)")

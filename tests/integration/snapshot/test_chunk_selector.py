@@ -43,7 +43,7 @@ from pipeline.messages.inboxes import ToChunkSelector
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.chunk_index import ChunkIndex
-from pipeline.snapshot.snapshot import WHOLE
+from pipeline.snapshot.snapshot import WHOLE_TABLE
 from pipeline.snapshot.watermark import High
 from pipeline.source.statement import Statement
 from tests.integration.snapshot import large_rows
@@ -76,7 +76,7 @@ async def test_a_table_that_cannot_be_read_in_chunks_is_refused_at_once(
     if columns:
         mysql.sql(f"CREATE TABLE t ({columns})", database=database)
     async with bench(mysql, database) as running:
-        await running.order(PlanTable(TableId(database, "t"), WHOLE, 1, GtidSet()))
+        await running.order(PlanTable(TableId(database, "t"), WHOLE_TABLE, 1, GtidSet()))
         answer = await running.answer()
     assert isinstance(answer, PlanFailed)
     assert answer.table == TableId(database, "t")
@@ -208,7 +208,7 @@ async def test_a_position_that_never_becomes_visible_fails_the_chunk(
     mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunk_selector, "VISIBLE_WITHIN_S", 0.01)
-    monkeypatch.setattr(chunk_selector, "BACKOFF", Backoff(0.001, 10.0))
+    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 10.0))
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (9)", database=database)
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"))
@@ -248,7 +248,7 @@ async def test_a_chunk_under_way_keeps_its_own_watermarks_when_a_consistent_snap
 async def test_a_lost_connection_is_tried_again_with_a_new_low(
     mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk_selector, "BACKOFF", Backoff(0.001, 10.0))
+    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 10.0))
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (99)", database=database)
     lows: list[GtidSet] = []
 
@@ -289,7 +289,7 @@ async def test_a_server_that_is_away_for_a_while_fails_no_chunk(mysql_factory: M
 async def test_a_chunk_that_takes_too_long_is_tried_again_with_fewer_rows(
     mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk_selector, "BACKOFF", Backoff(0.001, 10.0))
+    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 10.0))
     rows = ", ".join(f"({a})" for a in range(10))
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", f"INSERT INTO t VALUES {rows}", database=database)
 
@@ -348,7 +348,7 @@ async def test_a_locked_table_fails_after_all_tries_with_the_servers_words(
 async def test_a_table_that_was_altered_is_told_at_once(
     mysql: MysqlServer, database: str, deed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk_selector, "BACKOFF", Backoff(3600.0, 3600.0))
+    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(3600.0, 3600.0))
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY, b INT)", "INSERT INTO t VALUES (9, 9)", database=database)
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"))
@@ -404,7 +404,7 @@ async def test_a_table_that_is_altered_while_it_is_planned_is_planned_again(
 async def test_what_will_not_pass_fails_at_once(
     mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk_selector, "BACKOFF", Backoff(3600.0, 3600.0))
+    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(3600.0, 3600.0))
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY, b INT)", "INSERT INTO t VALUES (9, 9)", database=database)
     async with bench(mysql, database) as running:
         plan = await running.plan(TableId(database, "t"))
@@ -562,6 +562,6 @@ async def test_answers_that_nobody_takes_any_more_end_the_actor(mysql: MysqlServ
     mysql.sql("CREATE TABLE t (a INT PRIMARY KEY)", database=database)
     running = Bench(settings(mysql, mysql.create_capture_user(database)), mysql.uuid)
     running.answers.close()
-    await running.order(PlanTable(TableId(database, "t"), WHOLE, 1, GtidSet()))
+    await running.order(PlanTable(TableId(database, "t"), WHOLE_TABLE, 1, GtidSet()))
     with pytest.raises(Closed):
         await running.task

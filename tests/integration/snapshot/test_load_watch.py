@@ -14,7 +14,7 @@ from pipeline.config.settings import ServerSettings
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.chunks import ChunkRead, PlanTable, SourceOverloaded, SourceRecovered
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.snapshot import WHOLE
+from pipeline.snapshot.snapshot import WHOLE_TABLE
 from pipeline.source.throttle import SourceLimits
 from tests.servers.awaiting import until
 from tests.servers.mysql import MysqlFactory
@@ -44,7 +44,7 @@ async def test_threads_that_run_strain_the_source_until_they_end(
     monkeypatch.setattr(load_watch, "LOOK_S", 0.02)
     server = mysql_factory(GTIDS)
     server.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1)")
-    order = PlanTable(TableId("d", "t"), WHOLE, 1, GtidSet())
+    order = PlanTable(TableId("d", "t"), WHOLE_TABLE, 1, GtidSet())
     with ExitStack() as ends:
         sleepers = [ends.enter_context(closing(server.connect())) for _ in range(4)]
         sleeping = [asyncio.create_task(asyncio.to_thread(sleep, sleeper)) for sleeper in sleepers]

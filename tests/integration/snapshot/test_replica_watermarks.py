@@ -104,7 +104,7 @@ async def test_high_has_all_that_a_select_saw_on_a_replica(mysql_factory: MysqlF
 async def test_a_chunk_from_a_replica_lies_between_its_own_sets(
     mysql_factory: MysqlFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk_selector, "BACKOFF", Backoff(0.001, 10.0))
+    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 10.0))
     source, server = replicated(mysql_factory)
     source.sql("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1), (9)")
     account = source.create_capture_user("d")

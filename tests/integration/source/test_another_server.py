@@ -34,7 +34,7 @@ T = TableId("d", "t")
 @pytest.fixture(autouse=True)
 def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """It's tried again soon."""
-    monkeypatch.setattr(chunk_selector, "BACKOFF", Backoff(0.001, 10.0))
+    monkeypatch.setattr(chunk_selector, "SELECT_BACKOFF", Backoff(0.001, 10.0))
 
 
 async def _asked(source: SourceSettings, server: str) -> None:

@@ -42,7 +42,7 @@ WRITERS: Final = 2
 @pytest.fixture(autouse=True)
 def looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is waited for longer than that takes."""
-    monkeypatch.setattr(failover, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(failover, "SERVERS_EVERY_S", 0.05)
     monkeypatch.setattr(judgement, "COMMITTING_S", 0.2)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from actors.source import server_facts
 from actors.source.connection import Source
-from actors.source.server_facts import TABLES_AT_ONCE, collect_facts
+from actors.source.server_facts import TABLES_ASKED_AT_ONCE, collect_facts
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, Account, MysqlServer
 from pipeline.schema.table_schema import TableId
 from pipeline.source.prerequisites import Privilege, Severity, findings
@@ -93,7 +93,7 @@ async def test_the_right_to_lock_is_asked_for_without_locking(
 async def test_many_tables_are_tried_at_once_and_those_that_may_not_be_read_are_named(
     request: pytest.FixtureRequest, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_facts, "TABLES_AT_ONCE", 3)
+    monkeypatch.setattr(server_facts, "TABLES_ASKED_AT_ONCE", 3)
     factory: MysqlFactory = request.getfixturevalue(version)
     server = factory(GTIDS_56 if version == "mysql56_factory" else GTIDS)
     account = server.create_capture_user()
@@ -109,7 +109,7 @@ async def test_many_tables_are_tried_at_once_and_those_that_may_not_be_read_are_
 
 async def test_a_thousand_tables_do_not_take_a_thousand_statements(mysql_factory: MysqlFactory) -> None:
     server = mysql_factory({**GTIDS, "general_log": "ON"})
-    tables = [TableId("d", f"t{number}") for number in range(3 * TABLES_AT_ONCE)]
+    tables = [TableId("d", f"t{number}") for number in range(3 * TABLES_ASKED_AT_ONCE)]
     server.sql(
         "CREATE DATABASE d", *(f"CREATE TABLE {table} (id INT PRIMARY KEY, v TEXT)" for table in tables)
     )

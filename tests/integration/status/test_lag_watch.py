@@ -25,7 +25,7 @@ KEPT_S = 5000
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lag_watch, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(lag_watch, "LAG_EVERY_S", 0.05)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pipeline.messages.changes import TableStopped
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
-from pipeline.types.charsets import KNOWN, TextError, to_strings, to_text
+from pipeline.types.charsets import KNOWN_CHARSETS, TextError, to_strings, to_text
 from pipeline.types.collations import BINARY, CHARSETS
 from tests.servers.log import read_log
 from tests.servers.source import connected, read_whole
@@ -99,7 +99,7 @@ def text_of(code: bytes, told: str | None) -> str | None:
 
 def test_every_character_set_and_collation_is_known(server: MysqlServer) -> None:
     sets = {ours(charset) for charset in servers_charsets(server)}
-    assert sets == (KNOWN if "gb18030" in sets else KNOWN - {"gb18030"})
+    assert sets == (KNOWN_CHARSETS if "gb18030" in sets else KNOWN_CHARSETS - {"gb18030"})
     told = server.sql("SELECT id, character_set_name FROM information_schema.collations")
     assert {collation: CHARSETS.get(collation) for collation, _ in told} == {
         collation: ours(charset) for collation, charset in told

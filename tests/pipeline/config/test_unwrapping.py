@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.config.unwrapping import KNOWN, AddedField, DeleteHandling, Unwrap
+from pipeline.config.unwrapping import KNOWN_PROPERTIES, AddedField, DeleteHandling, Unwrap
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from pipeline.config.unwrapping import KNOWN, AddedField, DeleteHandling, Unwrap
 )
 def test_a_field_is_found_where_debezium_looks_for_it(text: str, field: AddedField) -> None:
     assert Unwrap(add_fields=(text,)).fields == (field,)
-    assert field.told in KNOWN
+    assert field.told in KNOWN_PROPERTIES
 
 
 def test_only_two_modes_rewrite() -> None:

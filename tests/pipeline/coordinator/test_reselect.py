@@ -211,7 +211,7 @@ def test_a_table_whose_keys_the_journal_lacks_is_read_anew() -> None:
 
 
 def test_too_many_keys_are_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reselect, "MOST_BYTES", 100)
+    monkeypatch.setattr(reselect, "MOST_KEY_BYTES", 100)
     capture = Capture(checkpoint=FILLED)
     orders = capture.give(inserted(20, "a:6", *range(50)))
     assert not asked(orders)
@@ -221,7 +221,7 @@ def test_too_many_keys_are_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_too_many_keys_before_a_first_snapshot_are_left_to_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reselect, "MOST_BYTES", 100)
+    monkeypatch.setattr(reselect, "MOST_KEY_BYTES", 100)
     capture = Capture(ORDERS)
     capture.give(execute("s1", ORDERS))
     orders = capture.give(inserted(20, "a:6", *range(50)))

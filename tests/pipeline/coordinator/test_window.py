@@ -11,7 +11,7 @@ from pipeline.messages.chunks import ReadChunk
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.chunk_index import primary_index
-from pipeline.snapshot.snapshot import WHOLE, ChunkId
+from pipeline.snapshot.snapshot import WHOLE_TABLE, ChunkId
 from tests.pipeline.builders import ORDERS, gtid, gtids, read, rows, table
 
 ASKED_AT = "a:1-5"
@@ -20,7 +20,9 @@ ASKED_AT = "a:1-5"
 def reading(asked_at: str = ASKED_AT) -> Reading:
     """Returns the window of a chunk that was ordered at this position."""
     chunk = ChunkId("s1", ORDERS.table, 1)
-    return Reading(ReadChunk(chunk, ORDERS, primary_index(ORDERS), WHOLE, 0, None, (9,), 5, gtids(asked_at)))
+    return Reading(
+        ReadChunk(chunk, ORDERS, primary_index(ORDERS), WHOLE_TABLE, 0, None, (9,), 5, gtids(asked_at))
+    )
 
 
 def reconciling(*keys: int, low: str = ASKED_AT, high: int = 15) -> Reconciling:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.gtid.intervals import EMPTY, Intervals
+from pipeline.gtid.intervals import NO_INTERVALS, Intervals
 from pipeline.types.buffers import Longs
 
 numbers = st.sets(st.integers(1, 40), max_size=25)
@@ -103,6 +103,6 @@ def test_the_largest_number_is_a_member_like_any_other() -> None:
 
 
 def test_nothing_equals_only_nothing() -> None:
-    assert intervals(set()) == EMPTY
-    assert intervals({1}) != EMPTY
+    assert intervals(set()) == NO_INTERVALS
+    assert intervals({1}) != NO_INTERVALS
     assert intervals({1}) != {1}

@@ -23,10 +23,10 @@ def test_the_last_one_of_each_source_is_kept_and_the_last_of_all_comes_last() ->
 
 def test_those_that_passed_long_ago_are_let_go() -> None:
     found: tuple[Witness, ...] = ()
-    for number in range(1, 2 * witness.MOST):
+    for number in range(1, 2 * witness.MOST_SOURCES):
         found = add_transactions(found, Transactions.of([(gtid(f"a:tag{number}:7"), 1)]))
-    assert len(found) == witness.MOST
-    assert found[-1].gtid == gtid(f"a:tag{2 * witness.MOST - 1}:7")
+    assert len(found) == witness.MOST_SOURCES
+    assert found[-1].gtid == gtid(f"a:tag{2 * witness.MOST_SOURCES - 1}:7")
 
 
 def test_the_first_servers_time_decides_where_both_know_it() -> None:

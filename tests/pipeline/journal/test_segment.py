@@ -240,7 +240,7 @@ def test_many_slices_become_rows_together_and_chunks_between_them_keep_their_pla
     (whole,) = journal.segment_tables(SEGMENT, [*parts[:4], chunk, *parts[4:]])
     assert whole.rows["value"].to_pylist() == ["1", "2", "3", "4", "8", "9", "5", "6", "7"]
     assert whole.rows.column("value").num_chunks == 3
-    monkeypatch.setattr(journal, "TOGETHER", 2)
+    monkeypatch.setattr(journal, "IMAGES_TOGETHER", 2)
     (two_by_two,) = journal.segment_tables(SEGMENT, [*parts[:4], chunk, *parts[4:]])
     assert two_by_two.rows.equals(whole.rows)
     assert two_by_two.rows.column("value").num_chunks == 5

@@ -177,8 +177,8 @@ def test_what_there_was_no_room_for_is_done_again_as_far_as_it_is_left() -> None
     assert journal_writer.next_at(story.state) is None
     assert story.after(append(2)) == ()
     assert story.after(replace(KEPT, reserved=False)) == ()
-    assert story.after(step.JournalTimerFired(), step.AGAIN_S / 2) == ()
-    assert story.after(step.JournalTimerFired(), step.AGAIN_S / 2) == (ApplyRetention(reserve=False),)
+    assert story.after(step.JournalTimerFired(), step.PUBLISH_AGAIN_S / 2) == ()
+    assert story.after(step.JournalTimerFired(), step.PUBLISH_AGAIN_S / 2) == (ApplyRetention(reserve=False),)
     assert story.after(replace(KEPT, reserved=False)) == (left,)
     _, (other,) = told(story.after(published(left)))
     assert isinstance(other, Seal)
@@ -204,11 +204,11 @@ def test_keeping_the_journal_small_may_lack_room_as_well() -> None:
     assert story.after(step.SpaceLacked(LACKED, ApplyRetention(reserve=True))) == (
         step.ReportSpace(Full(LACKED)),
     )
-    assert journal_writer.next_at(story.state) == step.KEEP_EVERY_S + step.AGAIN_S
+    assert journal_writer.next_at(story.state) == step.KEEP_EVERY_S + step.PUBLISH_AGAIN_S
     seal = story.sealing()
     story.after(step.SpaceLacked(LACKED, seal))
     assert story.after(step.SpaceLacked(LACKED, ApplyRetention(reserve=False))) == ()
-    assert story.after(step.JournalTimerFired(), step.AGAIN_S) == (ApplyRetention(reserve=False),)
+    assert story.after(step.JournalTimerFired(), step.PUBLISH_AGAIN_S) == (ApplyRetention(reserve=False),)
 
 
 def test_without_a_reserve_there_is_no_room() -> None:

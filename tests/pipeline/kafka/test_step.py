@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.errors import InvariantBroken
-from pipeline.kafka.runs import MOST_BYTES, Capacity, Run
+from pipeline.kafka.runs import MOST_RUN_BYTES, Capacity, Run
 from pipeline.kafka.state import (
     AllSent,
     AllTopicsBut,
@@ -180,7 +180,7 @@ def test_what_waits_comes_in_one_transaction_up_to_a_bound() -> None:
 
 def test_a_start_takes_little_and_each_further_transaction_twice_as_much() -> None:
     state, orders = step(State(10, next_rows=2), found(last=1))
-    assert orders[-1] == PlanSegment(1, 0, False, Capacity(2, MOST_BYTES // 5))
+    assert orders[-1] == PlanSegment(1, 0, False, Capacity(2, MOST_RUN_BYTES // 5))
     state, (first,) = step(state, SegmentPlanned(tuple(Run(scn, scn, 1) for scn in range(1, 20))))
     sent = []
     while isinstance(first, SendRun):
@@ -192,17 +192,17 @@ def test_a_start_takes_little_and_each_further_transaction_twice_as_much() -> No
 
 
 def test_a_transaction_has_room_for_so_many_bytes() -> None:
-    half = MOST_BYTES // 2
+    half = MOST_RUN_BYTES // 2
     state, _ = step(State(100), found(last=1))
     state, (send,) = step(state, SegmentPlanned((Run(1, 1, 9, half), Run(2, 2, 1, half), Run(3, 3, 1, 1))))
-    assert send == SendRun(EVERY, 1, Run(1, 2, 10, MOST_BYTES), 0, 100)
+    assert send == SendRun(EVERY, 1, Run(1, 2, 10, MOST_RUN_BYTES), 0, 100)
     assert step(state, RunSent(10, ended=True))[1] == (CommitTransaction(SinkPosition(KafkaPosition(0, 2))),)
 
 
 def test_a_source_transaction_of_too_many_bytes_is_split() -> None:
     state, _ = step(State(100), found(last=1))
-    state, (send,) = step(state, SegmentPlanned((Run(1, 1, 9, 3 * MOST_BYTES),)))
-    assert send == SendRun(EVERY, 1, Run(1, 1, 9, 3 * MOST_BYTES), 0, 3)
+    state, (send,) = step(state, SegmentPlanned((Run(1, 1, 9, 3 * MOST_RUN_BYTES),)))
+    assert send == SendRun(EVERY, 1, Run(1, 1, 9, 3 * MOST_RUN_BYTES), 0, 3)
 
 
 def test_a_heartbeat_comes_with_the_position_that_holds() -> None:

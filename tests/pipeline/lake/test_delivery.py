@@ -19,7 +19,7 @@ from pipeline.lake.batch import (
 )
 from pipeline.lake.column_changes import Step
 from pipeline.lake.delivery import accept_batch
-from pipeline.lake.files.formed_values import ValueRefused
+from pipeline.lake.files.value_conversion import ValueRefused
 from pipeline.lake.tables import LakeColumn, Tier, columns
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.ddl.column_definitions import ConstantColumn

@@ -11,7 +11,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import (
-    LONGEST,
+    LONGEST_SIGNAL,
     ExecuteSnapshot,
     Filter,
     KeyList,
@@ -213,7 +213,7 @@ def test_signals_are_read(text: str, expected: Signal) -> None:
         (execute(**{"rows-per-s": -1}), '"rows-per-s" isn\'t a whole number from 0'),
         ('{"id":"s","type":"verify","data":{"rows-per-s":1e3}}', '"rows-per-s" isn\'t a whole number from 0'),
         (signal(data={"data-collections": ["a"], "colections": []}), "'colections'"),
-        (signal(data={"data-collections": ["x" * LONGEST]}), "longer than"),
+        (signal(data={"data-collections": ["x" * LONGEST_SIGNAL]}), "longer than"),
         ('{"id":"s","type":"verify","data":{"keys":[]}}', "'keys'"),
         ('{"id":"s","type":"verify","data":{"repair":1}}', '"repair" isn\'t true or false'),
         ('{"id":"s","type":"pause-snapshot","data":{"data-collections":["a"]}}', "'data-collections'"),
@@ -251,7 +251,7 @@ def test_a_row_of_a_signal_table_is_one() -> None:
         (("s1", "log", "[]"), '"data" isn\'t a JSON object'),
         (("s1", "explode", ""), "no signal of the type 'explode'"),
         (("", "log", ""), '"id" isn\'t printable'),
-        (("s1", "log", "x" * (LONGEST + 1)), 'of its "data", it\'s longer than'),
+        (("s1", "log", "x" * (LONGEST_SIGNAL + 1)), 'of its "data", it\'s longer than'),
     ],
 )
 def test_what_is_wrong_with_a_row_is_named(row: tuple[str, str, str], reason: str) -> None:

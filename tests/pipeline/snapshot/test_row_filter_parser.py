@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.snapshot import row_filter
-from pipeline.snapshot.row_filter_parser import DEEPEST, LONGEST, MOST_LITERALS, parse_filter
+from pipeline.snapshot.row_filter_parser import DEEPEST, LONGEST_FILTER, MOST_LITERALS, parse_filter
 from tests.pipeline.printed_conditions import printed
 from tests.pipeline.random_conditions import broken_texts, conditions
 
@@ -144,7 +144,7 @@ def test_literals_are_read_as_mysql_reads_them(text: str, value: object) -> None
         ("(" * (DEEPEST + 1) + "a = 1", f"deeper than {DEEPEST}"),
         ("NOT " * (DEEPEST + 1) + "a = 1", f"deeper than {DEEPEST}"),
         ("(" * 8_000, f"deeper than {DEEPEST}"),
-        ("a = " + "1" * LONGEST, f"longer than {LONGEST}"),
+        ("a = " + "1" * LONGEST_FILTER, f"longer than {LONGEST_FILTER}"),
         (f"a IN ({', '.join(['1'] * (MOST_LITERALS + 1))})", f"more than {MOST_LITERALS} literals"),
     ],
 )

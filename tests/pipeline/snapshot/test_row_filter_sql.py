@@ -6,7 +6,7 @@ from pipeline.schema.row_keys import KeyPart
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.row_filter import InvalidRowFilter
 from pipeline.snapshot.row_filter_sql import requested_condition
-from pipeline.snapshot.snapshot import WHOLE, Request
+from pipeline.snapshot.snapshot import WHOLE_TABLE, Request
 from pipeline.types.column_types import ColumnType, Date, DateTime, Decimal, Double, Integer, Text, Time
 
 COLUMNS: dict[str, ColumnType] = {
@@ -83,7 +83,7 @@ def test_keys_and_a_condition_both_hold() -> None:
 
 
 def test_all_of_a_table_needs_no_condition() -> None:
-    assert requested_condition(SCHEMA, WHOLE) is None
+    assert requested_condition(SCHEMA, WHOLE_TABLE) is None
 
 
 @pytest.mark.parametrize(

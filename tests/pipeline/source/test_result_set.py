@@ -22,10 +22,10 @@ from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.schema.row_keys import KeyPart
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.source import result_set
-from pipeline.source import result_set_kernels as kernels
 from pipeline.source.result_columns import ResultColumn
 from pipeline.source.result_set import ResultRows, RowPackets, decode_rows, row_key
 from pipeline.types import column_types as t
+from pipeline.types.buffers import SLACK
 from pipeline.types.charsets import TextError
 from pipeline.types.field_types import INTEGERS, FieldType
 from tests.fuzz.guarded import Guarded
@@ -504,7 +504,7 @@ def test_damaged_packets_end_in_an_error_of_ours_or_in_valid_columns() -> None:
         try:
             for rows in fed(taken, damaged(stream, random), [random.randrange(20)]):
                 # A page without access follows this memory.
-                exactly = memory.holding(rows.buffer[: rows.end].tobytes(), b"\xff" * kernels.SLACK)
+                exactly = memory.holding(rows.buffer[: rows.end].tobytes(), b"\xff" * SLACK)
                 batch = decode_rows(
                     schema, rows._replace(buffer=exactly).located([told(kind) for kind in SOUND])
                 )

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.source import result_set_kernels as kernels
-from pipeline.types.buffers import Bytes, Longs
+from pipeline.types.buffers import NULL, SLACK, Bytes, Longs
 
 # Values long enough for each form of a length, and the bytes by which a length continues in others.
 damaged = st.lists(
@@ -16,7 +16,7 @@ damaged = st.lists(
 def framed(payloads: list[bytes]) -> Bytes:
     """The payloads as packets, end to end, and the slack."""
     packets = (len(p).to_bytes(3, "little") + bytes([i & 255]) + p for i, p in enumerate(payloads))
-    return np.frombuffer(b"".join([*packets, b"\xff" * kernels.SLACK]), np.uint8).copy()
+    return np.frombuffer(b"".join([*packets, b"\xff" * SLACK]), np.uint8).copy()
 
 
 @given(
@@ -30,7 +30,7 @@ def framed(payloads: list[bytes]) -> Bytes:
 @example([b"\0\0" + b"\0" * 7], [8])
 def test_a_cell_is_never_outside_of_its_row(payloads: list[bytes], widths: list[int]) -> None:
     buffer = framed(payloads)
-    end = len(buffer) - kernels.SLACK
+    end = len(buffer) - SLACK
     cells = np.full((len(widths), len(payloads)), -7, np.int32)
     broken = kernels.locate_values(buffer, end, np.array(widths, np.int64), cells)
     whole = len(payloads) if broken == kernels.NONE else broken
@@ -39,7 +39,7 @@ def test_a_cell_is_never_outside_of_its_row(payloads: list[bytes], widths: list[
     for row in range(whole):
         start, stop = stop, stop + 4 + len(payloads[row])
         for at, width in zip(cells[:, row].tolist(), widths, strict=True):
-            if at != kernels.NULL:
+            if at != NULL:
                 begin, length = (at, width) if width else kernels.length_encoded(buffer, at)
                 assert start < at <= begin <= begin + length <= stop
 
@@ -51,7 +51,7 @@ def state() -> Longs:
 @given(st.lists(st.binary(min_size=1, max_size=6), max_size=6), st.data())
 def test_frames_are_the_same_wherever_the_bytes_are_cut(payloads: list[bytes], data: st.DataObject) -> None:
     buffer = framed(payloads)
-    end = len(buffer) - kernels.SLACK
+    end = len(buffer) - SLACK
     at_once, in_turn = state(), state()
     found = kernels.frame(buffer, end, at_once)
     for cut in sorted(data.draw(st.lists(st.integers(0, end), max_size=3))):

@@ -29,8 +29,8 @@ class Text:
     def check(self, wrong: int) -> None:
         """Checks that nothing was written after the room, and either the texts are complete or a byte is at fault."""
         assert (self.out[self.room :] == CANARY).all()
-        assert wrong == kernels.WHOLE or 0 <= wrong < len(self.data)
-        if wrong == kernels.WHOLE:
+        assert wrong == kernels.WHOLE_TEXT or 0 <= wrong < len(self.data)
+        if wrong == kernels.WHOLE_TEXT:
             assert (np.diff(self.out_ends) >= 0).all()
             self.out[: self.out_ends[-1]].tobytes().decode()
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.types.charsets import KNOWN, TextError, ambiguous_characters, to_strings, to_text
+from pipeline.types.charsets import KNOWN_CHARSETS, TextError, ambiguous_characters, to_strings, to_text
 
 VALUES = [
     ("utf8mb4", "naïve 😀".encode(), "naïve 😀"),
@@ -67,7 +67,7 @@ def test_a_column_has_the_same_texts_and_nulls(charset: str, stored: bytes, text
     assert to_strings(values[3:], charset, "t.c").to_pylist() == expected[3:]
 
 
-@pytest.mark.parametrize("charset", sorted(KNOWN))
+@pytest.mark.parametrize("charset", sorted(KNOWN_CHARSETS))
 def test_a_column_of_nulls_stays_one(charset: str) -> None:
     texts = to_strings(pa.array([None, None], pa.binary()), charset, "t.c")
     assert texts.type == pa.string()
@@ -152,7 +152,7 @@ def test_a_column_is_decoded_as_value_by_value_by_python(charset: str, texts: li
 
 
 def test_few_character_sets_have_two_codes_for_a_character() -> None:
-    assert {charset for charset in KNOWN if ambiguous_characters(charset)} == {
+    assert {charset for charset in KNOWN_CHARSETS if ambiguous_characters(charset)} == {
         "armscii8",
         "big5",
         "cp932",

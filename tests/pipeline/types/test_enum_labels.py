@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from pipeline.types.enum_labels import UNKNOWN, NoLabel, enum_texts, labels_agree, set_texts
+from pipeline.types.enum_labels import UNKNOWN_CHARACTER, NoLabel, enum_texts, labels_agree, set_texts
 
 LABELS = ("new", "paid")
 
@@ -38,7 +38,7 @@ def test_a_bit_without_a_label_is_refused() -> None:
 
 
 def test_a_label_that_is_not_known_is_refused_only_where_it_is_a_value() -> None:
-    labels = ("new", UNKNOWN)
+    labels = ("new", UNKNOWN_CHARACTER)
     assert enum_texts(pa.array([1], pa.int32()), labels).to_pylist() == ["new"]
     with pytest.raises(NoLabel, match="ENUM"):
         enum_texts(pa.array([2], pa.int32()), labels)
@@ -47,9 +47,11 @@ def test_a_label_that_is_not_known_is_refused_only_where_it_is_a_value() -> None
 
 
 def test_labels_are_alike_where_an_unknown_character_may_be_the_other() -> None:
-    assert labels_agree((UNKNOWN,), ("?",)) and labels_agree(("\N{GRINNING FACE}",), (UNKNOWN,))
+    assert labels_agree((UNKNOWN_CHARACTER,), ("?",)) and labels_agree(
+        ("\N{GRINNING FACE}",), (UNKNOWN_CHARACTER,)
+    )
     assert (
-        not labels_agree((UNKNOWN,), ("a",))
+        not labels_agree((UNKNOWN_CHARACTER,), ("a",))
         and not labels_agree(LABELS, ("new",))
-        and not labels_agree(("ab",), (UNKNOWN,))
+        and not labels_agree(("ab",), (UNKNOWN_CHARACTER,))
     )

@@ -47,7 +47,7 @@ def decode_documents(prefix: int, stored: StoredColumn) -> pa.Array:
     if not differ.any():
         return printed
     changed = partial_update.apply_diffs(prefix, stored, np.flatnonzero(differ))
-    return pc.replace_with_mask(printed, pa.array(differ), _texts(partial_update.PREFIX, changed))
+    return pc.replace_with_mask(printed, pa.array(differ), _texts(partial_update.LENGTH_BYTES, changed))
 
 
 def _texts(prefix: int, stored: StoredColumn) -> pa.Array:
@@ -56,12 +56,12 @@ def _texts(prefix: int, stored: StoredColumn) -> pa.Array:
     out = np.empty(2 * stored.size + _ROOM_OF_EACH * len(stored) + 4 * PIECE, np.uint8)
     holes = np.empty(stored.size // 32 + 16, np.int64)
     stack = np.empty(document_kernels.STACK, np.int64)
-    state = np.zeros(document_kernels.STATE, np.int64)
+    state = np.zeros(document_kernels.DOCUMENT_STATE, np.int64)
     while True:
         status = document_kernels.texts(
             stored.buffer, stored.cells, prefix, stack, offsets, out, holes, state
         )
-        if status != opaque_values.NO_ROOM:
+        if status != opaque_values.NOT_WRITTEN:
             break
         if len(out) >= _LARGEST_ROOM:
             stored.refuse_size()

@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.binlog.rows.json.opaque_values import NO_ROOM, opaque
+from pipeline.binlog.rows.json.opaque_values import NOT_WRITTEN, opaque
 from pipeline.binlog.rows.json.text_kernels import PIECE, natural, quote_json, quoted_room, signed_integer
 from pipeline.types.buffers import Bytes, Cells, Int, Longs
 from pipeline.types.byte_kernels import put_word, unsigned, word
@@ -40,11 +40,11 @@ TOO_LONG: Final = -11
 
 # What `state` holds between two calls: the next row, where its text goes, the next hole; and within one document, what
 # is left of the bytes that its values may have.
-ROW: Final = 0
+DOCUMENT_ROW: Final = 0
 TO: Final = 1
 HOLES: Final = 2
 _BUDGET: Final = 3
-STATE: Final = 4  # numbers
+DOCUMENT_STATE: Final = 4  # numbers
 
 # Types of values (JSONB_TYPE_ of json_binary.cc); below the literals are containers, of which the odd ones are large.
 _ARRAY: Final = 2
@@ -109,7 +109,7 @@ def _hole(bits: np.uint64, out: Bytes, to: Int, holes: Longs, state: Longs) -> I
         return np.int64(NO_NUMBER)
     hole = state[HOLES]
     if hole == len(holes):
-        return np.int64(NO_ROOM)
+        return np.int64(NOT_WRITTEN)
     holes[hole] = to
     state[HOLES] = hole + 1
     put_word(out, to, bits)
@@ -142,7 +142,7 @@ def _scalar(
     if kind == _OPAQUE:
         return opaque(np.int64(buffer[at]), buffer, start, length, out, to)
     if to + 6 * length + PIECE > len(out) and to + quoted_room(buffer, start, length) + PIECE > len(out):
-        return np.int64(NO_ROOM)
+        return np.int64(NOT_WRITTEN)
     return quote_json(buffer, start, length, out, to)
 
 
@@ -178,7 +178,7 @@ def _key(buffer: Bytes, stack: Longs, frame: np.int64, out: Bytes, to: Int, stat
         return np.int64(ENDS)
     state[_BUDGET] -= length
     if to + 6 * length + PIECE > len(out):
-        return np.int64(NO_ROOM)
+        return np.int64(NOT_WRITTEN)
     to = quote_json(buffer, start, length, out, to)
     out[to] = 58  # :
     out[to + 1] = 32
@@ -217,7 +217,7 @@ def _document(
     frame = np.int64(-_FRAME)
     while True:
         if to + 2 * PIECE > len(out):
-            return np.int64(NO_ROOM)
+            return np.int64(NOT_WRITTEN)
         if kind >= _LITERAL:
             to = _scalar(kind, buffer, at, end, out, to, holes, state)
         else:
@@ -272,12 +272,12 @@ def texts(
     document of the row in `state`.
     """
     offsets[0] = 0
-    while state[ROW] < len(cells):
-        row, to, first_hole = state[ROW], state[TO], state[HOLES]
+    while state[DOCUMENT_ROW] < len(cells):
+        row, to, first_hole = state[DOCUMENT_ROW], state[TO], state[HOLES]
         at = np.int64(cells[row])
         if at >= 0:
             if to + 2 * PIECE > len(out):
-                return np.int64(NO_ROOM)
+                return np.int64(NOT_WRITTEN)
             length = unsigned(buffer, at, prefix)
             to = _document(buffer, at + prefix, length, stack, out, to, holes, state)
             if to < 0:
@@ -285,5 +285,5 @@ def texts(
                 return to
         offsets[row + 1] = to
         state[TO] = to
-        state[ROW] = row + 1
+        state[DOCUMENT_ROW] = row + 1
     return np.int64(0)

@@ -14,7 +14,7 @@ from pipeline.types.field_types import FieldType
 from pipeline.types.jit import compiled
 
 # What a piece comes back as that isn't written.
-NO_ROOM: Final = -1
+NOT_WRITTEN: Final = -1
 NO_DECIMAL: Final = -2
 NO_DATE: Final = -3
 
@@ -150,13 +150,13 @@ def _decimal(buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
 @compiled("int64(int64, uint8[::1], int64, int64, uint8[::1], int64)")
 def opaque(kind: Int, buffer: Bytes, at: Int, length: Int, out: Bytes, to: Int) -> Int:
     """Write the value of a field type that lies in `length` bytes at buffer[at:]. Returns where the next piece goes, or
-    NO_ROOM (`out` needs more than PIECE bytes), NO_DECIMAL or NO_DATE."""
+    NOT_WRITTEN (`out` needs more than PIECE bytes), NO_DECIMAL or NO_DATE."""
     if kind == _NEWDECIMAL:
         return _decimal(buffer, at, length, out, to)
     if kind in (_DATE, _TIME, _DATETIME, _TIMESTAMP):
         return _temporal(kind, buffer, at, length, out, to)
     if to + PIECE + base64_room(length) > len(out):
-        return np.int64(NO_ROOM)
+        return np.int64(NOT_WRITTEN)
     for k in range(len(_PREFIX)):
         out[to + k] = _PREFIX[k]
     to = natural(np.uint64(kind), out, to + len(_PREFIX))

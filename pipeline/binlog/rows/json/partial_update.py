@@ -27,7 +27,7 @@ from pipeline.errors import UndecodableError
 from pipeline.types.buffers import ABSENT, SLACK, Bytes
 from pipeline.types.cursor import Cursor
 
-PREFIX: Final = 4  # bytes of a length before each of the documents that come out
+LENGTH_BYTES: Final = 4  # bytes of a length before each of the documents that come out
 
 
 class _Operation(IntEnum):
@@ -89,8 +89,8 @@ _LEG: Final = re.compile(
 
 
 def apply_diffs(prefix: int, stored: StoredColumn, rows: NDArray[np.int64]) -> StoredColumn:
-    """Returns the documents of these rows, whose cells are diffs of the row before, each after a length of `PREFIX`
-    bytes.
+    """Returns the documents of these rows, whose cells are diffs of the row before, each after a length
+    of `LENGTH_BYTES` bytes.
 
     Raises UndecodableError, which names the column.
     """
@@ -106,7 +106,7 @@ def apply_diffs(prefix: int, stored: StoredColumn, rows: NDArray[np.int64]) -> S
         except UndecodableError as error:
             raise UndecodableError(f"{stored.name}: {error}") from error
         places.append(len(buffer))
-        buffer += len(document).to_bytes(PREFIX, "little") + document
+        buffer += len(document).to_bytes(LENGTH_BYTES, "little") + document
         if len(buffer) > cells.LARGEST_BUFFER:
             stored.refuse_size()
     buffer += bytes(SLACK)

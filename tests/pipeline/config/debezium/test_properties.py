@@ -8,7 +8,7 @@ from deploy.toolchain import debezium as jars
 from deploy.toolchain.parts import Parts
 from pipeline.config.debezium.connector import take_over
 from pipeline.config.debezium.conversion import NoteKind, NotTakenOver
-from pipeline.config.debezium.properties import FAMILIES, UNKNOWN, VERDICTS, present_name, verdict
+from pipeline.config.debezium.properties import FAMILIES, UNKNOWN_PROPERTY, VERDICTS, present_name, verdict
 from tests.pipeline.config.debezium.connectors import CONNECTORS, LEAST
 
 KNOWN = (CONNECTORS / "properties-3.6.3.txt").read_text().split()
@@ -22,14 +22,18 @@ def test_every_property_of_debezium_is_known() -> None:
             taken = take_over(LEAST | {name: LEAST.get(name, "1")})
         except NotTakenOver:
             return False
-        return any(note.why == UNKNOWN.why for note in taken.notes)
+        return any(note.why == UNKNOWN_PROPERTY.why for note in taken.notes)
 
     assert len(KNOWN) > 100
-    assert [name for name in KNOWN if verdict(name) is UNKNOWN and unknown(name)] == []
+    assert [name for name in KNOWN if verdict(name) is UNKNOWN_PROPERTY and unknown(name)] == []
 
 
 def test_a_property_that_nobody_knows_is_told_so() -> None:
-    [note] = [note for note in take_over(LEAST | {"no.such.property": "1"}).notes if note.why == UNKNOWN.why]
+    [note] = [
+        note
+        for note in take_over(LEAST | {"no.such.property": "1"}).notes
+        if note.why == UNKNOWN_PROPERTY.why
+    ]
     assert (note.kind, note.name) == (NoteKind.OTHERWISE, "no.such.property")
 
 

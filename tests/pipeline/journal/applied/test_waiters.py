@@ -11,7 +11,7 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.file_positions import all_before
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.applied.progress import JournalProgress, SegmentEnd, TableProgress, Through
-from pipeline.journal.applied.question import Answer, Applied, AppliedQuestion, NeverApplied, NotYetApplied
+from pipeline.journal.applied.query import Answer, Applied, AppliedQuery, NeverApplied, NotYetApplied
 from pipeline.journal.applied.waiters import Waiters
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
@@ -56,8 +56,8 @@ def delivered(segment: int, position: str, **tables: TableProgress) -> Delivered
     return Delivered(reached, furthest, named)
 
 
-def question(position: str, through: Through = LAKE, *tables: TableId) -> AppliedQuestion:
-    return AppliedQuestion(gtids(position), through, frozenset(tables) or None)
+def query(position: str, through: Through = LAKE, *tables: TableId) -> AppliedQuery:
+    return AppliedQuery(gtids(position), through, frozenset(tables) or None)
 
 
 def waiters(*reported: JournalProgress | Delivered) -> Waiters:
@@ -72,17 +72,17 @@ def waiters(*reported: JournalProgress | Delivered) -> Waiters:
 
 def test_what_is_sealed_and_delivered_is_answered_at_once_with_where_to_read() -> None:
     made = waiters(sealed(5, "a:1-9"), delivered(4, "a:1-7"))
-    assert made.ask(1, question("a:6", LAKE, ORDERS.table)) == Applied(
+    assert made.ask(1, query("a:6", LAKE, ORDERS.table)) == Applied(
         at(4, "a:1-7"), {ORDERS.table: {"changelog": 4}}
     )
-    assert made.ask(2, question("a:9", JOURNAL)) == Applied(at(5, "a:1-9"))
-    assert made.ask(3, question("a:9")) is None
+    assert made.ask(2, query("a:9", JOURNAL)) == Applied(at(5, "a:1-9"))
+    assert made.ask(3, query("a:9")) is None
     assert len(made) == 1
 
 
 def test_it_waits_for_the_journal_then_for_the_consumer_then_for_the_table() -> None:
     made = waiters(sealed(1, "a:1-4:6,b:1"), delivered(1, "a:1-4:6,b:1"))
-    assert made.ask(7, question("a:5-6:9,b:2", LAKE, ORDERS.table)) is None
+    assert made.ask(7, query("a:5-6:9,b:2", LAKE, ORDERS.table)) is None
     assert made.journal_progressed(sealed(2, "a:1-6:9,b:1")) == []
     assert made.consumer_reached(LAKE, delivered(2, "a:1-6:9,b:1")) == []
     assert made.journal_progressed(sealed(3, "a:1-9,b:1-2")) == []
@@ -97,10 +97,10 @@ def test_it_waits_for_the_journal_then_for_the_consumer_then_for_the_table() -> 
 def test_of_several_tables_the_place_is_that_of_the_one_that_is_least_far() -> None:
     further = TableProgress(at(5, "a:1-9"))
     made = waiters(sealed(5, "a:1-9"), delivered(4, "a:1-7", orders=further))
-    told = made.ask(1, question("a:7"))
+    told = made.ask(1, query("a:7"))
     assert isinstance(told, Applied)
     assert told.reached == at(4, "a:1-7")
-    assert made.ask(1, question("a:7", LAKE, ORDERS.table)) == Applied(further.reached, {ORDERS.table: None})
+    assert made.ask(1, query("a:7", LAKE, ORDERS.table)) == Applied(further.reached, {ORDERS.table: None})
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_of_several_tables_the_place_is_that_of_the_one_that_is_least_far() -> N
 )
 def test_a_table_whose_readers_do_not_see_it_yet_is_waited_for(held: TableProgress, reason: str) -> None:
     made = waiters(sealed(5, "a:1-9"), delivered(5, "a:1-9", orders=held))
-    assert made.ask(1, question("a:7", LAKE, ORDERS.table)) is None
-    assert isinstance(made.ask(2, question("a:7", LAKE, ITEMS.table)), Applied)
+    assert made.ask(1, query("a:7", LAKE, ORDERS.table)) is None
+    assert isinstance(made.ask(2, query("a:7", LAKE, ITEMS.table)), Applied)
     assert made.withdraw(1) == NotYetApplied(at(5, "a:1-9"), GtidSet(), reason)
-    assert made.ask(3, question("a:7")) is None
+    assert made.ask(3, query("a:7")) is None
     whole = delivered(5, "a:1-9", orders=TableProgress(at(5, "a:1-9"), unread=50))
     [(waiter, answer)] = made.consumer_reached(LAKE, whole)
     assert (waiter, type(answer)) == (3, Applied)
@@ -127,23 +127,23 @@ NO_GTIDS = all_before("aaaaaaaa-0000-0000-0000-000000000000", Coordinates("binlo
 @pytest.mark.parametrize(
     ("journal", "asked", "said"),
     [
-        (sealed(5, "a:1-9"), question("a:1", LAKE, TableId("other", "t")), "other.t isn't captured"),
-        (sealed(5, "a:1-9"), question("a:1", LAKE, TableId("shop", "t")), "the source has no table shop.t"),
+        (sealed(5, "a:1-9"), query("a:1", LAKE, TableId("other", "t")), "other.t isn't captured"),
+        (sealed(5, "a:1-9"), query("a:1", LAKE, TableId("shop", "t")), "the source has no table shop.t"),
         (
             sealed(5, "a:1-9", stopped={ORDERS.table: "a column has no type"}),
-            question("a:1", LAKE, ORDERS.table),
+            query("a:1", LAKE, ORDERS.table),
             "shop.orders was stopped: a column has no type",
         ),
         (
             sealed(5, "a:1-9", stopped={ORDERS.table: "it"}),
-            question("a:1"),
+            query("a:1"),
             "shop.orders was stopped: it; name the tables that you mean",
         ),
-        (sealed(5, NO_GTIDS), question("a:1", JOURNAL), "the source has no GTIDs"),
+        (sealed(5, NO_GTIDS), query("a:1", JOURNAL), "the source has no GTIDs"),
     ],
 )
 def test_what_can_never_come_is_refused_at_once_and_while_it_waits(
-    journal: JournalProgress, asked: AppliedQuestion, said: str
+    journal: JournalProgress, asked: AppliedQuery, said: str
 ) -> None:
     refused = waiters(journal, delivered(5, "a:1-9")).ask(1, asked)
     assert isinstance(refused, NeverApplied)
@@ -155,17 +155,17 @@ def test_what_can_never_come_is_refused_at_once_and_while_it_waits(
 
 def test_what_a_consumer_leaves_out_is_refused_if_it_is_named_and_else_left_out() -> None:
     made = waiters(sealed(5, "a:1-9"), replace(delivered(5, "a:1-9"), left_out=ORDERS.table))
-    assert made.ask(1, question("a:1", LAKE, ORDERS.table)) == NeverApplied(
+    assert made.ask(1, query("a:1", LAKE, ORDERS.table)) == NeverApplied(
         "shop.orders isn't delivered: `lake.tables` leaves it out"
     )
-    told = made.ask(2, question("a:1"))
+    told = made.ask(2, query("a:1"))
     assert isinstance(told, Applied)
     assert set(told.read_at) == {ITEMS.table}
 
 
 def test_a_table_that_stops_in_the_lake_meanwhile_refuses_those_who_wait_for_it() -> None:
     made = waiters(sealed(5, "a:1-9"), delivered(4, "a:1-7"))
-    assert made.ask(1, question("a:9", LAKE, ORDERS.table)) is None
+    assert made.ask(1, query("a:9", LAKE, ORDERS.table)) is None
     gone = TableProgress(at(5, "a:1-9"), stopped="INT to VARCHAR")
     [(_, answer)] = made.consumer_reached(LAKE, delivered(5, "a:1-9", orders=gone))
     assert answer == NeverApplied("shop.orders was stopped: INT to VARCHAR")
@@ -176,7 +176,7 @@ def test_only_what_the_source_has_not_executed_is_refused_and_nothing_at_a_repli
     assert not made.unconfirmed(gtids("a:9"))
     assert made.unconfirmed(gtids("a:12"))
     for waiter, asked in enumerate(["a:12", "a:10", "a:14"]):
-        assert made.ask(waiter, question(asked)) is None
+        assert made.ask(waiter, query(asked)) is None
     assert made.executed_found(gtids("a:1-11"), [0, 1], replica=True) == []
     assert made.executed_found(gtids("a:1-11"), [0, 1, 99], replica=False) == [
         (0, NeverApplied(f"the source hasn't executed {gtids('a:12')}"))
@@ -192,7 +192,7 @@ def test_only_what_the_source_has_not_executed_is_refused_and_nothing_at_a_repli
 def test_before_anything_is_known_it_waits() -> None:
     made = waiters()
     for waiter in (1, 2):
-        assert made.ask(waiter, question("a:1")) is None
+        assert made.ask(waiter, query("a:1")) is None
     assert made.withdraw(1).reason.startswith("nothing is known of the journal yet")
     assert made.journal_progressed(sealed(1, "a:1")) == []
     assert made.withdraw(2).reason == "nothing is known of the lake yet"
@@ -211,10 +211,10 @@ steps = st.one_of(
 @given(st.lists(steps, max_size=25))
 def test_each_is_answered_when_it_holds_and_not_before(script: list[tuple[str, object, object]]) -> None:
     """The lake may be reported again with less, as after a restart of the sink."""
-    made, asked = waiters(sealed(1, "a:1")), dict[int, AppliedQuestion]()
+    made, asked = waiters(sealed(1, "a:1")), dict[int, AppliedQuery]()
     journal, lake, reached = 0, -1, dict[TableId, TableProgress]()
 
-    def holds(wanted: AppliedQuestion) -> bool:
+    def holds(wanted: AppliedQuery) -> bool:
         tables = wanted.tables if wanted.tables is not None else frozenset(TABLES)
         if lake < 0 or not wanted.gtid_set <= gtids(POSITIONS[journal]):
             return False
@@ -226,7 +226,7 @@ def test_each_is_answered_when_it_holds_and_not_before(script: list[tuple[str, o
         match kind, what, more:
             case "ask", str(wanted), tuple(tables):
                 number = max(asked, default=0) + 1
-                new = question(wanted, LAKE, *tables)
+                new = query(wanted, LAKE, *tables)
                 answer = made.ask(number, new)
                 assert (answer is not None) == holds(new)
                 if answer is None:
@@ -267,7 +267,7 @@ def test_a_waiter_costs_nothing_until_what_it_waits_for_has_come(monkeypatch: py
     monkeypatch.setattr(Waiters, "_look", look)
     made = waiters(sealed(1, "a:1"), delivered(1, "a:1"))
     for waiter in range(10_000):
-        made.ask(waiter, question(f"a:{waiter + 100}"))
+        made.ask(waiter, query(f"a:{waiter + 100}"))
     looked = 0
     for segment in range(2, 99):
         made.journal_progressed(sealed(segment, f"a:1-{segment}"))

@@ -10,7 +10,7 @@ from pipeline.journal.changes.bootstrap import (
     lake_place,
     parse_bootstrap,
 )
-from pipeline.journal.changes.question import MalformedRequest
+from pipeline.journal.changes.query import MalformedRequest
 from pipeline.schema.table_schema import TableId
 from tests.pipeline.builders import ITEMS, ORDERS
 from tests.pipeline.journal.applied.test_waiters import at, delivered

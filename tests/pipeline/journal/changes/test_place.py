@@ -16,7 +16,7 @@ from pipeline.journal.changes.place import (
     find_place,
     is_through,
 )
-from pipeline.journal.changes.question import NamedPlace, Since
+from pipeline.journal.changes.query import NamedPlace, Since
 from pipeline.journal.changes.row_choice import RowChoice
 from pipeline.schema.table_schema import TableId
 from tests.pipeline.lake.stream.entries import ITEMS, ORDERS, SOURCE, entry, retained

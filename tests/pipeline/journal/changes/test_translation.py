@@ -13,7 +13,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.change_rows import META
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.place import PlaceGone, UnreachedPlace
-from pipeline.journal.changes.question import MalformedRequest, NamedPlace, Since
+from pipeline.journal.changes.query import MalformedRequest, NamedPlace, Since
 from pipeline.journal.changes.translation import Translation, parse_translated_place, translate
 from pipeline.journal.entry import Entry
 from tests.pipeline.lake.stream.entries import SOURCE, entry, retained

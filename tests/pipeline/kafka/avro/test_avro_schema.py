@@ -6,7 +6,7 @@ from typing import Any
 import fastavro
 
 from pipeline.kafka.avro.avro_schema import avro_text, fit_field_name, fit_full_name
-from pipeline.kafka.debezium.connect_schema import LONG, OPTIONAL_TEXT, TEXT, field, struct
+from pipeline.kafka.debezium.connect_schema import CONNECT_STRING, LONG, OPTIONAL_TEXT, field, struct
 from pipeline.kafka.debezium.source_block import TOLD_SCHEMAS
 
 
@@ -15,7 +15,7 @@ def avro(schema: dict[str, Any]) -> Any:
 
 
 def test_an_optional_value_is_a_union_with_null_first_unless_it_has_a_default() -> None:
-    assert avro(TEXT) == "string"
+    assert avro(CONNECT_STRING) == "string"
     assert avro(OPTIONAL_TEXT) == ["null", "string"]
     snapshot = avro(TOLD_SCHEMAS["source.snapshot"])
     assert snapshot[1] == "null"

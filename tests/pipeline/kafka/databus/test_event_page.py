@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline.kafka.databus import event_page
 from pipeline.kafka.databus.event_page import EventPage
 from pipeline.kafka.databus.events import AvroEvents, JsonEvents
-from pipeline.kafka.databus.stream_question import parse_window
+from pipeline.kafka.databus.stream_query import parse_window
 from pipeline.schema.table_schema import TableId
 from tests.pipeline.kafka.databus.windows import Windows, batch, ordered
 from tests.pipeline.lake.stream.entries import ITEMS, ORDERS

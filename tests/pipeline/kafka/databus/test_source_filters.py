@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.journal.changes.question import MalformedRequest
+from pipeline.journal.changes.query import MalformedRequest
 from pipeline.kafka.databus.source_filters import (
     KeySpan,
     check_source_filters,

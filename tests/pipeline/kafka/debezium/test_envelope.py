@@ -16,8 +16,8 @@ from pipeline.kafka.avro.avro_format import AVRO
 from pipeline.kafka.debezium.envelope import NEW_KEY, OLD_KEY, Envelope, Messages
 from pipeline.kafka.debezium.json_format import JsonFormat
 from pipeline.kafka.debezium.message_format import MessageFormat
-from pipeline.kafka.debezium.shape import Shape
 from pipeline.kafka.debezium.source_block import SourceBlock
+from pipeline.kafka.debezium.table_mapping import TableMapping
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.topics import Destination
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -60,7 +60,7 @@ def made(
     to = Destination("p.shop.t", "p.shop.t")
     written = written or JsonFormat(schemas)
     envelope = Envelope(
-        Shape(schema), to, "p", "1", Handling(), written, written, tombstones=tombstones, unwrap=unwrap
+        TableMapping(schema), to, "p", "1", Handling(), written, written, tombstones=tombstones, unwrap=unwrap
     )
     return envelope.messages(changes, source, 1_234_567)
 

@@ -11,7 +11,7 @@ from pipeline.config.message_handling import Handling
 from pipeline.config.outbox import InvalidOperation, Missing, NullsInPayload, Outbox
 from pipeline.journal.change_rows import META
 from pipeline.kafka.debezium.outbox import OutboxEvents
-from pipeline.kafka.debezium.shape import Shape
+from pipeline.kafka.debezium.table_mapping import TableMapping
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -42,7 +42,7 @@ def rows(letters: str, payloads: list[str | None], types: list[str | None] | Non
 
 
 def making(outbox: Outbox = BOX) -> OutboxEvents:
-    return OutboxEvents(Shape(SCHEMA), outbox, Handling(), "p.shop.outbox")
+    return OutboxEvents(TableMapping(SCHEMA), outbox, Handling(), "p.shop.outbox")
 
 
 def test_only_inserts_are_events() -> None:

@@ -26,7 +26,7 @@ from pipeline.lake.batch import DeliveryStop, LakeTableState, Piece, Pieces
 from pipeline.lake.maintenance import TableSize, Trim
 from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import (
-    LONGEST_WAIT_S,
+    LONGEST_RUN_WAIT_S,
     ROWS_AT_ONCE,
     STOPPED,
     Comparisons,
@@ -140,7 +140,7 @@ def test_a_result_comes_with_the_one_of_its_repair() -> None:
     [
         (None, False, None),
         (None, True, -math.inf),
-        (PendingRows(1, 5.0), False, 5.0 + LONGEST_WAIT_S),
+        (PendingRows(1, 5.0), False, 5.0 + LONGEST_RUN_WAIT_S),
         (PendingRows(ROWS_AT_ONCE, 5.0), False, -math.inf),
         (PendingRows(1, 5.0), True, -math.inf),
     ],
@@ -164,8 +164,8 @@ def test_what_came_during_a_comparison_waits_for_the_next_one() -> None:
 def test_delivered_rows_are_compared_and_a_verification_ends_with_a_result() -> None:
     background = files_delivered(table_met(Background(), ID, HAD, {}, 0.0), ID, HAD, HAD, read_rows(3), 10.0)
     lake = lake_of(RUN)
-    assert background_due_at(background, lake) == 10.0 + LONGEST_WAIT_S
-    background, work = next_work(background, lake, 5, "position", 10.0 + LONGEST_WAIT_S)
+    assert background_due_at(background, lake) == 10.0 + LONGEST_RUN_WAIT_S
+    background, work = next_work(background, lake, 5, "position", 10.0 + LONGEST_RUN_WAIT_S)
     assert work == VerifyRows(ID, (RUN,), 5, "position", 3, 4)
     assert work.ended == ()
     background = work_done(background, TableSize(), 50.0)

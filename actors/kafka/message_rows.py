@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from actors.kafka.segment_rows import TOGETHER, TOGETHER_BYTES
+from actors.kafka.segment_rows import ROWS_CONVERTED_TOGETHER, TOGETHER_BYTES
 from pipeline.kafka.debezium.transactions import TransactionBlocks
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -46,7 +46,7 @@ class GatheredRows:
             held.append(part)
             self._rows += part.rows.num_rows
             self._bytes += part.rows.nbytes
-        return self.all() if self._rows >= TOGETHER or self._bytes >= TOGETHER_BYTES else []
+        return self.all() if self._rows >= ROWS_CONVERTED_TOGETHER or self._bytes >= TOGETHER_BYTES else []
 
     def all(self) -> list[Gathered]:
         """Returns all rows, and holds none any more."""

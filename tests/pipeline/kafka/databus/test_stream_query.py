@@ -6,13 +6,13 @@ import pytest
 
 from pipeline.errors import Definite
 from pipeline.journal.changes.key_filter import KeyFilter
-from pipeline.journal.changes.question import NamedPlace
+from pipeline.journal.changes.query import NamedPlace
 from pipeline.kafka.databus.source_filters import KeySpan
-from pipeline.kafka.databus.stream_question import (
+from pipeline.kafka.databus.stream_query import (
     EventEncoding,
-    StreamQuestion,
+    StreamQuery,
     WindowPlace,
-    parse_stream_question,
+    parse_stream_query,
     parse_window,
 )
 
@@ -23,16 +23,16 @@ MULT = json.dumps({'{"id":0,"name":"*"}': WHOLE})
 
 def test_all_that_can_be_said() -> None:
     asked = {**ASKED, "checkPoint": WHOLE, "output": "Binary", "key_modulo": "2:1", "maxev": "1"}
-    assert parse_stream_question(asked) == StreamQuestion(
+    assert parse_stream_query(asked) == StreamQuery(
         ("7",), WindowPlace(345), 1000, EventEncoding.BINARY, KeyFilter(divisor=2, remainders=frozenset({1}))
     )
     filters = '{"7": {"partitionType": "RANGE", "filters": [{"keyRange": {"start": 1, "end": 9}}]}}'
     subs = '[{"logicalPartition": {"source": {"id": 7}}}]'
     asked = {"subs": subs, "size": "9", "output": "json", "filters": filters, "checkPointMult": MULT}
-    assert parse_stream_question(asked) == StreamQuestion(
+    assert parse_stream_query(asked) == StreamQuery(
         ("7",), WindowPlace(345), 9, EventEncoding.JSON, None, {7: (KeySpan(1, 9),)}
     )
-    latest = parse_stream_question({**ASKED, "streamFromLatestScn": "true"})
+    latest = parse_stream_query({**ASKED, "streamFromLatestScn": "true"})
     assert latest.place == WindowPlace(NamedPlace.NOW)
 
 
@@ -78,4 +78,4 @@ def test_a_checkpoint_is_a_place_amid_or_after_a_window(scn: int, offset: int, p
 )
 def test_a_wrong_parameter_is_named(asked: dict[str, str], said: str) -> None:
     with pytest.raises(Definite, match=said):
-        parse_stream_question({**ASKED, **asked})
+        parse_stream_query({**ASKED, **asked})

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import Definite
-from pipeline.lake.files.formed_values import ValueRefused, form_constant, form_rows, usual_values
+from pipeline.lake.files.value_conversion import ValueRefused, form_constant, form_rows, usual_values
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import ColumnType, FixedBinary, Geometry, Integer, Time, arrow_type
 from pipeline.types.lake_forms import LakeForm, lake_arrow_type

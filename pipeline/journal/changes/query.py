@@ -53,7 +53,7 @@ ThroughPlace = NamedPlace | int | GtidSet
 
 
 @dataclass(frozen=True, slots=True)
-class ChangesQuestion:
+class ChangesQuery:
     """The changes of these tables (of all captured ones, if none is named) after `since`.
 
     They end with `through`. None has no end: they follow the journal. `keys`: only these; None for all.
@@ -67,7 +67,7 @@ class ChangesQuestion:
     keys: KeyFilter | None = None
 
 
-def parse_changes_question(parameters: Mapping[str, str]) -> ChangesQuestion:
+def parse_changes_query(parameters: Mapping[str, str]) -> ChangesQuery:
     """Returns what a request's parameters ask. Raises MalformedRequest."""
     if unknown := sorted(parameters.keys() - set(_PARAMETERS)):
         raise MalformedRequest(
@@ -77,7 +77,7 @@ def parse_changes_question(parameters: Mapping[str, str]) -> ChangesQuestion:
     compression = _one_of(BufferCompression, "compression", parameters)
     if format_ is ChangesFormat.JSON and compression is not BufferCompression.NONE:
         raise MalformedRequest("compression: lines of JSON have none; ask for format=arrow")
-    return ChangesQuestion(
+    return ChangesQuery(
         tables_named(parameters["tables"]) if "tables" in parameters else (),
         parse_since(parameters.get("since", NamedPlace.NOW)),
         _through(parameters["through"]) if "through" in parameters else None,

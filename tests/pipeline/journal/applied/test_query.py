@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.journal.applied.progress import Through
-from pipeline.journal.applied.question import AppliedQuestion, MalformedQuestion, parse_question
+from pipeline.journal.applied.query import AppliedQuery, MalformedAppliedQuery, parse_applied_query
 from pipeline.schema.table_schema import TableId
 from tests.pipeline.builders import gtids
 
@@ -14,13 +14,15 @@ SET = str(gtids("a:1-5:7,a:tag:3,b:2"))
 
 
 def test_all_has_a_default_but_the_transactions() -> None:
-    asked = parse_question({"gtid_set": SET}, THERE)
-    assert asked == AppliedQuestion(gtids("a:1-5:7,a:tag:3,b:2"), Through.LAKE, None, 30.0)
+    asked = parse_applied_query({"gtid_set": SET}, THERE)
+    assert asked == AppliedQuery(gtids("a:1-5:7,a:tag:3,b:2"), Through.LAKE, None, 30.0)
 
 
 def test_tables_are_listed_and_quoted_as_a_report_has_them() -> None:
     text = "shop.orders, `a.b`.`c``,d`,x.`y z`"
-    asked = parse_question({"gtid_set": SET, "tables": text, "through": "journal", "timeout_s": "0"}, THERE)
+    asked = parse_applied_query(
+        {"gtid_set": SET, "tables": text, "through": "journal", "timeout_s": "0"}, THERE
+    )
     assert set(asked.tables or ()) == {TableId("shop", "orders"), TableId("a.b", "c`,d"), TableId("x", "y z")}
     assert (asked.through, asked.timeout_s) == (Through.JOURNAL, 0.0)
 
@@ -28,7 +30,7 @@ def test_tables_are_listed_and_quoted_as_a_report_has_them() -> None:
 @given(st.sets(st.builds(TableId, st.text("ab.,` é", min_size=1), st.text("c.,`", min_size=1)), min_size=1))
 def test_the_name_that_a_report_has_is_read(tables: set[TableId]) -> None:
     quoted = (".".join("`" + name.replace("`", "``") + "`" for name in (t.database, t.name)) for t in tables)
-    asked = parse_question({"gtid_set": SET, "tables": ",".join(quoted)}, THERE)
+    asked = parse_applied_query({"gtid_set": SET, "tables": ",".join(quoted)}, THERE)
     assert set(asked.tables or ()) == tables
 
 
@@ -52,5 +54,5 @@ def test_the_name_that_a_report_has_is_read(tables: set[TableId]) -> None:
     ],
 )
 def test_what_is_wrong_is_named(parameters: dict[str, str], said: str) -> None:
-    with pytest.raises(MalformedQuestion, match=said):
-        parse_question(parameters, THERE)
+    with pytest.raises(MalformedAppliedQuery, match=said):
+        parse_applied_query(parameters, THERE)

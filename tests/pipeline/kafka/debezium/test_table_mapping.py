@@ -12,7 +12,7 @@ from pipeline.config.column_rules import ColumnRule, HashAlgorithm, MessageColum
 from pipeline.config.message_handling import BinaryHandling, DecimalHandling, Handling, TimePrecision
 from pipeline.config.secret import Secret
 from pipeline.journal.change_rows import META
-from pipeline.kafka.debezium.shape import PLACEHOLDER, Shape, shape_of
+from pipeline.kafka.debezium.table_mapping import PLACEHOLDER, TableMapping, map_table
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -54,29 +54,29 @@ def rows(
     )
 
 
-def by_rules(*rules: ColumnRule) -> Shape:
-    return Shape(SCHEMA, MessageColumns(rules=rules))
+def by_rules(*rules: ColumnRule) -> TableMapping:
+    return TableMapping(SCHEMA, MessageColumns(rules=rules))
 
 
 def test_an_update_is_by_the_messages_key() -> None:
     key = MessageColumns(keys=(MessageKey(TableFilter((".*",)), ("v",)),))
-    shape = Shape(SCHEMA, key)
+    mapping = TableMapping(SCHEMA, key)
     changes = rows("cbubudud", [1, 1, 1, 1, 1, 1, 2, 2], ["a", "a", "a", "a", "b", "b", "b", None])
-    assert shape.needed == ("v",)
-    assert "".join(shape.with_keys(changes).column("__op").to_pylist()) == "cbudubud"
-    assert Shape(SCHEMA).with_keys(changes) is changes and Shape(SCHEMA).needed == ()
+    assert mapping.needed == ("v",)
+    assert "".join(mapping.with_keys(changes).column("__op").to_pylist()) == "cbudubud"
+    assert TableMapping(SCHEMA).with_keys(changes) is changes and TableMapping(SCHEMA).needed == ()
 
 
 def test_rules_change_texts() -> None:
     changes = rows("ccc", [1, 2, 3], ["äöü", None, "äöü"])
-    truncated = by_rules(ColumnRule((".*",), truncate_to_length=2)).shaped(changes)
+    truncated = by_rules(ColumnRule((".*",), truncate_to_length=2)).mapped(changes)
     assert truncated.column("v").to_pylist() == ["äö", None, "äö"]
     assert truncated.column("b").to_pylist() == [b"12"] * 3
-    hashed = by_rules(ColumnRule((".*",), hash=HashAlgorithm.SHA_256, salt=Secret("s"))).shaped(changes)
+    hashed = by_rules(ColumnRule((".*",), hash=HashAlgorithm.SHA_256, salt=Secret("s"))).mapped(changes)
     digest = hashlib.sha256("säöü".encode()).hexdigest()
     assert hashed.column("v").to_pylist() == [digest, None, digest]
     assert hashed.column("b").to_pylist() == [b"12345"] * 3
-    assert by_rules(ColumnRule((".*",), mask_with_length=3)).shaped(changes).column("v")[0].as_py() == "***"
+    assert by_rules(ColumnRule((".*",), mask_with_length=3)).mapped(changes).column("v")[0].as_py() == "***"
 
 
 MOMENT: Final = datetime(2024, 2, 29, 1, tzinfo=UTC)
@@ -103,37 +103,39 @@ def test_a_cut_is_of_the_text_that_a_message_has(
 ) -> None:
     """As with Debezium: what a length in the definition bounds isn't cut. Without texts a value stays."""
     schema = TableSchema(TableId("shop", "t"), (Column("v", kind, nullable=True),), ())
-    shape = Shape(schema, MessageColumns(rules=(ColumnRule((".*",), truncate_to_length=most),)))
+    mapping = TableMapping(schema, MessageColumns(rules=(ColumnRule((".*",), truncate_to_length=most),)))
     values = pa.array([value, None], schema.arrow.field("v").type)
     changes = pa.record_batch({"v": values, "__absent": pa.nulls(2, pa.list_(pa.string()))})
     for handling, expected in ((STRINGS, cut), (Handling(), plain)):
-        shaped = shape.shaped(changes, handling).column("v")
-        [column] = shape.written(handling)
-        found = shaped.to_pylist()
+        mapped = mapping.mapped(changes, handling).column("v")
+        [column] = mapping.written(handling)
+        found = mapped.to_pylist()
         assert found[1] is None and isinstance(column.type, Text) == isinstance(expected, str)
         assert (found[0].replace(tzinfo=UTC) if isinstance(found[0], datetime) else found[0]) == expected
 
 
 def test_schemas_say_what_was_done() -> None:
-    shape = by_rules(ColumnRule((r".*\.v",), truncate_to_length=2), ColumnRule((".*",), mask_with_length=3))
-    assert shape.parameters["v"] == {"truncateLength": "2"} and shape.parameters["id"] == {"masked": "true"}
+    mapping = by_rules(ColumnRule((r".*\.v",), truncate_to_length=2), ColumnRule((".*",), mask_with_length=3))
+    assert mapping.parameters["v"] == {"truncateLength": "2"} and mapping.parameters["id"] == {
+        "masked": "true"
+    }
 
 
 def test_a_value_that_the_log_left_out_is_never_null() -> None:
     changes = rows("cuu", [1, 2, 3], ["a", None, None], [None, ["v", "b"], None])
-    shaped = Shape(SCHEMA).shaped(changes)
-    assert shaped.column("v").to_pylist() == ["a", PLACEHOLDER, None]
-    assert shaped.column("b").to_pylist() == [b"12345", PLACEHOLDER.encode(), b"12345"]
+    mapped = TableMapping(SCHEMA).mapped(changes)
+    assert mapped.column("v").to_pylist() == ["a", PLACEHOLDER, None]
+    assert mapped.column("b").to_pylist() == [b"12345", PLACEHOLDER.encode(), b"12345"]
     with pytest.raises(KafkaRefused, match=r"shop\.t has rows without id.*column_exclude_list"):
-        Shape(SCHEMA).shaped(rows("c", [1], ["a"], [["id"]]))
+        TableMapping(SCHEMA).mapped(rows("c", [1], ["a"], [["id"]]))
     key = MessageColumns(keys=(MessageKey(TableFilter((".*",)), ("v",)),))
     with pytest.raises(KafkaRefused, match="rows without v"):
-        Shape(SCHEMA, key).shaped(changes)
+        TableMapping(SCHEMA, key).mapped(changes)
 
 
 def test_an_excluded_column_may_be_left_out() -> None:
     columns = MessageColumns(exclude=(r".*\.v",))
-    assert shape_of(SCHEMA, columns, "?").shaped(rows("u", [1], [None], [["v"]])).num_rows == 1
+    assert map_table(SCHEMA, columns, "?").mapped(rows("u", [1], [None], [["v"]])).num_rows == 1
 
 
 @pytest.mark.parametrize(
@@ -152,4 +154,4 @@ def test_an_excluded_column_may_be_left_out() -> None:
 def test_a_hash_of_the_first_version_is_of_what_java_serializes(text: str, digest: str) -> None:
     """Java 17 computed the digests, of the salt `s` and of what ObjectOutputStream.writeObject wrote of the text."""
     rule = ColumnRule((".*",), hash=HashAlgorithm.SHA_256, salt=Secret("s"), hash_version=1)
-    assert by_rules(rule).shaped(rows("c", [1], [text])).column("v").to_pylist() == [digest]
+    assert by_rules(rule).mapped(rows("c", [1], [text])).column("v").to_pylist() == [digest]

@@ -43,7 +43,7 @@ _OTHERWISE: Final = re.compile(rb"[\x00\xf0-\xf4]")
 
 
 @dataclass(frozen=True)
-class Shape:
+class TableMapping:
     """The form of one table's messages."""
 
     schema: TableSchema
@@ -66,7 +66,7 @@ class Shape:
         return self.columns.rules_of(self.schema)
 
     def written(self, handling: Handling) -> tuple[Column, ...]:
-        """Returns the columns of the rows as `shaped` leaves them: those that it cuts as texts are texts."""
+        """Returns the columns of the rows as `mapped` leaves them: those that it cuts as texts are texts."""
         return tuple(
             replace(column, type=_CUT) if self._cut(column, handling) is not None else column
             for column in self.values
@@ -110,7 +110,7 @@ class Shape:
         ops[after - 1] = np.where(np.asarray(same), BEFORE, DELETE)
         return _with_operations(changes, LETTERS.take(pa.array(ops)))
 
-    def shaped(self, changes: pa.RecordBatch, handling: Handling | None = None) -> pa.RecordBatch:
+    def mapped(self, changes: pa.RecordBatch, handling: Handling | None = None) -> pa.RecordBatch:
         """Returns the rows with the values that messages have. Keys keep the source's, as with Debezium.
 
         `handling`: how values become texts, which a rule cuts; None leaves these values as they are.
@@ -149,9 +149,9 @@ class Shape:
 
 
 @lru_cache(maxsize=4096)
-def shape_of(schema: TableSchema, columns: MessageColumns, placeholder: str) -> Shape:
+def map_table(schema: TableSchema, columns: MessageColumns, placeholder: str) -> TableMapping:
     """Returns the form of a table's messages."""
-    return Shape(schema, columns, placeholder)
+    return TableMapping(schema, columns, placeholder)
 
 
 def _with_operations(changes: pa.RecordBatch, ops: pa.Array) -> pa.RecordBatch:

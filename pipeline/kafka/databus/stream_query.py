@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pipeline.journal.changes.checkpoint import is_long
 from pipeline.journal.changes.key_filter import KeyFilter, parse_key_filter
-from pipeline.journal.changes.question import MalformedRequest, NamedPlace, Since
+from pipeline.journal.changes.query import MalformedRequest, NamedPlace, Since
 from pipeline.kafka.databus.source_filters import SourceFilters, parse_source_filters
 from pipeline.kafka.databus.subscriptions import parse_partition_checkpoint, parse_subscriptions
 from pipeline.schema.table_names import split_names
@@ -55,7 +55,7 @@ class WindowPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamQuestion:
+class StreamQuery:
     """The events of these sources after a place: at most `size` bytes of them.
 
     `sources`: numbers or names; all without any. `keys`, `filters`: only these keys. One of the two is None.
@@ -69,7 +69,7 @@ class StreamQuestion:
     filters: SourceFilters | None = None
 
 
-def parse_stream_question(parameters: Mapping[str, str]) -> StreamQuestion:
+def parse_stream_query(parameters: Mapping[str, str]) -> StreamQuery:
     """Returns what a request's parameters ask. Raises MalformedRequest or WrongKeyFilter."""
     if unknown := sorted(parameters.keys() - {*_PARAMETERS, *IGNORED}):
         raise MalformedRequest(
@@ -86,9 +86,7 @@ def parse_stream_question(parameters: Mapping[str, str]) -> StreamQuestion:
     filters = parse_source_filters(parameters["filters"]) if "filters" in parameters else None
     if keys is not None and filters is not None:
         raise MalformedRequest("filters: give either it, or key_range and key_modulo")
-    return StreamQuestion(
-        _sources(parameters), _place(parameters), size, EventEncoding(output), keys, filters
-    )
+    return StreamQuery(_sources(parameters), _place(parameters), size, EventEncoding(output), keys, filters)
 
 
 def parse_window(text: str) -> WindowPlace:

@@ -17,12 +17,12 @@ LONGEST_WAIT_S: Final = 600.0
 _PARAMETERS: Final = ("gtid_set", "through", "tables", "timeout_s")
 
 
-class MalformedQuestion(Definite):
+class MalformedAppliedQuery(Definite):
     """A request doesn't say what it waits for; the text names the parameter."""
 
 
 @dataclass(frozen=True, slots=True)
-class AppliedQuestion:
+class AppliedQuery:
     """Whether all of these transactions have come so far, for these tables; None for every captured one."""
 
     gtid_set: GtidSet
@@ -58,13 +58,13 @@ class NotYetApplied:
 Answer = Applied | NeverApplied
 
 
-def parse_question(parameters: Mapping[str, str], there: frozenset[Through]) -> AppliedQuestion:
-    """What a request's parameters ask; `there`: the consumers that the service has. Raises MalformedQuestion."""
+def parse_applied_query(parameters: Mapping[str, str], there: frozenset[Through]) -> AppliedQuery:
+    """What a request's parameters ask; `there`: the consumers that the service has. Raises MalformedAppliedQuery."""
     if unknown := sorted(parameters.keys() - set(_PARAMETERS)):
-        raise MalformedQuestion(
+        raise MalformedAppliedQuery(
             f"{unknown[0]}: there is no such parameter; there are {', '.join(_PARAMETERS)}"
         )
-    return AppliedQuestion(
+    return AppliedQuery(
         _gtid_set(parameters.get("gtid_set", "")),
         _through(parameters.get("through", Through.LAKE), there),
         _tables(parameters["tables"]) if "tables" in parameters else None,
@@ -76,18 +76,18 @@ def _gtid_set(text: str) -> GtidSet:
     try:
         parsed = GtidSet.parse(text)
     except MalformedGtid as error:
-        raise MalformedQuestion(f"gtid_set: {error}") from error
+        raise MalformedAppliedQuery(f"gtid_set: {error}") from error
     if not parsed:
-        raise MalformedQuestion("gtid_set: it has no transaction; give what session_track_gtids reports")
+        raise MalformedAppliedQuery("gtid_set: it has no transaction; give what session_track_gtids reports")
     return parsed
 
 
 def _through(text: str, there: frozenset[Through]) -> Through:
     if text not in set(Through):
-        raise MalformedQuestion(f"through: {text!r} is none of {', '.join(Through)}")
+        raise MalformedAppliedQuery(f"through: {text!r} is none of {', '.join(Through)}")
     through = Through(text)
     if through not in there:
-        raise MalformedQuestion(f"through: the configuration has no [{through}]")
+        raise MalformedAppliedQuery(f"through: the configuration has no [{through}]")
     return through
 
 
@@ -95,7 +95,7 @@ def _tables(text: str) -> frozenset[TableId]:
     try:
         return frozenset(parse_tables(text))
     except MalformedTableName as error:
-        raise MalformedQuestion(f"tables: {error}") from error
+        raise MalformedAppliedQuery(f"tables: {error}") from error
 
 
 def _timeout(text: str) -> float:
@@ -104,5 +104,7 @@ def _timeout(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= LONGEST_WAIT_S:
-        raise MalformedQuestion(f"timeout_s: {text!r} isn't a number of seconds from 0 to {LONGEST_WAIT_S:g}")
+        raise MalformedAppliedQuery(
+            f"timeout_s: {text!r} isn't a number of seconds from 0 to {LONGEST_WAIT_S:g}"
+        )
     return seconds

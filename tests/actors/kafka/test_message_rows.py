@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.kafka import gathered_rows, segment_rows
-from actors.kafka.gathered_rows import Gathered, GatheredRows, MessageRows
+from actors.kafka import message_rows, segment_rows
+from actors.kafka.message_rows import Gathered, GatheredRows, MessageRows
 from pipeline.kafka.debezium.transactions import TransactionBlocks
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Integer
@@ -52,7 +52,7 @@ def test_tables_that_may_share_a_topic_stay_together_and_a_new_form_is_a_part_of
 
 
 def test_no_more_is_held_than_becomes_messages_at_once() -> None:
-    held, most = GatheredRows(), segment_rows.TOGETHER
+    held, most = GatheredRows(), segment_rows.ROWS_CONVERTED_TOGETHER
     assert not held.add("items", [part(ITEMS, 0, most - 2)]) and not held.add("orders", [part(ORDERS, 0, 1)])
     [[(_, items)], [(_, orders)]] = found(held.add("items", [part(ITEMS, most - 2, 1)]))
     assert (len(items), len(orders)) == (most - 1, 1)
@@ -65,7 +65,7 @@ def test_rows_of_many_bytes_are_not_held() -> None:
 
 
 def test_parts_of_more_bytes_than_a_column_may_have_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathered_rows, "MOST_JOINED", 2 * part(ITEMS, 0).rows.nbytes)
+    monkeypatch.setattr(message_rows, "MOST_JOINED", 2 * part(ITEMS, 0).rows.nbytes)
     held = GatheredRows()
     for first in range(0, 10, 2):
         assert not held.add("items", [part(ITEMS, first)])

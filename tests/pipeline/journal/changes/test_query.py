@@ -5,13 +5,13 @@ import pytest
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.key_filter import KeyFilter
-from pipeline.journal.changes.question import (
+from pipeline.journal.changes.query import (
     BufferCompression,
     ChangesFormat,
-    ChangesQuestion,
+    ChangesQuery,
     MalformedRequest,
     NamedPlace,
-    parse_changes_question,
+    parse_changes_query,
 )
 from pipeline.schema.table_schema import TableId
 
@@ -19,7 +19,7 @@ GTIDS = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23"
 
 
 def test_what_is_not_said_is_what_most_want() -> None:
-    assert parse_changes_question({}) == ChangesQuestion(
+    assert parse_changes_query({}) == ChangesQuery(
         (), NamedPlace.NOW, None, ChangesFormat.JSON, BufferCompression.NONE
     )
 
@@ -27,7 +27,7 @@ def test_what_is_not_said_is_what_most_want() -> None:
 def test_all_that_can_be_said() -> None:
     asked = {"tables": "shop.a,shop.b,shop.a", "since": "3f5c.4.17", "through": GTIDS}
     asked |= {"format": "arrow", "compression": "lz4", "key_range": "..9", "key_modulo": "2:1"}
-    assert parse_changes_question(asked) == ChangesQuestion(
+    assert parse_changes_query(asked) == ChangesQuery(
         (TableId("shop", "a"), TableId("shop", "b")),
         ChangesCheckpoint("3f5c", 4, 17),
         GtidSet.parse(GTIDS),
@@ -35,8 +35,8 @@ def test_all_that_can_be_said() -> None:
         BufferCompression.LZ4,
         KeyFilter(None, "9", 2, frozenset({1})),
     )
-    assert parse_changes_question({"since": "earliest"}).since is NamedPlace.EARLIEST
-    assert parse_changes_question({"since": "0", "through": "now"}).through is NamedPlace.NOW
+    assert parse_changes_query({"since": "earliest"}).since is NamedPlace.EARLIEST
+    assert parse_changes_query({"since": "0", "through": "now"}).through is NamedPlace.NOW
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_all_that_can_be_said() -> None:
 )
 def test_a_wrong_parameter_is_named(asked: dict[str, str], said: str) -> None:
     with pytest.raises(MalformedRequest, match=said):
-        parse_changes_question(asked)
+        parse_changes_query(asked)
