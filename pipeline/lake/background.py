@@ -5,15 +5,17 @@ No reader waits for it: the live view is right with it and without it. A generat
 becomes visible as soon as possible. A mirror is merged when it has enough changes pending, or old ones.
 `pipeline.lake.maintenance` defines when the rest is due. The work that has been due for the longest comes first. So if
 there is more to do than time, all of it comes late and none of it starves. Somebody may wait for a verification, so
-every second turn is a comparison's, if one is due. Maintenance of a mirror never runs during its merge. Work that
-Delta gave up, because another writer committed meanwhile, is tried again after a pause. Work that failed pauses longer
-each time.
+every second turn is a comparison's, if one is due. A comparison reads all changes that aren't merged and each file that
+isn't compacted. So in its turn the table is merged and compacted first where that is due: among thousands of small
+files the comparison takes minutes, in which as many come again. Maintenance of a mirror never runs during its merge.
+Work that Delta gave up, because another writer committed meanwhile, is tried again after a pause. Work that failed
+pauses longer each time.
 
 Only `pipeline.lake.step` calls these functions. Times are in seconds.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
@@ -203,7 +205,8 @@ class Background:
 
     `rebuilding`: the tables whose mirror's newest generation is being filled, and since when (s since the epoch).
     `verified`: what there is of verifications. `due`: what is due, and since when. `resting`: what was given up or
-    failed, and until when it pauses. `failed`: how often in a row. `compared`: whether the last work was a comparison.
+    failed, and until when it pauses. `failed`: how often in a row. `compared`: whether the last turn was a
+    comparison's. `prepared`: what has been done first for the comparison whose turn it is, each at most once.
     """
 
     mirrored: Mapping[TableId, Mirrored] = field(default_factory=dict)
@@ -215,6 +218,7 @@ class Background:
     under_way: UnderWay | None = None
     verified: Comparisons = field(default_factory=Comparisons)
     compared: bool = False
+    prepared: frozenset[Due] = frozenset()
 
     def keeping(self, kept: TableUpkeep) -> "Background":
         """Returns it with this state of a lake table."""
@@ -364,12 +368,26 @@ def next_work(
     if background.under_way is not None or not rested:
         return background, None
     turn = not background.compared
-    first = min(rested, key=lambda each: (isinstance(each, ComparisonDue) is not turn, background.due[each]))
+    chosen = min(rested, key=lambda each: (isinstance(each, ComparisonDue) is not turn, background.due[each]))
+    first = _first_for(chosen, [each for each in rested if each not in background.prepared])
     # What becomes due meanwhile counts from then.
     left = {each: since for each, since in background.due.items() if each != first}
     work = _work(background, lake, first, through, position)
-    compared = isinstance(first, ComparisonDue)
-    return replace(background, due=left, under_way=UnderWay(work, now), compared=compared), work
+    background = replace(background, due=left, under_way=UnderWay(work, now))
+    if first != chosen:
+        return replace(background, prepared=background.prepared | {first}), work
+    return replace(background, compared=isinstance(first, ComparisonDue), prepared=frozenset()), work
+
+
+def _first_for(chosen: Due, rested: Sequence[Due]) -> Due:
+    """Returns what comes before this work, or the work itself: its table's merge and compaction before a comparison."""
+    if not isinstance(chosen, ComparisonDue):
+        return chosen
+    before: list[Due] = [
+        MergeDue(chosen.table),
+        *(ChoreDue(Chore.COMPACT, chosen.table, tier) for tier in (Tier.CHANGELOG, Tier.MIRROR)),
+    ]
+    return next((each for each in before if each in rested), chosen)
 
 
 def background_due_at(background: Background, lake: LakeTables) -> float | None:

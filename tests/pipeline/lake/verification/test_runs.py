@@ -9,12 +9,15 @@ from pipeline.config.settings import LakeSettings
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.lake.background import (
     Background,
+    ChoreDue,
     ComparisonDue,
     CompleteMirror,
     Due,
     LakeTables,
     MaintainTable,
     MergeDue,
+    MergeMirror,
+    Mirrored,
     VerifyRows,
     background_due_at,
     files_delivered,
@@ -23,7 +26,8 @@ from pipeline.lake.background import (
     work_done,
 )
 from pipeline.lake.batch import DeliveryStop, LakeTableState, Piece, Pieces
-from pipeline.lake.maintenance import TableSize, Trim
+from pipeline.lake.live_view import MirrorPosition
+from pipeline.lake.maintenance import Chore, TableSize, Trim
 from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import (
     LONGEST_RUN_WAIT_S,
@@ -178,17 +182,41 @@ def test_delivered_rows_are_compared_and_a_verification_ends_with_a_result() -> 
     assert next_work(background, lake_of(ENDED), 6, "position", 100.0)[1] is None
 
 
-@pytest.mark.parametrize(("compared", "first"), [(False, ComparisonDue(ID)), (True, MergeDue(ID))])
+@pytest.mark.parametrize(("compared", "first"), [(False, ComparisonDue(ID)), (True, MergeDue(ITEMS.table))])
 def test_comparisons_and_other_work_take_turns(compared: bool, first: Due) -> None:
     """Somebody may wait for a comparison, and yet a merge waits for no more than one."""
-    had = replace(HAD, pending=5)
-    lake = replace(lake_of(ENDED), tables={ID: had}, settings=LakeSettings("lake", merge_after_s=1.0))
-    background = table_met(Background(compared=compared), ID, had, {}, 0.0)
-    background = replace(background, due={MergeDue(ID): 10.0, ComparisonDue(ID): 90.0})
+    items = LakeTableState(ITEMS, generation=0, pending=5)
+    lake = replace(
+        lake_of(ENDED),
+        tables={ID: HAD, ITEMS.table: items},
+        mirrors={ID: Ready(0), ITEMS.table: Ready(0)},
+        settings=LakeSettings("lake", merge_after_s=1.0),
+    )
+    background = table_met(Background(compared=compared), ID, HAD, {}, 0.0)
+    background = table_met(background, ITEMS.table, items, {}, 0.0)
+    background = replace(background, due={MergeDue(ITEMS.table): 10.0, ComparisonDue(ID): 90.0})
     background, work = next_work(background, lake, 5, "position", 100.0)
     assert work is not None
     assert work.due == first
     assert background.compared is not compared
+
+
+def test_a_table_is_merged_and_compacted_before_it_is_compared() -> None:
+    """Each once, though more changes come meanwhile and make both due again: the comparison has its turn."""
+    had, many = replace(HAD, pending=5), TableSize(files=1000)
+    settings = LakeSettings("lake", merge_after_s=1.0, compact_files=10)
+    lake = replace(lake_of(ENDED), tables={ID: had}, settings=settings)
+    background = table_met(Background(), ID, had, {Tier.CHANGELOG: many}, 0.0)
+    done: list[Due] = []
+    for now in (100.0, 200.0, 300.0, 400.0):
+        background, work = next_work(background, lake, 5, "position", now)
+        assert work is not None
+        done.append(work.due)
+        background = work_done(background, TableSize() if isinstance(work, MergeMirror) else many, now)
+        background = background.mirroring(ID, Mirrored(MirrorPosition(0, 5), 5, now))
+    compaction = ChoreDue(Chore.COMPACT, ID, Tier.CHANGELOG)
+    assert done[:3] == [MergeDue(ID), compaction, ComparisonDue(ID)]
+    assert not isinstance(done[3], ComparisonDue)
 
 
 def test_a_comparison_that_is_alone_does_not_wait_for_its_turn() -> None:
