@@ -73,22 +73,28 @@ def touched_tables(names: StatementScope, statement: LoggedStatement) -> frozens
     """The captured tables that a statement may be about: those that it names, and those of a database that it's about.
 
     This errs on the safe side. Where the patterns match any name in the default database, words that name no table
-    are among the result. Text that couldn't be read may name any table.
+    are among the result. Text that couldn't be read may name any table. A name without a database is of the default
+    one, or of one that stands elsewhere in the text, as where CREATE TABLE names a parent. So a table of any other
+    database isn't meant, though it has a name that is in the text.
     """
     named = set(identifiers(statement.text))
     words = {identifier.name for identifier in named}
     whole = bool({each.casefold() for each in words} & _OF_DATABASES)
-    unreadable = "\N{REPLACEMENT CHARACTER}" in statement.text
+    unreadable = "\N{REPLACEMENT CHARACTER}" in statement.text + statement.database
     if names.folds:
         words = {_fold(each) for each in words}
 
     def is_named(name: str) -> bool:
         return (_fold(name) if names.folds else name) in words
 
+    def is_meant(table: TableId) -> bool:
+        in_reach = names.same(table.database, statement.database) or is_named(table.database)
+        return in_reach and is_named(table.name)
+
     among_known = {
         table
         for table in names.known
-        if unreadable or is_named(table.name) or (whole and is_named(table.database))
+        if unreadable or is_meant(table) or (whole and is_named(table.database))
     }
     unknown = {TableId(identifier.qualifier or statement.database, identifier.name) for identifier in named}
     return frozenset(among_known | {table for table in unknown if names.captured.match(table)})
