@@ -97,7 +97,7 @@ class OutboxEvents:
     def events(self, changes: pa.RecordBatch) -> Events:
         """Returns the events among these rows. Raises KafkaRefused if the table isn't as the outbox's settings say."""
         created = np.flatnonzero(operations(changes) == CREATE)
-        rows = self.mapping.mapped(changes.take(pa.array(created)))
+        rows = self.mapping.mapped(changes.take(pa.array(created)), self.handling)
         key = self._column(self.outbox.table_field_event_key, "table_field_event_key")
         id_ = self._column(self.outbox.table_field_event_id, "table_field_event_id")
         headers = [(EVENT_ID, self._texts(id_, rows))]
@@ -129,8 +129,12 @@ class OutboxEvents:
     def _table(self) -> str:
         return str(self.mapping.schema.table)
 
+    def _found(self, name: str) -> Column | None:
+        """Returns a column as the rows have it in messages: what a rule cuts as a text is a text."""
+        return next((column for column in self.mapping.written(self.handling) if column.name == name), None)
+
     def _column(self, name: str, key: str) -> Column:
-        found = next((column for column in self.mapping.values if column.name == name), None)
+        found = self._found(name)
         if found is None:
             raise KafkaRefused(f"the outbox {self._table} has no column {name}; see to kafka.outboxes.{key}")
         return found
@@ -138,7 +142,7 @@ class OutboxEvents:
     def _additional(self, name: str) -> Column | None:
         if self.outbox.table_field_additional_missing is Missing.ERROR:
             return self._column(name, "table_fields_additional_placement")
-        return next((column for column in self.mapping.values if column.name == name), None)
+        return self._found(name)
 
     def _texts(self, column: Column, rows: pa.RecordBatch) -> pa.Array:
         """Returns the column's values as headers."""

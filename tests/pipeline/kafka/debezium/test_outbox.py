@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.config.message_handling import Handling
+from pipeline.config.column_rules import ColumnRule, MessageColumns
+from pipeline.config.message_handling import BinaryHandling, Handling
 from pipeline.config.outbox import InvalidOperation, Missing, NullsInPayload, Outbox
 from pipeline.journal.change_rows import META
 from pipeline.kafka.debezium.outbox import OutboxEvents
@@ -15,7 +16,7 @@ from pipeline.kafka.debezium.table_mapping import TableMapping
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.types.column_types import DateTime, Integer, Text
+from pipeline.types.column_types import Binary, DateTime, Integer, Json, Text, arrow_type
 
 NAMES = ("id", "aggregatetype", "aggregateid", "payload")
 TEXTS = tuple(Column(name, Text("utf8mb4"), nullable=name != "id") for name in NAMES)
@@ -53,6 +54,25 @@ def test_only_inserts_are_events() -> None:
     assert making().updates(rows("cbu", ["a"] * 3)) == 1
     with pytest.raises(KafkaRefused, match="was updated"):
         making(replace(BOX, table_op_invalid_behavior=InvalidOperation.FATAL)).updates(rows("bu", ["a"] * 2))
+
+
+def test_a_payload_is_cut_as_the_text_that_a_message_has() -> None:
+    """A document and bytes in base64 are texts in Connect, so that a rule cuts them there, as in other topics."""
+    columns = MessageColumns(rules=(ColumnRule((r".*\.payload",), truncate_to_length=6),))
+    for type_, payload, wanted in (
+        (Json(), '{"a": "long"}', '"{\\"a\\": "'),
+        (Binary(), b"0123456789", '"MDEyMz"'),
+    ):
+        schema = replace(
+            SCHEMA,
+            columns=tuple(replace(c, type=type_) if c.name == "payload" else c for c in SCHEMA.columns),
+        )
+        mapping = TableMapping(schema, columns)
+        events = OutboxEvents(mapping, BOX, Handling(binary=BinaryHandling.BASE64), "p.shop.outbox")
+        changes = rows("c", ["a"])
+        at = changes.schema.get_field_index("payload")
+        held = pa.array([payload], arrow_type(type_))
+        assert events.events(changes.set_column(at, "payload", held)).values.to_pylist() == [wanted]
 
 
 def test_a_route_makes_a_topic() -> None:
