@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from actors.service import client
-from actors.service.config_file import load
+from actors.service.config_file import ENVIRONMENT, load
 from pipeline.config.settings import Settings
 from pipeline.errors import Definite, TidemarkError, Transient
 from pipeline.schema.table_schema import TableId
@@ -40,6 +40,8 @@ Exit codes:
   3  an invariant of Tidemark was broken: it ended at once; please report the log
   4  a part hung and couldn't be cancelled
 """
+
+STDOUT = Path("-")
 
 WATCH_EVERY_S = 1.0
 
@@ -79,6 +81,7 @@ def main() -> None:
     CONFIG is a TOML file. The environment can set any of its keys as TIDEMARK__SECTION__KEY.
 
     \b
+    tidemark init -o shop.toml           look at a source, and write a configuration for it
     tidemark check shop.toml             check the configuration and the source
     tidemark run shop.toml               capture and deliver until SIGTERM
     tidemark signal shop.toml execute    snapshot the tables while changes stream
@@ -89,6 +92,79 @@ def main() -> None:
     tidemark tail shop.toml              follow the changes, like tail -f
     tidemark import-debezium connector.json > shop.toml
     """
+
+
+def _free_path(_: click.Context, __: click.Parameter, path: Path) -> Path:
+    """A file that isn't there yet. `-` is standard output."""
+    if path != STDOUT and path.exists():
+        _fail(f"{path} is there already, and isn't overwritten; give another --output, or move it away", 2)
+    return path
+
+
+@main.command(epilog=EXIT_CODES)
+@click.option("--host", prompt="MySQL server's host")
+@click.option("--port", type=click.IntRange(1, 65535), default=3306, show_default=True, prompt=True)
+@click.option("--user", default="tidemark", show_default=True, prompt=True)
+@click.option(
+    "--password-file",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="The file that holds the password. Without it TIDEMARK__SOURCE__PASSWORD has the password.",
+)
+@click.option(
+    "--tls", type=click.Choice(["verify", "required", "disabled"]), default="verify", show_default=True
+)
+@click.option("--tls-ca", type=click.Path(path_type=Path), help="Certificates (PEM) to trust.")
+@click.option(
+    "--database",
+    "-d",
+    "databases",
+    multiple=True,
+    metavar="NAME",
+    help="Only this one; several may be given.",
+)
+@click.option("--server-id", type=click.IntRange(1, 2**32 - 1), help="By default a random one.")
+@click.option("--name", help="The pipeline's name; by default the file's.")
+@click.option("--journal", default="journal", show_default=True, metavar="PATH")
+@click.option("--lake", default="lake", show_default=True, metavar="PATH", help="A folder or a URI.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    default=Path("shop.toml"),
+    show_default=True,
+    is_eager=True,
+    callback=_free_path,
+    help="The file to write, or - for standard output.",
+)
+def init(output: Path, **answers: Any) -> None:
+    """Look at a source by queries alone, and write a configuration for it with comments.
+
+    It asks for what the options don't say. Where something keeps the source from being captured it writes nothing,
+    and says what to do. It runs none of these statements itself.
+    """
+    from actors.service.installation.first_look import Answers, starter_configuration
+    from actors.service.table_listing import listing
+
+    if answers["password_file"] is None and ENVIRONMENT + "SOURCE__PASSWORD" not in os.environ:
+        answers["password_file"] = Path(click.prompt("File that holds the password"))
+    file = None if output == STDOUT else output
+    look, text = asyncio.run(starter_configuration(Answers(**answers), file))
+    for finding in look.findings:
+        click.echo(str(finding), err=True)
+    if look.errors:
+        _fail(f"{len(look.errors)} to fix at the source; no configuration was written", 1)
+    if file is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        with file.open("x", encoding="utf-8") as made:
+            made.write(text)
+    except OSError as error:
+        _fail(f"{file} can't be written: {error.strerror}", 2)
+    for line in listing(look.tables):
+        click.echo(line)
+    click.echo(f"{file} is written. Read it, then: tidemark check {file}")
 
 
 @main.command(epilog=EXIT_CODES)

@@ -18,13 +18,17 @@ _HEAD: Final = ("table", "key", "rows", "MiB", "what it gets")
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """A table of the source that the configuration means. `rows`, `size` (bytes): the server's own estimates."""
+    """A table of the source that the configuration means. `rows`, `size` (bytes): the server's own estimates.
+
+    `refused`: why it can't be captured, None if it can.
+    """
 
     table: TableId
     key: tuple[str, ...]
     rows: int
     size: int
     gets: str
+    refused: str | None = None
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -56,7 +60,7 @@ def plan(
             refused = uncapturable(schema, settings.protection)
         gets = _gets(schema, refused, settings.snapshot.mode)
         types = None if schema is None or refused else _types(settings.protection.stored(schema), settings)
-        yield PlannedTable(table, key, rows, size, f"{gets}; {types}" if types else gets)
+        yield PlannedTable(table, key, rows, size, f"{gets}; {types}" if types else gets, refused)
 
 
 def _gets(schema: TableSchema | None, refused: str | None, mode: SnapshotMode) -> str:
