@@ -76,7 +76,9 @@ config_argument = click.argument("settings", metavar="CONFIG", type=_configurati
 @click.group(cls=Tidemark, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="tidemark")
 def main() -> None:
-    """Captures the changes of a MySQL server, only reading it, and lands them exactly once in Delta tables.
+    """Captures the changes of a MySQL server, only reading it, and lands them exactly once.
+
+    Delta tables and topics of Kafka get them.
 
     CONFIG is a TOML file. The environment can set any of its keys as TIDEMARK__SECTION__KEY.
 
