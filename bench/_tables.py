@@ -1,0 +1,217 @@
+"""The service beside many small tables, in a process of its own that ends at SIGTERM, as `tidemark run` does.
+
+It writes what it has seen to a file of JSON: when every table could be read, and how old each sampled change was when
+it could.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from actors.lake.spark_session import Spark
+from actors.service import warm_up
+from actors.service.assembly import Assembly
+from actors.spark_sink import SparkSink
+from bench._lake import JVM_MEMORY
+from bench._service import noted, source
+from deploy.toolchain.parts import locate
+from pipeline import metrics as catalogue
+from pipeline.config.settings import (
+    JournalSettings,
+    LakeSettings,
+    Settings,
+    SnapshotMode,
+    SnapshotSettings,
+    SparkSettings,
+)
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.topology import ActorName as Name
+from pipeline.schema.table_filter import TableFilter
+from pipeline.snapshot.checkpoint import Ready
+from tests.servers.service import Running, running
+
+_LOOK_EVERY_S: Final = 0.05
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+# As `tidemark run` begins.
+_PROGRAM: Final = """
+import sys
+from actors.runtime import malloc as heap; from actors.service import no_pandas as unneeded
+
+heap.use_one_arena()
+unneeded.block_pandas()
+
+from bench import _tables
+
+_tables.main(sys.argv[1])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The service captures the tables that match, `count` of them, in `folder`; `port` leads to the server."""
+
+    port: int
+    folder: str
+    tables: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the service has seen so far: the JVM's process id, when every table could be read (s since the epoch, None
+    before), the position that the lake has, and the ages (s) of sampled changes when they could be read.
+    """
+
+    jvm: int | None
+    readable: float | None
+    position: str
+    freshness: list[float]
+
+
+class Service:
+    """A service that runs in a process of its own."""
+
+    def __init__(self, order: Order) -> None:
+        self.began = time.time()
+        self._folder = Path(order.folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        program = [sys.executable, "-c", _PROGRAM, json.dumps(asdict(order))]
+        self._process = subprocess.Popen(program, stdout=subprocess.DEVNULL)
+
+    @property
+    def pid(self) -> int:
+        """Returns its process id."""
+        return self._process.pid
+
+    def seen(self) -> Seen:
+        """Returns what it has seen. Raises AssertionError if it has ended."""
+        assert self._process.poll() is None, f"the service ended: {self._process.returncode}"
+        file = _seen_file(self._folder)
+        return Seen(**json.loads(file.read_text())) if file.exists() else Seen(None, None, "", [])
+
+    def has(self, executed: str) -> bool:
+        """Returns whether the lake has what the server had executed."""
+        return GtidSet.parse(executed) <= GtidSet.parse(self.seen().position)
+
+    def stop(self, within_s: float) -> float:
+        """Sends SIGTERM, and returns how long (s) it took to end; infinity if it was killed after that time."""
+        began = time.monotonic()
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return float("inf")
+        assert code == 0, f"the service ended with {code}"
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        """Ends it at once; its JVM ends with it."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def serving(order: Order) -> Iterator[Service]:
+    """Runs it. What's left of it afterwards is killed."""
+    service = Service(order)
+    try:
+        yield service
+    finally:
+        service.kill()
+
+
+def processor_s(pid: int) -> float:
+    """Returns the processor time (s) that a process has taken."""
+    # proc(5): the 14th and 15th fields, of which the 2nd, the name, may have blanks in it.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def resident_mib(pid: int) -> float:
+    """Returns the most (MiB) that a process had in memory."""
+    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmHWM" in line)
+    return int(line.split()[1]) / 1024
+
+
+def files(folder: str | Path) -> int:
+    """Returns how many files are below a folder."""
+    return sum(len(names) for _, _, names in os.walk(folder))
+
+
+def _seen_file(folder: Path) -> Path:
+    return folder / "seen.json"
+
+
+def main(order: str) -> None:
+    """Runs the service of this order (JSON) until SIGTERM."""
+    os.environ["JAVA_HOME"] = str(locate().java_home)
+    warm_up.import_all()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(Order(**json.loads(order))))
+
+
+def _settings(order: Order) -> Settings:
+    return Settings(
+        "bench",
+        TableFilter((order.tables,)),
+        source(order.port),
+        JournalSettings(f"{order.folder}/journal"),
+        LakeSettings(f"{order.folder}/lake"),
+        SnapshotSettings(mode=SnapshotMode.INITIAL),
+        spark=SparkSettings(jars=locate().jars, driver_memory=JVM_MEMORY),
+    )
+
+
+async def _run(order: Order) -> None:
+    async with running(_settings(order), Assembly) as service:
+        observed = noted(service.assembly.metrics, catalogue.FRESHNESS)[catalogue.FRESHNESS]
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, service.supervisor.stop)
+        readable: float | None = None
+        while not service.outcome.done():
+            if (sink := _sink(service)) is not None:
+                if readable is None and _all_readable(sink, order.count):
+                    readable = time.time()
+                _write(Path(order.folder), sink, readable, observed)
+            await asyncio.wait({service.outcome}, timeout=_LOOK_EVERY_S if readable is None else 0.5)
+    outcome = service.outcome.result()
+    sys.exit(outcome.code)
+
+
+def _sink(service: Running) -> SparkSink | None:
+    sink: Any = service.supervisor.actors.get(Name.SPARK_SINK)
+    return sink if isinstance(sink, SparkSink) and sink.not_ready() is None else None
+
+
+def _all_readable(sink: SparkSink, count: int) -> bool:
+    # What `status` says of all tables takes longer, and is asked again and again.
+    so_far, mirrors = sink._state.so_far, sink._state.so_far.checkpoint.mirrors
+    if len(so_far.tables) < count or len(mirrors) < count or sink._state.background.rebuilding:
+        return False
+    return all(
+        table in so_far.tables and so_far.tables[table].generation is not None and isinstance(mirror, Ready)
+        for table, mirror in mirrors.items()
+    )
+
+
+def _write(folder: Path, sink: SparkSink, readable: float | None, freshness: list[float]) -> None:
+    assert sink._up is not None
+    spark, so_far = sink._up.spark, sink._state.so_far
+    jvm = spark.pid if isinstance(spark, Spark) else None
+    position = str((so_far.ahead or so_far).checkpoint.position)
+    beside = _seen_file(folder).with_suffix(".new")
+    beside.write_text(json.dumps(asdict(Seen(jvm, readable, position, freshness))))
+    beside.replace(_seen_file(folder))
