@@ -5,9 +5,9 @@ step are one work of the actor's loop. Two kinds of orders are each a work of th
 whoever waits for that table needn't wait for a slower one. The other is the work beside the batches
 (`actors.lake.background_work`).
 
-Spark's calls block and can't be interrupted, so this actor has threads for them. A clean end waits for the calls. Any
-other end kills the JVM, which frees the threads and ends everything that Spark was doing. What Spark had committed
-counts, and the rest never happened.
+Spark's calls block and can't be interrupted, so this actor has threads for them. A clean end waits for the calls, but
+not for long (`BREAKS_OFF_WITHIN_S`). Any other end kills the JVM, which frees the threads and ends everything that
+Spark was doing. What Spark had committed counts, and the rest never happened.
 """
 
 import asyncio
@@ -68,8 +68,15 @@ LAKE_CONSUMER: Final = "lake"
 # How many tables are delivered at the same time. One more thread is for the work beside them.
 TABLES_DELIVERED_AT_ONCE: Final = 4
 
+# How long (s) calls may take that are under way when a stop has lasted long enough.
+BREAKS_OFF_WITHIN_S: Final = 2.0
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+
+
+class _BrokenOff(SparkLost):
+    """A call wasn't begun, because the sink ends Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +121,14 @@ class SparkSink(Actor[ToSparkSink]):
         self._state = State(lake)
         self._up: SparkUp | None = None
         self._freshness: float | None = None
+        self._closing: asyncio.Task[Any] | None = None
+        self._breaks_off = False
+        self._calls: set[asyncio.Future[Any]] = set()
 
     async def begin(self) -> None:
         """Starts Spark, finds out how far the lake is, and begins to deliver what it lacks."""
         self.beat()
+        self._closing = self.begin_work(self._wait_closed(), self._take_in)
         for kind in ("complete", "merge", "verify", *Chore):
             self.metrics.count(catalogue.CONFLICTS, 0, kind=kind)
             self.metrics.count(catalogue.WORK_FAILED, 0, kind=kind)
@@ -140,6 +151,11 @@ class SparkSink(Actor[ToSparkSink]):
         """Does what is due."""
         await self._take_in([spark_sink.LakeTimerFired()])
 
+    async def _wait_closed(self) -> list[spark_sink.Fact]:
+        """Returns when the service stops, even if a batch is under way."""
+        await self.mailbox.wait_closed()
+        return [spark_sink.StopRequested(time.monotonic())]
+
     async def mailbox_closed(self) -> None:
         """Begins no more work beside the batches, and stops Spark when the present work has ended."""
         await self._take_in([spark_sink.SealingEnded()])
@@ -154,6 +170,8 @@ class SparkSink(Actor[ToSparkSink]):
 
     async def release(self) -> None:
         """Kills the JVM, so that its threads end, and waits for them."""
+        if self._closing is not None:
+            self._closing.cancel()
         await asyncio.to_thread(self._end)
         await self._pulse.end()
         self.metrics.set(catalogue.SPARK_UP, 0)
@@ -224,16 +242,25 @@ class SparkSink(Actor[ToSparkSink]):
         together: list[spark_sink.Order] = []
         for order in orders:
             if isinstance(order, spark_sink.DeliverTable | BackgroundWork):
-                self.begin_work(all_end(self._perform, [order]), self._take_in)
+                self.begin_work(all_end(self._performed, [order]), self._take_in)
             else:
                 together.append(order)
         if together:
-            self.begin_work(all_end(self._perform, together), self._take_in)
+            self.begin_work(all_end(self._performed, together), self._take_in)
         if isinstance(self._state.doing, Idle):
             self._count_stopped()
             self.rest()
         else:
             self.beat()
+
+    async def _performed(self, order: spark_sink.Order) -> spark_sink.Fact | None:
+        """Performs an order. Whatever it fails with, nothing follows from an order that was broken off."""
+        try:
+            return await self._perform(order)
+        except Exception:
+            if self._breaks_off and not isinstance(order, spark_sink.StopSpark):
+                return None
+            raise
 
     async def _perform(self, order: spark_sink.Order) -> spark_sink.Fact | None:
         """Returns the fact that an order brings; None if it brings none."""
@@ -255,9 +282,10 @@ class SparkSink(Actor[ToSparkSink]):
                 return spark_sink.ProgressReported()
             case CompleteMirror() | MergeMirror() | MaintainTable() | VerifyRows():
                 return await self._do_work(self._up, order)
-            case spark_sink.StopSpark():
+            case spark_sink.StopSpark(at_once, sealed):
+                ended = not at_once or await self._break_off(sealed)
                 await self._pulse.end()
-                await self._in_thread(self._up.spark.stop)
+                await asyncio.to_thread(self._up.spark.stop if ended else self._up.spark.kill)
                 return spark_sink.SparkStopped()
             case spark_sink.RequestMirrors(generations):
                 await self._ports.mirrors.put(MirrorDataExpired(generations))
@@ -268,6 +296,17 @@ class SparkSink(Actor[ToSparkSink]):
             case _:
                 assert_never(order)
         return None
+
+    async def _break_off(self, sealed: int) -> bool:
+        """Begins no further call, and returns whether those under way have ended soon."""
+        self._breaks_off = True
+        segment = self._state.so_far.segment
+        if segment < sealed:
+            log.warning("the next start delivers the rest", segment=segment, sealed=sealed)
+        if not self._calls:
+            return True
+        _, left = await asyncio.wait(self._calls, timeout=BREAKS_OFF_WITHIN_S)
+        return not left
 
     async def _request_repair(self, up: SparkUp, run: VerificationRun, found: bool) -> None:
         assert run.awaits is not None
@@ -463,8 +502,18 @@ class SparkSink(Actor[ToSparkSink]):
         **kwargs: Arguments.kwargs,
     ) -> Result:
         with self._pulse.call(pool):
-            asked = partial(self._call_spark, function, *args, **kwargs)
-            return await asyncio.get_running_loop().run_in_executor(self._threads, asked)
+            asked = partial(self._call_unless_broken_off, function, *args, **kwargs)
+            call = asyncio.get_running_loop().run_in_executor(self._threads, asked)
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+            return await call
+
+    def _call_unless_broken_off(
+        self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        if self._breaks_off:
+            raise _BrokenOff("the sink ends Spark")
+        return self._call_spark(function, *args, **kwargs)
 
     def _call_spark(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs

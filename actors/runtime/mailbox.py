@@ -91,6 +91,10 @@ class Mailbox(Generic[Message]):
                 return
             yield message
 
+    async def wait_closed(self) -> None:
+        """Waits until it is closed. Messages may be waiting in it then."""
+        await self._until(lambda: self.closed)
+
     def close(self) -> None:
         """Take no more; what waits can still be received. Closing twice is the same as once."""
         self.closed = True

@@ -202,9 +202,9 @@ class LakeSettings:
 
     A mirror merges its pending changes at `merge_rows` of them, or when the oldest is `merge_after_s` old. A lake table
     is compacted after `compact_files` (0: never), a changelog kept for `keep_changelog_hours` (0: for good), and a file
-    that no newest version has for `vacuum_hours`. `rules`: what the lake keeps of tables that differ from the default.
-    The first matching rule holds. `types`: which columns it has in other types than the usual ones. `catalog`: the
-    catalog of Spark that has each table's live view as a view.
+    that no newest version has for `vacuum_hours`. A clean stop delivers what is sealed for `drain_s` at most. `rules`:
+    what the lake keeps of tables that differ from the default. The first matching rule holds. `types`: which columns it
+    has in other types than the usual ones. `catalog`: the catalog of Spark that has each table's live view as a view.
     """
 
     path: str = field(metadata={"location": True})
@@ -213,6 +213,7 @@ class LakeSettings:
     compact_files: int = field(default=500, metadata={"least": 0})
     keep_changelog_hours: float = field(default=0.0, metadata={"least": 0})
     vacuum_hours: float = field(default=168.0, metadata={"least": 1})
+    drain_s: float = field(default=4.0, metadata={"least": 0})
     rules: tuple[LakeRule, ...] = ()
     types: tuple[LakeTypeRule, ...] = ()
     catalog: str | None = None

@@ -212,13 +212,15 @@ Doing = (
 class State:
     """What is known, what the batches do (`doing`), and what runs beside them (`background`).
 
-    `ending`: whether no segment comes any more. Then nothing begins beside the batches.
+    `stop_at`: when (s) a stop ends, whatever is delivered by then; None without a stop. `ending`: whether no segment
+    comes any more. Then nothing begins beside the batches.
     """
 
     settings: LakeSettings
     so_far: LakeProgress = field(default_factory=LakeProgress)
     doing: Doing = field(default_factory=Starting)
     background: Background = field(default_factory=Background)
+    stop_at: float | None = None
     ending: bool = False
 
     @property

@@ -23,6 +23,9 @@ have everything through the segment where the first one failed, so a restart beg
 table again after a pause, which doubles each time: batches begin at its segment again. The other tables already have
 these. If the table fails once more, the next batch is the one that the others lack.
 
+**A stop** ends when everything is delivered, or after `drain_s` (`LakeSettings`): then the sink begins nothing more for
+any table, and what's under way ends or is broken off. That leaves the lake as a kill in the middle of a batch does.
+
 **Beside the batches** one piece of work runs at a time (`pipeline.lake.background`). It begins between two batches, or
 when there is no batch.
 
@@ -181,8 +184,15 @@ class WorkFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class StopRequested:
+    """The service has been stopping since a moment (s): the journal seals no further segment."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class SealingEnded:
-    """The journal seals no further segment."""
+    """The journal seals no further segment, and the sink knows of all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +215,7 @@ Fact = (
     | WorkDone
     | WorkGivenUp
     | WorkFailed
+    | StopRequested
     | SealingEnded
     | SparkStopped
 )
@@ -261,7 +272,13 @@ class ReportProgress:
 
 @dataclass(frozen=True, slots=True)
 class StopSpark:
-    """Stop Spark."""
+    """Stop Spark. `at_once`: begin nothing more for any table, and break off what doesn't end soon.
+
+    `sealed`: the journal's last segment that the sink knows.
+    """
+
+    at_once: bool = False
+    sealed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +349,10 @@ def step(state: State, fact: Fact, now: float) -> _Next:
 
     Raises Definite if a rule isn't kept, and InvariantBroken for a fact that answers nothing under way.
     """
+    if isinstance(state.doing, StoppingSpark | SinkEnded) and not isinstance(fact, SparkStopped):
+        return state, ()  # what was under way has ended, or was broken off
+    if isinstance(fact, LakeTimerFired) and state.stop_at is not None and state.stop_at <= now:
+        return replace(state, doing=StoppingSpark()), (StopSpark(True, _sealed(state)),)
     state, orders = _batches(state, fact, now)
     between = isinstance(state.doing, Idle) or isinstance(fact, ProgressReported)
     return _beside(state, orders, now) if between else (state, orders)
@@ -373,6 +394,8 @@ def _batches(state: State, fact: Fact, now: float) -> _Next:
             return replace(state, background=background.work_given_up(state.background, now)), ()
         case WorkFailed():
             return replace(state, background=background.work_failed(state.background, now)), ()
+        case StopRequested(at):
+            return replace(state, stop_at=at + state.settings.drain_s), ()
         case SealingEnded():
             return replace(state, ending=True), ()
         case SparkStopped():
@@ -404,10 +427,21 @@ def _moment(state: State, now: float) -> _Next:
 
 def timer_at(state: State) -> float | None:
     """Returns when (s) something is due by time alone; None if nothing is, or if a fact comes first."""
+    if state.stop_at is not None:
+        return None if isinstance(state.doing, StoppingSpark | SinkEnded) else state.stop_at
     if state.ending or not isinstance(state.doing, Idle):
         return None
     due = background.background_due_at(state.background, state.lake_tables)
     return min((at for at in (retry_at(state), due) if at is not None), default=None)
+
+
+def _sealed(state: State) -> int:
+    """Returns the journal's last segment that the sink knows."""
+    match state.doing:
+        case Searching() | Joining() | ReadingBatch() | LoadingTables() | Delivering() | Confirming():
+            return state.doing.sealed
+        case _:
+            return state.so_far.segment
 
 
 def _delivered(state: State, fact: TableDelivered, now: float) -> _Next:

@@ -230,7 +230,9 @@ def main() -> None:
     maintenance.REST_S = RESTS_S  # type: ignore[misc]
     if told["planted"] is not None:
         plant(Planted(told["planted"]))
-    lake = LakeSettings(told["lake"], merge_rows=1, merge_after_s=0, compact_files=0, catalog="spark_catalog")
+    lake = LakeSettings(
+        told["lake"], merge_rows=1, merge_after_s=0, compact_files=0, drain_s=60.0, catalog="spark_catalog"
+    )
     if told["maintained"]:
         inbox_only = LakeRule(TableFilter((rf"shop\.{TRIMMED}",)), Tiers.MIRROR)
         lake = replace(lake, compact_files=2, rules=(inbox_only,))

@@ -44,7 +44,7 @@ def pipeline(server: MysqlServer, folder: Path, database: str, **snapshot: Any) 
         TableFilter((rf"{database}\..*",)),
         source_settings(server, account),
         config.JournalSettings(str(folder / "journal"), seal_after_ms=20),
-        config.LakeSettings(str(folder / "lake")),
+        config.LakeSettings(str(folder / "lake"), drain_s=60.0),
         config.SnapshotSettings(**{"mode": config.SnapshotMode.NO_DATA, "chunk_rows": 100, **snapshot}),
     )
 

@@ -164,3 +164,13 @@ async def test_a_cancelled_put_has_left_nothing_and_a_cancelled_get_taken_nothin
     sender.cancel()
     await asyncio.wait({sender})
     assert await drain(mailbox) == ["a", "b"]
+
+
+async def test_whoever_waits_for_its_end_need_not_take_what_waits_in_it(mailbox: Mailbox[str]) -> None:
+    await mailbox.put(READER, "a")
+    waiting = asyncio.create_task(mailbox.wait_closed())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    mailbox.close()
+    await waiting
+    assert await drain(mailbox) == ["a"]

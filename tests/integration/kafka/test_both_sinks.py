@@ -56,7 +56,7 @@ async def test_a_broker_that_is_gone_does_not_hold_up_the_lake(
     assert parts.kafka is not None
     with KafkaBroker(parts.kafka, tmp_path / "kafka") as broker:
         settings = to_topics(broker, open_shop, tmp_path)
-        lake = LakeSettings(str(tmp_path / "lake"), merge_rows=3, merge_after_s=1e6)
+        lake = LakeSettings(str(tmp_path / "lake"), drain_s=60.0, merge_rows=3, merge_after_s=1e6)
         snapshot = replace(settings.snapshot, mode=SnapshotMode.INITIAL)
         settings = replace(settings, lake=lake, snapshot=snapshot, spark=spark_settings)
         async with running(settings, Assembly) as service:

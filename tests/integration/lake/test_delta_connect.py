@@ -212,7 +212,7 @@ def test_a_server_that_is_not_there_is_a_matter_of_time(tmp_path: Path) -> None:
 async def test_a_server_that_is_killed_comes_back_and_nothing_is_lost_or_doubled(
     connect_server: SparkConnectServer, tmp_path: Path
 ) -> None:
-    lake = LakeSettings(str(tmp_path / "lake"), merge_rows=1000, merge_after_s=600)
+    lake = LakeSettings(str(tmp_path / "lake"), drain_s=60.0, merge_rows=1000, merge_after_s=600)
     house = House(tmp_path, connect_server.settings, lake)
     with closing(house.history.store):
         async with house.life() as running:

@@ -168,7 +168,7 @@ async def test_each_poll_sees_a_state_that_the_source_had(
         connections=1,
         rows_per_s=2000,
     )
-    of_lake = LakeSettings(str(tmp_path / "lake"), merge_after_s=1e6, compact_files=0)
+    of_lake = LakeSettings(str(tmp_path / "lake"), drain_s=60.0, merge_after_s=1e6, compact_files=0)
     settings = replace(settings, spark=spark_settings, lake=of_lake)
     readers = Readers(of_lake.path, TableId(database, "t"), [State(ROWS)])
     changes = 0

@@ -31,7 +31,7 @@ def on(cluster: SparkCluster, spark: SparkSettings) -> SparkSettings:
 
 @pytest.fixture
 def house(spark_settings: SparkSettings, spark_cluster: SparkCluster, tmp_path: Path) -> House:
-    lake = LakeSettings(str(tmp_path / "lake"), merge_rows=1, merge_after_s=0)
+    lake = LakeSettings(str(tmp_path / "lake"), drain_s=60.0, merge_rows=1, merge_after_s=0)
     return House(tmp_path, on(spark_cluster, spark_settings), lake)
 
 

@@ -46,6 +46,8 @@ from tests.servers.stopped import stop
 INT = Integer(8, unsigned=False)
 (SEALED,) = inbox(ActorName.SPARK_SINK)
 WITHIN_S = 120.0
+# More than a sink delivers until a stop has broken it off.
+TABLES = 60
 
 
 def table(name: str) -> TableSchema:
@@ -132,6 +134,10 @@ class House:
         """Why a table gets nothing, as the status has it; nothing where it isn't so."""
         return self.sink.status()["tables"].get(f"shop.{name}", {}).get("stopped") or ""
 
+    def has(self, name: str) -> bool:
+        """Whether the lake has a file of a table's changes."""
+        return next((self.root / "shop" / name / "changelog").glob("*.parquet"), None) is not None
+
     def shown(self, name: str) -> list[tuple[int, int]]:
         """The live view of a table."""
         return sorted(
@@ -148,7 +154,7 @@ class House:
 
 @pytest.fixture
 def house(spark_settings: SparkSettings, tmp_path: Path) -> Iterator[House]:
-    lake = LakeSettings(str(tmp_path / "lake"), merge_rows=1000, merge_after_s=600)
+    lake = LakeSettings(str(tmp_path / "lake"), merge_rows=1000, merge_after_s=600, drain_s=WITHIN_S)
     made = House(tmp_path, spark_settings, lake)
     yield made
     made.history.store.close()
@@ -186,6 +192,33 @@ async def test_it_delivers_what_was_sealed_and_what_will_be_and_merges_when_due(
     assert house.changes("items") == [(1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 4, 4)]
     assert house.changes("orders") == [(1, 1, 1)]
     assert house.metrics.value(catalogue.SPARK_UP) == 0
+
+
+@pytest.mark.full
+async def test_a_stop_ends_between_two_tables_and_the_next_start_delivers_the_rest(house: House) -> None:
+    house.lake = replace(house.lake, drain_s=0.0)
+    history = house.history
+    many = [history.table(table(f"table_{number}")) for number in range(TABLES)]
+    history.transaction(*((each, "c", (1, 1)) for each in many))
+    history.seal()
+
+    def there() -> list[str]:
+        return [each.schema.table.name for each in many if house.has(each.schema.table.name)]
+
+    async with house.life() as running:
+        await house.until(there, running)
+        house.mailbox.close()
+        await running
+    before = there()
+    assert 0 < len(before) < TABLES
+    assert house.history.store.consumers.all()[CONSUMER].segment == 0
+    async with house.life() as running:
+        await house.until(house.arrived, running)
+        await house.until(house.complete, running)
+        assert all(house.shown(each.schema.table.name) == [(1, 1)] for each in many[:: TABLES // 3])
+        house.mailbox.close()
+        await running
+    assert [house.changes(each.schema.table.name) for each in many] == [[(1, 1, 1)]] * TABLES
 
 
 @pytest.mark.full

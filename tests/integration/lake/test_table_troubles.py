@@ -40,7 +40,7 @@ class Borrowed(Spark):
 @pytest.fixture
 def house(spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     monkeypatch.setattr(spark_session, "open_session", lambda *_: Borrowed(spark))
-    lake = LakeSettings(str(tmp_path / "lake"), merge_rows=1000, merge_after_s=600)
+    lake = LakeSettings(str(tmp_path / "lake"), drain_s=60.0, merge_rows=1000, merge_after_s=600)
     made = House(tmp_path, SparkSettings(), lake)
     yield made
     made.history.store.close()

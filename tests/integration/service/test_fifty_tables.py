@@ -140,7 +140,7 @@ async def test_forty_tables_are_delivered_as_if_ten_hostile_ones_were_not_there(
         *(f"INSERT INTO `{name}` VALUES {first}" for name, (_, first, _) in HOSTILE.items()),
         database=database,
     )
-    lake = LakeSettings(str(tmp_path / "lake"), merge_rows=3, merge_after_s=1e6)
+    lake = LakeSettings(str(tmp_path / "lake"), drain_s=60.0, merge_rows=3, merge_after_s=1e6)
     settings = pipeline(mysql, tmp_path, database, mode=SnapshotMode.INITIAL)
     settings = replace(settings, spark=spark_settings, lake=lake)
     in_lake = assembly is Assembly

@@ -39,6 +39,7 @@ from pipeline.lake.step import (
     RequestRepair,
     SealingEnded,
     SparkStopped,
+    StopRequested,
     StopSpark,
     TableDelivered,
     TableFailed,
@@ -461,6 +462,35 @@ def test_at_the_end_nothing_begins_and_spark_is_stopped_after_the_work_under_way
     assert spark_sink.timer_at(story.state) is None
     assert story.after(SparkStopped()).state.doing == SinkEnded()
     assert Story().after(JournalFoundEmpty(), SealingEnded()).only(StopSpark) == StopSpark()
+
+
+def test_a_stop_delivers_for_so_long_and_leaves_the_rest_to_the_next_start() -> None:
+    story = Story().after(JournalFoundEmpty(), SegmentSealed(2)).read(entry(1, V1, ITEMS))
+    story.after(TableFound(ORDERS, NOTHING), TableFound(ITEMS.table, NOTHING))
+    assert spark_sink.timer_at(story.state) is None
+    stop_at = story.now + story.state.settings.drain_s
+    assert story.after(StopRequested(story.now)).orders == []
+    assert spark_sink.timer_at(story.state) == stop_at
+    assert story.after(TableDelivered(ORDERS, had(1, 0)), LakeTimerFired()).orders == []
+    story.now = stop_at
+    assert story.after(LakeTimerFired()).only(StopSpark) == StopSpark(at_once=True, sealed=2)
+    assert spark_sink.timer_at(story.state) is None
+    # What was under way may still end. Nothing follows from it, and the journal isn't told of half a batch.
+    assert story.after(TableDelivered(ITEMS.table, had(1, 0)), SealingEnded()).orders == []
+    assert story.after(SparkStopped()).state.doing == SinkEnded()
+
+
+def test_a_stop_ends_as_soon_as_everything_is_delivered() -> None:
+    story = Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(entry(1, V1)).after(StopRequested(4.0))
+    story.after(TableFound(ORDERS, NOTHING)).after(TableDelivered(ORDERS, had(1, 0))).only(ReportProgress)
+    assert story.after(ProgressReported()).orders == []
+    assert story.after(SealingEnded()).only(StopSpark) == StopSpark()
+
+
+def test_a_stop_breaks_off_the_work_beside_the_batches() -> None:
+    story = merging()
+    story.after(StopRequested(story.now - story.state.settings.drain_s))
+    assert story.after(LakeTimerFired()).only(StopSpark) == StopSpark(at_once=True, sealed=3)
 
 
 def repairing_at(segment: int, state: TableSnapshot) -> Entry:
