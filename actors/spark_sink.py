@@ -151,11 +151,6 @@ class SparkSink(Actor[ToSparkSink]):
         """Does what is due."""
         await self._take_in([spark_sink.LakeTimerFired()])
 
-    async def _wait_closed(self) -> list[spark_sink.Fact]:
-        """Returns when the service stops, even if a batch is under way."""
-        await self.mailbox.wait_closed()
-        return [spark_sink.StopRequested(time.monotonic())]
-
     async def mailbox_closed(self) -> None:
         """Begins no more work beside the batches, and stops Spark when the present work has ended."""
         await self._take_in([spark_sink.SealingEnded()])
@@ -215,6 +210,11 @@ class SparkSink(Actor[ToSparkSink]):
     def not_ready(self) -> str | None:
         """Not ready before Spark is up."""
         return None if self._up is not None else "Spark isn't up yet"
+
+    async def _wait_closed(self) -> list[spark_sink.Fact]:
+        """Returns when the service stops, even if a batch is under way."""
+        await self.mailbox.wait_closed()
+        return [spark_sink.StopRequested(time.monotonic())]
 
     async def _find_end(self) -> spark_sink.JournalFoundEmpty | spark_sink.JournalFound:
         last = await self._in_thread(self._journal.last_segment)

@@ -206,16 +206,14 @@ async def test_a_stop_ends_between_two_tables_and_the_next_start_delivers_the_re
         return [each.schema.table.name for each in many if house.has(each.schema.table.name)]
 
     async with house.life() as running:
-        await house.until(there, running)
+        await house.until(lambda: bool(there()), running)
         house.mailbox.close()
         await running
     before = there()
     assert 0 < len(before) < TABLES
-    assert house.history.store.consumers.all()[CONSUMER].segment == 0
+    assert house.history.store.consumers.all()[LAKE_CONSUMER].segment == 0
     async with house.life() as running:
         await house.until(house.arrived, running)
-        await house.until(house.complete, running)
-        assert all(house.shown(each.schema.table.name) == [(1, 1)] for each in many[:: TABLES // 3])
         house.mailbox.close()
         await running
     assert [house.changes(each.schema.table.name) for each in many] == [[(1, 1, 1)]] * TABLES
