@@ -193,9 +193,7 @@ def _readable(texts: pa.Array) -> pa.Array:
     try:
         return texts.cast(pa.string())
     except pa.ArrowInvalid:
-        decoded = [
-            None if each is None else each.decode_column(errors="replace") for each in texts.to_pylist()
-        ]
+        decoded = [None if each is None else each.decode(errors="replace") for each in texts.to_pylist()]
         return pa.array(decoded, pa.string())
 
 

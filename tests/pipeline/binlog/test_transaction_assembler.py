@@ -410,6 +410,17 @@ def test_offsets_beyond_32_bits() -> None:
 # -- what stops it
 
 
+@pytest.mark.parametrize("text", [b"INSERT INTO orders VALUES ('\xe9')", b"\xff", "é".encode()])
+def test_a_statement_keeps_its_rows_whatever_its_bytes_are(text: bytes) -> None:
+    """The text is in the client's character set, or has a blob in it."""
+    log = LogStream(everything, anywhere, keeps_statements=True)
+    told = made(Code.ROWS_QUERY, b"\0" + text)
+    others = [made(Code.ROWS_QUERY, b"\0SELECT 1"), ROW]
+    [table_images] = decoded(last(read(log, [rotate(), *transaction(1, told, MAP, ROW, *others)])).tables)
+    sources = table_images.images.column("source").to_pylist()
+    assert [source["query"] for source in sources] == [text.decode(errors="replace"), "SELECT 1"]
+
+
 def test_statement_format_has_captured_tables_read_anew_that_it_may_be_about() -> None:
     slice_ = last(read(stream("orders"), story("statement_format")[:-4]))
     assert numbers(slice_) == [
