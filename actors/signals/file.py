@@ -34,6 +34,9 @@ POLL_S = 0.25
 # Bytes read at once.
 _PIECE = 1 << 20
 
+# Bytes before the place reached by which the same content is recognized.
+_KNOWN = 1 << 12
+
 
 class SignalFile:
     """The channel over one file, which needn't exist yet."""
@@ -48,6 +51,7 @@ class SignalFile:
         self._lines: deque[bytes] = deque()
         self._file: tuple[int, int] | None = None  # device and inode
         self._offset = 0
+        self._known = b""  # the last bytes before that
         self._rest = b""
         self._accepted: set[str] = set()
         self._told: Checkpoint | None = None
@@ -94,17 +98,24 @@ class SignalFile:
         try:
             with open_regular(self._path, os.O_RDONLY) as file:
                 now = os.fstat(file.fileno())
-                if (now.st_dev, now.st_ino) != self._file or now.st_size < self._offset:
-                    self._file, self._offset, self._rest = (now.st_dev, now.st_ino), 0, b""
+                if (now.st_dev, now.st_ino) != self._file or not self._continues(file.fileno()):
+                    self._file, self._offset = (now.st_dev, now.st_ino), 0
+                    self._known, self._rest = b"", b""
                 file.seek(self._offset)
                 piece = file.read(_PIECE)
         except FileNotFoundError:
             return
         self._offset += len(piece)
+        self._known = (self._known + piece)[-_KNOWN:]
         *lines, rest = (self._rest + piece).split(b"\n")
         self._lines.extend(lines)
         # Of a line that's too long, enough is kept for it to be refused as that.
         self._rest = rest[: LONGEST_SIGNAL + 1]
+
+    def _continues(self, descriptor: int) -> bool:
+        """Whether the file still has what was read last. A file that was cut may have grown beyond that place."""
+        known = len(self._known)
+        return os.pread(descriptor, known, self._offset - known) == self._known
 
     def _answered_lines(self) -> set[str]:
         """The digests of the lines that have an answer; a line cut off by a crash is none."""

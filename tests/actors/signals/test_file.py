@@ -127,6 +127,18 @@ async def test_the_file_may_be_cut_off_or_replaced(path: Path) -> None:
     assert await texts(channel, 1) == ['{"id":"4"}']
 
 
+@pytest.mark.parametrize("read", [PAUSE, PAUSE + RESUME[:-5], PAUSE * 100])
+async def test_a_file_that_was_cut_and_grew_beyond_its_old_size_is_read_whole(path: Path, read: str) -> None:
+    """Between two looks at it; its inode stays the same."""
+    append(path, read)
+    channel = SignalFile(path, 0.01)
+    await texts(channel, 1)
+    await nothing(channel)
+    fresh = [f'{{"id":"{number}"}}' for number in range(500)]
+    overwrite(path, ("\n".join(fresh) + "\n").encode())
+    assert await texts(channel, 500) == fresh
+
+
 async def test_an_answer_cut_off_by_a_crash_is_none(path: Path) -> None:
     append(path, PAUSE)
     append(path.with_name(path.name + ".answers"), '{"line": "abc", "id"')
