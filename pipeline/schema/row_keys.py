@@ -6,6 +6,7 @@ key that the chunk saw is the new key of the last change before the SELECT or th
 in exactly these bytes, even where the collation holds other bytes equal.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +29,10 @@ _TWO_CODES = (
 _EMPTY = (
     "{column} of its primary key has an empty text, which may be the label or the value 0, so that two keys can be one"
     " text; give that label a text"
+)
+_TWO_LABELS = (
+    "{column} of its primary key has a label that is two of its labels, so that two keys can be one text; give one of"
+    " them another text"
 )
 
 # One part of a key as it's bound to a statement: int for integers, bits, and the numbers of ENUM and SET, float for
@@ -72,7 +77,18 @@ def ambiguous_keys(schema: TableSchema, rows: pa.RecordBatch) -> str | None:
             empty: pa.Array = pc.equal(rows.column(index), "")
             if empty.true_count:
                 return _EMPTY.format(column=column.name)
+        if isinstance(column.type, Enum | Set) and _has_repeated_label(column.type, rows.column(index)):
+            return _TWO_LABELS.format(column=column.name)
     return None
+
+
+def _has_repeated_label(kind: Enum | Set, values: pa.Array) -> bool:
+    """Whether some values have a label that the type has twice, as it may without a strict sql_mode."""
+    repeated = {label for label, count in Counter(kind.labels).items() if count > 1}
+    if not repeated:
+        return False
+    labels = pc.list_flatten(pc.split_pattern(values, ",")) if isinstance(kind, Set) else values
+    return bool(pc.any(pc.is_in(labels, pa.array(sorted(repeated)))).as_py())
 
 
 def key_to_json(key: Key) -> list[Any]:

@@ -144,6 +144,23 @@ def test_an_empty_label_makes_a_key_ambiguous(kind: type[Enum] | type[Set]) -> N
     assert [ambiguous_keys(with_it, told), ambiguous_keys(without, empty)] == [None, None]
 
 
+@pytest.mark.parametrize(("kind", "other"), [(Enum, "y"), (Set, "y,z"), (Set, "")])
+def test_a_label_that_is_there_twice_makes_a_key_ambiguous(kind: type[Enum] | type[Set], other: str) -> None:
+    twice, once = (
+        TableSchema(TableId("d", "t"), (Column("a", kind(labels), nullable=False),), (0,))
+        for labels in (("x", "y", "z", "x"), ("x", "y", "z"))
+    )
+    held, without = (pa.RecordBatch.from_pydict({"a": [other, value]}) for value in ("x", other))
+    assert "a label that is two of its labels" in str(ambiguous_keys(twice, held))
+    assert [ambiguous_keys(twice, without), ambiguous_keys(once, held)] == [None, None]
+
+
+@pytest.mark.parametrize("value", ["x,y", "y,x", "z,x,y"])
+def test_a_repeated_label_among_others_makes_a_key_ambiguous(value: str) -> None:
+    schema = TableSchema(TableId("d", "t"), (Column("a", Set(("x", "y", "z", "x")), nullable=False),), (0,))
+    assert ambiguous_keys(schema, pa.RecordBatch.from_pydict({"a": [value]}))
+
+
 def test_a_key_without_a_value_is_none() -> None:
     columns = (Column("a", Date(), nullable=False), Column("b", Date(), nullable=True))
     schema = TableSchema(TableId("d", "t"), columns, (0,))
