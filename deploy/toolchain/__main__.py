@@ -1,4 +1,4 @@
-"""Command line: `python3 -m deploy.toolchain setup [--tests] | paths`."""
+"""Command line: `python3 -m deploy.toolchain setup [--s3] [--tests] | paths`."""
 
 import argparse
 import sys
@@ -12,6 +12,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m deploy.toolchain", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     making = commands.add_parser("setup", help="fetch what is missing into the cache")
+    making.add_argument("--s3", action="store_true", help="and the jars for a lake in S3")
     making.add_argument(
         "--tests",
         action="store_true",
@@ -21,7 +22,7 @@ def main() -> int:
     commands.add_parser("paths", help="print where the parts are, as shell assignments")
     asked = parser.parse_args()
     try:
-        parts = setup(for_tests=asked.tests) if asked.command == "setup" else locate()
+        parts = setup(for_tests=asked.tests, with_s3=asked.s3) if asked.command == "setup" else locate()
     except ToolchainError as error:
         print(f"toolchain: {error}", file=sys.stderr)
         return 1
@@ -38,6 +39,8 @@ def _print(parts: Parts) -> None:
     print(f"JAVA_HOME={parts.java_home}")
     print(f"JARS={','.join(map(str, parts.jars))}")
     print(f"MYSQL_BIN={parts.mysql.bin}")
+    if parts.s3 is not None:
+        print(f"S3_JARS={parts.s3}")
 
 
 if __name__ == "__main__":

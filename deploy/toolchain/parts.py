@@ -14,6 +14,7 @@ from deploy.toolchain import (
     mysql,
     mysql56,
     prometheus,
+    s3,
     schema_registry,
     spark_classes,
     virtualenv,
@@ -32,13 +33,15 @@ LINK = REPOSITORY / ".venv"
 class Parts:
     """Where the real parts are on this machine.
 
-    The last six are for tests alone: None before `setup` was asked for them, and MySQL 5.6 where it can't run.
+    `s3`: the folder of the jars for a lake in S3. It and the next ones are None before `setup` was asked for them, and
+    MySQL 5.6 where it can't run. The last six are for tests alone.
     """
 
     python: Path
     java_home: Path
     jars: tuple[Path, ...]
     mysql: MysqlParts
+    s3: Path | None
     mysql56: MysqlParts | None
     kafka: KafkaParts | None
     prometheus: PrometheusParts | None
@@ -47,7 +50,7 @@ class Parts:
     schema_registry: SchemaRegistryParts | None
 
 
-def setup(*, for_tests: bool = False) -> Parts:
+def setup(*, for_tests: bool = False, with_s3: bool = False) -> Parts:
     """Make every part that isn't there, link the checkout's `.venv` to the environment, and tell them."""
     with locked():
         trusted = authorities.setup()
@@ -55,6 +58,7 @@ def setup(*, for_tests: bool = False) -> Parts:
         java_home = java.setup()
         ours = (java_home, python, virtualenv.pyspark(), trusted)
         jars.setup(*ours)
+        store = s3.setup(*ours) if for_tests or with_s3 else s3.find()
         programs = mysql.setup()
         old = mysql56.setup(trusted) if for_tests else mysql56.find()
         broker = kafka.setup(*ours) if for_tests else kafka.find(java_home)
@@ -68,7 +72,7 @@ def setup(*, for_tests: bool = False) -> Parts:
         kafka_classes.setup(java_home, python)
         broker = kafka.find(java_home)
     for_tests_alone = (old, broker, watcher, chromium, classes, schemas)
-    return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, *for_tests_alone)
+    return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, store, *for_tests_alone)
 
 
 def fetch_kafka() -> KafkaParts:
@@ -91,7 +95,7 @@ def locate() -> Parts:
         spark_classes.find(java_home),
         schema_registry.find(java_home),
     )
-    return Parts(python, java_home, jars.paths(), programs, *for_tests_alone)
+    return Parts(python, java_home, jars.paths(), programs, s3.find(), *for_tests_alone)
 
 
 def _point(link: Path, target: Path) -> None:
