@@ -4,12 +4,16 @@ Both Spark and pyarrow must reach it. It is either a disk or a store that shows 
 which shows files while they are written, isn't supported, nor a store that only one of the two reaches.
 """
 
+import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlencode, urlsplit
 
 from pyarrow import fs
 
 from actors.runtime.filesystem import filesystem_at
+from pipeline.config.s3_environment import s3_endpoint
 from pipeline.errors import Definite
 
 # How Spark's URIs begin, and how pyarrow's: Hadoop has a name of its own for what all others call s3.
@@ -30,6 +34,20 @@ def lake_filesystem(path: str) -> tuple[fs.FileSystem, str]:
             "path, or a URI that both Spark and pyarrow know, as s3a://bucket/folder"
         )
     try:
+        if _SCHEMES[scheme] == "s3":
+            place = urlsplit(rest)
+            return _bucket(place.netloc, s3_endpoint(os.environ)), f"{place.netloc}{place.path}".rstrip("/")
         return filesystem_at(f"{_SCHEMES[scheme]}:{rest}")
     except ValueError as error:
         raise Definite(f"lake.path: {path} can't be reached ({error}): correct it") from error
+
+
+@lru_cache(maxsize=8)
+def _bucket(name: str, endpoint: str | None) -> fs.FileSystem:
+    """A client of S3, whose connections all who use a bucket share. It asks AWS in which region the bucket is."""
+    # A file of one part takes one request instead of three.
+    options = {"allow_delayed_open": "true"}
+    if endpoint is not None:
+        options["endpoint_override"] = endpoint
+    filesystem, _ = filesystem_at(f"s3://{name}?{urlencode(options)}")
+    return filesystem

@@ -31,6 +31,7 @@ from pyspark.sql import SparkSession
 
 from actors.lake import spark_connect
 from actors.lake.threads import thread_priorities
+from pipeline.config.s3_environment import LOG_STORE_JAR, s3_conf
 from pipeline.config.settings import SparkSettings
 from pipeline.errors import Definite, Transient
 
@@ -326,11 +327,16 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         **spark_connect.SETTINGS,
         **_ON_A_DISK,
+        **(s3_conf(os.environ, str(folder / "local")) if _has_log_store(jars) else {}),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
         **_REMEMBERED,
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def _has_log_store(jars: tuple[Path, ...]) -> bool:
+    return any(jar.name == LOG_STORE_JAR for jar in jars)
 
 
 def _forget(gateway: ClientServer) -> None:

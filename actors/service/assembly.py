@@ -90,7 +90,7 @@ LOOKS_AGAIN_S: Final = 10.0
 async def serve(settings: Settings, recent: RecentEvents) -> RunOutcome:
     """Runs the pipeline until SIGTERM or SIGINT stops it, or it has to end. Raises Definite."""
     if settings.lake is not None:
-        start_checks.refuse_scheme(settings.lake, settings.spark)
+        start_checks.refuse_lake(settings.lake, settings.spark)
     store = await asyncio.to_thread(JournalStore.open_single_writer, settings.journal.path, settings.name)
     try:
         assembly = Assembly(settings, store)

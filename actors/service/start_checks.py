@@ -3,7 +3,6 @@
 import dataclasses
 import fcntl
 import os
-import re
 import shutil
 import socket
 import ssl
@@ -25,6 +24,7 @@ from actors.source.failover import list_servers
 from actors.source.preflight import NOTHING_MATCHES, preflight
 from actors.source.server_facts import find_replicas
 from pipeline.config.http_access import is_loopback
+from pipeline.config.s3_environment import LOG_STORE_JAR, log_store_setting
 from pipeline.config.settings import LakeSettings, Secret, ServerSettings, Settings, SparkSettings
 from pipeline.errors import Definite, TidemarkError
 from pipeline.source.prerequisites import Finding, Severity
@@ -153,26 +153,15 @@ _STORES: Final = {
 }
 
 
-def refuse_scheme(lake: LakeSettings, spark: SparkSettings) -> None:
+def refuse_lake(lake: LakeSettings, spark: SparkSettings) -> None:
     """Raises Definite for a URI that Spark or pyarrow can't have a filesystem for, whatever is there."""
-    for finding in _scheme(lake, spark):
+    for finding in _store_findings(lake, spark):
         raise Definite(f"{finding.wrong}; {finding.remedy}")
-
-
-def _scheme(lake: LakeSettings, spark: SparkSettings) -> Iterator[Finding]:
-    scheme, separator, _ = lake.path.partition("://")
-    if separator and scheme not in ("file", *_STORES):
-        wrong = f"lake.path: {scheme}:// isn't supported"
-        yield _error(wrong, f"give a folder, or a URI that begins with {', '.join(_STORES)}")
-    elif scheme == "s3" and separator and not spark.by_connect and _STORES["s3"][0] not in spark.conf:
-        yield _error(
-            "lake.path: Spark knows no s3://", f"write s3a://, or set {_STORES['s3'][0]} in [spark.conf]"
-        )
 
 
 def lake_findings(lake: LakeSettings, spark: SparkSettings) -> Iterator[Finding]:
     """Yields why Spark or pyarrow can't reach the URI of a lake."""
-    if wrong := list(_scheme(lake, spark)):
+    if wrong := list(_store_findings(lake, spark)):
         yield from wrong
         return
     try:
@@ -180,25 +169,45 @@ def lake_findings(lake: LakeSettings, spark: SparkSettings) -> Iterator[Finding]
         list_folder(filesystem, folder)
     except TidemarkError as error:
         yield _error(str(error), "nothing could be delivered")
-        return
     except OSError as error:
         reason = (str(error).splitlines() or ["no reason is given"])[0]
         yield _error(
             f"lake.path: pyarrow can't list it: {reason}",
             "give credentials by the environment or the machine (AWS_ACCESS_KEY_ID, …), and the right to list",
         )
-    scheme = lake.path.partition(":")[0]
-    if scheme not in _STORES or spark.by_connect:
+
+
+def _store_findings(lake: LakeSettings, spark: SparkSettings) -> Iterator[Finding]:
+    """What is wrong with a URI and with the jars for it, without a look at what is there."""
+    scheme, separator, inside = lake.path.partition("://")
+    if not separator or scheme == "file":
         return
-    setting, jar = _STORES[scheme]
-    elsewhere = (setting, "spark.jars.packages", "spark.driver.extraClassPath")
-    if any(name in spark.conf for name in elsewhere):
-        return
-    if not any(re.match(rf"{jar}.*\.jar", path.name) for path in _jar_files(spark)):
+    if scheme not in _STORES:
+        wrong = f"lake.path: {scheme}:// isn't supported"
+        yield _error(wrong, f"give a folder, or a URI that begins with {', '.join(_STORES)}")
+    elif "?" in inside:
+        wrong = f"lake.path: {scheme}://{inside.partition('?')[0]} has options after it, which Spark knows nothing of"
+        yield _error(wrong, "leave them out, and set AWS_ENDPOINT_URL_S3 and AWS_REGION for S3")
+    elif scheme == "s3" and not spark.by_connect and _STORES["s3"][0] not in spark.conf:
         yield _error(
-            f"lake.path: Spark needs {jar} for {scheme}://",
-            f"add {jar}-*.jar and what it needs to spark.jars",
+            "lake.path: Spark knows no s3://", f"write s3a://, or set {_STORES['s3'][0]} in [spark.conf]"
         )
+    elif not spark.by_connect:
+        yield from _jar_findings(scheme, spark)
+
+
+def _jar_findings(scheme: str, spark: SparkSettings) -> Iterator[Finding]:
+    setting, jar = _STORES[scheme]
+    named = {path.name for path in _jar_files(spark)}
+    elsewhere = (setting, "spark.jars.packages", "spark.driver.extraClassPath")
+    s3 = jar == "hadoop-aws"
+    add = "run `python3 -m deploy.toolchain setup --s3`, and add the folder that it prints to spark.jars"
+    if not any(name in spark.conf for name in elsewhere) and not any(name.startswith(jar) for name in named):
+        remedy = add if s3 else f"add {jar}-*.jar and what it needs to spark.jars"
+        yield _error(f"lake.path: Spark needs {jar} for {scheme}://", remedy)
+    elif s3 and LOG_STORE_JAR not in named and log_store_setting(scheme) not in spark.conf:
+        wrong = f"lake.path: without {LOG_STORE_JAR} one writer in S3 may overwrite a commit of another one"
+        yield _error(wrong, f"{add}; or set {log_store_setting(scheme)} to a class that excludes it")
 
 
 def _jar_files(spark: SparkSettings) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from typing import Final
 
 from deploy.image.runtime_lock import runtime_part
 from deploy.image.sbom import bill
-from deploy.toolchain import authorities, jars
+from deploy.toolchain import authorities, jars, s3
 from deploy.toolchain.cache import REPOSITORY, read_lock, run
 
 PROGRAM: Final = Path("/opt/tidemark")
@@ -76,10 +76,13 @@ def packages() -> None:
 
 
 def fetch_jars() -> None:
-    """Fetch Delta's jars, checked by their hashes."""
-    (PROGRAM / "jars").mkdir()
+    """Fetch Delta's jars and those for S3, checked by their hashes."""
+    into, pyspark, trusted = PROGRAM / "jars", PACKAGES / "pyspark", authorities.setup()
+    into.mkdir()
     java_home = Path(shutil.which("java") or "").resolve().parents[1]
-    jars.fetch(jars.LOCK, PROGRAM / "jars", java_home, PYTHON, PACKAGES / "pyspark", authorities.setup())
+    for lock in (jars.LOCK, s3.LOCK):
+        jars.fetch(lock, into, java_home, PYTHON, pyspark, trusted)
+    s3.compile_log_store(into, into, java_home, pyspark)
 
 
 def program() -> None:
@@ -101,7 +104,7 @@ def sbom() -> None:
     program = {"name": project["name"], "version": project["version"]}
     status = (REPOSITORY / "dpkg-status").read_text(encoding="utf-8")
     (PROGRAM / "sbom.cdx.json").write_text(
-        bill(program, PACKAGES, sorted(found), read_lock(jars.LOCK), status)
+        bill(program, PACKAGES, sorted(found), read_lock(jars.LOCK) | read_lock(s3.LOCK), status)
     )
 
 

@@ -1,10 +1,12 @@
 """What Spark needs to reach S3: hadoop-aws, of the AWS SDK what it uses, and a store for the logs of Delta tables.
 
-`s3.lock` pins the jars. The store for logs is ours (`S3LogStore.scala`): Delta's own one doesn't let S3 refuse a version
-that is there already. The Scala compiler that PySpark has inside makes a jar of it.
+`s3.lock` pins the jars. The store for logs is ours (`S3LogStore.scala`), since Delta's own one doesn't let S3 refuse a
+version that is there already. The Scala compiler that PySpark has inside makes a jar of it.
 """
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import ZipFile, ZipInfo
 
 from deploy.toolchain import jars
 from deploy.toolchain.cache import digest, ensure, is_complete, root, run
@@ -41,6 +43,14 @@ def compile_log_store(into: Path, delta: Path, java_home: Path, pyspark: Path) -
     """Make the jar of the store for logs beside hadoop-aws; `delta`: the folder of Delta's jars."""
     compiler = ":".join(str(jar) for jar in (pyspark / "jars").glob("scala-*.jar"))
     used = [*delta.glob("delta-storage-*.jar"), *into.glob("hadoop-aws-*.jar")]
-    used += [*(pyspark / "jars").glob("hadoop-client-api-*.jar"), *(pyspark / "jars").glob("scala-library-*.jar")]
+    used += [
+        *(pyspark / "jars").glob("hadoop-client-api-*.jar"),
+        *(pyspark / "jars").glob("scala-library-*.jar"),
+    ]
     scalac: list[str | Path] = [java_home / "bin" / "java", "-cp", compiler, "scala.tools.nsc.Main"]
-    run([*scalac, "-classpath", ":".join(map(str, used)), "-d", into / LOG_STORE_JAR, SOURCE])
+    with TemporaryDirectory() as made:
+        run([*scalac, "-classpath", ":".join(map(str, used)), "-d", made, SOURCE])
+        # Without the time of now, so that the same source gives the same jar.
+        with ZipFile(into / LOG_STORE_JAR, "w") as jar:
+            for file in sorted(Path(made).rglob("*.class")):
+                jar.writestr(ZipInfo(str(file.relative_to(made))), file.read_bytes())

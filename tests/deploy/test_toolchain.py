@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.toolchain import browser, cache, debian, jars, kafka, mysql, mysql56, virtualenv
+from deploy.toolchain import browser, cache, debian, jars, kafka, mysql, mysql56, s3, virtualenv
 from deploy.toolchain.cache import REPOSITORY, ToolchainError
 from deploy.toolchain.parts import Parts
+from pipeline.config.s3_environment import LOG_STORE_JAR
 
 
 @pytest.fixture
@@ -76,6 +77,16 @@ def test_a_second_setup_waits_for_the_first_and_not_for_a_dead_one() -> None:
 
 def test_the_jars_are_those_of_the_lock(parts: Parts) -> None:
     assert [cache.sha256(jar) for jar in parts.jars] == list(cache.read_lock(jars.LOCK).values())
+
+
+def test_the_jars_for_s3_are_those_of_their_lock_for_the_hadoop_that_spark_has(parts: Parts) -> None:
+    assert parts.s3 is not None, "run `make setup-tests`"
+    found = {jar.name: cache.sha256(jar) for jar in parts.s3.glob("*.jar")}
+    assert s3.LOG_STORE_JAR == LOG_STORE_JAR
+    assert found.pop(LOG_STORE_JAR)
+    assert sorted(found.values()) == sorted(cache.read_lock(s3.LOCK).values())
+    (hadoop,) = (virtualenv.pyspark() / "jars").glob("hadoop-client-api-*.jar")
+    assert hadoop.name.replace("client-api", "aws") in found
 
 
 def test_kafka_s_jars_are_those_of_its_lock(parts: Parts) -> None:

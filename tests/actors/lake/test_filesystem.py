@@ -20,12 +20,16 @@ def test_a_local_path_is_taken_however_it_is_said(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("path", "kind", "folder"),
     [
-        ("s3a://lake/of/shop?region=eu-west-1", "s3", "lake/of/shop"),
+        ("s3a://lake/of/shop", "s3", "lake/of/shop"),
+        ("s3a://lake/", "s3", "lake"),
         ("gs://lake/of/shop", "gcs", "lake/of/shop"),
         ("abfss://lake@account.dfs.core.windows.net/of/shop", "abfs", "lake/of/shop"),
     ],
 )
-def test_stores_that_both_spark_and_pyarrow_know_are_taken(path: str, kind: str, folder: str) -> None:
+def test_stores_that_both_spark_and_pyarrow_know_are_taken(
+    path: str, kind: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     filesystem, found = lake_filesystem(path)
     assert (filesystem.type_name, found) == (kind, folder)
 
@@ -34,3 +38,11 @@ def test_stores_that_both_spark_and_pyarrow_know_are_taken(path: str, kind: str,
 def test_any_other_is_refused_by_its_name(path: str) -> None:
     with pytest.raises(Definite, match=f"{path} can't be reached"):
         lake_filesystem(path)
+
+
+def test_all_paths_in_a_bucket_share_their_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    one, another = (lake_filesystem(f"s3a://lake/{name}")[0] for name in ("a", "b"))
+    assert one is another
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:2")
+    assert lake_filesystem("s3a://lake/a")[0] is not one

@@ -1,6 +1,7 @@
 """What a start finds wrong on this machine; `tests/integration/service` has the servers."""
 
 import os
+import re
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 
 from actors.journal.store import JournalStore
 from actors.runtime.secret_files import read_secret
-from actors.service.start_checks import OLDEST_JAVA, lake_findings, local_findings
+from actors.service.start_checks import OLDEST_JAVA, lake_findings, local_findings, refuse_lake
+from pipeline.config.s3_environment import LOG_STORE_JAR
 from pipeline.config.settings import (
     HttpSettings,
     HttpTlsSettings,
@@ -21,6 +23,7 @@ from pipeline.config.settings import (
     SparkSettings,
     TlsSettings,
 )
+from pipeline.errors import Definite
 from pipeline.schema.table_filter import TableFilter
 from pipeline.source.prerequisites import Severity
 from tests.servers.certificates import certificate
@@ -120,24 +123,28 @@ def test_the_folder_of_signals_and_what_is_no_file_there(tmp_path: Path) -> None
     ("path", "wrong"),
     [
         ("hdfs://house/lake", "lake.path: hdfs:// isn't supported"),
-        ("s3://lake/x?region=eu-central-1&endpoint_override=127.0.0.1:1", "lake.path: Spark knows no s3://"),
-        (
-            "s3a://lake/x?region=eu-central-1&endpoint_override=127.0.0.1:1",
-            "lake.path: Spark needs hadoop-aws for s3a://",
-        ),
+        ("s3://lake/x", "lake.path: Spark knows no s3://"),
+        ("s3a://lake/x?region=eu-central-1", "lake.path: s3a://lake/x has options after it"),
+        ("s3a://lake/x", "lake.path: Spark needs hadoop-aws for s3a://"),
+        ("gs://lake/x", "lake.path: Spark needs gcs-connector for gs://"),
     ],
 )
-def test_a_lake_that_spark_or_pyarrow_cannot_reach(
-    path: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("actors.service.start_checks.list_folder", lambda *_: [])
-    (line,) = [finding.wrong for finding in lake_findings(LakeSettings(path), SparkSettings())]
-    assert line.startswith(wrong)
-    (tmp_path / "hadoop-aws-3.4.1.jar").touch()
-    spark = SparkSettings(
-        jars=(tmp_path,), conf={"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
-    )
-    assert bool(list(lake_findings(LakeSettings(path), spark))) == path.startswith("hdfs")
+def test_a_lake_that_spark_or_pyarrow_cannot_reach_ends_a_run_before_it_begins(path: str, wrong: str) -> None:
+    (finding,) = lake_findings(LakeSettings(path), SparkSettings())
+    assert finding.wrong.startswith(wrong)
+    with pytest.raises(Definite, match=re.escape(wrong)):
+        refuse_lake(LakeSettings(path), SparkSettings())
+
+
+def test_what_keeps_two_writers_in_s3_apart_must_be_there(tmp_path: Path) -> None:
+    lake, jars = LakeSettings("s3a://lake/x"), SparkSettings(jars=(tmp_path,))
+    (tmp_path / "hadoop-aws-3.5.0.jar").touch()
+    with pytest.raises(Definite, match="one writer in S3 may overwrite a commit"):
+        refuse_lake(lake, jars)
+    other = {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3DynamoDBLogStore"}
+    refuse_lake(lake, replace(jars, conf=other))
+    (tmp_path / LOG_STORE_JAR).touch()
+    refuse_lake(lake, jars)
 
 
 def test_a_store_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,9 +152,10 @@ def test_a_store_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pyte
         raise PermissionError("When listing objects: AWS Error ACCESS_DENIED")
 
     monkeypatch.setattr("actors.service.start_checks.list_folder", refuse)
-    (tmp_path / "hadoop-aws-3.4.1.jar").touch()
-    spark = SparkSettings(jars=(tmp_path,))
-    (finding,) = lake_findings(LakeSettings("s3a://lake/x?region=eu-central-1"), spark)
+    for jar in ("hadoop-aws-3.5.0.jar", LOG_STORE_JAR):
+        (tmp_path / jar).touch()
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    (finding,) = lake_findings(LakeSettings("s3a://lake/x"), SparkSettings(jars=(tmp_path,)))
     assert "can't list it: When listing objects: AWS Error ACCESS_DENIED" in finding.wrong
 
 
