@@ -26,7 +26,7 @@ from tests.servers.mysql import (
     parts,
 )
 from tests.servers.prometheus import prometheus
-from tests.servers.s3 import s3, s3_server
+from tests.servers.s3 import s3, s3_lake, s3_server
 from tests.servers.schema_registry import schema_registry
 from tests.servers.service import small_ranges
 from tests.servers.shop import open_shop
@@ -47,6 +47,7 @@ __all__ = [
     "parts",
     "prometheus",
     "s3",
+    "s3_lake",
     "s3_server",
     "schema_registry",
     "shared_spark",

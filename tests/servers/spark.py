@@ -78,8 +78,9 @@ class SharedSpark:
 
 @pytest.fixture(scope="session")
 def shared_spark(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSpark]:
-    """The modules' Spark, on this machine's cores, with the jars that `make setup` fetched. It isn't started yet."""
-    shared = SharedSpark(SparkSettings(jars=parts.jars, conf=quick(parts)), tmp_path_factory)
+    """The modules' Spark, on this machine's cores, with the jars of `make setup-tests`. It isn't started yet."""
+    assert parts.s3 is not None, "the jars for S3 aren't here yet: run `make setup-tests`"
+    shared = SharedSpark(SparkSettings(jars=(*parts.jars, parts.s3), conf=quick(parts)), tmp_path_factory)
     yield shared
     shared.end()
 

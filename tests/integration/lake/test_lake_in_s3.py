@@ -1,0 +1,131 @@
+"""A lake in S3, on a real Spark: rows come once, columns change, and the store itself refuses a second commit."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from actors.lake.delta_log import read_version
+from actors.lake.delta_table import DeltaTable
+from actors.lake.lake import Lake
+from actors.lake.live_view import live_view
+from actors.lake.spark_session import Spark
+from actors.service.lake_status import lake_report
+from pipeline.lake.batch import next_batch
+from pipeline.lake.files import parquet_files
+from pipeline.lake.live_view import MirrorPosition
+from pipeline.lake.tables import Tier, location
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types.column_types import Integer, Text
+from tests.integration.history import History, Row, Table
+from tests.servers.s3 import S3Lake
+
+INT: Final = Integer(8, unsigned=False)
+ID, NOTE, MORE = Column("id", INT, False), Column("note", Text("utf8mb4"), True), Column("more", INT, True)
+ORDERS: Final = TableId("shop", "orders")
+
+
+@pytest.fixture
+def session(spark: Spark, s3_lake: S3Lake) -> Any:
+    """Spark's session, which knows the store of this test's bucket."""
+    conf: Any = spark.session.sparkContext._jsc.hadoopConfiguration()
+    own = {
+        "endpoint": s3_lake.endpoint,
+        "endpoint.region": "us-east-1",
+        "path.style.access": "true",
+        "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+        "access.key": "tidemark",
+        "secret.key": "tidemark",
+    }
+    for name, value in own.items():
+        conf.set(f"fs.s3a.bucket.{s3_lake.bucket}.{name}", value)
+    return spark.session
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    made = History(tmp_path / "journal")
+    with closing(made.store):
+        yield made
+
+
+def deliver(session: Any, root: str, history: History, after: int) -> Lake:
+    """Seal, and deliver what comes after a segment, with a lake that knows nothing but what is in the store."""
+    history.seal()
+    lake = Lake(session, root, history.store)
+    batch = next_batch(history.store.entries(after, history.segment))
+    lake.deliver(ORDERS, lake.find(ORDERS), batch)
+    return lake
+
+
+def view(session: Any, root: str) -> list[Row]:
+    return sorted(tuple(row.values()) for row in live_view(session, root, ORDERS).toArrow().to_pylist())
+
+
+def expected(table: Table) -> list[Row]:
+    return sorted(table.rows.values())
+
+
+def test_the_live_view_is_the_source_through_a_column_a_merge_and_a_replay(
+    session: Any, s3_lake: S3Lake, history: History
+) -> None:
+    root = s3_lake.path
+    orders = history.table(TableSchema(ORDERS, (ID, NOTE), (0,)))
+    history.transaction((orders, "c", (1, "a")), (orders, "c", (2, "b")))
+    lake = deliver(session, root, history, 0)
+    lake.merge(ORDERS, MirrorPosition(0, 0, False), history.segment, "position")
+    orders.schema = TableSchema(ORDERS, (ID, NOTE, MORE), (0,))
+    for known in (orders.source, orders.rows):
+        known.update({key: (*row, None) for key, row in known.items()})
+    history.transaction((orders, "u", (2, "c", 7)), (orders, "c", (3, None, 8)))
+    deliver(session, root, history, 1)
+    deliver(session, root, history, 1)
+    assert view(session, root) == expected(orders)
+    changelog = location(root, ORDERS, Tier.CHANGELOG)
+    assert session.read.format("delta").load(changelog).count() == 4
+    (told, mirror) = lake_report(root)
+    assert (told["segment"], mirror["merged"]) == (2, 1)
+    lake.upkeep.vacuum(ORDERS, Tier.MIRROR, 168)
+    assert view(session, root) == expected(orders)
+
+
+def test_of_two_writers_that_know_nothing_of_each_other_one_lands(session: Any, s3_lake: S3Lake) -> None:
+    """Each has looked and found no such version, as two JVMs do."""
+    path = f"{s3_lake.path}/table"
+    session.sql(f"CREATE TABLE delta.`{path}` (n BIGINT) USING delta")
+    jvm = session.sparkContext._jvm
+    store = jvm.tidemark.S3LogStore(session.sparkContext._jsc.hadoopConfiguration())
+    version = jvm.org.apache.hadoop.fs.Path(f"{path}/_delta_log/{1:020}.json")
+
+    def other(text: str) -> None:
+        lines = jvm.java.util.ArrayList()
+        lines.add(text)
+        store.write(version, lines.iterator(), False, session.sparkContext._jsc.hadoopConfiguration())
+
+    def place(_folder: str, _columns: Any) -> list[str]:
+        other('{"commitInfo":{"operation":"WRITE","operationParameters":{}}}')
+        return [parquet_files.add("a.parquet", 1, 1_700_000_000_000, '{"numRecords": 0}')]
+
+    assert DeltaTable(session, path).append(place, "us", 7, {}, "{}") == 2
+    found = read_version(path)
+    assert found is not None
+    assert (found.version, found.applications) == (2, {"us": 7})
+    with pytest.raises(Exception, match="FileAlreadyExistsException"):
+        other("{}")
+
+
+def test_a_commit_of_a_foreign_writer_is_kept(session: Any, s3_lake: S3Lake, history: History) -> None:
+    root = s3_lake.path
+    orders = history.table(TableSchema(ORDERS, (ID, NOTE), (0,)))
+    history.transaction((orders, "c", (1, "a")))
+    deliver(session, root, history, 0)
+    changelog = location(root, ORDERS, Tier.CHANGELOG)
+    session.sql(f"ALTER TABLE delta.`{changelog}` SET TBLPROPERTIES ('owner' = 'somebody')")
+    history.transaction((orders, "c", (2, "b")))
+    deliver(session, root, history, 1)
+    found = read_version(changelog)
+    assert found is not None
+    assert found.properties["owner"] == "somebody"
+    assert view(session, root) == expected(orders)
