@@ -327,7 +327,7 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         **spark_connect.SETTINGS,
         **_ON_A_DISK,
-        **(s3_conf(os.environ, str(folder / "local")) if _has_log_store(jars) else {}),
+        **(s3_conf(os.environ) if _has_log_store(jars) else {}),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
         **_REMEMBERED,

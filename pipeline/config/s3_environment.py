@@ -18,6 +18,13 @@ _CREDENTIALS: Final = "software.amazon.awssdk.auth.credentials.DefaultCredential
 LOG_STORE_JAR: Final = "tidemark-s3-log-store.jar"
 LOG_STORE: Final = "tidemark.S3LogStore"
 
+# What is on its way to S3 waits in memory, since Hadoop can't use a disk as Tidemark has it (`RawLocalFileSystem`). A
+# buffer is as large as a part, also for a commit of a few bytes. So a part is the eighth of Hadoop's default.
+_IN_MEMORY: Final = {
+    "spark.hadoop.fs.s3a.fast.upload.buffer": "bytebuffer",
+    "spark.hadoop.fs.s3a.multipart.size": "8M",
+}
+
 # A store other than AWS's checks only that a region is named in the signature.
 _ANY_REGION: Final = "us-east-1"
 
@@ -32,13 +39,13 @@ def s3_endpoint(environment: Mapping[str, str]) -> str | None:
     return environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or None
 
 
-def s3_conf(environment: Mapping[str, str], folder: str) -> dict[str, str]:
-    """Returns Spark's settings for S3; `folder` is for what is on its way there."""
+def s3_conf(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns Spark's settings for S3."""
     conf = {
         log_store_setting("s3a"): LOG_STORE,
         log_store_setting("s3"): LOG_STORE,
         "spark.hadoop.fs.s3a.aws.credentials.provider": _CREDENTIALS,
-        "spark.hadoop.fs.s3a.buffer.dir": folder,
+        **_IN_MEMORY,
     }
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     if endpoint := s3_endpoint(environment):

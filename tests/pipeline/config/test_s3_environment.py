@@ -9,12 +9,8 @@ S3A = "spark.hadoop.fs.s3a."
 
 def s3a(environment: dict[str, str]) -> dict[str, str]:
     """What says where the store is."""
-    always = s3_conf({}, "/scratch")
-    return {
-        key.removeprefix(S3A): value
-        for key, value in s3_conf(environment, "/scratch").items()
-        if key not in always
-    }
+    always = s3_conf({})
+    return {key.removeprefix(S3A): value for key, value in s3_conf(environment).items() if key not in always}
 
 
 @pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
@@ -36,5 +32,5 @@ def test_the_endpoint_of_s3_goes_before_the_one_of_all_services() -> None:
 
 
 def test_no_secret_is_among_the_settings() -> None:
-    conf = s3_conf({"AWS_ACCESS_KEY_ID": "who", "AWS_SECRET_ACCESS_KEY": "secret"}, "/scratch")
+    conf = s3_conf({"AWS_ACCESS_KEY_ID": "who", "AWS_SECRET_ACCESS_KEY": "secret"})
     assert not {"who", "secret"} & set(conf.values())
