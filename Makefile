@@ -26,8 +26,13 @@ help: ## List the targets
 setup: ## Fetch what the machine lacks into the cache: Python packages, Java, Delta's jars, MySQL
 	@$(PYTHON) -m deploy.toolchain setup
 
+.PHONY: setup-s3
+setup-s3: ## Fetch the jars for a lake in S3, and print where all parts are
+	@$(PYTHON) -m deploy.toolchain setup --s3
+	@$(PYTHON) -m deploy.toolchain paths
+
 .PHONY: setup-tests
-setup-tests: ## Fetch what the tests need besides: MySQL 5.6, Kafka, a schema registry, Debezium, Prometheus, a browser, the classes of Spark and Kafka in archives
+setup-tests: ## Fetch what the tests need besides: the jars for a lake in S3, MySQL 5.6, Kafka, a schema registry, Debezium, Prometheus, a browser, the classes of Spark and Kafka in archives
 	@$(PYTHON) -m deploy.toolchain setup --tests
 
 .PHONY: demo
