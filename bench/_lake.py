@@ -71,7 +71,7 @@ class Order:
     up to `through`, merges so many `rounds`, and then goes on for `watch_s`. `merge_rows` and `merge_after_s` as in its
     settings. `begun`: a file that's made when the last of these begins. Before each round but the first it makes the
     file `round_begun`, for whoever makes the changes for it. With `brokers` it sends all of it to topics as well, whose
-    prefix is `topics`. Behind all that it verifies the large table, if it's to.
+    prefix is `topics`. Behind all that it verifies the large table, if it's to. `store`: the lake's path, if it's in S3.
     """
 
     port: int
@@ -87,6 +87,12 @@ class Order:
     brokers: str = ""
     topics: str = ""
     verifies: bool = False
+    store: str = ""
+
+    @property
+    def lake(self) -> str:
+        """The lake's path."""
+        return self.store or f"{self.folder}/lake"
 
 
 def round_begun(folder: str | Path, number: int) -> Path:
@@ -172,11 +178,17 @@ def _settings(order: Order) -> Settings:
         TableFilter((order.tables,)),
         source(order.port),
         JournalSettings(f"{order.folder}/journal"),
-        LakeSettings(f"{order.folder}/lake", merge_rows=order.merge_rows, merge_after_s=order.merge_after_s),
+        LakeSettings(order.lake, merge_rows=order.merge_rows, merge_after_s=order.merge_after_s),
         SnapshotSettings(mode=SnapshotMode.NO_DATA),
-        spark=SparkSettings(jars=locate().jars, driver_memory=JVM_MEMORY),
+        spark=SparkSettings(jars=_jars(order), driver_memory=JVM_MEMORY),
         kafka=topics(order.brokers, order.topics) if order.brokers else None,
     )
+
+
+def _jars(order: Order) -> tuple[Path, ...]:
+    parts = locate()
+    assert parts.s3 is not None or not order.store, "run `make setup-s3`"
+    return (*parts.jars, parts.s3) if order.store and parts.s3 else parts.jars
 
 
 def _deliver(order: Order) -> Delivered:
@@ -215,7 +227,7 @@ async def _delivered(order: Order) -> Delivered:
         sink = _sink(service)
         assert sink._up is not None
         assert isinstance(sink._up.spark, Spark)
-        rows, customers = await asyncio.to_thread(_counted, sink._up.spark.session, Path(order.folder))
+        rows, customers = await asyncio.to_thread(_counted, sink._up.spark.session, order.lake)
         jvm = _resident_mib(sink._up.spark.pid)
         python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         await service.stop()
@@ -267,12 +279,12 @@ def _has_merged(merges: list[float], before: int, _: SparkSink) -> bool:
     return len(merges) > before
 
 
-def _counted(session: Any, folder: Path) -> tuple[int, int]:
+def _counted(session: Any, lake: str) -> tuple[int, int]:
     """The rows of the large table in the live view, and a sum over them; nothing before its first snapshot is there."""
-    mirror = read_version(location(str(folder / "lake"), ELEVEN, Tier.MIRROR))
+    mirror = read_version(location(lake, ELEVEN, Tier.MIRROR))
     if mirror is None or mirror.first:
         return 0, 0
-    row = live_view(session, str(folder / "lake"), ELEVEN).selectExpr("count(*)", "sum(customer)").first()
+    row = live_view(session, lake, ELEVEN).selectExpr("count(*)", "sum(customer)").first()
     assert row is not None
     return int(row[0]), int(row[1])
 

@@ -122,10 +122,10 @@ def test_a_commit_of_a_foreign_writer_is_kept(session: Any, s3_lake: S3Lake, his
     history.transaction((orders, "c", (1, "a")))
     deliver(session, root, history, 0)
     changelog = location(root, ORDERS, Tier.CHANGELOG)
-    session.sql(f"ALTER TABLE delta.`{changelog}` SET TBLPROPERTIES ('owner' = 'somebody')")
+    session.sql(f"ALTER TABLE delta.`{changelog}` SET TBLPROPERTIES ('tended.by' = 'somebody')")
     history.transaction((orders, "c", (2, "b")))
     deliver(session, root, history, 1)
     found = read_version(changelog)
     assert found is not None
-    assert found.properties["owner"] == "somebody"
+    assert found.properties["tended.by"] == "somebody"
     assert view(session, root) == expected(orders)
