@@ -71,7 +71,7 @@ class Order:
     up to `through`, merges so many `rounds`, and then goes on for `watch_s`. `merge_rows` and `merge_after_s` as in its
     settings. `begun`: a file that's made when the last of these begins. Before each round but the first it makes the
     file `round_begun`, for whoever makes the changes for it. With `brokers` it sends all of it to topics as well, whose
-    prefix is `topics`. Behind all that it verifies the large table, if it's to. `store`: the lake's path, if it's in S3.
+    prefix is `topics`. Behind all that it verifies the large table, if it's to. `store`: the path of a lake in S3.
     """
 
     port: int
