@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -138,21 +138,21 @@ class LakeFiles:
         beside = path + TEMPORARY if _is_local(lake) else path
         self._look_at(source, piece)
         file = changes_schema(piece.schema) if tier is Tier.CHANGELOG else piece.schema.arrow
-        match fit(file, columns):
-            case Link() if not piece.schema.formed:
-                self._take(source, lake, beside)
-            case Link():
-                self._rewrite(source, piece, file, lake, beside)
-            case Rewrite(schema):
-                self._rewrite(source, piece, schema, lake, beside)
-            case never:
-                assert_never(never)
+        fitting = fit(file, columns)
+        copied = isinstance(fitting, Link) and not piece.schema.formed
+        if copied:
+            self._take(source, lake, beside)
+        else:
+            schema = fitting.schema if isinstance(fitting, Rewrite) else file
+            self._rewrite(source, piece, schema, lake, beside)
         if beside != path:
             Path(beside).rename(path)
             # Renaming one of two links to the other does nothing.
             Path(beside).unlink(missing_ok=True)
-        info = lake.get_file_info(path)
-        with lake.open_input_file(path) as opened:
+        # What was copied is the same in the journal, and that is seldom farther away than a store.
+        where, at = (self._filesystem, source) if copied and not _is_local(lake) else (lake, path)
+        info = where.get_file_info(at)
+        with where.open_input_file(at) as opened:
             footer = pq.read_metadata(opened)
         return add(name, info.size, info.mtime_ns // 1_000_000, stats(footer.num_rows, _bounds(footer)))
 
