@@ -23,6 +23,8 @@ LOG_STORE: Final = "tidemark.S3LogStore"
 _IN_MEMORY: Final = {
     "spark.hadoop.fs.s3a.fast.upload.buffer": "bytebuffer",
     "spark.hadoop.fs.s3a.multipart.size": "8M",
+    # Hadoop's default keeps what it has read of files, without regard to a small heap.
+    "spark.hadoop.fs.s3a.input.stream.type": "classic",
 }
 
 # A store other than AWS's checks only that a region is named in the signature.

@@ -68,6 +68,7 @@ def expected(table: Table) -> list[Row]:
     return sorted(table.rows.values())
 
 
+@pytest.mark.full
 def test_the_live_view_is_the_source_through_a_column_a_merge_and_a_replay(
     session: Any, s3_lake: S3Lake, history: History
 ) -> None:
@@ -123,7 +124,7 @@ def test_a_commit_of_a_foreign_writer_is_kept(session: Any, s3_lake: S3Lake, his
     deliver(session, root, history, 0)
     changelog = location(root, ORDERS, Tier.CHANGELOG)
     session.sql(f"ALTER TABLE delta.`{changelog}` SET TBLPROPERTIES ('tended.by' = 'somebody')")
-    history.transaction((orders, "c", (2, "b")))
+    history.transaction((orders, "u", (1, "b")), (orders, "c", (2, "b")))
     deliver(session, root, history, 1)
     found = read_version(changelog)
     assert found is not None
