@@ -28,8 +28,8 @@ pytestmark = pytest.mark.full
 KILLS: Final = 10
 # Enough for a batch, or for most of a start.
 LONGEST_LIFE_S: Final = 12.0
-# Longer than the clients' own retries of a request take in all.
-BAD_FOR_S: Final = 45.0
+# Enough for several batches, and for requests to fail for good.
+BAD_FOR_S: Final = 20.0
 
 _BUSY: Final = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
