@@ -103,7 +103,16 @@ def house(
     made.service.kill()
 
 
-def test_from_the_source_to_s3_through_ddl_and_a_restart(house: House, s3_lake: S3Lake) -> None:
+def test_from_the_source_to_s3_through_ddl_and_a_restart(
+    house: House, s3_lake: S3Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The credentials are those of a profile."""
+    profile = tmp_path / "credentials"
+    profile.write_text("[lake]\naws_access_key_id = tidemark\naws_secret_access_key = tidemark\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(profile))
+    monkeypatch.setenv("AWS_PROFILE", "lake")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
     house.service.start()
     house.write()
     until(house.service, delivered(house.mysql))
@@ -114,6 +123,8 @@ def test_from_the_source_to_s3_through_ddl_and_a_restart(house: House, s3_lake: 
     house.write()
     house.service.start()
     house.write()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "tidemark")  # for the copy
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "tidemark")
     house.is_the_source(s3_lake, "copy")
 
 
