@@ -221,7 +221,7 @@ def installed_parts(settings: SparkSettings) -> SparkParts:
     for path in named:
         if not path.exists():
             raise Definite(
-                f"spark.jars names {path}, which isn't there: run `make setup`, or correct the path"
+                f"spark.jars names {path}, which isn't there: correct it, or run `tidemark setup` and leave it out"
             )
     jars = tuple(jar for path in named for jar in (sorted(path.glob("*.jar")) if path.is_dir() else [path]))
     found = [match for jar in jars if (match := _DELTA_JAR.fullmatch(jar.name))]
@@ -229,7 +229,7 @@ def installed_parts(settings: SparkSettings) -> SparkParts:
     if len(found) != 1:
         there = ", ".join(match.string for match in found) or "none"
         raise Definite(
-            f"spark.jars must hold just one Delta, {wanted} (here: {there}): `make setup` fetches it"
+            f"spark.jars must hold just one Delta, {wanted} (here: {there}): `tidemark setup` fetches it"
         )
     if found[0].string != wanted:
         raise Definite(

@@ -42,6 +42,7 @@ Exit codes:
 """
 
 STDOUT = Path("-")
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 WATCH_EVERY_S = 1.0
 
@@ -83,6 +84,7 @@ def main() -> None:
     CONFIG is a TOML file. The environment can set any of its keys as TIDEMARK__SECTION__KEY.
 
     \b
+    tidemark setup                       fetch Delta's jars, once after pip install
     tidemark init -o shop.toml           look at a source, and write a configuration for it
     tidemark check shop.toml             check the configuration and the source
     tidemark run shop.toml               capture and deliver until SIGTERM
@@ -94,6 +96,64 @@ def main() -> None:
     tidemark tail shop.toml              follow the changes, like tail -f
     tidemark import-debezium connector.json > shop.toml
     """
+
+
+@main.command(epilog=EXIT_CODES)
+@click.option(
+    "--repository",
+    metavar="URL",
+    help="The Maven repository to fetch from, such as your company's mirror. By default the central one.",
+)
+@click.option("--ca", type=_FILE, help="Certificates (PEM) to trust there. By default Java's own.")
+@click.option(
+    "--jars",
+    "source",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Take the jars from this folder, and fetch nothing. For a machine without a network.",
+)
+@click.option("--into", type=click.Path(path_type=Path), help="Another folder; name it in spark.jars.")
+@click.option("--list", "listing", is_flag=True, help="Only print the jars with their SHA-256.")
+def setup(
+    repository: str | None, ca: Path | None, source: Path | None, into: Path | None, *, listing: bool
+) -> None:
+    """Fetch the jars that PySpark lacks to write Delta, and check each by its SHA-256.
+
+    Run it once after an installation by pip. It needs Java. A run finds the jars by itself, unless spark.jars names
+    others.
+    """
+    from actors.service.installation import pinned_jars
+
+    if listing:
+        click.echo(pinned_jars.DELTA_LOCK.read_text(encoding="utf-8"), nl=False)
+        return
+    if source is not None and (repository or ca):
+        raise click.UsageError("--jars fetches nothing, so that --repository and --ca have no use with it")
+    folder = pinned_jars.installed_folder() if into is None else into.resolve()
+    if source is None:
+        bring = partial(_fetch_jars, repository, ca)
+    else:
+        bring = partial(pinned_jars.copy_jars, pinned_jars.DELTA_LOCK, source)
+    installed = pinned_jars.install_jars(pinned_jars.DELTA_LOCK, folder, bring)
+    click.echo(f"{folder} {'has' if installed else 'had'} Delta's jars, with the checksums that are pinned")
+
+
+def _fetch_jars(repository: str | None, ca: Path | None, into: Path) -> None:
+    """Puts Delta's jars into a folder. Raises Definite or Transient."""
+    from importlib.util import find_spec
+
+    from actors.service.installation import pinned_jars
+    from actors.service.installation.java_truststore import write_truststore
+    from actors.service.start_checks import java_findings, java_program
+
+    for finding in java_findings():
+        raise Definite(f"{finding.wrong}; {finding.remedy}")
+    spark, java, trust = find_spec("pyspark"), java_program(), None
+    assert spark is not None and spark.origin is not None and java is not None
+    if ca is not None:
+        trust = into / "trust"
+        write_truststore(ca, trust)
+    home = Path(spark.origin).parent
+    pinned_jars.retrieve_jars(pinned_jars.DELTA_LOCK, into, Path(java), home, repository, trust)
 
 
 def _free_path(_: click.Context, __: click.Parameter, path: Path) -> Path:

@@ -20,6 +20,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from actors.runtime import secret_files
+from actors.service.installation import pinned_jars
 from pipeline.config.lake_types import UNAVAILABLE
 from pipeline.config.settings import Secret, Settings
 from pipeline.config.validation import Mistake, contradictions
@@ -69,7 +70,15 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
     if reader.mistakes:
         raise InvalidConfiguration(path, reader.mistakes)
     assert isinstance(settings, Settings)
-    return settings
+    return _with_installed_jars(settings)
+
+
+def _with_installed_jars(settings: Settings) -> Settings:
+    """The settings with the jars that `tidemark setup` has fetched, where they name none."""
+    jars = pinned_jars.installed_folder()
+    if settings.spark.jars or settings.spark.by_connect or not jars.is_dir():
+        return settings
+    return dataclasses.replace(settings, spark=dataclasses.replace(settings.spark, jars=(jars,)))
 
 
 class _Reader:

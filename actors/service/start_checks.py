@@ -66,7 +66,7 @@ def local_findings(settings: Settings) -> Iterator[Finding]:
         yield from lake_findings(settings.lake, settings.spark)
     else:
         yield from _folder("lake.path", Path(settings.lake.path))
-    yield from _java()
+    yield from java_findings()
 
 
 def _error(wrong: str, remedy: str) -> Finding:
@@ -215,10 +215,16 @@ def _jar_files(spark: SparkSettings) -> Iterator[Path]:
         yield from path.glob("*.jar") if path.is_dir() else (path,)
 
 
-def _java() -> Iterator[Finding]:
-    remedy = f"install Java {OLDEST_JAVA} or newer, and set JAVA_HOME or PATH to it"
+def java_program() -> str | None:
+    """Returns the Java that Spark runs on, by JAVA_HOME or PATH; None without any. It may not be there."""
     home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    return str(Path(home) / "bin" / "java") if home else shutil.which("java")
+
+
+def java_findings() -> Iterator[Finding]:
+    """Yields why Spark can't run on the Java of this machine."""
+    remedy = f"install Java {OLDEST_JAVA} or newer, and set JAVA_HOME or PATH to it"
+    java = java_program()
     if java is None or not Path(java).exists():
         yield Finding(Severity.ERROR, f"there's no Java at {java}" if java else "there's no Java", remedy)
         return

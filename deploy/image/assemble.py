@@ -15,10 +15,11 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
+from actors.service.installation.pinned_jars import read_lock
 from deploy.image.runtime_lock import runtime_part
 from deploy.image.sbom import bill
 from deploy.toolchain import authorities, jars, s3
-from deploy.toolchain.cache import REPOSITORY, read_lock, run
+from deploy.toolchain.cache import REPOSITORY, run
 
 PROGRAM: Final = Path("/opt/tidemark")
 PYTHON: Final = PROGRAM / "venv" / "bin" / "python"

@@ -1,4 +1,4 @@
-"""The cache: where parts lie, how one appears there all at once, and how checksums are kept."""
+"""The cache: where parts lie, and how one appears there all at once."""
 
 import fcntl
 import hashlib
@@ -37,18 +37,6 @@ def digest(*parts: str | bytes) -> str:
     for part in parts:
         whole.update(hashlib.sha256(part.encode() if isinstance(part, str) else part).digest())
     return whole.hexdigest()[:12]
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def read_lock(path: Path) -> dict[str, str]:
-    """Read a file of `<sha256>  <name>` lines, as sha256sum(1) writes them, into {name: sha256}."""
-    lines = (line.split() for line in path.read_text().splitlines() if line and not line.startswith("#"))
-    return {name: checksum for checksum, name in lines}
 
 
 def megabytes(path: Path) -> str:

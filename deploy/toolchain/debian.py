@@ -8,7 +8,8 @@ libc too. apt verifies signatures and checksums itself; both as root and as an o
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.toolchain.cache import ToolchainError, read_lock, run, say, sha256
+from actors.service.installation.pinned_jars import read_lock, sha256
+from deploy.toolchain.cache import ToolchainError, run, say
 
 KEYRINGS = [Path(f"/usr/share/keyrings/debian-archive-keyring.{kind}") for kind in ("gpg", "pgp")]
 

@@ -1,32 +1,21 @@
 """Jars by the Ivy that PySpark carries inside: Delta's, and what other parts have a lock for.
 
-Ivy's own default for a Maven-style resolver is the central repository, so no address is written here. They
-are taken one by one, without what their POMs ask for: of Delta's, PySpark has the rest already. Ivy gets a cache of its
-own, since one in the home directory that holds a POM without its jar would make it fail.
-
-A lock names a module's jar by `organisation:name:version`, and another artefact with `:classifier:extension` added.
+The product fetches Delta's in the same way (`tidemark setup`), and has their lock.
 """
 
-import shutil
 from pathlib import Path
 
-from deploy.toolchain.cache import REPOSITORY, ToolchainError, digest, ensure, read_lock, root, run, sha256
+from actors.service.installation.pinned_jars import (
+    DELTA_LOCK,
+    install_jars,
+    jar_name,
+    read_lock,
+    retrieve_jars,
+)
+from deploy.toolchain.cache import REPOSITORY, ToolchainError, digest, ensure, root, run
+from pipeline.errors import TidemarkError
 
-LOCK = Path(__file__).with_name("jars.lock")
-
-SETTINGS = """<ivysettings>
-  <settings defaultResolver="central"/>
-  <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
-</ivysettings>
-"""
-MODULE = """<ivy-module version="2.0" xmlns:maven="http://ant.apache.org/ivy/extra">
-  <info organisation="tidemark" module="jars"/>
-  <dependencies>{}</dependencies>
-</ivy-module>
-"""
-DEPENDENCY = '<dependency org="{}" name="{}" rev="{}" transitive="false">{}</dependency>'
-# An artefact beside a module's jar: its name, classifier and extension.
-ARTEFACT = '<artifact name="{0}" maven:classifier="{1}" type="{2}" ext="{2}"/>'
+LOCK = DELTA_LOCK
 
 
 def folder() -> Path:
@@ -36,7 +25,7 @@ def folder() -> Path:
 
 def paths() -> tuple[Path, ...]:
     """Return the path of each of Delta's jars, in the lock's order."""
-    return tuple(folder() / _file(coordinates) for coordinates in read_lock(LOCK))
+    return tuple(folder() / jar_name(coordinates) for coordinates in read_lock(LOCK))
 
 
 def setup(java_home: Path, python: Path, pyspark: Path, trusted: Path) -> None:
@@ -49,40 +38,14 @@ def setup(java_home: Path, python: Path, pyspark: Path, trusted: Path) -> None:
 
 def fetch(lock: Path, into: Path, java_home: Path, python: Path, pyspark: Path, trusted: Path) -> None:
     """Fetch the jars of a lock into a folder, and check them."""
-    _retrieve(lock, into, java_home, python, pyspark, trusted)
-    for coordinates, checksum in read_lock(lock).items():
-        if (found := sha256(into / _file(coordinates))) != checksum:
-            raise ToolchainError(f"{coordinates} has SHA-256 {found}, {lock.name} says {checksum}")
 
+    def bring(draft: Path) -> None:
+        trust = draft / "trust"
+        writer = "actors.service.installation.java_truststore"
+        run([python, "-m", writer, trusted, trust], cwd=REPOSITORY)
+        retrieve_jars(lock, draft, java_home / "bin" / "java", pyspark, trust=trust)
 
-def _retrieve(lock: Path, into: Path, java_home: Path, python: Path, pyspark: Path, trusted: Path) -> None:
-    ivy = into / "ivy"
-    ivy.mkdir()
-    (ivy / "settings.xml").write_text(SETTINGS)
-    wanted = "".join(map(_dependency, read_lock(lock)))
-    (ivy / "ivy.xml").write_text(MODULE.format(wanted))
-    run([python, "-m", "deploy.toolchain.truststore", trusted, ivy / "trust"], cwd=REPOSITORY)
-    trust = [f"-Djavax.net.ssl.trustStore={ivy / 'trust'}", "-Djavax.net.ssl.trustStorePassword=changeit"]
-    classes = [*(pyspark / "jars").glob("ivy-*.jar"), *(pyspark / "jars").glob("commons-cli-*.jar")]
-    main = ["-cp", ":".join(map(str, classes)), "org.apache.ivy.Main"]
-    files: list[str | Path] = [
-        "-settings",
-        ivy / "settings.xml",
-        "-ivy",
-        ivy / "ivy.xml",
-        "-cache",
-        ivy / "cache",
-    ]
-    result = ["-retrieve", f"{into}/[artifact]-[revision].[ext]"]
-    run([java_home / "bin" / "java", *trust, *main, *files, *result])
-    shutil.rmtree(ivy)
-
-
-def _dependency(coordinates: str) -> str:
-    organisation, name, version, *beside = coordinates.split(":")
-    return DEPENDENCY.format(organisation, name, version, ARTEFACT.format(name, *beside) if beside else "")
-
-
-def _file(coordinates: str) -> str:
-    _, name, version, *beside = coordinates.split(":")
-    return f"{name}-{version}.{beside[1] if beside else 'jar'}"
+    try:
+        install_jars(lock, into, bring)
+    except TidemarkError as error:
+        raise ToolchainError(f"{lock.name}: {error}") from error

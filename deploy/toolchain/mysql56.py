@@ -9,17 +9,16 @@ import os
 import shutil
 from pathlib import Path
 
+from actors.service.installation.pinned_jars import read_lock, sha256
 from deploy.toolchain import debian, npm
 from deploy.toolchain.cache import (
     ToolchainError,
     digest,
     ensure,
     is_complete,
-    read_lock,
     root,
     run,
     say,
-    sha256,
 )
 from deploy.toolchain.mysql import MysqlParts, version_of
 

@@ -98,7 +98,7 @@ merge_after_s = 300
 [spark]
 master = "local[2]"
 driver_memory = "1g"
-# Folders of the jars that PySpark lacks: Delta and its dependencies.
+# Folders of the jars that PySpark lacks. Without them a run uses what `tidemark setup` has fetched.
 # jars = ["/opt/tidemark/jars"]
 
 # The page, REST and metrics, on loopback. Without a port a free one is taken. Elsewhere set host, token_file and tls.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.service.installation.pinned_jars import read_lock, sha256
 from deploy.toolchain import browser, cache, debian, jars, kafka, mysql, mysql56, s3, virtualenv
 from deploy.toolchain.cache import REPOSITORY, ToolchainError
 from deploy.toolchain.parts import Parts
@@ -76,23 +77,23 @@ def test_a_second_setup_waits_for_the_first_and_not_for_a_dead_one() -> None:
 
 
 def test_the_jars_are_those_of_the_lock(parts: Parts) -> None:
-    assert [cache.sha256(jar) for jar in parts.jars] == list(cache.read_lock(jars.LOCK).values())
+    assert [sha256(jar) for jar in parts.jars] == list(read_lock(jars.LOCK).values())
 
 
 def test_the_jars_for_s3_are_those_of_their_lock_for_the_hadoop_that_spark_has(parts: Parts) -> None:
     assert parts.s3 is not None, "run `make setup-tests`"
-    found = {jar.name: cache.sha256(jar) for jar in parts.s3.glob("*.jar")}
+    found = {jar.name: sha256(jar) for jar in parts.s3.glob("*.jar")}
     assert s3.LOG_STORE_JAR == LOG_STORE_JAR
     assert found.pop(LOG_STORE_JAR)
-    assert sorted(found.values()) == sorted(cache.read_lock(s3.LOCK).values())
+    assert sorted(found.values()) == sorted(read_lock(s3.LOCK).values())
     (hadoop,) = (virtualenv.pyspark() / "jars").glob("hadoop-client-api-*.jar")
     assert hadoop.name.replace("client-api", "aws") in found
 
 
 def test_kafka_s_jars_are_those_of_its_lock(parts: Parts) -> None:
     assert parts.kafka is not None, "run `make setup-tests`"
-    found = {cache.sha256(jar) for jar in parts.kafka.jars.glob("*.jar")}
-    assert found == set(cache.read_lock(kafka.LOCK).values())
+    found = {sha256(jar) for jar in parts.kafka.jars.glob("*.jar")}
+    assert found == set(read_lock(kafka.LOCK).values())
 
 
 def test_spark_finds_its_classes_in_the_archive(parts: Parts) -> None:
@@ -119,7 +120,7 @@ def test_kafka_finds_its_classes_in_the_archive(parts: Parts) -> None:
 
 
 def test_a_package_that_differs_from_the_lock_is_refused(tmp_path: Path) -> None:
-    name = next(iter(cache.read_lock(mysql.LOCK)))
+    name = next(iter(read_lock(mysql.LOCK)))
     (tmp_path / name).write_bytes(b"something else")
     with pytest.raises(ToolchainError, match="lock says"):
         debian.check("MySQL", [tmp_path / name], mysql.LOCK)
