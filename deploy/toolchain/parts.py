@@ -11,6 +11,7 @@ from deploy.toolchain import (
     java,
     kafka,
     kafka_classes,
+    kubectl,
     mysql,
     mysql56,
     prometheus,
@@ -21,6 +22,7 @@ from deploy.toolchain import (
 )
 from deploy.toolchain.cache import REPOSITORY, ToolchainError, is_complete, locked
 from deploy.toolchain.kafka import KafkaParts
+from deploy.toolchain.kubectl import KubectlParts
 from deploy.toolchain.mysql import MysqlParts
 from deploy.toolchain.prometheus import PrometheusParts
 from deploy.toolchain.schema_registry import SchemaRegistryParts
@@ -34,7 +36,7 @@ class Parts:
     """Where the real parts are on this machine.
 
     `s3`: the folder of the jars for a lake in S3. It and the next ones are None before `setup` was asked for them, and
-    MySQL 5.6 where it can't run. The last six are for tests alone.
+    MySQL 5.6 and Helm where they can't run. The last seven are for tests alone.
     """
 
     python: Path
@@ -48,6 +50,7 @@ class Parts:
     browser: Path | None
     spark_classes: Path | None
     schema_registry: SchemaRegistryParts | None
+    kubectl: KubectlParts | None
 
 
 def setup(*, for_tests: bool = False, with_s3: bool = False) -> Parts:
@@ -64,6 +67,7 @@ def setup(*, for_tests: bool = False, with_s3: bool = False) -> Parts:
         broker = kafka.setup(*ours) if for_tests else kafka.find(java_home)
         watcher = prometheus.setup() if for_tests else prometheus.find()
         chromium = browser.setup() if for_tests else browser.find()
+        helm = kubectl.setup(python) if for_tests else kubectl.find()
         _point(LINK, virtualenv.folder())
         classes = spark_classes.setup(java_home, python) if for_tests else spark_classes.find(java_home)
         schemas = schema_registry.setup(*ours) if for_tests else schema_registry.find(java_home)
@@ -71,7 +75,7 @@ def setup(*, for_tests: bool = False, with_s3: bool = False) -> Parts:
         debezium.setup(python)
         kafka_classes.setup(java_home, python)
         broker = kafka.find(java_home)
-    for_tests_alone = (old, broker, watcher, chromium, classes, schemas)
+    for_tests_alone = (old, broker, watcher, chromium, classes, schemas, helm)
     return Parts(LINK / "bin" / "python", java_home, jars.paths(), programs, store, *for_tests_alone)
 
 
@@ -94,6 +98,7 @@ def locate() -> Parts:
         browser.find(),
         spark_classes.find(java_home),
         schema_registry.find(java_home),
+        kubectl.find(),
     )
     return Parts(python, java_home, jars.paths(), programs, s3.find(), *for_tests_alone)
 

@@ -43,8 +43,8 @@ def wrong_commands(text: str) -> Iterator[str]:
 def test_the_commands_are_there() -> None:
     commands = TYPED.replace("tidemark check /etc", "tidemark check")
     assert len(re.findall("tidemark (?:check|run|status|signal|forget|import)", commands)) >= 8
-    # Images and volumes are called so as well.
-    ours = re.sub(r"(docker|kubectl|--volume|--namespace).*", "", commands)
+    # Images, volumes and releases are called so as well.
+    ours = re.sub(r"(docker|kubectl|helm install|--volume|--namespace).*", "", commands)
     assert list(wrong_commands(ours)) == []
     assert list(wrong_commands("tidemark chekc shop.toml\ntidemark run --fast")) == [
         "chekc shop.toml",

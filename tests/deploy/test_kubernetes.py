@@ -1,6 +1,5 @@
 """The manifests are such by Kubernetes' own schemas, fit each other, and ask for no more than they have to."""
 
-import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import yaml
 
 from actors.service.config_file import load
 from deploy.toolchain.cache import REPOSITORY
+from deploy.toolchain.parts import Parts
 from pipeline.config.settings import TlsMode
 
 BASE = REPOSITORY / "deploy" / "kubernetes" / "base"
@@ -67,9 +67,11 @@ def test_every_file_is_part_of_it() -> None:
         assert there == {name for name in (*listed["resources"], *generated) if (folder / name).is_file()}
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kustomize is part of kubectl, which isn't there")
-def test_kustomize_puts_them_together() -> None:
-    built = subprocess.run(["kubectl", "kustomize", WATCHED], capture_output=True, text=True, check=True)
+def test_kustomize_puts_them_together(parts: Parts) -> None:
+    if parts.kubectl is None:
+        pytest.skip("kubectl isn't for this machine")
+    command: list[str | Path] = [parts.kubectl.kubectl, "kustomize", WATCHED]
+    built = subprocess.run(command, capture_output=True, text=True, check=True)
     found: list[Manifest] = list(yaml.safe_load_all(built.stdout))
     assert sorted(manifest["kind"] for manifest in found) == sorted(
         ["ConfigMap", *(manifest["kind"] for manifest in MANIFESTS)]

@@ -1,0 +1,1 @@
+"""The Helm chart, and the plain manifests that are made of it."""

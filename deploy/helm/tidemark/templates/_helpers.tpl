@@ -1,0 +1,43 @@
+{{/* The name of all objects: the release's, with the chart's in it. */}}
+{{- define "tidemark.name" -}}
+{{- $name := ternary .Release.Name (printf "%s-tidemark" .Release.Name) (contains "tidemark" .Release.Name) -}}
+{{- $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* What the Service and the policy select: all pods of the release. */}}
+{{- define "tidemark.selector" -}}
+app.kubernetes.io/name: tidemark
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "tidemark.labels" -}}
+{{ include "tidemark.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{/* The image by its digest if there is one, else by its tag. */}}
+{{- define "tidemark.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ .tag }}{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The pipelines as JSON: one for each source, or one by itself. What a source doesn't say is as for all. */}}
+{{- define "tidemark.pipelines" -}}
+{{- $all := list -}}
+{{- $text := .Values.configuration | default (.Files.Get "files/tidemark.toml") -}}
+{{- $common := dict "configuration" $text "secret" (.Values.secret | default (include "tidemark.name" .)) "env" .Values.env "resources" .Values.resources "storage" .Values.storage "temporary" .Values.temporary -}}
+{{- range $source := .Values.sources | default (list dict) -}}
+{{- $one := mergeOverwrite (deepCopy $common) (deepCopy $source) -}}
+{{- $full := include "tidemark.name" $ -}}
+{{- $text := $one.configuration -}}
+{{- if $source.name -}}
+{{- $full = printf "%s-%s" $full $source.name -}}
+{{- $text = tpl $text (dict "source" $source "Template" $.Template) -}}
+{{- end -}}
+{{- $all = append $all (mergeOverwrite $one (dict "fullName" $full "configuration" $text)) -}}
+{{- end -}}
+{{- toJson $all -}}
+{{- end -}}
