@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from actors.service import client
 from actors.service.config_file import ENVIRONMENT, load
@@ -71,7 +72,14 @@ class Tidemark(click.Group):
             _fail(str(error), 1 if isinstance(error, Transient) else 2)
 
 
-config_argument = click.argument("settings", metavar="CONFIG", type=_configuration)
+def _complete_file(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Has the shell complete the name of a file, which it doesn't do for an argument of a type of our own."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+config_argument = click.argument(
+    "settings", metavar="CONFIG", type=_configuration, shell_complete=_complete_file
+)
 
 
 @click.group(cls=Tidemark, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -156,9 +164,9 @@ def _fetch_jars(repository: str | None, ca: Path | None, into: Path) -> None:
     pinned_jars.retrieve_jars(pinned_jars.DELTA_LOCK, into, Path(java), home, repository, trust)
 
 
-def _free_path(_: click.Context, __: click.Parameter, path: Path) -> Path:
+def _free_path(context: click.Context, _: click.Parameter, path: Path) -> Path:
     """A file that isn't there yet. `-` is standard output."""
-    if path != STDOUT and path.exists():
+    if path != STDOUT and path.exists() and not context.resilient_parsing:  # which a shell completes with
         _fail(f"{path} is there already, and isn't overwritten; give another --output, or move it away", 2)
     return path
 

@@ -2,7 +2,10 @@
 tests/integration/service/test_run.py."""
 
 import json
+import os
 import socket
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +22,8 @@ from actors.runtime.supervisor import ExitCode
 from actors.service.cli import main
 from actors.service.client import NotRunning, address_file, get
 from actors.service.config_file import load
+
+ROOT = Path(__file__).parents[3]
 
 GOOD = """
 name = "shop"
@@ -51,8 +56,44 @@ def test_help_names_every_command_and_exit_code() -> None:
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert tidemark("--version").output == f"tidemark, version {project['version']}\n"
+
+
+def test_bash_completes_a_command_as_the_document_says(tmp_path: Path) -> None:
+    (tmp_path / "tidemark").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m actors "$@"\n')
+    (tmp_path / "tidemark").chmod(0o755)
+    line = 'eval "$(_TIDEMARK_COMPLETE=bash_source tidemark)"'
+    assert line in (ROOT / "docs" / "operations.md").read_text()
+    typed = "COMP_WORDS=(tidemark si); COMP_CWORD=1; _tidemark_completion tidemark; echo ${COMPREPLY[*]}"
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    told = subprocess.run(
+        ["bash", "-c", f"{line}\n{typed}"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert told.stdout == "signal\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("signal shop.toml re", "plain,resume\nplain,recapture\n"),
+        ("check sho", "file,sho\n"),
+        ("init --password", "plain,--password-file\n"),
+        ("setup --r", "plain,--repository\n"),
+    ],
+)
+def test_a_shell_completes_options_choices_and_files(
+    typed: str, completed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.toml").touch()  # which `init` would refuse to overwrite
+    words = typed.split()
+    environment = {
+        "_TIDEMARK_COMPLETE": "bash_complete",
+        "COMP_WORDS": f"tidemark {typed}",
+        "COMP_CWORD": str(len(words)),
+    }
+    assert CliRunner().invoke(main, prog_name="tidemark", env=environment).output == completed
 
 
 @pytest.mark.parametrize("command", ["run", "check", "status"])
