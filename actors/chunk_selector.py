@@ -308,12 +308,12 @@ class ChunkSelector(Actor[ToChunkSelector]):
             return self._consistent.visible
         if self._markers is not None:
             await self._markers.open(source, _for_whom(order))
-            return order.asked_at
+            return order.ordered_at
         if self._replica is not None:
             return await wait_until_visible(
-                partial(self._replica.low, source), order.asked_at, REPLICATED_WITHIN_S
+                partial(self._replica.low, source), order.ordered_at, REPLICATED_WITHIN_S
             )
-        return await wait_until_visible(source.visible, order.asked_at, VISIBLE_WITHIN_S)
+        return await wait_until_visible(source.visible, order.ordered_at, VISIBLE_WITHIN_S)
 
     async def select(self, source: Source, order: chunks.ReadChunk) -> Selected:
         """Returns the chunk's rows, the key at its end if there may be more, and the bytes of its packets.

@@ -123,11 +123,11 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
                 for snapshot in conceal_keys(checkpoint, self._state.protection).snapshots
             ],
             "unsettled": {
-                str(table): run.reason
-                for table, run in self._state.runs.items()
-                if isinstance(run, SchemaDiffers)
+                str(table): plan.reason
+                for table, plan in self._state.plans.items()
+                if isinstance(plan, SchemaDiffers)
             },
-            "runs": {str(table): run.wire for table, run in self._state.runs.items()},
+            "runs": {str(table): plan.wire for table, plan in self._state.plans.items()},
             "windows": [
                 {
                     "chunk": str(window.order.chunk),

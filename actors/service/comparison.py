@@ -1,4 +1,4 @@
-"""A command's work that is repeated until somebody interrupts it."""
+"""`tidemark verify` once, or again and again until an interruption; its exit code is the worst result of all."""
 
 import re
 import time
@@ -34,7 +34,7 @@ def repeat_comparison(
     """Compares once, or every so often (s) until an interruption. Returns the worst exit code of all comparisons.
 
     `compare` returns the exit code and the lines to tell. A comparison that takes longer than `every_s` is followed by
-    the next one at once. One that is interrupted counts only if it is the first. What was told counts.
+    the next one at once. One that is interrupted counts only if it is the first. What was printed counts.
     """
     worst: int | None = None
     try:

@@ -15,8 +15,8 @@ from pipeline.coordinator.consistent_state import (
 )
 from pipeline.coordinator.state import (
     Order,
-    Paused,
     PauseOrdered,
+    PauseReached,
     ReaderRunning,
     SchemaDiffers,
     State,
@@ -47,7 +47,7 @@ def current_snapshot(state: State) -> Snapshot | None:
         return None
     left = [table for table, each in found.tables.items() if isinstance(each, SnapshotWaiting | Chunking)]
     its_own = all(under_way[table] is found for table in left)
-    altered = any(isinstance(state.runs.get(table), SchemaDiffers) for table in left)
+    altered = any(isinstance(state.plans.get(table), SchemaDiffers) for table in left)
     return found if its_own and not (altered and isinstance(state.consistent_position, AtPosition)) else None
 
 
@@ -62,21 +62,23 @@ def advance_consistent_snapshot(state: State) -> tuple[State, tuple[Order, ...]]
 
 def _advance_once(state: State) -> tuple[State, tuple[Order, ...]]:
     goes_on = current_snapshot(state) is not None
-    match state.consistent_position, state.gate:
+    match state.consistent_position, state.reader:
         case NoPosition(number), ReaderRunning() if goes_on:
             order = OpenTransactions(number + 1, 0)
             return replace(state, consistent_position=OpeningTransactions(order)), (order,)
         case ((OpeningTransactions(order) | ApproachingPosition(order)), ReaderRunning()) if not goes_on:
             return replace(state, consistent_position=NoPosition(order.number)), (CloseTransactions(),)
         case ApproachingPosition(_, found), ReaderRunning():
-            return replace(state, gate=PauseOrdered()), (PauseReading(found.at),)
-        case ApproachingPosition(order, found) as there, Paused() if goes_on and there.holds(state.passed):
+            return replace(state, reader=PauseOrdered()), (PauseReading(found.at),)
+        case ApproachingPosition(order, found) as there, PauseReached() if goes_on and there.holds(
+            state.passed
+        ):
             return replace(state, consistent_position=AtPosition(order, found.at)), ()
-        case ApproachingPosition(order), Paused() if goes_on:
+        case ApproachingPosition(order), PauseReached() if goes_on:
             return _reopen(state, order)
         case AtPosition(order) as there, _ if goes_on and not there.holds(state.passed):
             return _reopen(state, order)
-        case ((ApproachingPosition(order) | AtPosition(order)), Paused()) if not goes_on:
+        case ((ApproachingPosition(order) | AtPosition(order)), PauseReached()) if not goes_on:
             return _leave_position(state, order)
         case _:
             return state, ()
@@ -94,6 +96,8 @@ def _leave_position(state: State, order: OpenTransactions) -> tuple[State, tuple
     again = resume.restart_consistent_snapshots(state.checkpoint)
     begun = [each for each in again.snapshots if each.consistent and not each.ended]
     left = drop_windows(state, {table for snapshot in begun for table in snapshot.tables})
-    resumed = (ResumeReading(),) if isinstance(state.gate, Paused) else ()
-    left = replace(left, checkpoint=again, consistent_position=NoPosition(order.number), gate=ReaderRunning())
+    resumed = (ResumeReading(),) if isinstance(state.reader, PauseReached) else ()
+    left = replace(
+        left, checkpoint=again, consistent_position=NoPosition(order.number), reader=ReaderRunning()
+    )
     return left, (CloseTransactions(), *resumed)

@@ -27,10 +27,10 @@ from pipeline.coordinator.state import (
     size_of,
     snapshot_of,
     stop_table,
-    with_run,
+    with_plan,
     with_size,
     with_table,
-    without_run,
+    without_plan,
 )
 from pipeline.coordinator.verification import repair
 from pipeline.coordinator.window import Reading
@@ -65,23 +65,23 @@ _NOT_AGAIN = (
 def table_planned(state: State, message: TablePlanned) -> State:
     """Begins, continues or restarts a table's snapshot. It restarts if the walk has changed."""
     table = message.schema.table
-    run, snapshot = state.runs.get(table), snapshot_of(state.checkpoint, table)
-    state = without_run(state, table)
-    if snapshot is None or run != Planning(snapshot.id):
+    plan, snapshot = state.plans.get(table), snapshot_of(state.checkpoint, table)
+    state = without_plan(state, table)
+    if snapshot is None or plan != Planning(snapshot.id):
         return state
     schema = state.checkpoint.schemas.get(table)
     if schema is None or not schemas_agree(message.schema, schema):
-        return with_run(state, table, _ahead(state, message, schema))
+        return with_plan(state, table, _ahead(state, message, schema))
     message = replace(message, schema=schema)
     match snapshot.tables[table], message.ranges:
         case Chunking(ranges, walk_version), _:
             if walk_version != message.walk.version(schema):
                 return restart_table(state, snapshot, table)
-            return with_run(state, table, Planned(schema, message.walk, ranges))
+            return with_plan(state, table, Planned(schema, message.walk, ranges))
         case _, TableRanges() as divided:
             return _begin_table(state, snapshot, message, divided)
         case _, WithoutRows():
-            return with_run(state, table, FoundEmpty(snapshot.id, message.high))
+            return with_plan(state, table, FoundEmpty(snapshot.id, message.high))
         case _:  # it was ordered while chunks were read, and is ordered again now that they begin again
             return state
 
@@ -97,10 +97,15 @@ def stop_contradicted_tables(state: State) -> State:
     The stream has passed all that the source showed. A statement that had changed the table would have come by then.
     """
     checkpoint = state.checkpoint
-    for table, run in state.runs.items():
+    for table, plan in state.plans.items():
         known = table in checkpoint.schemas and table not in checkpoint.unproven
-        if isinstance(run, SchemaDiffers) and run.high is not None and known and state.passed.has(run.high):
-            reason = _CONTRADICTED.format(reason=run.reason)
+        if (
+            isinstance(plan, SchemaDiffers)
+            and plan.high is not None
+            and known
+            and state.passed.has(plan.high)
+        ):
+            reason = _CONTRADICTED.format(reason=plan.reason)
             state = stop_table(state, table, reason)
     return state
 
@@ -116,15 +121,15 @@ def _begin_table(state: State, snapshot: Snapshot, message: TablePlanned, divide
     counts = Progress(expected=divided.expected, ranges=len(ranges))
     chunking = Chunking(ranges, message.walk.version(message.schema), first, counts)
     begun = with_table(with_size(state, table, size), snapshot, table, chunking)
-    return with_run(begun, table, Planned(message.schema, message.walk, ranges))
+    return with_plan(begun, table, Planned(message.schema, message.walk, ranges))
 
 
 def plan_failed(state: State, message: PlanFailed) -> State:
     """Fails the table's snapshot, if it waited for the plan."""
     table = message.table
-    run, snapshot = state.runs.get(table), snapshot_of(state.checkpoint, table)
-    state = without_run(state, table)
-    wanted = snapshot is not None and run == Planning(snapshot.id)
+    plan, snapshot = state.plans.get(table), snapshot_of(state.checkpoint, table)
+    state = without_plan(state, table)
+    wanted = snapshot is not None and plan == Planning(snapshot.id)
     return fail_table(state, table, message.reason) if wanted else state
 
 
@@ -140,11 +145,13 @@ def chunk_read(state: State, message: ChunkRead) -> State:
     if why := ambiguous_keys(order.schema, message.rows):
         # As if the stream brought such a row: readers must not take the other rows for the complete table.
         return stop_table(state, table, why)
-    run = state.runs[table]
-    assert isinstance(run, Planned)  # otherwise the window would have been dropped
+    plan = state.plans[table]
+    assert isinstance(plan, Planned)  # otherwise the window would have been dropped
     state = _reconciling(state, window, message)
     state = with_size(state, table, resize(size_of(state, order), order, message, state.limits))
-    return with_run(state, table, replace(run, ranges=advance_range(run.ranges, order.range, message.upto)))
+    return with_plan(
+        state, table, replace(plan, ranges=advance_range(plan.ranges, order.range, message.upto))
+    )
 
 
 def _measure_rows(state: State, read: ChunkRead) -> State:
@@ -180,7 +187,7 @@ def chunk_schema_changed(state: State, message: ChunkSchemaChanged) -> State:
     table, wanted = message.chunk.table, reading_window(state, message.chunk) is not None
     state = _forget_order(state, message.chunk)
     unsettled = SchemaDiffers(message.reason, message.high)
-    return with_run(drop_windows(state, {table}), table, unsettled) if wanted else state
+    return with_plan(drop_windows(state, {table}), table, unsettled) if wanted else state
 
 
 def _forget_order(state: State, chunk: ChunkId) -> State:

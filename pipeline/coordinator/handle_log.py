@@ -332,7 +332,7 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
     """
     schema, state = message.schema, _invalidate_mirrors(state, message.restarted)
     schemas = state.checkpoint.schemas
-    if schemas.get(schema.table) != schema or isinstance(state.runs.get(schema.table), SchemaDiffers):
+    if schemas.get(schema.table) != schema or isinstance(state.plans.get(schema.table), SchemaDiffers):
         state = drop_windows(state, {schema.table})
     altered = schema.table in state.checkpoint.unproven
     unproven = state.checkpoint.unproven - {schema.table}

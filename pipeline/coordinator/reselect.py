@@ -80,8 +80,8 @@ def moving_columns(state: State, table: TableId) -> tuple[str, ...]:
         return ()
     if not isinstance(snapshot.tables[table], Chunking):
         return ()
-    schema, run = state.checkpoint.schemas[table], state.runs.get(table)
-    indices = run.walk.columns if isinstance(run, Planned) else range(len(schema.columns))
+    schema, plan = state.checkpoint.schemas[table], state.plans.get(table)
+    indices = plan.walk.columns if isinstance(plan, Planned) else range(len(schema.columns))
     return tuple(schema.columns[index].name for index in indices if index not in schema.key)
 
 
@@ -134,7 +134,7 @@ def mark_unread(state: State) -> State:
 
 def order_reselect(state: State) -> tuple[State, tuple[ReselectRows, ...]]:
     """Orders the rows that wait longest, if that is possible now."""
-    if not state.unread or state.reselecting is not None or not isinstance(state.gate, ReaderRunning):
+    if not state.unread or state.reselecting is not None or not isinstance(state.reader, ReaderRunning):
         return state, ()
     if isinstance(state.source, SourceAtLimit) or _open(state) >= MOST_OPEN:
         return state, ()
@@ -179,7 +179,7 @@ def _open(state: State) -> int:
 def is_schema_settled(state: State, table: TableId) -> bool:
     """Returns whether the table's schema is verified in the stream, and the source isn't ahead of it."""
     checkpoint: Checkpoint = state.checkpoint
-    unsettled = isinstance(state.runs.get(table), SchemaDiffers)
+    unsettled = isinstance(state.plans.get(table), SchemaDiffers)
     return table in checkpoint.schemas and table not in checkpoint.unproven and not unsettled
 
 

@@ -44,8 +44,8 @@ from pipeline.coordinator.state import (
     InTransaction,
     Order,
     Overlapping,
-    Paused,
     PauseOrdered,
+    PauseReached,
     Pausing,
     Planned,
     Planning,
@@ -59,7 +59,7 @@ from pipeline.coordinator.state import (
     snapshot_windows,
     table_turns,
     window_table,
-    with_run,
+    with_plan,
 )
 from pipeline.coordinator.verification import repair
 from pipeline.coordinator.window import Reading, Reconciling
@@ -84,7 +84,7 @@ class _Chunk:
 
     snapshot: Snapshot
     table: TableId
-    run: Planned
+    plan: Planned
     range: Range
     rows: int
     expected: int
@@ -125,7 +125,7 @@ def _order_regular_reads(state: State) -> tuple[State, tuple[Order, ...]]:
                 return state, (*again, *orders)
             state, resumed = _end_pause(state)
             state, orders = (
-                _order_overlapping(state, most) if isinstance(state.gate, ReaderRunning) else (state, ())
+                _order_overlapping(state, most) if isinstance(state.reader, ReaderRunning) else (state, ())
             )
             return state, (*again, *resumed, *orders)
         case _:
@@ -135,20 +135,20 @@ def _order_regular_reads(state: State) -> tuple[State, tuple[Order, ...]]:
 def _resume_within_transaction(state: State) -> tuple[State, tuple[Order, ...]]:
     """Orders nothing within a transaction, and resumes reading so that its end comes, unless a chunk needs the
     pause."""
-    if isinstance(state.gate, Paused) and not _needs_pause(state):
-        return replace(state, gate=ReaderRunning()), (ResumeReading(),)
+    if isinstance(state.reader, PauseReached) and not _needs_pause(state):
+        return replace(state, reader=ReaderRunning()), (ResumeReading(),)
     return state, ()
 
 
 def _pause_for_room(state: State) -> tuple[State, tuple[Order, ...]]:
-    if isinstance(state.gate, ReaderRunning):
-        return replace(state, gate=PauseOrdered()), (PauseReading(),)
+    if isinstance(state.reader, ReaderRunning):
+        return replace(state, reader=PauseOrdered()), (PauseReading(),)
     return state, ()
 
 
 def _end_pause(state: State) -> tuple[State, tuple[Order, ...]]:
     """Returns the state without an unneeded pause, of a blocking snapshot or for lack of room."""
-    return (state, ()) if isinstance(state.gate, ReaderRunning) else _order_in_pause(state, None)
+    return (state, ()) if isinstance(state.reader, ReaderRunning) else _order_in_pause(state, None)
 
 
 def _order_overlapping(state: State, most: int) -> tuple[State, tuple[Order, ...]]:
@@ -170,18 +170,18 @@ def _order_in_pause(state: State, turn: _Plan | _Chunk | None) -> tuple[State, t
     if isinstance(turn, _Plan):
         state, plan = _place_order(state, turn)
         plans = (plan,)
-    match state.gate:
+    match state.reader:
         case ReaderRunning() if isinstance(turn, _Chunk):
-            return replace(state, gate=PauseOrdered()), (PauseReading(),)
-        case Paused() if isinstance(turn, _Chunk):
+            return replace(state, reader=PauseOrdered()), (PauseReading(),)
+        case PauseReached() if isinstance(turn, _Chunk):
             state, order = _place_order(state, turn)
             return state, (order,)
-        case Paused() if not _needs_pause(state):
-            return replace(state, gate=ReaderRunning()), (*plans, ResumeReading())
-        case ReaderRunning() | PauseOrdered() | Paused():
+        case PauseReached() if not _needs_pause(state):
+            return replace(state, reader=ReaderRunning()), (*plans, ResumeReading())
+        case ReaderRunning() | PauseOrdered() | PauseReached():
             return state, plans
         case _:
-            assert_never(state.gate)
+            assert_never(state.reader)
 
 
 def _needs_pause(state: State) -> bool:
@@ -195,7 +195,7 @@ def _needs_pause(state: State) -> bool:
 
 
 def _plans_under_way(state: State) -> int:
-    return sum(isinstance(run, Planning | PlanningOutdated) for run in state.runs.values())
+    return sum(isinstance(plan, Planning | PlanningOutdated) for plan in state.plans.values())
 
 
 # Whose turn it is
@@ -218,11 +218,11 @@ def _turns(state: State) -> Iterator[_Plan | _Chunk]:
     begins = {each: _tables_under_way(state, wanted, each) < limits.connections for each in priorities}
     for table in sorted(wanted, key=lambda table: (-wanted[table].priority, open_on[table])):
         snapshot = wanted[table]
-        match state.runs.get(table):
+        match state.plans.get(table):
             case None if begins[snapshot.priority]:
                 yield _Plan(snapshot, table)
-            case Planned() as run:
-                yield from _chunk_turns(state, snapshot, run)
+            case Planned() as plan:
+                yield from _chunk_turns(state, snapshot, plan)
             case None | Planning() | PlanningOutdated() | SchemaDiffers() | FoundEmpty():
                 pass
 
@@ -245,23 +245,23 @@ def _tables_under_way(state: State, wanted: dict[TableId, Snapshot], priority: i
     Those that a blocking snapshot suspends don't count: it would wait for them, and they wait for it.
     """
     return sum(
-        bool(run.ranges) if isinstance(run, Planned) else True
-        for table, run in state.runs.items()
+        bool(plan.ranges) if isinstance(plan, Planned) else True
+        for table, plan in state.plans.items()
         if table in wanted and wanted[table].priority >= priority
     )
 
 
-def _chunk_turns(state: State, snapshot: Snapshot, run: Planned) -> Iterator[_Chunk]:
-    table = run.schema.table
+def _chunk_turns(state: State, snapshot: Snapshot, plan: Planned) -> Iterator[_Chunk]:
+    table = plan.schema.table
     rows, expected = _chunk_rows(state, snapshot, table)
     if state.ordered or snapshot_windows(state):
         room = state.limits.memory - _bytes_waiting(state)
         if expected > room:
             return
     open_on = Counter(map(range_of, state.windows))
-    for each in sorted(run.ranges, key=lambda each: open_on[table, each.number]):
+    for each in sorted(plan.ranges, key=lambda each: open_on[table, each.number]):
         if not is_reading(state, table, each.number):
-            yield _Chunk(snapshot, table, run, each, rows, expected)
+            yield _Chunk(snapshot, table, plan, each, rows, expected)
 
 
 # How much
@@ -292,17 +292,17 @@ def _place_order(state: State, turn: _Plan | _Chunk) -> tuple[State, PlanTable |
     request = snapshot.request(table)
     if isinstance(turn, _Plan):
         ranges = 0 if isinstance(snapshot.tables[table], Chunking) else state.limits.ranges
-        return with_run(state, table, Planning(snapshot.id)), PlanTable(table, request, ranges, position)
+        return with_plan(state, table, Planning(snapshot.id)), PlanTable(table, request, ranges, position)
     order = ReadChunk(
         chunk=ChunkId(snapshot.id, table, state.chunks + 1),
-        schema=turn.run.schema,
-        walk=turn.run.walk,
+        schema=turn.plan.schema,
+        walk=turn.plan.walk,
         request=request,
         range=turn.range.number,
         after=turn.range.done,
         end=turn.range.end,
         limit=turn.rows,
-        asked_at=position,
+        ordered_at=position,
     )
     opened = replace(state, windows=(*state.windows, Reading(order)), chunks=state.chunks + 1)
     return replace(opened, ordered={**state.ordered, order.chunk: turn.expected}), order

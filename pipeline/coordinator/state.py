@@ -55,7 +55,7 @@ class Overlapping:
 
 @dataclass(frozen=True, slots=True)
 class Pausing:
-    """The classic mode: the stream pauses while a chunk is read, one window at a time."""
+    """The stream pauses while a chunk is read, one window at a time (`watermark = "pause"`)."""
 
 
 WindowMode = Overlapping | Pausing
@@ -117,7 +117,7 @@ class FoundEmpty:
     high: High
 
 
-TableRun = Planning | PlanningOutdated | Planned | SchemaDiffers | FoundEmpty
+TablePlan = Planning | PlanningOutdated | Planned | SchemaDiffers | FoundEmpty
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +131,11 @@ class PauseOrdered:
 
 
 @dataclass(frozen=True, slots=True)
-class Paused:
+class PauseReached:
     """The reader has paused, and the coordinator has every slice that it read."""
 
 
-Gate = ReaderRunning | PauseOrdered | Paused
+ReaderState = ReaderRunning | PauseOrdered | PauseReached
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,16 +189,19 @@ class Repair:
 class State:
     """Everything that the coordinator knows.
 
-    `snapshot_mode`: how new tables are snapshotted without a signal. `stream`: where the last transaction ended in the
-    log, None before the stream's first event. `place`: whether the stream is inside a transaction. `runs`: the tables
-    whose snapshot is under way in this run. `windows`: the open windows in the order in which they were ordered.
-    `ordered`: the ordered chunks that haven't come, and the bytes that each may bring, whether or not its window is
-    still open. `chunk_sizes`: by table. `consistent_position`: where the stream is for a consistent snapshot. `source`:
-    whether it has room for chunks. `markers`: the ids of marker rows that have passed, while a watermark may still be
-    among them. `chunks`: how many chunks were ordered in this run. `unread`: the rows to read again that aren't ordered
-    yet, the oldest first. `reselecting`: the rows that are ordered by their keys and haven't come. `repair`: the batch
-    that is under way (`pipeline.coordinator.verification.repair`). `has_lake`: whether the pipeline has a lake.
-    `protection`: the columns whose values may not be in the checkpoint.
+    `limits`: how large chunks may be. `mode`: whether the stream continues while they are read. `checkpoint`: the
+    durable part. A restart drops all that follows it, except the settings. `snapshot_mode`: how new tables are
+    snapshotted without a signal. `stream`: where the last transaction ended in the log, None before the stream's first
+    event. `place`: whether the stream is inside a transaction. `plans`: how far the plan of each table is that a
+    snapshot reads now. `windows`: the open windows in the order in which they were ordered. `ordered`: the ordered
+    chunks that haven't come, and the bytes that each may bring, whether or not its window is still open. `chunk_sizes`:
+    by table. `reader`: whether the BinlogReader reads or pauses. `consistent_position`: where the stream is for a
+    consistent snapshot. `source`: whether it has room for chunks. `room`: whether the journal has room. `markers`: the
+    ids of marker rows that have passed, while a watermark may still be among them. `chunks`: how many chunks were
+    ordered since the start. `unread`: the rows to read again that aren't ordered yet, the oldest first. `reselecting`:
+    the rows that are ordered by their keys and haven't come. `repair`: the batch that is under way
+    (`pipeline.coordinator.verification.repair`). `has_lake`: whether the pipeline has a lake. `protection`: the columns
+    whose values may not be in the checkpoint.
     """
 
     limits: ChunkLimits
@@ -207,11 +210,11 @@ class State:
     snapshot_mode: SnapshotMode = SnapshotMode.NO_DATA
     stream: Coordinates | None = None
     place: StreamPlace = BetweenTransactions()
-    runs: dict[TableId, TableRun] = field(default_factory=dict)
+    plans: dict[TableId, TablePlan] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()
     ordered: dict[ChunkId, int] = field(default_factory=dict)
     chunk_sizes: dict[TableId, ChunkSize] = field(default_factory=dict)
-    gate: Gate = ReaderRunning()
+    reader: ReaderState = ReaderRunning()
     consistent_position: ConsistentPhase = field(default_factory=NoPosition)
     source: SourceLoad = SourceHasCapacity()
     room: Room = field(default_factory=HasSpace)
@@ -332,13 +335,13 @@ def drop_windows(state: State, tables: Iterable[TableId]) -> State:
     for window in reversed(state.windows):
         if isinstance(window.order, ReselectRows) and (table := window_table(window)) in gone:
             unread[table] = (UnknownRows(window.order.since, window.order.keys), *unread.get(table, ()))
-    runs: dict[TableId, TableRun] = {
-        table: run if table not in gone else PlanningOutdated()
-        for table, run in state.runs.items()
-        if table not in gone or isinstance(run, Planning | PlanningOutdated)
+    plans: dict[TableId, TablePlan] = {
+        table: plan if table not in gone else PlanningOutdated()
+        for table, plan in state.plans.items()
+        if table not in gone or isinstance(plan, Planning | PlanningOutdated)
     }
     still_open = tuple(w for w in state.windows if window_table(w) not in gone)
-    return replace(state, runs=runs, windows=still_open, unread=unread)
+    return replace(state, plans=plans, windows=still_open, unread=unread)
 
 
 def forget_unknown_rows(state: State, table: TableId) -> State:
@@ -388,14 +391,14 @@ def forget_old_snapshots(snapshots: tuple[Snapshot, ...]) -> tuple[Snapshot, ...
     return tuple(snapshot for snapshot in snapshots if snapshot.id not in forgotten)
 
 
-def with_run(state: State, table: TableId, run: TableRun) -> State:
-    """Returns the state with another run of a table."""
-    return replace(state, runs={**state.runs, table: run})
+def with_plan(state: State, table: TableId, plan: TablePlan) -> State:
+    """Returns the state with another plan of a table."""
+    return replace(state, plans={**state.plans, table: plan})
 
 
-def without_run(state: State, table: TableId) -> State:
-    """Returns the state in which a table has no run, so that the schedule plans it again if a snapshot wants it."""
-    return replace(state, runs={t: run for t, run in state.runs.items() if t != table})
+def without_plan(state: State, table: TableId) -> State:
+    """Returns the state in which a table has no plan, so that the schedule plans it again if a snapshot wants it."""
+    return replace(state, plans={t: plan for t, plan in state.plans.items() if t != table})
 
 
 def with_checkpoint(state: State, **changes: object) -> State:

@@ -63,7 +63,7 @@ from pipeline.coordinator.state import (
     InTransaction,
     Order,
     Overlapping,
-    Paused,
+    PauseReached,
     Planned,
     SourceAtLimit,
     SourceHasCapacity,
@@ -76,7 +76,7 @@ from pipeline.coordinator.state import (
     window_table,
     with_checkpoint,
     with_table,
-    without_run,
+    without_plan,
 )
 from pipeline.coordinator.verification import comparability, repair
 from pipeline.coordinator.window import Reconciling, Window
@@ -198,7 +198,7 @@ def _handle(
         case binlog.LogAdvanced():
             return handle_log.log_advanced(state, message), (), ()
         case binlog.ReadingPaused():
-            return replace(state, gate=Paused()), (), ()
+            return replace(state, reader=PauseReached()), (), ()
         case changes.SchemaVerified():
             return handle_log.schema_verified(state, message), (), ()
         case changes.EnginesSurveyed(unknown):
@@ -258,14 +258,14 @@ def close_windows(state: State) -> tuple[State, tuple[journal.ChunkPart, ...]]:
 
 def _complete_empty_tables(state: State) -> State:
     """Completes the tables whose plan found no rows, once the stream has passed their high watermark."""
-    for table, run in state.runs.items():
-        if not isinstance(run, FoundEmpty):
+    for table, plan in state.plans.items():
+        if not isinstance(plan, FoundEmpty):
             continue
         snapshot = snapshot_of(state.checkpoint, table)
-        if snapshot is None or snapshot.id != run.snapshot:
+        if snapshot is None or snapshot.id != plan.snapshot:
             # Another table's turn has come since then. Its own plan decides.
-            state = without_run(state, table)
-        elif state.passed.has(run.high):
+            state = without_plan(state, table)
+        elif state.passed.has(plan.high):
             state = end_table(state, snapshot, table, snapshot.read_whole(Progress()))
     return state
 
@@ -308,6 +308,10 @@ def _emit(state: State, window: Reconciling) -> tuple[State, journal.ChunkPart]:
 
 def _forget_markers(state: State) -> State:
     """Removes marker rows for which no window and no empty table can wait."""
-    if not state.markers or state.windows or any(not isinstance(run, Planned) for run in state.runs.values()):
+    if (
+        not state.markers
+        or state.windows
+        or any(not isinstance(plan, Planned) for plan in state.plans.values())
+    ):
         return state
     return replace(state, markers=frozenset())

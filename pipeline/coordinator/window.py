@@ -219,10 +219,10 @@ def pass_keys(window: Window, keys: PassedKeys) -> Window:
 
 def take_chunk(window: Reading, read: ChunkRead) -> Reconciling:
     """Returns the window with its chunk. Raises InvariantBroken if the low watermark isn't usable."""
-    if not is_usable_low(read.low, window.order.asked_at):
+    if not is_usable_low(read.low, window.order.ordered_at):
         raise InvariantBroken(
             f"chunk {read.chunk}: the low watermark {read.low} lacks transactions that had passed when the chunk "
-            f"was asked for: {window.order.asked_at - read.low}"
+            f"was ordered: {window.order.ordered_at - read.low}"
         )
     keys = sum(len(run) for run in window.passed)
     rows = read.rows
@@ -264,6 +264,10 @@ def gone_keys(window: Reconciling) -> pa.RecordBatch:
 
 
 def _touched(window: Reconciling, passed: PassedKeys) -> pa.Array:
+    """Returns the tokens of the rows that give way.
+
+    With partial rows these are all that passed, in the low watermark or not (`partial_rows` has the proof).
+    """
     low_matters = passed.partial is None and not window.laid_over
     return passed.outside(window.low) if low_matters else passed.tokens
 

@@ -1,9 +1,10 @@
-"""The journal: the stream of capture, in order, durable, and read by any number of consumers.
+"""A segment of the journal: which rows are in which of its files, and the entry that makes it exist.
 
-A *segment* is what came between two moments at which everything was made durable. It has one Parquet file for each
-table version and kind of file, and one *entry* in the manifest. Only the entry makes the segment exist. Segments are
-numbered from 1 without a gap. An entry holds the checkpoint after the segment's rows, so the two can't diverge: capture
-continues from the last entry, and what no entry names never happened.
+The journal is the stream of capture, in order, durable, and read by any number of consumers. A *segment* is what came
+between two moments at which everything was made durable. It has one Parquet file for each table version and kind of
+file, and one *entry* in the manifest. Only the entry makes the segment exist. Segments are numbered from 1 without a
+gap. An entry holds the checkpoint after the segment's rows, so the two can't diverge: capture continues from the last
+entry, and what no entry names never happened.
 
 There are three kinds of files. A *changes* file has the meta columns of META, then the table's own columns by their
 names, then SOURCE. Its rows are in the order of the stream, which is the order of (`__scn`, `__ordinal`). A *rows* file

@@ -15,12 +15,13 @@ from pipeline.snapshot.watermark import High
 
 @dataclass(frozen=True, slots=True)
 class PlanTable:
-    """Find the table's schema and walk, and at most `ranges` (0: none), where all that passed at `asked_at` is seen."""
+    """Find the table's schema and walk, and at most `ranges` (0: none), seeing all that had passed at
+    `ordered_at`."""
 
     table: TableId
     request: Request
     ranges: int
-    asked_at: GtidSet
+    ordered_at: GtidSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class PlanFailed:
 
 @dataclass(frozen=True, slots=True)
 class ReadChunk:
-    """Read the next `limit` rows with `after` < key <= `end`, with a low watermark that contains `asked_at`."""
+    """Read the next `limit` rows with `after` < key <= `end`, with a low watermark that contains `ordered_at`."""
 
     chunk: ChunkId
     schema: TableSchema
@@ -72,7 +73,7 @@ class ReadChunk:
     after: Key | None
     end: Key
     limit: int
-    asked_at: GtidSet
+    ordered_at: GtidSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class ReselectRows:
     keys: pa.RecordBatch
     tokens: pa.Array
     since: int
-    asked_at: GtidSet
+    ordered_at: GtidSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ class RepairRows:
     keys: pa.RecordBatch
     tokens: pa.Array
     checks: bool
-    asked_at: GtidSet
+    ordered_at: GtidSet
 
 
 ReadByKeys = ReselectRows | RepairRows

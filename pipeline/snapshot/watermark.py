@@ -84,6 +84,6 @@ class StreamPosition:
                 assert_never(high)
 
 
-def is_usable_low(low: GtidSet, asked_at: GtidSet) -> bool:
-    """Returns whether `low` may open a window whose chunk was ordered at the stream's position `asked_at`."""
-    return asked_at <= low
+def is_usable_low(low: GtidSet, ordered_at: GtidSet) -> bool:
+    """Returns whether `low` may open a window whose chunk was ordered at the stream's position `ordered_at`."""
+    return ordered_at <= low

@@ -186,9 +186,9 @@ class World:
 
     def answer(self, order: chunks.PlanTable | chunks.ReadChunk | chunks.ReadByKeys) -> None:
         """A SELECT sees all of low, and nothing after high; low is any usable set."""
-        asked = order.asked_at.count() - 5
+        asked = order.ordered_at.count() - 5
         seen = self.dice.randrange(asked, len(self.log) + 1)
-        low: GtidSet = order.asked_at
+        low: GtidSet = order.ordered_at
         for number in range(asked + 1, seen + 1):
             if self.dice.random() < 0.5:
                 low = low.with_gtid(gtid(f"a:{number + 5}"))

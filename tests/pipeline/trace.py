@@ -324,7 +324,7 @@ def _chunk(
     order = trace.chunk(number)
     found = [] if keys == "none" else [int(key) for key in keys.split()]
     made = builders.read(order, *found, high=_high(high), took=int(took or 1000))
-    return replace(made, low=order.asked_at if low is None else gtids(low))
+    return replace(made, low=order.ordered_at if low is None else gtids(low))
 
 
 def _chunk_outdated(

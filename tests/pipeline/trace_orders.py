@@ -30,26 +30,26 @@ from pipeline.snapshot import snapshot as snapshots
 def told(order: coordinator_state.Order, shown: checkpoints.Checkpoint | None) -> Iterator[str]:
     """The lines of one order; of an Append's checkpoint, what has changed since the one that was shown last."""
     match order:
-        case PlanTable(table, request, ranges, asked_at):
+        case PlanTable(table, request, ranges, ordered_at):
             how = f"in {ranges} ranges" if ranges else "in the ranges it has"
-            yield f"plan {table.name}{_request(request)} {how}, seeing {_set(asked_at)}"
-        case ReadChunk(chunk, schema, walk, request, number, after, end, limit, asked_at):
+            yield f"plan {table.name}{_request(request)} {how}, seeing {_set(ordered_at)}"
+        case ReadChunk(chunk, schema, walk, request, number, after, end, limit, ordered_at):
             along = "" if walk.index == chunk_index.PRIMARY else f" along {walk.index}"
             where = f"range {number} after {_key(after)} through {_key(end)}"
             yield (
                 f"read chunk {chunk.number} of {_schema(schema)} for {chunk.snapshot}{along}{_request(request)}: "
-                f"{limit} rows of {where}, seeing {_set(asked_at)}"
+                f"{limit} rows of {where}, seeing {_set(ordered_at)}"
             )
-        case ReselectRows(chunk, schema, keys, _, since, asked_at):
+        case ReselectRows(chunk, schema, keys, _, since, ordered_at):
             values = " ".join(map(str, keys.column(0).to_pylist()))
             yield (
                 f"reselect {chunk.number} of {_schema(schema)}: keys {values}, unknown since SCN {since}, "
-                f"seeing {_set(asked_at)}"
+                f"seeing {_set(ordered_at)}"
             )
-        case RepairRows(chunk, schema, keys, _, checks, asked_at):
+        case RepairRows(chunk, schema, keys, _, checks, ordered_at):
             values = " ".join(map(str, keys.column(0).to_pylist()))
             what = "check" if checks else "repair"
-            yield f"{what} {chunk.number} of {_schema(schema)}: keys {values}, seeing {_set(asked_at)}"
+            yield f"{what} {chunk.number} of {_schema(schema)}: keys {values}, seeing {_set(ordered_at)}"
         case PauseReading(at):
             yield "pause reading" if at is None else f"pause reading at {_high(at)}"
         case ResumeReading():
@@ -208,17 +208,17 @@ def _held(state: coordinator_state.State) -> Iterator[tuple[str, str]]:
         for window in state.windows
     )
     yield "windows", "; ".join(windows) or "none"
-    runs = (f"{table.name} {run.wire}{_run(run)}" for table, run in state.runs.items())
-    yield "plans", "; ".join(runs) or "none"
-    match state.gate:
+    plans = (f"{table.name} {plan.wire}{_plan(plan)}" for table, plan in state.plans.items())
+    yield "plans", "; ".join(plans) or "none"
+    match state.reader:
         case coordinator_state.ReaderRunning():
             yield "reader", "reads"
         case coordinator_state.PauseOrdered():
             yield "reader", "is to pause"
-        case coordinator_state.Paused():
+        case coordinator_state.PauseReached():
             yield "reader", "pauses"
         case _:
-            assert_never(state.gate)
+            assert_never(state.reader)
     yield "markers", " ".join(sorted(state.markers)) or "none"
     yield (
         "consistent snapshot",
@@ -226,8 +226,8 @@ def _held(state: coordinator_state.State) -> Iterator[tuple[str, str]]:
     )
 
 
-def _run(run: object) -> str:
-    match run:
+def _plan(plan: object) -> str:
+    match plan:
         case coordinator_state.PlanningOutdated():
             return " (stale)"
         case coordinator_state.SchemaDiffers(reason):

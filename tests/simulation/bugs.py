@@ -116,7 +116,9 @@ def a_plan_is_older_than_the_stream(patch: Patch) -> None:
 
     def asked(state: State, turn: object) -> object:
         after, order = original(state, turn)  # type: ignore[arg-type]
-        return after, replace(order, asked_at=type(order.asked_at)()) if hasattr(order, "ranges") else order
+        return after, replace(order, ordered_at=type(order.ordered_at)()) if hasattr(
+            order, "ranges"
+        ) else order
 
     patch.setattr(schedule, "_place_order", asked)
 

@@ -98,7 +98,7 @@ HARD = (
     "a window closes by a set",
     "a set that holds what never comes",
     "a plan came under another schema",
-    "a chunk was asked for again with fewer rows",
+    "a chunk was ordered again with fewer rows",
     "the budget of memory was used up",
     "a chunk while the source is strained",
     "the journal had no room within a transaction",
@@ -252,11 +252,11 @@ class Coverage:
                     }
                 )
             case TablePlanned(schema):
-                run_ = after.runs.get(schema.table)
-                early = isinstance(run_, FoundEmpty) and not after.passed.has(run_.high)
+                plan = after.plans.get(schema.table)
+                early = isinstance(plan, FoundEmpty) and not after.passed.has(plan.high)
                 self._count(
                     {
-                        "a plan came under another schema": isinstance(run_, SchemaDiffers),
+                        "a plan came under another schema": isinstance(plan, SchemaDiffers),
                         "a table was found empty before its last deletes had passed": early,
                     }
                 )
@@ -344,7 +344,7 @@ class Coverage:
                 if _chunks(after, chunk) > _chunks(before, chunk) and seen.read is not None:
                     self._emitted(seen.read, seen.passed, message)
                 elif isinstance(message, ChangesVerified | TransactionPartVerified):
-                    self.reached["a chunk was asked for again with fewer rows"] += isinstance(window, Reading)
+                    self.reached["a chunk was ordered again with fewer rows"] += isinstance(window, Reading)
 
     def _emitted(self, read: ChunkRead, passed: list[Transaction], message: ToWatermarkCoordinator) -> None:
         table, keys = read.chunk.table, set(read.rows["id"].to_pylist())

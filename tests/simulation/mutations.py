@@ -48,12 +48,12 @@ Turn = schedule._Plan | schedule._Chunk | None
 
 
 def any_low_is_usable(patch: Patch) -> None:
-    _judge_low(patch, lambda _low, _asked_at: True)
+    _judge_low(patch, lambda _low, _ordered_at: True)
 
 
 def _judge_low(patch: Patch, judged: Callable[[GtidSet, GtidSet], bool]) -> None:
-    def usable(low: GtidSet, asked_at: GtidSet) -> bool:
-        return judged(low, asked_at)
+    def usable(low: GtidSet, ordered_at: GtidSet) -> bool:
+        return judged(low, ordered_at)
 
     patch.setattr(watermark, "is_usable_low", usable)
     patch.setattr(window, "is_usable_low", usable)
@@ -174,10 +174,10 @@ def an_empty_table_is_complete_at_once(patch: Patch) -> None:
     original = coordinator._complete_empty_tables
 
     def emptied(state: State) -> State:
-        runs = {
-            t: replace(r, high=GtidSet()) if isinstance(r, FoundEmpty) else r for t, r in state.runs.items()
+        plans = {
+            t: replace(r, high=GtidSet()) if isinstance(r, FoundEmpty) else r for t, r in state.plans.items()
         }
-        return original(replace(state, runs=runs))
+        return original(replace(state, plans=plans))
 
     patch.setattr(coordinator, "_complete_empty_tables", emptied)
 
@@ -187,11 +187,11 @@ def an_empty_plan_is_anybodys(patch: Patch) -> None:
 
     def emptied(state: State) -> State:
         first = {t: s.id for t, s in coordinator_state.table_turns(state.checkpoint).items()}
-        runs = {
+        plans = {
             t: replace(r, snapshot=first[t]) if isinstance(r, FoundEmpty) and t in first else r
-            for t, r in state.runs.items()
+            for t, r in state.plans.items()
         }
-        return original(replace(state, runs=runs))
+        return original(replace(state, plans=plans))
 
     patch.setattr(coordinator, "_complete_empty_tables", emptied)
 
@@ -397,6 +397,6 @@ def nothing_is_withdrawn(patch: Patch) -> None:
 
 def tables_that_stand_still_are_under_way(patch: Patch) -> None:
     def under_way(state: State, wanted: dict[TableId, Snapshot], priority: int) -> int:
-        return sum(t not in wanted or wanted[t].priority >= priority for t in state.runs)
+        return sum(t not in wanted or wanted[t].priority >= priority for t in state.plans)
 
     patch.setattr(schedule, "_tables_under_way", under_way)

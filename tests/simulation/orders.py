@@ -1,7 +1,7 @@
 """What may be asked for, and when: the coordinator's orders, judged by the state that they come from."""
 
 from pipeline.coordinator.consistent_state import AtPosition
-from pipeline.coordinator.state import InTransaction, Paused, Pausing, State, snapshot_windows
+from pipeline.coordinator.state import InTransaction, PauseReached, Pausing, State, snapshot_windows
 from pipeline.coordinator.window import Reading
 from pipeline.messages.chunks import ReadChunk, RepairRows
 from pipeline.messages.journal import Full
@@ -44,7 +44,7 @@ def judge_pause(state: State) -> None:
     has_one = (
         isinstance(state.room, Full) or isinstance(state.consistent_position, AtPosition) or _stood_for(state)
     )
-    if isinstance(state.gate, Paused) and not has_one:
+    if isinstance(state.reader, PauseReached) and not has_one:
         raise Violation(f"the stream stands for nothing, and is {state.consistent_position}")
 
 

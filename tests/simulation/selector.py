@@ -176,7 +176,7 @@ class Selector:
         order, views, where = plan.order, plan.views, self._read
         if views is None:
             where = self._connected()
-            if not watermark.is_usable_low(where.executed, order.asked_at) or not self._whole():
+            if not watermark.is_usable_low(where.executed, order.ordered_at) or not self._whole():
                 self._reached["a plan waited for what had passed"] += 1
                 return None
         self.plans.remove(plan)
@@ -237,8 +237,8 @@ class Selector:
             chunk.low = chunk.views.opened.visible
         elif self._world.reads is Reads.MARKED:
             chunk.opened = chunk.opened or self._mark(OPEN_MARKER)
-            chunk.low = chunk.order.asked_at if chunk.opened.committed else None
-        elif watermark.is_usable_low(low, chunk.order.asked_at):
+            chunk.low = chunk.order.ordered_at if chunk.opened.committed else None
+        elif watermark.is_usable_low(low, chunk.order.ordered_at):
             chunk.low = low
             self._story.tell("low:", chunk.order.chunk, low)
         else:

@@ -408,7 +408,7 @@ class Simulation:
                 case ReadChunk() | RepairRows():
                     judge_order(order, self.state, paused=self.judge.record.paused, stands=self.reader.paused)
                     judge_room(order, strained=self.strained, full=self.full)
-                    self.story.tell("window opened:", order.chunk, "at", order.asked_at)
+                    self.story.tell("window opened:", order.chunk, "at", order.ordered_at)
                     self.selector.take(order)
                 case OpenTransactions() | CloseTransactions():
                     self.story.tell(order)

@@ -325,8 +325,8 @@ def _with(rows: tuple[int, ...], values: dict[int, int]) -> tuple[int, ...]:
 
 def emitted(histories: Histories, chunk: High, at: int) -> npt.NDArray[np.int64]:
     """[h, k]: the rows that the product's window emits for all histories, or ABSENT."""
-    chunk_id, asked_at = ChunkId("s1", _TABLE.table, 1), gtid_set((1 << chunk.at) - 1)
-    order = ReadChunk(chunk_id, _TABLE, primary_index(_TABLE), WHOLE_TABLE, 0, None, (0,), 1, asked_at)
+    chunk_id, ordered_at = ChunkId("s1", _TABLE.table, 1), gtid_set((1 << chunk.at) - 1)
+    order = ReadChunk(chunk_id, _TABLE, primary_index(_TABLE), WHOLE_TABLE, 0, None, (0,), 1, ordered_at)
     reading = window.Reading(order)
     for i in range(chunk.at, chunk.came):
         passed = window.pass_keys(reading, _passed(histories, i))

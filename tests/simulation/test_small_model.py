@@ -127,7 +127,7 @@ def test_a_model_without_one_of_its_rules_breaks_the_promise(model: type[Model])
 
 
 def test_any_low_watermark_breaks_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "is_usable_low", lambda _low, _asked_at: True)
+    monkeypatch.setattr(window, "is_usable_low", lambda _low, _ordered_at: True)
     assert first_violation(Histories(KEYS, 2), AnyLow(2).walk()) is not None
 
 

@@ -129,7 +129,7 @@ def _repairing(state: State, run: str, table: TableId) -> tuple[Snapshot, Repair
 
 
 def _can_read(state: State, table: TableId) -> bool:
-    if state.reselecting is not None or not isinstance(state.gate, ReaderRunning):
+    if state.reselecting is not None or not isinstance(state.reader, ReaderRunning):
         return False
     if state.checkpoint.paused or isinstance(state.source, SourceAtLimit):
         return False

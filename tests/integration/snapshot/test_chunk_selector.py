@@ -194,7 +194,7 @@ async def test_a_low_watermark_waits_for_what_the_stream_has_passed(
         own = Origin(mysql.uuid)
         passed = executed.with_numbers(own, executed.intervals[own].edges[-1:])
         plain = running.chunk(plan, None, (9,), 10)
-        await running.order(replace(plain, asked_at=passed))
+        await running.order(replace(plain, ordered_at=passed))
         await asked.wait()
         assert running.answers.depth == 0
         mysql.sql("INSERT INTO t VALUES (1)", database=database)
@@ -214,7 +214,7 @@ async def test_a_position_that_never_becomes_visible_fails_the_chunk(
         plan = await running.plan(TableId(database, "t"))
         plain = running.chunk(plan, None, (9,), 10)
         foreign = GtidSet.parse("11111111-1111-1111-1111-111111111111:1")
-        await running.order(replace(plain, asked_at=foreign))
+        await running.order(replace(plain, ordered_at=foreign))
         answer = await running.answer()
     assert answer == ChunkFailed(
         plain.chunk, f"transactions of the log aren't visible in the source: {foreign}"

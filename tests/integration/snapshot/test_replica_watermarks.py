@@ -117,7 +117,7 @@ async def test_a_chunk_from_a_replica_lies_between_its_own_sets(
         server.sql("STOP REPLICA SQL_THREAD")
         source.sql("INSERT INTO d.t VALUES (5)")
         passed = GtidSet.parse(source.executed())
-        await running.order(replace(running.chunk(plan, None, (9,), 10), asked_at=passed))
+        await running.order(replace(running.chunk(plan, None, (9,), 10), ordered_at=passed))
         server.sql("START REPLICA SQL_THREAD")
         chunk = await running.answer()
     assert isinstance(chunk, ChunkRead)

@@ -30,4 +30,4 @@ def test_a_label_that_the_server_does_not_tell_is_the_logs() -> None:
     assert order.schema == log
     other = Capture(log)
     other.give(execute("s1", log), planned(labelled(UNKNOWN_CHARACTER, "c"), high=30))
-    assert isinstance(other.state.runs[log.table], SchemaDiffers)
+    assert isinstance(other.state.plans[log.table], SchemaDiffers)

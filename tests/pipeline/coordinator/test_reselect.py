@@ -119,7 +119,7 @@ def test_a_row_that_was_inserted_in_part_is_read_again() -> None:
         ReselectRows,
         capture.give(partly(20, "a:6", (ImageKind.INSERT, {"id": 1}), (ImageKind.INSERT, {"id": 2}))),
     )
-    assert (order.keys.column(0).to_pylist(), order.asked_at) == ([1, 2], gtids("a:1-6"))
+    assert (order.keys.column(0).to_pylist(), order.ordered_at) == ([1, 2], gtids("a:1-6"))
     capture.give(read(order, 1, 2, low="a:1-6", high=20))
     assert capture.stream == ["orders a:6", "orders rows 1 2"]
 
@@ -285,6 +285,6 @@ def test_a_row_that_moves_along_the_index_of_a_snapshot_is_read_again() -> None:
     assert not asked(capture.give(updated(20, "a:6", 1, 5))), "nothing was read yet"
     capture.give(planned(ORDERS))
     assert reselect.moving_columns(capture.state, ORDERS.table) == (), "the plan's walk is along the key"
-    assert reselect.moving_columns(replace(capture.state, runs={}), ORDERS.table) == ("value",), (
+    assert reselect.moving_columns(replace(capture.state, plans={}), ORDERS.table) == ("value",), (
         "it isn't known yet"
     )

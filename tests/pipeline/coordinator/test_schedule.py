@@ -55,7 +55,7 @@ def test_no_run_of_answers_asks_for_more_than_is_allowed(
         elif kind in {1, 2} and chunks:
             order = chunks.pop(choice % len(chunks))
             keys = range(choice % (order.limit + 1))
-            message = read(order, *keys, low=str(order.asked_at), high=passed_to + choice % 2)
+            message = read(order, *keys, low=str(order.ordered_at), high=passed_to + choice % 2)
         elif kind == 3 and chunks:
             message = ChunkFailed(chunks.pop(choice % len(chunks)).chunk, "so")
         elif kind == 4:
@@ -67,7 +67,7 @@ def test_no_run_of_answers_asks_for_more_than_is_allowed(
         waiting += of(PlanTable, orders)
         chunks += of(ReadChunk, orders)
         planning = [
-            run for run in capture.state.runs.values() if isinstance(run, Planning | PlanningOutdated)
+            plan for plan in capture.state.plans.values() if isinstance(plan, Planning | PlanningOutdated)
         ]
         assert len(planning) == len(waiting)
         assert len(capture.state.windows) + len(planning) <= most

@@ -14,18 +14,18 @@ from pipeline.snapshot.chunk_index import primary_index
 from pipeline.snapshot.snapshot import WHOLE_TABLE, ChunkId
 from tests.pipeline.builders import ORDERS, gtid, gtids, read, rows, table
 
-ASKED_AT = "a:1-5"
+ORDERED_AT = "a:1-5"
 
 
-def reading(asked_at: str = ASKED_AT) -> Reading:
+def reading(ordered_at: str = ORDERED_AT) -> Reading:
     """Returns the window of a chunk that was ordered at this position."""
     chunk = ChunkId("s1", ORDERS.table, 1)
     return Reading(
-        ReadChunk(chunk, ORDERS, primary_index(ORDERS), WHOLE_TABLE, 0, None, (9,), 5, gtids(asked_at))
+        ReadChunk(chunk, ORDERS, primary_index(ORDERS), WHOLE_TABLE, 0, None, (9,), 5, gtids(ordered_at))
     )
 
 
-def reconciling(*keys: int, low: str = ASKED_AT, high: int = 15) -> Reconciling:
+def reconciling(*keys: int, low: str = ORDERED_AT, high: int = 15) -> Reconciling:
     """The window with a chunk of these keys."""
     opened = reading()
     return window.take_chunk(opened, read(opened.order, *keys, low=low, high=high))
