@@ -168,7 +168,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
             return await self._plan_on(source, order)
 
         try:
-            answer: chunks.TablePlanned | chunks.PlanFailed = await self._try(planned, str(order.table))
+            answer: chunks.TablePlanned | chunks.PlanFailed = await self._work_on_connection(
+                planned, str(order.table)
+            )
         except self._endings:
             raise
         except (Transient, Definite) as failure:
@@ -181,13 +183,15 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
         async def chunk(source: Source) -> chunks.ChunkRead:
             nonlocal limit
-            asked, limit = replace(order, limit=limit), max(1, limit // 2)  # the next try has less to do
-            return await self._between_watermarks(source, asked, lambda source: self.select(source, asked))
+            smaller, limit = replace(order, limit=limit), max(1, limit // 2)  # the next try has less to do
+            return await self._between_watermarks(
+                source, smaller, lambda source: self.select(source, smaller)
+            )
 
         try:
-            answer: chunks.ChunkRead | chunks.ChunkSchemaChanged | chunks.ChunkFailed = await self._try(
-                chunk, str(order.chunk)
-            )
+            answer: (
+                chunks.ChunkRead | chunks.ChunkSchemaChanged | chunks.ChunkFailed
+            ) = await self._work_on_connection(chunk, str(order.chunk))
         except StatementOutdated as outdated:
             log.info("the table was altered", order=str(order.chunk), reason=str(outdated))
             answer = await self._schema_changed(order, outdated)
@@ -201,11 +205,11 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
     async def _read_again(self, order: chunks.ReadByKeys) -> None:
         """Reads rows by their keys. If they don't come for now, all of capture begins again: the stream needs them."""
-        rows = partial(self._between_watermarks, order=order, select=partial(self._some, order))
+        rows = partial(self._between_watermarks, order=order, select=partial(self._select_by_keys, order))
         try:
-            answer: chunks.ChunkRead | chunks.ChunkSchemaChanged | chunks.ChunkFailed = await self._retry(
-                rows, str(order.chunk)
-            )
+            answer: (
+                chunks.ChunkRead | chunks.ChunkSchemaChanged | chunks.ChunkFailed
+            ) = await self._work_with_retries(rows, str(order.chunk))
         except StatementOutdated as outdated:
             answer = await self._schema_changed(order, outdated)
         except Definite as failure:
@@ -220,18 +224,21 @@ class ChunkSelector(Actor[ToChunkSelector]):
         if self._consistent is not None:
             return chunks.ChunkSchemaChanged(order.chunk, str(why))
         try:
-            high = await self._retry(partial(self.high, order=order), str(order.chunk))
+            high = await self._work_with_retries(partial(self.high, order=order), str(order.chunk))
         except Definite as failure:
             return chunks.ChunkFailed(order.chunk, str(failure))
         return chunks.ChunkSchemaChanged(order.chunk, str(why), high)
 
-    async def _try(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
-        """The result of the work on a connection. Raises Definite, or the last try's Transient."""
-        if self._consistent is not None:
-            return await self._once(work, self._consistent)
-        return await self._retry(work, what)
+    async def _work_on_connection(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
+        """Returns the result of the work: in the consistent snapshot's transaction, or on any connection with retries.
 
-    async def _retry(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
+        Raises Definite, or the last try's Transient.
+        """
+        if self._consistent is not None:
+            return await self._work_in_transaction(work, self._consistent)
+        return await self._work_with_retries(work, what)
+
+    async def _work_with_retries(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
         async def once() -> Answer:
             async with self._pool.connection() as source:
                 return await work(source)
@@ -241,7 +248,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
         return await retry(once, SELECT_BACKOFF, TRIES, failed)
 
-    async def _once(self, work: Callable[[Source], Awaitable[Answer]], reads: ConsistentReads) -> Answer:
+    async def _work_in_transaction(
+        self, work: Callable[[Source], Awaitable[Answer]], reads: ConsistentReads
+    ) -> Answer:
         """Returns the result of the work in a transaction of a consistent snapshot. A lost transaction can't be opened
         again.
         """
@@ -259,16 +268,16 @@ class ChunkSelector(Actor[ToChunkSelector]):
         await self.low(source, order)
         schema, walk = await table_plan.find_table(source, order.table, order.request)
         try:
-            return await self._of_schema(source, order, schema, walk)
+            return await self._plan_with_schema(source, order, schema, walk)
         except StatementOutdated as outdated:
             if self._consistent is not None:  # where the table stays as it was
                 raise
             raise Transient(f"{order.table} is being altered: {outdated}") from outdated
 
-    async def _of_schema(
+    async def _plan_with_schema(
         self, source: Source, order: chunks.PlanTable, schema: TableSchema, walk: ChunkIndex
     ) -> chunks.TablePlanned:
-        """Plans a table of this schema. Raises Outdated if it has been altered meanwhile."""
+        """Plans a table of this schema. Raises StatementOutdated if it has been altered meanwhile."""
         if not order.ranges:
             return chunks.TablePlanned(schema, walk, chunks.NotDivided(), await self.high(source, order))
         end = await table_plan.requested_key(source, schema, walk, chunk_queries.last_key(schema, walk))
@@ -290,24 +299,24 @@ class ChunkSelector(Actor[ToChunkSelector]):
         """Returns the result of a SELECT, between the low watermark and the high one."""
         started = monotonic()
         low = await self.low(source, order)
-        asked = monotonic()
+        low_read = monotonic()
         rows, upto, size = await select(source)
         selected = monotonic()
         high = await self.high(source, order)
-        self.metrics.chunk_read(started, asked, selected)
-        return chunks.ChunkRead(order.chunk, low, rows, upto, high, round((selected - asked) * 1e6), size)
+        self.metrics.chunk_read(started, low_read, selected)
+        return chunks.ChunkRead(order.chunk, low, rows, upto, high, round((selected - low_read) * 1e6), size)
 
     async def low(
         self, source: Source, order: chunks.PlanTable | chunks.ReadChunk | chunks.ReadByKeys
     ) -> GtidSet:
-        """What the next SELECT sees all of: what is visible, as soon as it's usable, or what lies before a marker.
+        """Returns the low watermark: what is visible, as soon as it's usable, or what lies before a marker.
 
         Raises Transient if it isn't usable for too long.
         """
         if self._consistent is not None and source in self._consistent:
             return self._consistent.visible
         if self._markers is not None:
-            await self._markers.open(source, _for_whom(order))
+            await self._markers.open(source, _marked_order(order))
             return order.ordered_at
         if self._replica is not None:
             return await wait_until_visible(
@@ -340,7 +349,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                     upto = result_set.row_key(located, batch.num_rows - 1, places)
         return await _join(schema, batches), upto, size
 
-    async def _some(self, order: chunks.ReadByKeys, source: Source) -> Selected:
+    async def _select_by_keys(self, order: chunks.ReadByKeys, source: Source) -> Selected:
         """The rows of the order's keys."""
         schema = order.schema
         wanted = row_filter_sql.keys_condition(schema, key_literals.bound_keys(schema, order.keys))
@@ -355,7 +364,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
     async def _next(
         self, result: Result, schema: TableSchema
     ) -> tuple[pa.RecordBatch, result_set.LocatedRows] | None:
-        """The next rows of a result. Raises Outdated if they aren't of this schema."""
+        """Returns the next rows of a result. Raises StatementOutdated if they aren't of this schema."""
         if wrong := mismatch(schema, result.columns[: len(schema.columns)]):
             raise StatementOutdated(wrong)
         read = await next_rows(result, schema)
@@ -375,19 +384,19 @@ class ChunkSelector(Actor[ToChunkSelector]):
     async def high(
         self, source: Source, order: chunks.PlanTable | chunks.ReadChunk | chunks.ReadByKeys
     ) -> High:
-        """The end of the log, or a marker in it: what was seen before lies before it. On a replica, all of that."""
+        """Returns the high watermark: the end of the log, a marker in it, or what a replica has executed."""
         if self._consistent is not None and source in self._consistent:
             return self._consistent.at
         if self._markers is not None:
-            return await self._markers.close(source, _for_whom(order))
+            return await self._markers.close(source, _marked_order(order))
         if self._replica is not None:
             return await self._replica.high(source)
         coordinates, _ = await source.end_of_log()
         return coordinates
 
 
-def _for_whom(order: chunks.PlanTable | chunks.ReadChunk | chunks.ReadByKeys) -> str:
-    """For whom a marker is written."""
+def _marked_order(order: chunks.PlanTable | chunks.ReadChunk | chunks.ReadByKeys) -> str:
+    """Returns what a marker row says of the order for which it is written."""
     return str(order.table if isinstance(order, chunks.PlanTable) else order.chunk)
 
 

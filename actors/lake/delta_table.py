@@ -370,7 +370,7 @@ def _cast_rows(rows: DataFrame, columns: Mapping[str, Stored]) -> DataFrame:
     """Returns rows with the types of a table's columns.
 
     A changelog's column may be wider than the mirror's, which began again with a narrower type. Delta writes files with
-    the types of the rows, and nobody could read those.
+    the types of the rows, and no reader could read those.
     """
     types = {fold_name(name): column.type for name, column in columns.items()}
     return rows.select(

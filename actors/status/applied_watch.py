@@ -135,7 +135,7 @@ class AppliedWatch:
             self._confirming = asyncio.create_task(self._confirm_all())
 
     async def _confirm_all(self) -> None:
-        """Asks the source, until nobody has come meanwhile."""
+        """Asks the source, until no further waiter has come meanwhile."""
         while self._unconfirmed:
             waiters, self._unconfirmed = self._unconfirmed, set()
             try:

@@ -88,7 +88,7 @@ class Protection:
         return _rules_of_columns(self, schema)
 
     def hides_key(self, schema: TableSchema) -> bool:
-        """Returns whether a column of the primary key is protected, so that nobody may see keys of the source."""
+        """Returns whether a column of the primary key is protected, so that keys of the source may not be shown."""
         return not self.rules_of_columns(schema).keys().isdisjoint(schema.key)
 
     def stored(self, schema: TableSchema) -> TableSchema:

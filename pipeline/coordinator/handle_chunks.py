@@ -71,7 +71,7 @@ def table_planned(state: State, message: TablePlanned) -> State:
         return state
     schema = state.checkpoint.schemas.get(table)
     if schema is None or not schemas_agree(message.schema, schema):
-        return with_plan(state, table, _ahead(state, message, schema))
+        return with_plan(state, table, _schema_differs(state, message, schema))
     message = replace(message, schema=schema)
     match snapshot.tables[table], message.ranges:
         case Chunking(ranges, walk_version), _:
@@ -86,7 +86,7 @@ def table_planned(state: State, message: TablePlanned) -> State:
             return state
 
 
-def _ahead(state: State, message: TablePlanned, schema: TableSchema | None) -> SchemaDiffers:
+def _schema_differs(state: State, message: TablePlanned, schema: TableSchema | None) -> SchemaDiffers:
     reason = "the log doesn't have it" if schema is None else difference(message.schema, schema)
     return SchemaDiffers(reason, message.high if isinstance(state.consistent_position, NoPosition) else None)
 

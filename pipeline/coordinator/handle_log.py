@@ -124,11 +124,11 @@ def _change_parts(
 
 @dataclass(frozen=True, slots=True)
 class KeyedChanges:
-    """Changes with their keys' tokens, and their effect on rows whose images leave columns out."""
+    """Changes with their keys' tokens. `masks`: which images are partial; None if all are complete."""
 
     changes: TableChanges
     tokens: pa.Array
-    divided: ImageMasks | None
+    masks: ImageMasks | None
 
 
 def touch_windows(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
@@ -149,8 +149,8 @@ def touch_windows(state: State, tables: tuple[TableChanges, ...], run: Transacti
         keys = with_tokens(state, changes)
         if opened:
             state = _touch_table(state, table, passed_keys(keys, run))
-        if mirrored and keys.divided is not None:
-            state = _request_unknown_rows(state, keys, keys.divided, len(run))
+        if mirrored and keys.masks is not None:
+            state = _request_unknown_rows(state, keys, keys.masks, len(run))
     return state
 
 
@@ -166,20 +166,20 @@ def with_tokens(state: State, changes: TableChanges) -> KeyedChanges:
 
 def passed_keys(keyed: KeyedChanges, run: Transactions) -> PassedKeys:
     """Returns the keys of the changes. Every image counts, so an update has both its old and its new key."""
-    images, keys, of = keyed.changes.images, keyed.tokens, keyed.divided
+    images, keys, masks = keyed.changes.images, keyed.tokens, keyed.masks
     transaction = images.column("transaction").to_numpy()
-    if of is None:
+    if masks is None:
         return PassedKeys(run, transaction, keys)
-    partial = pa.array(of.partial)
+    partial = pa.array(masks.partial)
     absent = images.column("absent").filter(partial)
     rows = PartialRows(keys.filter(partial), absent, keyed.changes.rows.filter(partial))
-    return PassedKeys(run, transaction[of.decisive], keys.filter(pa.array(of.decisive)), rows)
+    return PassedKeys(run, transaction[masks.decisive], keys.filter(pa.array(masks.decisive)), rows)
 
 
-def _request_unknown_rows(state: State, keyed: KeyedChanges, of: ImageMasks, transactions: int) -> State:
+def _request_unknown_rows(state: State, keyed: KeyedChanges, masks: ImageMasks, transactions: int) -> State:
     """Returns the state with the rows that these changes leave unknown, which are to be read again."""
-    schema, mask = keyed.changes.schema, pa.array(of.unknown)
-    rows = keyed.changes.rows.select(list(schema.key)).filter(mask)
+    schema, unknown = keyed.changes.schema, pa.array(masks.unknown)
+    rows = keyed.changes.rows.select(list(schema.key)).filter(unknown)
     return reselect.request_reselect(state, schema.table, key_rows(schema, rows.columns), transactions)
 
 
@@ -343,9 +343,9 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
 
 
 def _lacks_failed_rows(checkpoint: Checkpoint, table: TableId) -> bool:
-    """Returns whether the table's mirror lacks rows because a snapshot failed, and nobody stopped one since.
+    """Returns whether the table's mirror lacks rows because a snapshot failed, and no signal has stopped one since.
 
-    A creation that is certain (`Effect.CREATED`) needs this not: it also ends a snapshot that has not failed yet. An
+    A creation that is certain (`Effect.CREATED`) doesn't need this: it also ends a snapshot that has not failed yet. An
     uncertain one (IF NOT EXISTS) and an ALTER TABLE need it.
     """
     last = [snapshot.tables[table] for snapshot in checkpoint.snapshots if table in snapshot.tables][-1:]

@@ -22,7 +22,7 @@ of that. They are few, and one order of them at a time takes no chunk's turn.
 **How much.** At most as many chunks are ordered as there are connections: another one would only be a window that opens
 too early. And no more than the memory has room for, together with the waiting rows (`pipeline.coordinator.chunk_size`).
 
-**A blocking snapshot** is read in the classic mode, and nothing else is ordered during its turn.
+**A blocking snapshot** is read as with `watermark = "pause"`, and nothing else is ordered during its turn.
 """
 
 from collections import Counter

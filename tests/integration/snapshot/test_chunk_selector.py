@@ -366,12 +366,12 @@ class Altering(ChunkSelector):
     server: MysqlServer
     deeds: tuple[str, ...] = ()
 
-    async def _of_schema(
+    async def _plan_with_schema(
         self, source: Source, order: PlanTable, schema: TableSchema, walk: ChunkIndex
     ) -> TablePlanned:
         deeds, self.deeds = self.deeds, ()
         self.server.sql(*deeds, database=order.table.database)
-        return await super()._of_schema(source, order, schema, walk)
+        return await super()._plan_with_schema(source, order, schema, walk)
 
 
 @pytest.mark.parametrize(
