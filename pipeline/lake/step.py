@@ -352,44 +352,45 @@ def step(state: State, fact: Fact, now: float) -> _Next:
     if isinstance(state.doing, StoppingSpark | SinkEnded) and not isinstance(fact, SparkStopped):
         return state, ()  # what was under way has ended, or was broken off
     if isinstance(fact, LakeTimerFired) and state.stop_at is not None and state.stop_at <= now:
-        return replace(state, doing=StoppingSpark()), (StopSpark(True, _sealed(state)),)
-    state, orders = _batches(state, fact, now)
+        return replace(state, doing=StoppingSpark()), (StopSpark(True, _last_sealed(state)),)
+    state, orders = _handle(state, fact, now)
     between = isinstance(state.doing, Idle) or isinstance(fact, ProgressReported)
-    return _beside(state, orders, now) if between else (state, orders)
+    return _begin_background_work(state, orders, now) if between else (state, orders)
 
 
-def _batches(state: State, fact: Fact, now: float) -> _Next:
+def _handle(state: State, fact: Fact, now: float) -> _Next:
+    """Returns the state after a fact, and the orders for the next batch."""
     match fact:
         case JournalFoundEmpty():
-            _doing(Starting, state, fact)
+            _expect(Starting, state, fact)
             return replace(state, doing=Idle()), ()
         case JournalFound(end, sealed) if isinstance(state.doing, Retrying):
-            return _again(state, end, sealed, now)
+            return _search_again(state, end, sealed, now)
         case JournalFound(end, sealed):
-            _doing(Starting, state, fact)
+            _expect(Starting, state, fact)
             tables = frozenset(end.schemas)
-            state, orders = _searching(state, Searching(end, sealed, tables))
+            state, orders = _continue_search(state, Searching(end, sealed, tables))
             return state, (*map(FindTable, sorted(tables)), *orders)
         case TableFound():
-            return _found(state, fact, now)
+            return _table_found(state, fact, now)
         case CursorFound() | GapFound() | BeginningFound():
-            return _placed(state, fact, _doing(Joining, state, fact))
+            return _cursor_answered(state, fact, _expect(Joining, state, fact))
         case SegmentSealed(segment):
-            _doing(Idle, state, fact)
-            return _going_on(state, segment)
+            _expect(Idle, state, fact)
+            return _read_next_batch(state, segment)
         case BatchRead(batch, late):
-            return _read(state, _doing(ReadingBatch, state, fact).sealed, batch, late, now)
+            return _batch_read(state, _expect(ReadingBatch, state, fact).sealed, batch, late, now)
         case TableDelivered():
-            return _delivered(state, fact, now)
+            return _table_delivered(state, fact, now)
         case TableFailed():
-            return _failed(state, fact, now)
+            return _table_failed(state, fact, now)
         case ProgressReported():
-            return _going_on(state, _doing(Confirming, state, fact).sealed)
+            return _read_next_batch(state, _expect(Confirming, state, fact).sealed)
         case LakeTimerFired():
-            return _moment(state, now)
+            return _retry_due_tables(state, now)
         case WorkDone():
-            state = _worked(state, fact, now)
-            return state, _repairs(state) if fact.judgements else ()
+            state = _work_done(state, fact, now)
+            return state, _request_repair(state) if fact.judgements else ()
         case WorkGivenUp():
             return replace(state, background=background.work_given_up(state.background, now)), ()
         case WorkFailed():
@@ -399,13 +400,13 @@ def _batches(state: State, fact: Fact, now: float) -> _Next:
         case SealingEnded():
             return replace(state, ending=True), ()
         case SparkStopped():
-            _doing(StoppingSpark, state, fact)
+            _expect(StoppingSpark, state, fact)
             return replace(state, doing=SinkEnded()), ()
         case _:
             assert_never(fact)
 
 
-def _beside(state: State, orders: tuple[Order, ...], now: float) -> _Next:
+def _begin_background_work(state: State, orders: tuple[Order, ...], now: float) -> _Next:
     """Begins what is due beside the batches. At the end nothing begins, and Spark is stopped when all has ended."""
     if state.ending:
         if state.background.under_way is not None or not isinstance(state.doing, Idle):
@@ -417,7 +418,7 @@ def _beside(state: State, orders: tuple[Order, ...], now: float) -> _Next:
     return replace(state, background=after), (*orders, work) if work is not None else orders
 
 
-def _moment(state: State, now: float) -> _Next:
+def _retry_due_tables(state: State, now: float) -> _Next:
     """Looks for the journal's end if tables that failed are due again."""
     again = retry_at(state)
     if again is None or again > now:
@@ -435,7 +436,7 @@ def timer_at(state: State) -> float | None:
     return min((at for at in (retry_at(state), due) if at is not None), default=None)
 
 
-def _sealed(state: State) -> int:
+def _last_sealed(state: State) -> int:
     """Returns the journal's last segment that the sink knows."""
     match state.doing:
         case Searching() | Joining() | ReadingBatch() | LoadingTables() | Delivering() | Confirming():
@@ -444,20 +445,20 @@ def _sealed(state: State) -> int:
             return state.so_far.segment
 
 
-def _delivered(state: State, fact: TableDelivered, now: float) -> _Next:
-    landing, so_far = _doing(Delivering, state, fact), state.so_far
+def _table_delivered(state: State, fact: TableDelivered, now: float) -> _Next:
+    delivering, so_far = _expect(Delivering, state, fact), state.so_far
     table, before = fact.table, so_far.tables[fact.table]
     if fact.after.stopped is None:
         beside = background.files_delivered(state.background, table, before, fact.after, fact.pieces, now)
         state = replace(state, background=beside)
-    landing = replace(landing, left=landing.left - {table})
+    delivering = replace(delivering, left=delivering.left - {table})
     after = fact.after
     if after.at is not None:  # and so may work beside the batches
         after = replace(after, at=after.at.or_later(before.at))
-    return _landing(replace(state, so_far=_having(state, table, after)), landing, now)
+    return _continue_delivery(replace(state, so_far=_with_table(state, table, after)), delivering, now)
 
 
-def _worked(state: State, fact: WorkDone, now: float) -> State:
+def _work_done(state: State, fact: WorkDone, now: float) -> State:
     assert state.background.under_way is not None
     table, so_far, at = state.background.under_way.work.table, state.so_far, fact.at
     if at is not None:  # a batch may have reported later ones meanwhile
@@ -470,7 +471,7 @@ def _worked(state: State, fact: WorkDone, now: float) -> State:
     )
 
 
-def _doing(kind: type[_D], state: State, fact: Fact) -> _D:
+def _expect(kind: type[_D], state: State, fact: Fact) -> _D:
     """Returns what is under way, of the kind that the fact answers."""
     if isinstance(state.doing, kind):
         return state.doing
@@ -513,7 +514,7 @@ def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST
     return BatchRead(replace(batch, after=so_far.whole) if left_out or so_far.aside else batch, left_out)
 
 
-def _failed(state: State, fact: TableFailed, now: float) -> _Next:
+def _table_failed(state: State, fact: TableFailed, now: float) -> _Next:
     so_far, table = state.so_far, fact.table
     times = so_far.times_failed(table) + 1
     pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (times - 1))
@@ -522,18 +523,18 @@ def _failed(state: State, fact: TableFailed, now: float) -> _Next:
     match state.doing:
         case Searching() as searching:
             state = replace(state, so_far=so_far)
-            return _searching(state, replace(searching, left=searching.left - {table}))
-        case LoadingTables() as meeting:
-            state = replace(state, so_far=replace(so_far, whole=meeting.batch.after))
-            return _meeting(state, replace(meeting, left=meeting.left - {table}), now)
-        case Delivering() as landing:
-            state = replace(state, so_far=replace(so_far, whole=landing.batch.after))
-            return _landing(state, replace(landing, left=landing.left - {table}), now)
+            return _continue_search(state, replace(searching, left=searching.left - {table}))
+        case LoadingTables() as loading:
+            state = replace(state, so_far=replace(so_far, whole=loading.batch.after))
+            return _continue_loading(state, replace(loading, left=loading.left - {table}), now)
+        case Delivering() as delivering:
+            state = replace(state, so_far=replace(so_far, whole=delivering.batch.after))
+            return _continue_delivery(state, replace(delivering, left=delivering.left - {table}), now)
         case doing:
             raise InvariantBroken(f"{table} failed while {doing}")
 
 
-def _again(state: State, end: Checkpoint, sealed: int, now: float) -> _Next:
+def _search_again(state: State, end: Checkpoint, sealed: int, now: float) -> _Next:
     """Looks for the tables that are due, and goes back to where they failed."""
     so_far = state.so_far
     due = frozenset(table for table in so_far.aside if so_far.failed[table].again <= now)
@@ -542,29 +543,30 @@ def _again(state: State, end: Checkpoint, sealed: int, now: float) -> _Next:
         aside=so_far.aside - due,
         ahead=so_far.ahead or Ahead(so_far.segment, so_far.checkpoint),
     )
-    state, orders = _searching(replace(state, so_far=so_far), Searching(end, sealed, due))
+    state, orders = _continue_search(replace(state, so_far=so_far), Searching(end, sealed, due))
     return state, (*map(FindTable, sorted(due)), *orders)
 
 
-def _found(state: State, fact: TableFound, now: float) -> _Next:
+def _table_found(state: State, fact: TableFound, now: float) -> _Next:
     table = fact.table
     mirror_rules.check_mirrors(fact.found, table, rule_of(state.rules, table))
     met = background.table_met(state.background, table, fact.found, fact.sizes, now)
-    state = replace(state, so_far=_having(state, table, fact.found), background=met)
+    state = replace(state, so_far=_with_table(state, table, fact.found), background=met)
     match state.doing:
         case Searching() as searching:
-            return _searching(state, replace(searching, left=searching.left - {table}))
-        case LoadingTables() as meeting:
-            return _meeting(state, replace(meeting, left=meeting.left - {table}), now)
+            return _continue_search(state, replace(searching, left=searching.left - {table}))
+        case LoadingTables() as loading:
+            return _continue_loading(state, replace(loading, left=loading.left - {table}), now)
         case doing:
             raise InvariantBroken(f"{table} was found while {doing}")
 
 
-def _searching(state: State, searching: Searching) -> _Next:
+def _continue_search(state: State, searching: Searching) -> _Next:
+    """Waits until all tables are found. Then looks for the place in the journal where the lake is."""
     if searching.left:
         return replace(state, doing=searching), ()
     if state.so_far.ahead is not None and not state.so_far.catching_up:
-        return _going_on(replace(state, so_far=_caught_up(state.so_far)), searching.sealed)
+        return _read_next_batch(replace(state, so_far=_end_catching_up(state.so_far)), searching.sealed)
     said = reported_segment(state.so_far.tables.values())
     state = replace(
         state, so_far=replace(state.so_far, said=said), doing=Joining(searching.end, searching.sealed)
@@ -572,7 +574,8 @@ def _searching(state: State, searching: Searching) -> _Next:
     return state, (FindCursor(said if state.so_far.ahead is None else max(said, state.so_far.whole)),)
 
 
-def _placed(state: State, place: CursorAnswer, joining: Joining) -> _Next:
+def _cursor_answered(state: State, place: CursorAnswer, joining: Joining) -> _Next:
+    """Begins at the place that was found, and reports what the lake lacks of the journal before it."""
     so_far, tell = state.so_far, tuple[Order, ...]()
     match place:
         case CursorFound(through, then):
@@ -596,16 +599,16 @@ def _placed(state: State, place: CursorAnswer, joining: Joining) -> _Next:
             so_far = replace(so_far, segment=through, whole=through)
         case _:
             assert_never(place)
-    state, orders = _going_on(replace(state, so_far=so_far), joining.sealed)
+    state, orders = _read_next_batch(replace(state, so_far=so_far), joining.sealed)
     kept = frozenset(table for table in so_far.unlike_rules if so_far.tables[table].generation is None)
     tell = (*tell, ReportKeptTypes(kept)) if kept else tell
-    return state, (*tell, *_asking(state, joining.end), *orders)
+    return state, (*tell, *_request_lacking_mirrors(state, joining.end), *orders)
 
 
-def _asking(state: State, at: Checkpoint) -> tuple[RequestMirrors, ...]:
+def _request_lacking_mirrors(state: State, at: Checkpoint) -> tuple[RequestMirrors, ...]:
     """Requests generations for the mirrors that haven't begun again at this checkpoint."""
     so_far = state.so_far
-    lacked = _reformed(state, at) | {
+    lacked = _generations_in_other_forms(state, at) | {
         table: since
         for each in (so_far.bare, so_far.late)
         for table, since in incomplete_generations(each.tables, at, each.since).items()
@@ -613,7 +616,7 @@ def _asking(state: State, at: Checkpoint) -> tuple[RequestMirrors, ...]:
     return (RequestMirrors(lacked),) if lacked else ()
 
 
-def _reformed(state: State, at: Checkpoint) -> dict[TableId, int]:
+def _generations_in_other_forms(state: State, at: Checkpoint) -> dict[TableId, int]:
     """Returns the generations whose columns don't have the forms that the rules want, if no later one has begun."""
     so_far = state.so_far
     there = at.mirrors.keys() & (at.schemas.keys() - at.stopped.keys())
@@ -625,7 +628,7 @@ def _reformed(state: State, at: Checkpoint) -> dict[TableId, int]:
     }
 
 
-def _having(state: State, table: TableId, found: LakeTableState) -> LakeProgress:
+def _with_table(state: State, table: TableId, found: LakeTableState) -> LakeProgress:
     """Returns the progress with this of a table, and with whether its columns are as the rules want them."""
     so_far, schema = state.so_far.having(table, found), found.schema
     if schema is state.so_far.of(table).schema:
@@ -635,25 +638,30 @@ def _having(state: State, table: TableId, found: LakeTableState) -> LakeProgress
     return replace(so_far, unlike_rules=tables)
 
 
-def _going_on(state: State, sealed: int) -> _Next:
+def _read_next_batch(state: State, sealed: int) -> _Next:
+    """Orders the next batch if the journal has one; otherwise the sink is idle."""
     if sealed <= state.so_far.segment:
         return replace(state, doing=Idle()), ()
     return replace(state, doing=ReadingBatch(sealed)), (ReadBatch(state.so_far.segment, sealed),)
 
 
-def _read(state: State, sealed: int, batch: Batch, late: frozenset[TableId], now: float) -> _Next:
+def _batch_read(state: State, sealed: int, batch: Batch, late: frozenset[TableId], now: float) -> _Next:
+    """Finds the lake tables of the batch that the sink hasn't met yet."""
     so_far = replace(state.so_far, late=replace(state.so_far.late, tables=late))
-    new = frozenset(table for table in _wanted(so_far, batch) if table not in so_far.tables)
-    state, orders = _meeting(replace(state, so_far=so_far), LoadingTables(sealed, batch, now, new), now)
+    new = frozenset(table for table in _tables_of_batch(so_far, batch) if table not in so_far.tables)
+    state, orders = _continue_loading(
+        replace(state, so_far=so_far), LoadingTables(sealed, batch, now, new), now
+    )
     return state, (*map(FindTable, sorted(new)), *orders)
 
 
-def _meeting(state: State, meeting: LoadingTables, now: float) -> _Next:
-    if meeting.left:
-        return replace(state, doing=meeting), ()
-    so_far, batch = state.so_far, meeting.batch
+def _continue_loading(state: State, loading: LoadingTables, now: float) -> _Next:
+    """Waits until the batch's tables are found. Then delivers to each what it lacks of the batch."""
+    if loading.left:
+        return replace(state, doing=loading), ()
+    so_far, batch = state.so_far, loading.batch
     orders = []
-    for table in _wanted(so_far, batch):
+    for table in _tables_of_batch(so_far, batch):
         before = so_far.tables[table]
         if before.stopped is None or batch.resumed(table, before):
             pieces = missing_pieces(before, table, batch)
@@ -661,36 +669,37 @@ def _meeting(state: State, meeting: LoadingTables, now: float) -> _Next:
     brought = any(order.pieces.changes or order.pieces.rows for order in orders)
     left = frozenset(order.table for order in orders)
     said = batch.after if brought else so_far.said
-    state, told = _landing(state, Delivering(meeting.sealed, batch, meeting.began, left, said), now)
+    state, told = _continue_delivery(state, Delivering(loading.sealed, batch, loading.began, left, said), now)
     return state, (*orders, *told)
 
 
-def _landing(state: State, landing: Delivering, now: float) -> _Next:
-    if landing.left:
-        return replace(state, doing=landing), ()
-    batch = landing.batch
+def _continue_delivery(state: State, delivering: Delivering, now: float) -> _Next:
+    """Waits until all tables have the batch. Then reports the progress."""
+    if delivering.left:
+        return replace(state, doing=delivering), ()
+    batch = delivering.batch
     # A table that was made and has nothing else yet also reports something: that it exists.
     there = any(table.schema is not None for table in state.so_far.tables.values())
     so_far = replace(
         state.so_far,
         segment=batch.through,
         checkpoint=batch.checkpoint,
-        said=max(landing.said, 0 if there else -1),
+        said=max(delivering.said, 0 if there else -1),
     )
-    tell = ReportProgress(batch, None if so_far.left_out else so_far.said, now - landing.began)
-    so_far = _caught_up(so_far)
-    state = replace(state, so_far=so_far, doing=Confirming(landing.sealed))
-    return state, (tell, *_asking(state, batch.checkpoint), *_repairs(state))
+    tell = ReportProgress(batch, None if so_far.left_out else so_far.said, now - delivering.began)
+    so_far = _end_catching_up(so_far)
+    state = replace(state, so_far=so_far, doing=Confirming(delivering.sealed))
+    return state, (tell, *_request_lacking_mirrors(state, batch.checkpoint), *_request_repair(state))
 
 
-def _repairs(state: State) -> tuple[RequestRepair, ...]:
+def _request_repair(state: State) -> tuple[RequestRepair, ...]:
     """Requests what a repair needs next, after each batch, until the checkpoint says that it has come."""
     due = repair_due(state.lake_tables.runs, state.background.verified)
     return () if due is None else (RequestRepair(*due),)
 
 
-def _caught_up(so_far: LakeProgress) -> LakeProgress:
-    """Continues where the other tables are, once no table catches up any more."""
+def _end_catching_up(so_far: LakeProgress) -> LakeProgress:
+    """Returns the progress at the place of the other tables, once no table catches up any more."""
     if so_far.ahead is not None and so_far.ahead.segment > so_far.segment:
         if so_far.catching_up:
             return so_far
@@ -700,7 +709,7 @@ def _caught_up(so_far: LakeProgress) -> LakeProgress:
     return replace(so_far, failed=still, ahead=None)
 
 
-def _wanted(so_far: LakeProgress, batch: Batch) -> list[TableId]:
+def _tables_of_batch(so_far: LakeProgress, batch: Batch) -> list[TableId]:
     """Returns the tables that have something in the batch, and those whose mirror must be made or begin again."""
     begun = [
         table

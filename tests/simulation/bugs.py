@@ -326,12 +326,12 @@ def a_start_tells_the_journal_nothing(patch: Patch) -> None:
 
 
 def a_batch_ends_with_its_first_table(patch: Patch) -> None:
-    original = spark_sink._landing
+    original = spark_sink._continue_delivery
 
-    def landing(state: SinkState, landing: Delivering, now: float) -> spark_sink._Next:
-        return original(state, replace(landing, left=frozenset()), now)
+    def after_first(state: SinkState, delivering: Delivering, now: float) -> spark_sink._Next:
+        return original(state, replace(delivering, left=frozenset()), now)
 
-    patch.setattr(spark_sink, "_landing", landing)
+    patch.setattr(spark_sink, "_continue_delivery", after_first)
 
 
 def a_mirror_in_the_lake_has_one_generation(patch: Patch) -> None:
