@@ -74,7 +74,7 @@ class LogStream:
     def take(self) -> list[Given]:
         """Returns everything complete: statements, a slice of what passed since, and without one the log's progress."""
         self._fold.cut()
-        self._fold.tell_place()
+        self._fold.give_place()
         return self._fold.given()
 
     def reached(self, place: Coordinates) -> bool:
@@ -160,7 +160,7 @@ class LogStream:
         state.checksum_bytes = 0
         yield from self._walk(frames)
         state.checksum_bytes = checksum_bytes
-        self._fold.between_transactions(_PAYLOADS_END)
+        self._fold.require_between(_PAYLOADS_END)
 
     def _unpack(self, payload: Payload) -> Iterator[Given]:
         """Take the events of a payload, which is the rest of its transaction."""
@@ -172,4 +172,4 @@ class LogStream:
         for frames in unpacked(payload):
             yield from self._walk(frames)
         state.within, state.checksum_bytes = 0, checksum_bytes
-        self._fold.between_transactions(_PAYLOADS_END)
+        self._fold.require_between(_PAYLOADS_END)

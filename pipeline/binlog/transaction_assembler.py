@@ -140,7 +140,7 @@ class TransactionAssembler:
         self._reached = LogPosition(self.state)
         self.slice = SliceBuilder(self.state, self.sources, self.maps, self._reached.files)
         self.advance = self._reached.advance
-        self._told: Coordinates | None = None  # the end of the last message
+        self._given_until: Coordinates | None = None  # the end of the last message
         self._passed_before = False  # whether the open transaction has, or, between two, the last one
         # Of the open transaction: its XA identifier, the statement of a CREATE TABLE … SELECT, and the ones by which a
         # server says that its restart has emptied MEMORY tables (`bare`: where the first of them begins, if no BEGIN is
@@ -175,7 +175,7 @@ class TransactionAssembler:
         """Takes an event, with `state` at its end. Raises Definite if it can't be followed."""
         self._refuse_within(event)
         if self._bare and not self._in_bare_group(event):
-            self._pass_emptied(self._reached.at(self._reached.begins))
+            self._add_emptied(self._reached.at(self._reached.begins))
         self._take_in(event)
         if self.slice.full:
             self.relieve()
@@ -199,34 +199,34 @@ class TransactionAssembler:
     def _take_in(self, event: Event) -> None:
         match event:
             case TableMapped():
-                self._map(event)
+                self._take_map(event)
             case RowsChanged():
-                self._rows(event)
+                self._take_rows(event)
             case RowsStatement(text):
                 self.slice.set_statement(text)
             case TransactionBegins():
-                self._begin(event)
+                self._begin_transaction(event)
             case Query():
-                self._query(event)
+                self._take_query(event)
             case Xid():
-                self._in_transaction("an XID")
+                self._require_transaction("an XID")
                 self._refute_emptied()
-                self._commit()
+                self._take_commit()
             case XaPrepare():
-                self._prepare(event)
+                self._take_prepare(event)
             case StatementLoaded():
                 self._changed_by_statement("a LOAD DATA", None)
             case Heartbeat(file, offset):
                 self._reached.heartbeat(file, offset)
             case Rotate(file, offset):
-                self._rotate(file, offset)
+                self._take_rotate(file, offset)
             case FormatDescription(checksum):
-                self.between_transactions("FORMAT_DESCRIPTION")
+                self.require_between("FORMAT_DESCRIPTION")
                 self.state.checksum_bytes = CHECKSUM_BYTES if checksum else 0
             case Stop():
-                self.between_transactions("STOP")
+                self.require_between("STOP")
             case Incident(why):
-                self._incident(why)
+                self._take_incident(why)
             case Skipped():
                 pass
             case Payload():
@@ -236,13 +236,13 @@ class TransactionAssembler:
 
     # The position of the log
 
-    def _rotate(self, file: str, offset: int) -> None:
+    def _take_rotate(self, file: str, offset: int) -> None:
         """Moves to the next file. A slice ends in the file in which it began, so an offset alone is its end."""
-        self.between_transactions("ROTATE")
+        self.require_between("ROTATE")
         self.cut()
         self._reached.rotate(file, offset)
 
-    def between_transactions(self, what: str) -> None:
+    def require_between(self, what: str) -> None:
         """Raises UndecodableError if a transaction is open when this comes."""
         if self.state.phase != BETWEEN:
             raise UndecodableError(f"{what} came before the transaction's end, so that the log isn't whole")
@@ -252,28 +252,28 @@ class TransactionAssembler:
         at = f"at {self._reached.at()}" if self.placed else "before the log's first event"
         return f"{at}, in the transaction {self._gtid()}" if self.state.phase != BETWEEN else at
 
-    def _incident(self, why: str) -> None:
+    def _take_incident(self, why: str) -> None:
         """The server has lost changes. It says so in a transaction of its own, or, before MySQL 5.7, in none."""
         lost = RowsUnread(_INCIDENT.format(why=why), frozenset(), None, lost=True)
         match self.state.phase:
             case phase if phase == BETWEEN:
                 self.cut()
                 place = self._reached.at()
-                self._tell(LogAdvanced(place, self._covered(place), self._prepared.noted, (lost,)), place)
+                self._give(LogAdvanced(place, self._covered(place), self._prepared.noted, (lost,)), place)
             case phase if phase == BEGUN:
                 self._open_unread.append(lost)
-                self._pass(self._transaction())
-                self._leave()
+                self._add_passed(self._transaction())
+                self._close()
             case _:
-                self._not_in_rows(lost)
+                self._add_unread(lost)
 
     # Rows
 
-    def _map(self, event: TableMapped) -> None:
+    def _take_map(self, event: TableMapped) -> None:
         described = event.body[8:]  # without the table id, which changes with each opening of the table
         number = self.maps.number(described)
         if number is None:
-            number = self.maps.add(described, self._table(event.body))
+            number = self.maps.add(described, self._parse_map(event.body))
         state = self.state
         self.explained = widened(self.explained, state.tables + 1)
         [known] = np.nonzero(self.explained[0, : state.tables] == event.table_id)
@@ -281,7 +281,7 @@ class TransactionAssembler:
         self.explained[:, place] = event.table_id, number
         state.tables = max(state.tables, place + 1)
 
-    def _table(self, body: bytes) -> TableMap | TableUnreadable | None:
+    def _parse_map(self, body: bytes) -> TableMap | TableUnreadable | None:
         table = table_map_event.table_id(body)
         if not self._captured(table):
             return None
@@ -290,8 +290,8 @@ class TransactionAssembler:
         except Definite as error:
             return TableUnreadable(table, str(error))
 
-    def _rows(self, event: RowsChanged) -> None:
-        self._in_transaction("a rows event")
+    def _take_rows(self, event: RowsChanged) -> None:
+        self._require_transaction("a rows event")
         if self.state.phase == BEGUN:
             raise UndecodableError("a rows event came before its transaction's BEGIN")
         table_ids, maps = self.explained[:, : self.state.tables]
@@ -306,8 +306,8 @@ class TransactionAssembler:
 
     # Transactions
 
-    def _begin(self, event: TransactionBegins) -> None:
-        self.between_transactions("the next transaction")
+    def _begin_transaction(self, event: TransactionBegins) -> None:
+        self.require_between("the next transaction")
         name = self._names.name(event.gtid, self._reached.at(self._reached.begins))
         passed_before = self._names.has_passed(name)
         if passed_before or self._passed_before:  # what is left out is never cut together with what isn't
@@ -326,17 +326,17 @@ class TransactionAssembler:
         state = self.state
         return Transaction(state.source, state.number, state.commit_time, state.original_time)
 
-    def _in_transaction(self, what: str) -> None:
+    def _require_transaction(self, what: str) -> None:
         if self.state.phase == BETWEEN:
             raise UndecodableError(f"{what} came without a GTID before it; set gtid_mode=ON on the source")
 
-    def _query(self, event: Query) -> None:
+    def _take_query(self, event: Query) -> None:
         emptied = emptied_memory_table(event.statement)
         if self._bare:
             self._bare_query(event, emptied)
             return
         if self.state.phase == BETWEEN:  # before MySQL 5.7 nothing comes before it where there are no GTIDs
-            self._begin(TransactionBegins(None, self._reached.time))
+            self._begin_transaction(TransactionBegins(None, self._reached.time))
         if self.state.phase != BEGUN:
             self._framed_query(event, emptied)
             return
@@ -353,23 +353,23 @@ class TransactionAssembler:
                 self.state.phase, self._emptied = SPECIAL, (EmptiedTable(emptied, event),)
                 self._bare = self._reached.at(self._reached.begins)
             case _:
-                self._statement(event, self._reached.at())
+                self._give_statement(event, self._reached.at())
 
     def _bare_query(self, event: Query, emptied: TableId | None) -> None:
         """Takes one more statement of the group in which MEMORY tables were emptied."""
         if emptied is not None:
             self._emptied = (*self._emptied, EmptiedTable(emptied, event))
             return
-        self._tell_emptied(self._emptied, self._hold_changed())
-        self._statement(event, self._reached.at())
+        self._give_emptied(self._emptied, self._hold_changed())
+        self._give_statement(event, self._reached.at())
 
     def _framed_query(self, event: Query, emptied: TableId | None) -> None:
         match event.statement.split(" ", 2):
             case ["COMMIT"]:
-                self._commit()
+                self._take_commit()
             case ["ROLLBACK"]:
                 self._rolled_back()
-                self._commit()
+                self._take_commit()
             case ["ROLLBACK", "TO", _]:
                 self._rolled_back()
             case ["SAVEPOINT", *_] | ["XA", "END", _] | ["DROP", "TEMPORARY", _]:
@@ -393,9 +393,9 @@ class TransactionAssembler:
 
     def _changed_by_statement(self, what: str, databases: Iterable[str] | None) -> None:
         """A change of these databases came as a statement, and a statement doesn't say which rows it changes."""
-        self._in_transaction(what)
+        self._require_transaction(what)
         of = None if databases is None else frozenset(databases)
-        self._not_in_rows(RowsUnread(_STATEMENT.format(what=what), frozenset(), of))
+        self._add_unread(RowsUnread(_STATEMENT.format(what=what), frozenset(), of))
 
     def _refute_emptied(self) -> None:
         """A DELETE that an engine with transactions commits isn't the server's own: it has changed rows by itself."""
@@ -403,7 +403,7 @@ class TransactionAssembler:
             self._changed_by_statement("a change", each.query.updated)
         self._emptied = ()
 
-    def _not_in_rows(self, unread: RowsUnread) -> None:
+    def _add_unread(self, unread: RowsUnread) -> None:
         """The open transaction changes more than its rows. So the walk doesn't handle its end."""
         self._open_unread.append(unread)
         self.state.phase = SPECIAL
@@ -415,40 +415,40 @@ class TransactionAssembler:
         """
         if self.slice.open_rows:
             self.slice.hold()
-            self._not_in_rows(RowsUnread(_ROLLED_BACK, self._tables()))
+            self._add_unread(RowsUnread(_ROLLED_BACK, self._open_tables()))
 
-    def _commit(self) -> None:
+    def _take_commit(self) -> None:
         if self._emptied:
-            self._pass_emptied(self._reached.at())
+            self._add_emptied(self._reached.at())
             return
-        self._tell_creation()
+        self._give_creation()
         if self._let_go:
             self.slice.hold()
-            self._not_in_rows(RowsUnread(_LET_GO.format(xid=self._xid), self._tables()))
-        self._pass(self._transaction())
-        self._leave()
+            self._add_unread(RowsUnread(_LET_GO.format(xid=self._xid), self._open_tables()))
+        self._add_passed(self._transaction())
+        self._close()
 
-    def _prepare(self, event: XaPrepare) -> None:
-        self._in_transaction("an XA PREPARE")
+    def _take_prepare(self, event: XaPrepare) -> None:
+        self._require_transaction("an XA PREPARE")
         if event.xid != self._xid:
             raise UndecodableError(f"XA PREPARE of {event.xid} came in the transaction {self._xid!r}")
         if event.one_phase:
-            self._commit()
+            self._take_commit()
             return
         if self._passed_before:
             self.slice.hold()
         else:
             self._prepared_now(event.xid)
-        self._leave()
+        self._close()
 
     def _prepared_now(self, xid: str) -> None:
-        """Let the rows wait for the second phase; without any, or with too many, the first one passes.
+        """Lets the rows wait for the second phase. Without any, or with too many, the first one passes.
 
         It also does if the log has some of the changes as statements only.
         """
         held, place = self.slice.hold(), self._reached.at()
         unread, self._open_unread = self._open_unread, []
-        tables = self._tables().union(*(each.tables for each in unread))
+        tables = self._open_tables().union(*(each.tables for each in unread))
         noted = XaPrepared(xid, self.state.commit_time, tuple(sorted(tables)), databases=_databases(unread))
         numbers: list[int] = np.unique(held.events[MAP]).tolist()
         waits = bool(numbers) and not unread and not self._let_go
@@ -458,9 +458,9 @@ class TransactionAssembler:
             self._prepared.hold(xid, Prepared(self._transaction(), place, held, maps))
         else:
             self._prepared.note(noted)
-            self._pass(self._transaction())
+            self._add_passed(self._transaction())
 
-    def _tables(self) -> frozenset[TableId]:
+    def _open_tables(self) -> frozenset[TableId]:
         """The tables that the open transaction has rows of, captured ones and others."""
         return frozenset(map(self.maps.table, self.explained[1, : self.state.tables].tolist()))
 
@@ -468,7 +468,7 @@ class TransactionAssembler:
         if not self._passed_before:
             match self._prepared.take(xid):
                 case Prepared(transaction, rows=rows, maps=maps):
-                    self._pass(transaction)
+                    self._add_passed(transaction)
                     numbers = {each.number: self.maps.number_of(each) for each in maps}
                     rows.events[MAP] = [numbers[number] for number in rows.events[MAP].tolist()]
                     self.slice.add_held(rows)
@@ -476,49 +476,49 @@ class TransactionAssembler:
                     why = _LET_GO.format(xid=xid)
                     if databases != frozenset():
                         why = _STATEMENT.format(what=f"a change by the XA transaction {xid}")
-                    self._not_in_rows(RowsUnread(why, frozenset(tables), databases))
+                    self._add_unread(RowsUnread(why, frozenset(tables), databases))
                 case None:
-                    self._not_in_rows(RowsUnread(_UNKNOWN.format(xid=xid), frozenset(), None))
-        self._commit()
+                    self._add_unread(RowsUnread(_UNKNOWN.format(xid=xid), frozenset(), None))
+        self._take_commit()
 
     def _roll_back_prepared(self, xid: str) -> None:
         if not self._passed_before:
             prepared = self._prepared.take(xid)
             if isinstance(prepared, Prepared):
-                self._pass(prepared.transaction)
-        self._commit()
+                self._add_passed(prepared.transaction)
+        self._take_commit()
 
-    def _pass(self, transaction: Transaction) -> None:
+    def _add_passed(self, transaction: Transaction) -> None:
         self.slice.add_transaction(transaction)
         self._unread += self._open_unread
         self._open_unread = []
         self.state.end = self._reached.at().offset
 
-    def _pass_emptied(self, end: Coordinates) -> None:
-        """End the group in which MEMORY tables were emptied, and which may hold rows that came into them since.
+    def _add_emptied(self, end: Coordinates) -> None:
+        """Ends the group in which MEMORY tables were emptied, and which may hold rows that came into them since.
 
         Such a table is read again as a whole, and these with it. Before MySQL 5.7 such a group has no end of its own.
         """
         *others, last = self._emptied
         changed = self._hold_changed()
         if not self._open_unread and changed <= {each.table for each in self._emptied}:
-            self._tell_emptied(others)
-            self._statement(last.query, end)
+            self._give_emptied(others)
+            self._give_statement(last.query, end)
             return
         databases = {name for each in self._emptied for name in each.query.updated or (each.query.database,)}
-        tables = self._tables() | {each.table for each in self._emptied}
-        self._not_in_rows(RowsUnread(_STATEMENT.format(what="a change"), tables, frozenset(databases)))
-        self._pass(self._transaction())
+        tables = self._open_tables() | {each.table for each in self._emptied}
+        self._add_unread(RowsUnread(_STATEMENT.format(what="a change"), tables, frozenset(databases)))
+        self._add_passed(self._transaction())
         self.state.end = end.offset
-        self._leave()
+        self._close()
 
     def _hold_changed(self) -> set[TableId]:
         """Takes the open transaction's rows out of the slice. Returns their tables."""
         rows = self.slice.hold()
         return {self.maps.captured(int(number)).table for number in rows.events[MAP]}
 
-    def _tell_emptied(self, statements: Sequence[EmptiedTable], changed: Collection[TableId] = ()) -> None:
-        """Tell which tables the group's earlier statements emptied, before its last one lets its GTID pass.
+    def _give_emptied(self, statements: Sequence[EmptiedTable], changed: Collection[TableId] = ()) -> None:
+        """Gives which tables the group's earlier statements emptied, before its last one lets its GTID pass.
 
         If that doesn't come any more, the server sends the group again, and they are read again twice.
         """
@@ -527,11 +527,11 @@ class TransactionAssembler:
             return
         self.cut()
         lost = RowsUnread(_EMPTIED, tables, lost=True)
-        self._tell(
+        self._give(
             LogAdvanced(self._bare, self._covered(self._bare), self._prepared.noted, (lost,)), self._bare
         )
 
-    def _statement(self, event: Query, end: Coordinates) -> None:
+    def _give_statement(self, event: Query, end: Coordinates) -> None:
         self.cut()
         state = self.state
         statement = DdlRead(
@@ -548,11 +548,11 @@ class TransactionAssembler:
             event.failed,
             event.thread_specific,
         )
-        self._leave()
+        self._close()
         if not self._passed_before:
-            self._tell(statement, end)
+            self._give(statement, end)
 
-    def _leave(self) -> None:
+    def _close(self) -> None:
         self.state.phase = BETWEEN
         self.state.tables = 0
         self._xid, self._creation, self._emptied, self._bare = "", None, (), None
@@ -570,14 +570,14 @@ class TransactionAssembler:
                 self.slice.hold()
                 self._let_go = True
             return
-        self._tell_creation()
+        self._give_creation()
         of = TransactionPart(self._gtid(), self.state.commit_time, self.state.original_time)
         part = self.slice.cut_part(of)
         if not self._passed_before:
             self._ready.append(part)
 
-    def _tell_creation(self) -> None:
-        """Tell a table's creation before its rows; to what follows, it's a transaction like any other."""
+    def _give_creation(self) -> None:
+        """Gives a table's creation before its rows. To what follows, it's a transaction like any other."""
         if self._creation is not None:
             self.cut()
             if not self._passed_before:
@@ -585,32 +585,32 @@ class TransactionAssembler:
             self._creation, self.state.phase = None, FRAMED
 
     def cut(self) -> None:
-        """End the slice, if it has any transactions that have passed."""
+        """Ends the slice, if it has any transactions that have passed."""
         if self.slice.passed:
             end = self._reached.at(self.state.end)
             passed = WholeTransactions(end, self._covered(end), tuple(self._unread), self._prepared.noted)
             cut, self._unread = self.slice.cut(passed), []
             if not self._passed_before:
-                self._tell(cut, end)
+                self._give(cut, end)
         if len(self.maps) > _MAPS_REMEMBERED and self.state.phase == BETWEEN:
             self.maps.forget()
 
     def _covered(self, end: Coordinates) -> GtidSet:
         return self._names.covered(end, self._prepared.waiting())
 
-    def _tell(self, given: Given, end: Coordinates) -> None:
+    def _give(self, given: Given, end: Coordinates) -> None:
         self._ready.append(given)
-        self._told = end
+        self._given_until = end
 
     @property
     def between(self) -> Coordinates | None:
         """Where the log is, if that's between two transactions."""
         return self._reached.at() if self.state.phase == BETWEEN and self.placed else None
 
-    def tell_place(self) -> None:
-        """Say how far the log is, if it's between two transactions and that isn't known."""
-        if (place := self.between) is not None and place != self._told:
-            self._tell(LogAdvanced(place, self._covered(place), self._prepared.noted), place)
+    def give_place(self) -> None:
+        """Gives how far the log is, if it's between two transactions and no message said it yet."""
+        if (place := self.between) is not None and place != self._given_until:
+            self._give(LogAdvanced(place, self._covered(place), self._prepared.noted), place)
 
     def given(self) -> list[Given]:
         """Returns what was made since the last call."""

@@ -140,14 +140,14 @@ def chunk_read(state: State, message: ChunkRead) -> State:
     if window is None:  # dropped since: by a statement, a stop, or a failure of its table
         return state
     if isinstance(window.order, ReadByKeys):
-        return _measure_rows(_reconciling(state, window, message), message)
+        return _measure_rows(_with_chunk(state, window, message), message)
     order, table = window.order, window.order.schema.table
     if why := ambiguous_keys(order.schema, message.rows):
         # As if the stream brought such a row: readers must not take the other rows for the complete table.
         return stop_table(state, table, why)
     plan = state.plans[table]
     assert isinstance(plan, Planned)  # otherwise the window would have been dropped
-    state = _reconciling(state, window, message)
+    state = _with_chunk(state, window, message)
     state = with_size(state, table, resize(size_of(state, order), order, message, state.limits))
     return with_plan(
         state, table, replace(plan, ranges=advance_range(plan.ranges, order.range, message.upto))
@@ -164,7 +164,7 @@ def _measure_rows(state: State, read: ChunkRead) -> State:
     return with_size(state, table, ChunkSize(known.rows if known else state.limits.chunk_rows, row_bytes))
 
 
-def _reconciling(state: State, window: Reading, message: ChunkRead) -> State:
+def _with_chunk(state: State, window: Reading, message: ChunkRead) -> State:
     reconciling = windows.take_chunk(window, message)
     return replace(state, windows=tuple(reconciling if w is window else w for w in state.windows))
 

@@ -110,7 +110,7 @@ def _begin_again(
     filled = [table for table in back if known[table].key]
     mirrors: dict[TableId, Mirror] = {t: m for t, m in checkpoint.mirrors.items() if t not in back}
     mirrors |= dict.fromkeys(filled, Filling(checkpoint.scn))
-    states = {table: _state(known.get(table)) for table in tables}
+    states = {table: _first_state(known.get(table)) for table in tables}
     return replace(
         checkpoint,
         # Tables that were never verified have none. Their schema is verified before a row is sent.
@@ -120,18 +120,18 @@ def _begin_again(
         unread={t: scn for t, scn in checkpoint.unread.items() if t not in back},
         mirrors=mirrors,
         snapshots=forget_old_snapshots(
-            (*(_again(each, back) for each in checkpoint.snapshots), Snapshot(signal, states))
+            (*(_wait_again(each, back) for each in checkpoint.snapshots), Snapshot(signal, states))
         ),
     )
 
 
-def _state(schema: TableSchema | None) -> TableSnapshot:
+def _first_state(schema: TableSchema | None) -> TableSnapshot:
     if schema is None:
         return SnapshotFailed(_UNKNOWN, Progress())
     return SnapshotWaiting() if schema.key else SnapshotFailed(_KEYLESS, Progress())
 
 
-def _again(snapshot: Snapshot, tables: Iterable[TableId]) -> Snapshot:
+def _wait_again(snapshot: Snapshot, tables: Iterable[TableId]) -> Snapshot:
     """Returns the snapshot in which these tables wait, if they were under way: their chunks are of an older
     generation."""
     waiting = {t: SnapshotWaiting() for t in tables if isinstance(snapshot.tables.get(t), Chunking)}

@@ -136,14 +136,14 @@ def order_reselect(state: State) -> tuple[State, tuple[ReselectRows, ...]]:
     """Orders the rows that wait longest, if that is possible now."""
     if not state.unread or state.reselecting is not None or not isinstance(state.reader, ReaderRunning):
         return state, ()
-    if isinstance(state.source, SourceAtLimit) or _open(state) >= MOST_OPEN:
+    if isinstance(state.source, SourceAtLimit) or _open_orders(state) >= MOST_OPEN:
         return state, ()
     readable = [table for table in state.unread if is_schema_settled(state, table)]
     if not readable:
         return state, ()
     table = min(readable, key=lambda table: state.unread[table][0].since)
     schema, listed = state.checkpoint.schemas[table], state.unread[table]
-    keys, left = _first(schema, listed, _rows(state, table))
+    keys, left = _take_oldest(schema, listed, _most_rows(state, table))
     named = tokens(keys, range(len(schema.key)))
     order = ReselectRows(
         ChunkId(REREAD, table, state.chunks + 1),
@@ -172,7 +172,7 @@ def unread_keys(state: State) -> dict[TableId, int]:
     return counts
 
 
-def _open(state: State) -> int:
+def _open_orders(state: State) -> int:
     return sum(isinstance(window.order, ReselectRows) for window in state.windows)
 
 
@@ -183,7 +183,7 @@ def is_schema_settled(state: State, table: TableId) -> bool:
     return table in checkpoint.schemas and table not in checkpoint.unproven and not unsettled
 
 
-def _rows(state: State, table: TableId) -> int:
+def _most_rows(state: State, table: TableId) -> int:
     """Returns how many rows one order has, so that they take no more memory than a chunk may."""
     size = state.chunk_sizes.get(table)
     if size is None or size.row_bytes is None:
@@ -191,7 +191,7 @@ def _rows(state: State, table: TableId) -> int:
     return round(min(max(state.limits.chunk_bytes / max(size.row_bytes, 1), 1), MOST_KEYS))
 
 
-def _first(
+def _take_oldest(
     schema: TableSchema, listed: tuple[UnknownRows, ...], room: int
 ) -> tuple[pa.RecordBatch, tuple[UnknownRows, ...]]:
     """Returns the keys that wait longest, each once, as many as there is room for, and the rest."""

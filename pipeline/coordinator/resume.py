@@ -97,7 +97,7 @@ def _continue_checkpoint(
     checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: SnapshotMode
 ) -> Checkpoint:
     if checkpoint.moving is not None:
-        checkpoint = _move(checkpoint, checkpoint.moving, known)
+        checkpoint = _move_to_signal(checkpoint, checkpoint.moving, known)
     checkpoint = _without_waiting(checkpoint, purged)
     missing = purged - checkpoint.position
     if not missing or not checkpoint.position <= known.at:
@@ -142,7 +142,7 @@ def begin_snapshot(checkpoint: Checkpoint, mode: SnapshotMode) -> Checkpoint:
         return checkpoint
     kind = "consistent" if mode is SnapshotMode.CONSISTENT else "initial"
     under_way = (s.id for s in checkpoint.snapshots if s.id.startswith(f"{kind}-") and not s.ended)
-    return _request(
+    return _add_snapshot(
         checkpoint, next(under_way, f"{kind}-{checkpoint.scn}"), new, mode is SnapshotMode.CONSISTENT
     )
 
@@ -157,7 +157,7 @@ def restart_consistent_snapshots(checkpoint: Checkpoint) -> Checkpoint:
         going_on = ((t, state) for t, state in snapshot.tables.items() if t not in checkpoint.stopped)
         read = [table for table, state in going_on if isinstance(state, Chunking | Completed)]
         if snapshot.consistent and not snapshot.ended and read:
-            checkpoint = _request(checkpoint, snapshot.id, read)
+            checkpoint = _add_snapshot(checkpoint, snapshot.id, read)
     return checkpoint
 
 
@@ -173,7 +173,7 @@ def _unused_name(checkpoint: Checkpoint, name: str) -> str:
     return name if name not in used else _unused_name(checkpoint, f"{name}-again")
 
 
-def _move(checkpoint: Checkpoint, moving: Moving, known: KnownSchemas) -> Checkpoint:
+def _move_to_signal(checkpoint: Checkpoint, moving: Moving, known: KnownSchemas) -> Checkpoint:
     at, checkpoint = resume_position(checkpoint, known.at), replace(checkpoint, moving=None)
     if at == checkpoint.position:
         return checkpoint
@@ -197,7 +197,9 @@ def _begin_at(
         snapshots=tuple(_fail_snapshot(each, reason) for each in checkpoint.snapshots),
         stopped=stopped,
     )
-    return _request(moved, snapshot, [table for table in sorted(checkpoint.schemas) if table not in stopped])
+    return _add_snapshot(
+        moved, snapshot, [table for table in sorted(checkpoint.schemas) if table not in stopped]
+    )
 
 
 def _fail_snapshot(snapshot: Snapshot, reason: str) -> Snapshot:
@@ -208,7 +210,7 @@ def _fail_snapshot(snapshot: Snapshot, reason: str) -> Snapshot:
     return replace(snapshot, tables=tables)
 
 
-def _request(
+def _add_snapshot(
     checkpoint: Checkpoint, snapshot: str, tables: list[TableId], consistent: bool = False
 ) -> Checkpoint:
     """Returns the checkpoint in which this snapshot also takes these tables, and their mirrors begin.

@@ -573,7 +573,7 @@ def a_recapture_goes_on_with_the_mirror(patch: Patch) -> None:
 
 
 def a_recapture_goes_on_with_the_chunks_of_before(patch: Patch) -> None:
-    patch.setattr(recapture, "_again", lambda snapshot, _tables: snapshot)
+    patch.setattr(recapture, "_wait_again", lambda snapshot, _tables: snapshot)
 
 
 def a_commit_is_applied_once_it_is_sealed(patch: Patch) -> None:
