@@ -68,6 +68,14 @@ test: checked ## Lint, then run every test but the long ones
 test-full: checked ## Lint, then run every test
 	@$(PYTEST) --hypothesis-profile=further
 
+.PHONY: site
+site: setup ## Build the docs as a site, in build/site; a broken link fails it
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --config-file deploy/site/mkdocs.yml
+
+.PHONY: release
+release: setup-tests ## Make what a release consists of, with checksums, in build/release; publish nothing
+	@$(PY) -m deploy.release
+
 .PHONY: bench
 bench: $(BENCHES) ## Run every benchmark
 
