@@ -13,7 +13,7 @@ from actors.journal.store import JournalStore
 from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
-from pipeline.journal import segment as journal
+from pipeline.journal import segment as segments
 from pipeline.journal.segment import EarlyFile
 from pipeline.journal.state import ApplyRetention, FlushEarly, Publish, Seal, Work
 from pipeline.journal.step import FlushedEarly, Published, RetentionApplied, SpaceLacked, Worked
@@ -40,21 +40,21 @@ class WriterThread:
 
     def _written(self, seal: Seal) -> Publish:
         appends = seal.waiting.appends
-        parts = journal.parts_of_appends(appends)
-        tables = journal.segment_tables(seal.segment, parts, self.rules, self.protection)
+        parts = segments.parts_of_appends(appends)
+        tables = segments.segment_tables(seal.segment, parts, self.rules, self.protection)
         rest = self.store.write(seal.segment, tables, len(seal.ahead))
         return Publish(
-            seal.segment, seal.waiting, (*journal.files_of_segment(seal.ahead, appends), *rest), seal.before
+            seal.segment, seal.waiting, (*segments.files_of_segment(seal.ahead, appends), *rest), seal.before
         )
 
     def _do(self, work: Publish | FlushEarly | ApplyRetention) -> Worked:
         match work:
             case Publish(segment, waiting, files, before):
-                entry = journal.seal(segment, waiting.appends, files, before, _now(), self.protection)
+                entry = segments.seal(segment, waiting.appends, files, before, _now(), self.protection)
                 self.store.publish(entry)
                 return Published(entry, self.store.bytes)
             case FlushEarly(segment, parts, first, scn):
-                tables = journal.segment_tables(segment, parts, self.rules, self.protection)
+                tables = segments.segment_tables(segment, parts, self.rules, self.protection)
                 written = self.store.write(segment, tables, first)
                 return FlushedEarly(tuple(EarlyFile(file, scn) for file in written))
             case ApplyRetention(reserve):

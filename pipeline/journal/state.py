@@ -113,8 +113,9 @@ class State:
 
     `last`: the entry of the last sealed segment, None before the first. `begun`: the number of the last segment that
     was begun, sealed or not, and `checkpoint` the state at its end. Of the open segment, `waiting` is what came,
-    `unfinished` the rows of a transaction that hasn't ended, `ahead` the files that are written. `keep_at`: when (s) to
-    remove old segments next. `signal_outcomes`: the outcomes of the last signals that came as rows of the signal table.
+    `unfinished` the rows of a transaction that hasn't ended, `ahead` the files that are written. `retention_at`: when
+    (s) to remove old segments next. `signal_outcomes`: the outcomes of the last signals that came as rows of the signal
+    table.
     """
 
     settings: JournalSettings
@@ -128,5 +129,5 @@ class State:
     thread: Thread = field(default_factory=ThreadIdle)
     taking: Taking = field(default_factory=InboxOpen)
     room: Room = field(default_factory=HasSpace)
-    keep_at: float = 0.0
+    retention_at: float = 0.0
     signal_outcomes: tuple[SignalState, ...] = ()

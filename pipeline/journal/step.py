@@ -28,7 +28,7 @@ from typing import Final, assert_never
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule
 from pipeline.errors import InvariantBroken
-from pipeline.journal import segment as journal
+from pipeline.journal import segment as segments
 from pipeline.journal.change_rows import turn_chunks_into_changes
 from pipeline.journal.entry import Entry
 from pipeline.journal.quota import quota_reached
@@ -56,8 +56,8 @@ from pipeline.signals.outcomes import SignalState
 
 _ROWS_REMEMBERED: Final = 100
 
-# How often (seconds) the journal is kept small, and how soon that and what there was no room for is done again.
-KEEP_EVERY_S: Final = 5.0
+# How often (seconds) old segments are removed, and how soon that and what there was no room for is done again.
+RETENTION_EVERY_S: Final = 5.0
 PUBLISH_AGAIN_S: Final = 1.0
 
 
@@ -168,11 +168,11 @@ def next_at(state: State) -> float | None:
         case Busy() | FreeingSpace():
             return None
         case AwaitingSpace(_, again_at):
-            return min(state.keep_at, again_at)
+            return min(state.retention_at, again_at)
         case ThreadIdle() if state.waiting is not None:
-            return min(state.keep_at, journal.seal_at(state.waiting, state.settings))
+            return min(state.retention_at, segments.seal_at(state.waiting, state.settings))
         case ThreadIdle():
-            return state.keep_at
+            return state.retention_at
         case _:
             assert_never(state.thread)
 
@@ -185,7 +185,7 @@ def has_ended(state: State) -> bool:
 def _take(state: State, fact: Fact, now: float) -> _Next:
     match fact:
         case AppendRows():
-            return replace(state, unfinished=journal.add_rows(state.unfinished, fact)), ()
+            return replace(state, unfinished=segments.add_rows(state.unfinished, fact)), ()
         case Append() if fact.alterations and not _is_idle(state):
             return replace(state, taking=InboxHeld(fact)), ()
         case Append():
@@ -210,8 +210,8 @@ def _take(state: State, fact: Fact, now: float) -> _Next:
 
 def _append(state: State, append: Append, now: float) -> State:
     """With an append, and the rows that came for it before."""
-    whole = journal.end_transaction(state.unfinished, turn_chunks_into_changes(append, state.rules))
-    waiting = journal.add_append(state.waiting, whole, state.checkpoint, now)
+    whole = segments.end_transaction(state.unfinished, turn_chunks_into_changes(append, state.rules))
+    waiting = segments.add_append(state.waiting, whole, state.checkpoint, now)
     return replace(state, waiting=waiting, unfinished=OpenTransactionRows())
 
 
@@ -226,8 +226,10 @@ def _publish(state: State, entry: Entry, size: int, now: float) -> _Next:
         -_ROWS_REMEMBERED:
     ]
     full = isinstance(state.room, Full) or size >= state.settings.quota_mib << 20 > 0
-    keep_at = now if full else state.keep_at
-    state = replace(state, last=entry, signal_outcomes=outcomes, thread=ThreadIdle(), keep_at=keep_at)
+    retention_at = now if full else state.retention_at
+    state = replace(
+        state, last=entry, signal_outcomes=outcomes, thread=ThreadIdle(), retention_at=retention_at
+    )
     return state, (ReportSealed(entry, told, outcomes),)
 
 
@@ -244,7 +246,9 @@ def _apply_retention(state: State, kept: RetentionApplied, now: float) -> _Next:
     state = replace(state, thread=thread)
     if kept.removed:
         return state, ()
-    state = replace(state, keep_at=now + (PUBLISH_AGAIN_S if isinstance(state.room, Full) else KEEP_EVERY_S))
+    state = replace(
+        state, retention_at=now + (PUBLISH_AGAIN_S if isinstance(state.room, Full) else RETENTION_EVERY_S)
+    )
     if kept.reserved:
         of = state.settings
         reason = quota_reached(of.quota_mib, of.keep_mib, kept.bytes, kept.behind, state.room)
@@ -258,13 +262,13 @@ def _wait_for_space(state: State, reason: str, left: Work, now: float) -> _Next:
     again_at = now + PUBLISH_AGAIN_S
     match state.thread, left:
         case FreeingSpace(undone, _), ApplyRetention():
-            state = replace(state, thread=AwaitingSpace(undone, again_at), keep_at=again_at)
+            state = replace(state, thread=AwaitingSpace(undone, again_at), retention_at=again_at)
         case Busy(), ApplyRetention():
-            state = replace(state, thread=ThreadIdle(), keep_at=again_at)
+            state = replace(state, thread=ThreadIdle(), retention_at=again_at)
         case Busy(), Seal() | Publish() | FlushEarly():
             if isinstance(state.taking, InboxClosed):
                 return state, (GiveUp(reason),)
-            state = replace(state, thread=AwaitingSpace(left, again_at), keep_at=now)
+            state = replace(state, thread=AwaitingSpace(left, again_at), retention_at=now)
         case other, _:
             raise InvariantBroken(f"there was no room while {other}")
     return _with_room(state, Full(reason))
@@ -282,7 +286,7 @@ def _begin_next_work(state: State, now: float) -> _Next:
         case Busy() | FreeingSpace():
             return state, ()
         case AwaitingSpace(left, again_at):
-            if now >= state.keep_at:
+            if now >= state.retention_at:
                 return replace(state, thread=FreeingSpace(left, again_at)), (ApplyRetention(reserve=False),)
             return _begin_work(state, left) if now >= again_at else (state, ())
         case ThreadIdle():
@@ -299,18 +303,18 @@ def _work_when_idle(state: State, now: float) -> _Next:
     waiting, at_once = state.waiting, not isinstance(state.taking, InboxOpen)
     if waiting is None:
         if _is_full(state) and not isinstance(state.taking, InboxClosed):
-            after = replace(state, unfinished=journal.drop_written_rows(state.unfinished))
+            after = replace(state, unfinished=segments.drop_written_rows(state.unfinished))
             return _flush_early(after, state.unfinished.parts, None)
-    elif at_once or _is_full(state) or now >= journal.seal_at(waiting, state.settings):
+    elif at_once or _is_full(state) or now >= segments.seal_at(waiting, state.settings):
         seal = Seal(state.begun + 1, waiting, state.ahead, state.checkpoint)
         checkpoint = waiting.appends[-1].checkpoint
         after = replace(state, begun=seal.segment, checkpoint=checkpoint, waiting=None, ahead=())
         return _begin_work(after, seal)
     else:
-        left, large = journal.split_early_parts(waiting)
+        left, large = segments.split_early_parts(waiting)
         if large:
             return _flush_early(replace(state, waiting=left), large, waiting.appends[-1].checkpoint.scn)
-    if now >= state.keep_at and not at_once:
+    if now >= state.retention_at and not at_once:
         return _begin_work(state, ApplyRetention(reserve=True))
     return state, ()
 
@@ -324,7 +328,7 @@ def _begin_work(state: State, work: Work) -> _Next:
 
 
 def _is_full(state: State) -> bool:
-    return journal.is_full(state.waiting, state.unfinished, state.settings)
+    return segments.is_full(state.waiting, state.unfinished, state.settings)
 
 
 def _is_idle(state: State) -> bool:

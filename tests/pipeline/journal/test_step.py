@@ -159,11 +159,11 @@ def test_at_the_end_all_that_is_whole_is_sealed_at_once() -> None:
 
 def test_the_journal_is_kept_small_now_and_then_and_for_as_long_as_something_goes() -> None:
     story = Story()
-    assert journal_writer.next_at(story.state) == step.KEEP_EVERY_S
-    assert story.after(step.JournalTimerFired(), step.KEEP_EVERY_S) == (ApplyRetention(reserve=True),)
+    assert journal_writer.next_at(story.state) == step.RETENTION_EVERY_S
+    assert story.after(step.JournalTimerFired(), step.RETENTION_EVERY_S) == (ApplyRetention(reserve=True),)
     assert story.after(replace(KEPT, removed=3)) == (ApplyRetention(reserve=True),)
     assert story.after(KEPT) == ()
-    assert journal_writer.next_at(story.state) == 2 * step.KEEP_EVERY_S
+    assert journal_writer.next_at(story.state) == 2 * step.RETENTION_EVERY_S
 
 
 def test_what_there_was_no_room_for_is_done_again_as_far_as_it_is_left() -> None:
@@ -200,11 +200,11 @@ def test_once_something_has_gone_it_is_done_again_at_once() -> None:
 
 def test_keeping_the_journal_small_may_lack_room_as_well() -> None:
     story = Story()
-    story.after(step.JournalTimerFired(), step.KEEP_EVERY_S)
+    story.after(step.JournalTimerFired(), step.RETENTION_EVERY_S)
     assert story.after(step.SpaceLacked(LACKED, ApplyRetention(reserve=True))) == (
         step.ReportSpace(Full(LACKED)),
     )
-    assert journal_writer.next_at(story.state) == step.KEEP_EVERY_S + step.PUBLISH_AGAIN_S
+    assert journal_writer.next_at(story.state) == step.RETENTION_EVERY_S + step.PUBLISH_AGAIN_S
     seal = story.sealing()
     story.after(step.SpaceLacked(LACKED, seal))
     assert story.after(step.SpaceLacked(LACKED, ApplyRetention(reserve=False))) == ()
@@ -213,10 +213,10 @@ def test_keeping_the_journal_small_may_lack_room_as_well() -> None:
 
 def test_without_a_reserve_there_is_no_room() -> None:
     story = Story()
-    story.after(step.JournalTimerFired(), step.KEEP_EVERY_S)
+    story.after(step.JournalTimerFired(), step.RETENTION_EVERY_S)
     no_reserve = replace(KEPT, reserved=False)
     assert story.after(no_reserve) == (step.ReportSpace(Full("the filesystem of here is full")),)
-    assert story.after(step.JournalTimerFired(), step.KEEP_EVERY_S) == (ApplyRetention(reserve=True),)
+    assert story.after(step.JournalTimerFired(), step.RETENTION_EVERY_S) == (ApplyRetention(reserve=True),)
     assert story.after(KEPT) == (step.ReportSpace(HasSpace()),)
 
 
