@@ -280,30 +280,42 @@ def _emit(state: State, window: Reconciling) -> tuple[State, journal.ChunkPart]:
     part = journal.ChunkPart(
         order.chunk, order.schema, rows, window.low, window.high, scn, first=False, at=state.stream
     )
-    if isinstance(order, chunks.ReselectRows):
-        return emitted, part
-    if isinstance(order, chunks.RepairRows):
-        gone = windows.gone_keys(window)
-        part = replace(part, verifies=order.checks, gone=gone)
-        return repair.batch_emitted(emitted, len(rows) + len(gone)), part
+    match order:
+        case chunks.ReadChunk():
+            return _advance_snapshot(emitted, window, order, part)
+        case chunks.ReselectRows():
+            return emitted, part
+        case chunks.RepairRows():
+            gone = windows.gone_keys(window)
+            repaired = repair.batch_emitted(emitted, len(rows) + len(gone))
+            return repaired, replace(part, verifies=order.checks, gone=gone)
+        case _:
+            assert_never(order)
+
+
+def _advance_snapshot(
+    state: State, window: Reconciling, order: chunks.ReadChunk, part: journal.ChunkPart
+) -> tuple[State, journal.ChunkPart]:
+    """Gives the chunk's range the progress. The last chunk of the last range ends the table."""
+    table, rows = window_table(window), len(part.rows)
     snapshot = snapshot_of(state.checkpoint, table)
     chunking = snapshot.tables[table] if snapshot else None
     if snapshot is None or not isinstance(chunking, Chunking):
         raise InvariantBroken(
             f"a window of {table} is open, but the table's snapshot is in the state {chunking}"
         )
-    left = advance_range(chunking.ranges, order.range, window.upto)
+    left, before = advance_range(chunking.ranges, order.range, window.upto), chunking.progress
     counts = replace(
-        chunking.progress,
-        chunks=chunking.progress.chunks + 1,
-        rows=chunking.progress.rows + len(rows),
-        superseded=chunking.progress.superseded + window.superseded + len(window.rows) - len(rows),
-        ranges_done=chunking.progress.ranges - len(left),
+        before,
+        chunks=before.chunks + 1,
+        rows=before.rows + rows,
+        superseded=before.superseded + window.superseded + len(window.rows) - rows,
+        ranges_done=before.ranges - len(left),
     )
-    ended = replace(chunking, ranges=left, progress=counts) if left else snapshot.read_whole(counts)
-    advance = with_table if left else end_table
     part = replace(part, first=chunking.first, verifies=snapshot.verification is not None)
-    return advance(emitted, snapshot, table, ended), part
+    if left:
+        return with_table(state, snapshot, table, replace(chunking, ranges=left, progress=counts)), part
+    return end_table(state, snapshot, table, snapshot.read_whole(counts)), part
 
 
 def _forget_markers(state: State) -> State:
