@@ -45,7 +45,7 @@ _LONGEST_START_S: Final = 600.0
 _LONGEST_WAIT_S: Final = 300.0
 _LONGEST_STOP_S: Final = 300.0
 # So many tables are read in the end.
-_READ: Final = 10
+_READ: Final = 3
 # As the issue of many tables asks.
 _START_ALLOWED_S: Final = 20.0
 _STOP_ALLOWED_S: Final = 10.0
@@ -109,6 +109,7 @@ def _measured(parts: Parts, count: int, rate: int, watch_s: float) -> Came:
             lake = Path(order.folder, "lake")
             _until(lambda: _has_table(lake), service, _LONGEST_START_S)
             stop_s = service.stop(_LONGEST_STOP_S)
+            say(f"  SIGTERM while tables are made: {stop_s:.1f} s")
         order = Order(mysql.port, f"{folder}/kept", order.tables, count)
         with _tables.serving(order) as service:
             return _followed(parts, mysql, order, service, stop_s, rate, watch_s)
@@ -127,6 +128,7 @@ def _followed(
     seen = service.seen()
     assert seen.readable is not None
     assert seen.jvm is not None
+    say(f"  every table can be read after {seen.readable - service.began:.1f} s")
     pids, folders = (service.pid, seen.jvm), [f"{order.folder}/{name}" for name in ("journal", "lake")]
     time.sleep(2.0)
     samples = len(service.seen().freshness)
