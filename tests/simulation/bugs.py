@@ -581,7 +581,7 @@ def a_commit_is_applied_once_it_is_sealed(patch: Patch) -> None:
         assert waiters._journal is not None
         return Applied(waiters._journal.whole, dict.fromkeys(tables))
 
-    patch.setattr(Waiters, "_look_at_consumer", look)
+    patch.setattr(Waiters, "_answer_of_consumer", look)
 
 
 def a_table_has_a_batch_before_its_part_is_delivered(patch: Patch) -> None:
@@ -594,7 +594,7 @@ def a_table_has_a_batch_before_its_part_is_delivered(patch: Patch) -> None:
 def who_waits_for_a_table_is_forgotten(patch: Patch) -> None:
     patch.setattr(
         Waiters,
-        "_woken",
+        "_wake",
         lambda waiters, through, progress: waiters._by_gtid[through].advance(progress.furthest.position),
     )
 

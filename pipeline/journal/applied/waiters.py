@@ -87,7 +87,7 @@ class Waiters:
         self._waiters: dict[int, _Waiter] = {}
         self._by_gtid = {through: GtidIndex() for through in Through}
         self._by_table: dict[tuple[Through, TableId], set[int]] = {}
-        self._seen: dict[tuple[Through, TableId], TableProgress] = {}
+        self._progress_seen: dict[tuple[Through, TableId], TableProgress] = {}
         self._unbegun: set[int] = set()
 
     def __len__(self) -> int:
@@ -96,17 +96,17 @@ class Waiters:
     def ask(self, waiter: int, query: AppliedQuery) -> Answer | None:
         """The answer, if it's known by now; else the waiter waits for it."""
         waiting = _Waiter(query, LackedBeginning())
-        found = self._look(waiting)
+        found = self._answer_or_lack(waiting)
         if isinstance(found, Applied | NeverApplied):
             return found
         self._waiters[waiter] = waiting
-        self._put(waiter, waiting, found)
+        self._wait_for(waiter, waiting, found)
         return None
 
     def withdraw(self, waiter: int) -> NotYetApplied:
         """Lets a waiter wait no more; how far it has come."""
         waiting = self._waiters.pop(waiter)
-        self._take_out(waiter, waiting.lacks)
+        self._stop_waiting_for(waiter, waiting.lacks)
         return self._not_yet(waiting)
 
     def unconfirmed(self, gtid_set: GtidSet) -> bool:
@@ -118,12 +118,12 @@ class Waiters:
         """The answers that follow from a newly sealed segment, or from where capture begins."""
         self._journal = progress
         unbegun, self._unbegun = self._unbegun, set()
-        return self._looked([*unbegun, *self._woken(Through.JOURNAL, progress)])
+        return self._answer_woken([*unbegun, *self._wake(Through.JOURNAL, progress)])
 
     def consumer_reached(self, through: Through, progress: ConsumerProgress) -> list[tuple[int, Answer]]:
         """The answers that follow from what a consumer has delivered."""
         self._progress[through] = progress
-        return self._looked(self._woken(through, progress))
+        return self._answer_woken(self._wake(through, progress))
 
     def executed_found(
         self, executed: GtidSet, waiters: Iterable[int], *, replica: bool
@@ -138,33 +138,33 @@ class Waiters:
             if (waiting := self._waiters.get(waiter)) is None:
                 continue
             if missing := waiting.query.gtid_set - executed:
-                self._take_out(waiter, self._waiters.pop(waiter).lacks)
+                self._stop_waiting_for(waiter, self._waiters.pop(waiter).lacks)
                 answers.append((waiter, NeverApplied(f"the source hasn't executed {missing.on_one_line}")))
         return answers
 
-    def _woken(self, through: Through, progress: ConsumerProgress) -> list[int]:
+    def _wake(self, through: Through, progress: ConsumerProgress) -> list[int]:
         """The waiters for what has come with this progress, which wait for nothing now."""
         woken = self._by_gtid[through].advance(progress.furthest.position)
         for key in [key for key in self._by_table if key[0] is through]:
-            if self._seen[key] != progress.of(key[1]):
+            if self._progress_seen[key] != progress.of(key[1]):
                 woken += self._by_table.pop(key)
-                del self._seen[key]
+                del self._progress_seen[key]
         return woken
 
-    def _looked(self, woken: Iterable[int]) -> list[tuple[int, Answer]]:
+    def _answer_woken(self, woken: Iterable[int]) -> list[tuple[int, Answer]]:
         """The answers to the woken waiters; those without one wait for the next thing that they lack."""
         answers: list[tuple[int, Answer]] = []
         for waiter in woken:
             waiting = self._waiters[waiter]
-            found = self._look(waiting)
+            found = self._answer_or_lack(waiting)
             if isinstance(found, Applied | NeverApplied):
                 del self._waiters[waiter]
                 answers.append((waiter, found))
             else:
-                self._put(waiter, waiting, found)
+                self._wait_for(waiter, waiting, found)
         return answers
 
-    def _put(self, waiter: int, waiting: _Waiter, lacks: Lacked) -> None:
+    def _wait_for(self, waiter: int, waiting: _Waiter, lacks: Lacked) -> None:
         waiting.lacks = lacks
         match lacks:
             case LackedGtid(through, gtid):
@@ -172,11 +172,11 @@ class Waiters:
             case LackedOfTable(through, table):
                 key = through, table
                 self._by_table.setdefault(key, set()).add(waiter)
-                self._seen[key] = self._progress[through].of(table)
+                self._progress_seen[key] = self._progress[through].of(table)
             case LackedBeginning():
                 self._unbegun.add(waiter)
 
-    def _take_out(self, waiter: int, lacks: Lacked) -> None:
+    def _stop_waiting_for(self, waiter: int, lacks: Lacked) -> None:
         match lacks:
             case LackedGtid(through, gtid):
                 self._by_gtid[through].remove(gtid, waiter)
@@ -184,11 +184,11 @@ class Waiters:
                 key = through, table
                 self._by_table[key].discard(waiter)
                 if not self._by_table[key]:
-                    del self._by_table[key], self._seen[key]
+                    del self._by_table[key], self._progress_seen[key]
             case LackedBeginning():
                 self._unbegun.discard(waiter)
 
-    def _look(self, waiting: _Waiter) -> Answer | Lacked:
+    def _answer_or_lack(self, waiting: _Waiter) -> Answer | Lacked:
         """The answer, or the first thing that is lacked."""
         query, journal = waiting.query, self._journal
         if journal is None:
@@ -206,7 +206,7 @@ class Waiters:
             return NeverApplied(f"the source has no table {absent[0]}, as of the last sealed segment")
         if query.through is Through.JOURNAL:
             return Applied(journal.whole)
-        return self._look_at_consumer(query, tables, waiting)
+        return self._answer_of_consumer(query, tables, waiting)
 
     def _refusal(self, query: AppliedQuery, journal: JournalProgress) -> str | None:
         """Why it can't come by what the journal and the configuration say."""
@@ -218,10 +218,10 @@ class Waiters:
         stopped = journal.checkpoint.stopped
         for table in sorted(stopped if query.tables is None else query.tables):
             if table in stopped:
-                return _stopped(query, table, stopped[table])
+                return _stop_reason(query, table, stopped[table])
         return None
 
-    def _look_at_consumer(
+    def _answer_of_consumer(
         self, query: AppliedQuery, tables: frozenset[TableId], waiting: _Waiter
     ) -> Answer | Lacked:
         through, wanted = query.through, query.gtid_set
@@ -237,8 +237,8 @@ class Waiters:
         told = {table: progress.of(table) for table in sorted(taken)}
         for table, each in told.items():
             if each.stopped is not None:
-                return NeverApplied(_stopped(query, table, each.stopped))
-            if reason := _lacking(each, wanted, waiting.scn):
+                return NeverApplied(_stop_reason(query, table, each.stopped))
+            if reason := _lack_of_table(each, wanted, waiting.scn):
                 return LackedOfTable(through, table, reason)
         reached = min((each.reached for each in told.values()), key=_segment, default=progress.whole)
         return Applied(reached, {table: each.read_at for table, each in told.items()})
@@ -262,7 +262,7 @@ class Waiters:
                 return NotYetApplied(reached, missing, _UNKNOWN)
 
 
-def _lacking(told: TableProgress, wanted: GtidSet, scn: int) -> str | None:
+def _lack_of_table(told: TableProgress, wanted: GtidSet, scn: int) -> str | None:
     """What a table lacks of these transactions."""
     if not wanted <= told.reached.position:
         return "its part of the batch is being delivered"
@@ -273,7 +273,7 @@ def _lacking(told: TableProgress, wanted: GtidSet, scn: int) -> str | None:
     return None
 
 
-def _stopped(query: AppliedQuery, table: TableId, reason: str) -> str:
+def _stop_reason(query: AppliedQuery, table: TableId, reason: str) -> str:
     others = "" if query.tables is not None else "; name the tables that you mean with `tables`"
     return f"{table} was stopped: {reason}{others}"
 

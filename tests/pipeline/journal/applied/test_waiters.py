@@ -257,14 +257,14 @@ def test_each_is_answered_when_it_holds_and_not_before(script: list[tuple[str, o
 
 def test_a_waiter_costs_nothing_until_what_it_waits_for_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
-    inner: Callable[..., object] = Waiters._look
+    inner: Callable[..., object] = Waiters._answer_or_lack
 
     def look(made: Waiters, waiting: object) -> object:
         nonlocal looked
         looked += 1
         return inner(made, waiting)
 
-    monkeypatch.setattr(Waiters, "_look", look)
+    monkeypatch.setattr(Waiters, "_answer_or_lack", look)
     made = waiters(sealed(1, "a:1"), delivered(1, "a:1"))
     for waiter in range(10_000):
         made.ask(waiter, query(f"a:{waiter + 100}"))
