@@ -62,7 +62,7 @@ from pipeline.kafka.transaction_endings import Ending, TopicPart
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToKafkaSink
 from pipeline.messages.journal import SegmentSealed, StatementPart
-from pipeline.signals.notifications import notices_between
+from pipeline.signals.notifications import find_notifications
 
 log = structlog.get_logger()
 
@@ -513,9 +513,9 @@ class KafkaSink(Actor[ToKafkaSink]):
         if segment > 1 and segment <= await self._in_thread(self._journal.consumers.first):
             return
         before = await self._in_thread(self._journal.entry, segment - 1) if segment > 1 else None
-        notices = notices_between(None if before is None else before.checkpoint, entry.checkpoint)
-        if notices:
-            records = await self._in_thread(self._making.notifications, notices, entry.sealed_at)
+        notifications = find_notifications(None if before is None else before.checkpoint, entry.checkpoint)
+        if notifications:
+            records = await self._in_thread(self._making.notifications, notifications, entry.sealed_at)
             await self._send_records(connected, [records], entry.sealed_at)
 
     async def _commit(self, connected: _Connected, at: SinkPosition) -> None:

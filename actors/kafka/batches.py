@@ -44,7 +44,7 @@ from pipeline.kafka.topics import Destination, destination_of, topic_of_heartbea
 from pipeline.messages.journal import StatementPart
 from pipeline.schema.ddl.schema_statements import SchemaStatement
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.signals.notifications import Notice
+from pipeline.signals.notifications import Notification
 from pipeline.types.buffers import Longs
 
 log = structlog.get_logger()
@@ -218,12 +218,12 @@ class MessageBatches:
         made = heartbeat(self._settings.topic_prefix, now_us, self._format)
         return replace(self._plain(self.heartbeat_topic, made), partitions=pa.array([0], pa.int32()))
 
-    def notifications(self, notices: Sequence[Notice], at_us: int) -> Records:
-        """Returns the notifications of these notices at this time (µs since the epoch)."""
+    def notifications(self, found: Sequence[Notification], at_us: int) -> Records:
+        """Returns the messages of these notifications at this time (µs since the epoch)."""
         settings = self._settings
         assert settings.notification_sink_topic_name is not None
         with refused_as_messages(settings.notification_sink_topic_name):
-            made = notification_messages(notices, settings.topic_prefix, at_us // 1000, self._format)
+            made = notification_messages(found, settings.topic_prefix, at_us // 1000, self._format)
             return self._plain(settings.notification_sink_topic_name, made)
 
     @property

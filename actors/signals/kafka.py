@@ -38,7 +38,7 @@ from pipeline.config.settings import KafkaSettings
 from pipeline.errors import Transient
 from pipeline.messages.signals import SignalAnswer
 from pipeline.signals import notifications
-from pipeline.signals.outcomes import outcomes_of_notices
+from pipeline.signals.outcomes import outcomes_of_notifications
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.source.prerequisites import Finding, Severity
 
@@ -216,11 +216,11 @@ class SignalKafka:
     async def _tell_progress(self, producer: AIOKafkaProducer) -> None:
         if (now := self._checkpoint) is None or now is self._told:
             return
-        found = notifications.notices_between(self._told, now)
-        for notice in found:
+        found = notifications.find_notifications(self._told, now)
+        for notification in found:
             at = time.time_ns() // 1_000_000
-            await self._send(producer, notifications.to_json(notice, self._pipeline, at))
-        for state in outcomes_of_notices(found):
+            await self._send(producer, notifications.to_json(notification, self._pipeline, at))
+        for state in outcomes_of_notifications(found):
             await self._send(producer, state.to_json())
         self._told = now
 

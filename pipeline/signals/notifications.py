@@ -1,8 +1,8 @@
-"""Notices: what has become of snapshots, as the difference of two checkpoints, and in Debezium's form.
+"""Notifications: what has become of snapshots, as the difference of two checkpoints, and in Debezium's form.
 
-The sender keeps the checkpoint of its last notices. So notices report durable facts only, and nothing has to be stored
-for them. Several events between two checkpoints are reported at once. After a restart there's no such checkpoint, and
-everything known is reported again: at least once, with the same ids.
+The sender keeps the checkpoint of its last notifications. So notifications report durable facts only, and nothing has
+to be stored for them. Several events between two checkpoints are reported at once. After a restart there's no such
+checkpoint, and everything known is reported again: at least once, with the same ids.
 
 Debezium says COMPLETED even if tables were skipped. Tidemark says it only if every table of the snapshot is complete,
 and ABORTED otherwise. So the end of a snapshot is always one of the two.
@@ -31,13 +31,13 @@ from pipeline.snapshot.snapshot import (
     progress,
 )
 
-# What Debezium calls what notices are about.
+# What Debezium calls what notifications are about.
 INCREMENTAL: Final = "Incremental Snapshot"
 
 _NOTHING: Final = Checkpoint(GtidSet())
 
 
-class NoticeType(StrEnum):
+class NotificationType(StrEnum):
     """What has happened, in the words of Debezium's notifications."""
 
     STARTED = "STARTED"
@@ -50,42 +50,46 @@ class NoticeType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class Notification:
     """What has become of the snapshot `id`; `table` where it's about one of its tables; `data` says more."""
 
     id: str
-    type: NoticeType
+    type: NotificationType
     table: TableId | None = None
     data: Mapping[str, str] = field(default_factory=dict)
 
 
-def notices_between(before: Checkpoint | None, after: Checkpoint) -> tuple[Notice, ...]:
-    """Returns the notices of what happened between the two; `before` is None if nothing was reported yet."""
+def find_notifications(before: Checkpoint | None, after: Checkpoint) -> tuple[Notification, ...]:
+    """Returns the notifications of what happened between the two; `before` is None if nothing was reported yet."""
     earlier = before or _NOTHING
     was = {snapshot.id: snapshot for snapshot in earlier.snapshots}
-    found: list[Notice] = []
+    found: list[Notification] = []
     for snapshot in after.snapshots:
         found += _of_snapshot(was.get(snapshot.id), snapshot, earlier.paused, after.paused)
     return (*found, *_of_move(earlier, after))
 
 
-def to_json(notice: Notice, pipeline: str, at: int) -> dict[str, Any]:
+def to_json(notification: Notification, pipeline: str, at: int) -> dict[str, Any]:
     """Debezium's notification, of the pipeline with this name and this moment (ms since the epoch)."""
     return {
-        "id": notice.id,
+        "id": notification.id,
         "aggregate_type": INCREMENTAL,
-        "type": notice.type.value,
-        "additional_data": {"connector_name": pipeline, **notice.data},
+        "type": notification.type.value,
+        "additional_data": {"connector_name": pipeline, **notification.data},
         "timestamp": at,
     }
 
 
-def _of_snapshot(was: Snapshot | None, now: Snapshot, paused_before: bool, paused: bool) -> Iterator[Notice]:
+def _of_snapshot(
+    was: Snapshot | None, now: Snapshot, paused_before: bool, paused: bool
+) -> Iterator[Notification]:
     tables = {"data_collections": ",".join(table.dotted for table in now.tables)}
     if was is None:
-        yield Notice(now.id, NoticeType.STARTED, data=tables)
+        yield Notification(now.id, NotificationType.STARTED, data=tables)
     if not now.ended and paused != (paused_before and was is not None):
-        yield Notice(now.id, NoticeType.PAUSED if paused else NoticeType.RESUMED, data=tables)
+        yield Notification(
+            now.id, NotificationType.PAUSED if paused else NotificationType.RESUMED, data=tables
+        )
     for table, state in now.tables.items():
         if was is None or was.tables.get(table) != state:
             yield from _of_table(now.id, table, state, tables)
@@ -93,7 +97,9 @@ def _of_snapshot(was: Snapshot | None, now: Snapshot, paused_before: bool, pause
         yield _end(now, tables)
 
 
-def _of_table(id_: str, table: TableId, state: TableSnapshot, tables: Mapping[str, str]) -> Iterator[Notice]:
+def _of_table(
+    id_: str, table: TableId, state: TableSnapshot, tables: Mapping[str, str]
+) -> Iterator[Notification]:
     counts = progress(state)
     if isinstance(state, Chunking):
         first = state.ranges[0].done if state.ranges else None
@@ -106,7 +112,7 @@ def _of_table(id_: str, table: TableId, state: TableSnapshot, tables: Mapping[st
             "ranges": str(counts.ranges),
             "ranges_done": str(counts.ranges_done),
         }
-        yield Notice(id_, NoticeType.IN_PROGRESS, table, {**tables, **data})
+        yield Notification(id_, NotificationType.IN_PROGRESS, table, {**tables, **data})
     elif not isinstance(state, SnapshotWaiting):
         data = {
             "scanned_collection": table.dotted,
@@ -115,7 +121,7 @@ def _of_table(id_: str, table: TableId, state: TableSnapshot, tables: Mapping[st
         }
         if isinstance(state, SnapshotFailed):
             data["reason"] = state.reason
-        yield Notice(id_, NoticeType.TABLE_SCAN_COMPLETED, table, {**tables, **data})
+        yield Notification(id_, NotificationType.TABLE_SCAN_COMPLETED, table, {**tables, **data})
 
 
 def _status(state: TableSnapshot) -> str:
@@ -128,33 +134,33 @@ def _status(state: TableSnapshot) -> str:
             return "FAILED"
 
 
-def _end(snapshot: Snapshot, tables: Mapping[str, str]) -> Notice:
+def _end(snapshot: Snapshot, tables: Mapping[str, str]) -> Notification:
     rows = sum(progress(state).rows for state in snapshot.tables.values())
     if all(isinstance(state, Completed) for state in snapshot.tables.values()):
-        return Notice(snapshot.id, NoticeType.COMPLETED, data={**tables, "total_rows": str(rows)})
+        return Notification(snapshot.id, NotificationType.COMPLETED, data={**tables, "total_rows": str(rows)})
     failed = [
         f"{t}: {state.reason}" for t, state in snapshot.tables.items() if isinstance(state, SnapshotFailed)
     ]
     stopped = [f"{t}: stopped" for t, state in snapshot.tables.items() if isinstance(state, SnapshotStopped)]
-    return Notice(
+    return Notification(
         snapshot.id,
-        NoticeType.ABORTED,
+        NotificationType.ABORTED,
         data={**tables, "total_rows": str(rows), "reason": "; ".join((*failed, *stopped))},
     )
 
 
-def _of_move(before: Checkpoint, after: Checkpoint) -> Iterator[Notice]:
-    """Yields the notice of an ended move. The notices of a move with a snapshot are that snapshot's."""
+def _of_move(before: Checkpoint, after: Checkpoint) -> Iterator[Notification]:
+    """Yields the notification of an ended move. The notifications of a move with a snapshot are that snapshot's."""
     move = before.moving
     if move is None or after.moving is not None or any(s.id == move.id for s in after.snapshots):
         return
     if move.position <= after.position:
-        yield Notice(move.id, NoticeType.COMPLETED, data={"position": str(after.position)})
+        yield Notification(move.id, NotificationType.COMPLETED, data={"position": str(after.position)})
     else:
         reason = (
             f"the source hasn't executed {move.position - after.position}, so that the position is as it was"
         )
-        yield Notice(move.id, NoticeType.ABORTED, data={"reason": reason})
+        yield Notification(move.id, NotificationType.ABORTED, data={"reason": reason})
 
 
 def _key(key: Key) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from pipeline.signals.notifications import Notice, NoticeType, notices_between
+from pipeline.signals.notifications import Notification, NotificationType, find_notifications
 from pipeline.snapshot.checkpoint import Checkpoint
 
 STATES_REMEMBERED: Final = 200
@@ -30,9 +30,9 @@ class Outcome(StrEnum):
 
 
 _OUTCOMES: Final = {
-    NoticeType.STARTED: Outcome.RUNNING,
-    NoticeType.COMPLETED: Outcome.DONE,
-    NoticeType.ABORTED: Outcome.FAILED,
+    NotificationType.STARTED: Outcome.RUNNING,
+    NotificationType.COMPLETED: Outcome.DONE,
+    NotificationType.ABORTED: Outcome.FAILED,
 }
 
 
@@ -56,20 +56,24 @@ class SignalState:
 
 def outcomes_between(before: Checkpoint | None, after: Checkpoint) -> tuple[SignalState, ...]:
     """Returns the progress of signals between the two; `before` is None if nothing was reported yet."""
-    return outcomes_of_notices(notices_between(before, after))
+    return outcomes_of_notifications(find_notifications(before, after))
 
 
-def outcomes_of_notices(notices: Iterable[Notice]) -> tuple[SignalState, ...]:
+def outcomes_of_notifications(notifications: Iterable[Notification]) -> tuple[SignalState, ...]:
     """How far signals have come by these."""
     return tuple(
-        SignalState(notice.id, _OUTCOMES[notice.type], _detail(notice))
-        for notice in notices
-        if notice.type in _OUTCOMES
+        SignalState(notification.id, _OUTCOMES[notification.type], _detail(notification))
+        for notification in notifications
+        if notification.type in _OUTCOMES
     )
 
 
-def _detail(notice: Notice) -> str:
-    said = notice.data.get("reason") or notice.data.get("position") or notice.data.get("data_collections")
+def _detail(notification: Notification) -> str:
+    said = (
+        notification.data.get("reason")
+        or notification.data.get("position")
+        or notification.data.get("data_collections")
+    )
     return said or ""
 
 

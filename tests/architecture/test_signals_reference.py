@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deploy.toolchain.cache import REPOSITORY
-from pipeline.signals.notifications import Notice, NoticeType, to_json
+from pipeline.signals.notifications import Notification, NotificationType, to_json
 from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.signals.signal import Filter, Signal, parse_signal
 from pipeline.snapshot.row_filter_parser import parse_filter as parse_condition
@@ -62,6 +62,6 @@ def test_answers_and_notifications_are_as_they_are_told() -> None:
     (notification,) = told("aggregate_type", there=True)
     data = dict(notification["additional_data"])
     del data["connector_name"]
-    notice = Notice("s1", NoticeType(notification["type"]), data=data)
+    notice = Notification("s1", NotificationType(notification["type"]), data=data)
     assert notification == to_json(notice, "shop", notification["timestamp"])
-    assert all(f"`{kind.value}`" in TEXT for kind in NoticeType)
+    assert all(f"`{kind.value}`" in TEXT for kind in NotificationType)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipeline.kafka.debezium.connect_schema import CONNECT_STRING, LONG, Schema, field, struct
 from pipeline.kafka.debezium.message_format import Block, BlockList, MessageFormat, MessagePairs, told_pairs
-from pipeline.signals.notifications import INCREMENTAL, Notice
+from pipeline.signals.notifications import INCREMENTAL, Notification
 
 _DATA: Final[Schema] = {"type": "map", "keys": CONNECT_STRING, "values": CONNECT_STRING, "optional": True}
 _KEY_SCHEMA: Final = struct(
@@ -31,20 +31,20 @@ _VALUE_SCHEMA: Final = struct(
 
 
 def notification_messages(
-    notices: Sequence[Notice], prefix: str, at_ms: int, of: MessageFormat
+    notifications: Sequence[Notification], prefix: str, at_ms: int, of: MessageFormat
 ) -> MessagePairs:
-    """Returns the messages of these notices at this time (ms since the epoch), for this topics' `prefix`."""
-    told = [{"connector_name": prefix, **notice.data} for notice in notices]
+    """Returns the messages of these notifications at this time (ms since the epoch), for this topics' `prefix`."""
+    told = [{"connector_name": prefix, **notification.data} for notification in notifications]
     names = pa.array([name for data in told for name in data], pa.string())
     texts = pa.array([text for data in told for text in data.values()], pa.string())
     ends = np.concatenate([[0], np.cumsum([len(data) for data in told])]).astype(np.int32)
     data = BlockList(Block({"key": names, "value": texts}), ends, np.ones(len(told), np.bool_))
-    ids = pa.array([notice.id for notice in notices], pa.string())
+    ids = pa.array([notification.id for notification in notifications], pa.string())
     value = {
         "id": ids,
-        "type": pa.array([notice.type.value for notice in notices], pa.string()),
+        "type": pa.array([notification.type.value for notification in notifications], pa.string()),
         "aggregate_type": INCREMENTAL,
         "additional_data": data,
         "timestamp": at_ms,
     }
-    return told_pairs(of, Block({"id": ids}), Block(value), (_KEY_SCHEMA, _VALUE_SCHEMA), len(notices))
+    return told_pairs(of, Block({"id": ids}), Block(value), (_KEY_SCHEMA, _VALUE_SCHEMA), len(notifications))

@@ -23,7 +23,7 @@ from pipeline.config.outbox import Outbox
 from pipeline.config.settings import ConverterKind, KafkaSinkSettings
 from pipeline.config.unwrapping import DeleteHandling
 from pipeline.schema.table_filter import TableFilter
-from pipeline.signals.notifications import Notice, NoticeType
+from pipeline.signals.notifications import Notification, NotificationType
 from tests.integration.kafka.test_against_debezium import (
     EVENTS,
     account,
@@ -166,7 +166,7 @@ def test_notifications_have_debeziums_schemas(
     theirs = next(each for each in found if each.topic == "notifications")
     form = AVRO if converter == "avro" else {"schemas_enable": True}
     settings = KafkaSinkSettings(("kafka:1",), PREFIX, notification_sink_topic_name="notifications", **form)
-    notices = (Notice("n", NoticeType.STARTED, data={"data_collections": "shop.a"}),)
+    notices = (Notification("n", NotificationType.STARTED, data={"data_collections": "shop.a"}),)
     keys, values = printed(MessageBatches(settings).notifications(notices, 0))
     for one, other in ((keys[0], theirs.key), (values[0], theirs.value)):
         assert one is not None and other is not None

@@ -16,7 +16,7 @@ from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalReje
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import ALL_TABLES, TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.signals.notifications import NoticeType, notices_between
+from pipeline.signals.notifications import NotificationType, find_notifications
 from pipeline.signals.signal import Recapture
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Moving, Ready
 from pipeline.snapshot.snapshot import (
@@ -129,8 +129,8 @@ def test_what_the_source_does_not_show_stays_stopped_and_fails_by_name() -> None
     (snapshot,) = again.snapshots
     failed = snapshot.tables[ORDERS.table]
     assert isinstance(failed, SnapshotFailed) and "doesn't show it" in failed.reason
-    aborted = notices_between(STOPPED, again)[-1]
-    assert (aborted.id, aborted.type) == ("r1", NoticeType.ABORTED)
+    aborted = find_notifications(STOPPED, again)[-1]
+    assert (aborted.id, aborted.type) == ("r1", NotificationType.ABORTED)
 
 
 def test_without_a_key_changes_stream_again_and_the_snapshot_fails() -> None:

@@ -1,4 +1,4 @@
-"""Notices: what two checkpoints report, and the true end of a snapshot."""
+"""Notifications: what two checkpoints report, and the true end of a snapshot."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.signals.notifications import Notice, NoticeType, notices_between, to_json
+from pipeline.signals.notifications import Notification, NotificationType, find_notifications, to_json
 from pipeline.snapshot.checkpoint import Checkpoint, Moving
 from pipeline.snapshot.snapshot import (
     Chunking,
@@ -44,8 +44,8 @@ def chunking(done: int | None, *ends: int) -> Chunking:
 
 
 def told(before: Checkpoint | None, after: Checkpoint) -> list[tuple[str, str | None]]:
-    """The types of the notices, and the tables that they're about."""
-    return [(n.type.value, n.table.name if n.table else None) for n in notices_between(before, after)]
+    """The types of the notifications, and the tables that they're about."""
+    return [(n.type.value, n.table.name if n.table else None) for n in find_notifications(before, after)]
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_what_happened_is_told(
 
 
 def test_progress_is_told_up_to_the_key_through_which_all_is_emitted() -> None:
-    (notice,) = notices_between(of(SnapshotWaiting()), of(chunking(3, 50, 100)))
-    assert notice.data == {
+    (notification,) = find_notifications(of(SnapshotWaiting()), of(chunking(3, 50, 100)))
+    assert notification.data == {
         "data_collections": "shop.orders",
         "current_collection_in_progress": "shop.orders",
         "maximum_key": "100",
@@ -127,13 +127,13 @@ def test_progress_is_told_up_to_the_key_through_which_all_is_emitted() -> None:
     ],
 )
 def test_the_end_of_a_table_has_a_status_of_its_own(state: TableSnapshot, status: str) -> None:
-    scanned, _ = notices_between(of(SnapshotWaiting()), of(state))
+    scanned, _ = find_notifications(of(SnapshotWaiting()), of(state))
     assert (scanned.data["scanned_collection"], scanned.data["status"]) == ("shop.orders", status)
     assert scanned.data.get("reason") == (state.reason if isinstance(state, SnapshotFailed) else None)
 
 
 def test_an_end_that_is_not_complete_says_why() -> None:
-    *_, end = notices_between(
+    *_, end = find_notifications(
         of(SnapshotWaiting(), SnapshotWaiting()),
         of(SnapshotFailed("no key", Progress()), SnapshotStopped(Progress(rows=5))),
     )
@@ -142,12 +142,12 @@ def test_an_end_that_is_not_complete_says_why() -> None:
 
 def test_a_move_that_could_not_be_made_is_told_and_one_that_was() -> None:
     asked = replace(BEFORE, moving=Moving("m1", gtids("a:1-9")))
-    assert notices_between(BEFORE, asked) == ()
-    (failed,) = notices_between(asked, BEFORE)
-    assert (failed.id, failed.type) == ("m1", NoticeType.ABORTED)
+    assert find_notifications(BEFORE, asked) == ()
+    (failed,) = find_notifications(asked, BEFORE)
+    assert (failed.id, failed.type) == ("m1", NotificationType.ABORTED)
     assert failed.data["reason"].startswith(f"the source hasn't executed {gtids('a:6-9')}")
-    (moved,) = notices_between(asked, replace(BEFORE, position=gtids("a:1-9")))
-    assert moved.type is NoticeType.COMPLETED
+    (moved,) = find_notifications(asked, replace(BEFORE, position=gtids("a:1-9")))
+    assert moved.type is NotificationType.COMPLETED
     anew = replace(
         BEFORE, position=gtids("a:1-9"), snapshots=(Snapshot("m1", {ORDERS.table: SnapshotWaiting()}),)
     )
@@ -155,8 +155,8 @@ def test_a_move_that_could_not_be_made_is_told_and_one_that_was() -> None:
 
 
 def test_debezium_s_form() -> None:
-    notice = Notice("s1", NoticeType.STARTED, data={"data_collections": "a.b,a.c"})
-    assert to_json(notice, "shop", 1_695_817_046_353) == {
+    notification = Notification("s1", NotificationType.STARTED, data={"data_collections": "a.b,a.c"})
+    assert to_json(notification, "shop", 1_695_817_046_353) == {
         "id": "s1",
         "aggregate_type": "Incremental Snapshot",
         "type": "STARTED",
@@ -171,16 +171,16 @@ def test_each_end_is_told_once_and_as_it_is(earlier: list[Snapshot], later: list
         replace(BEFORE, snapshots=tuple({snapshot.id: snapshot for snapshot in some}.values()))
         for some in (earlier, later)
     )
-    assert notices_between(after, after) == ()
+    assert find_notifications(after, after) == ()
     was = {snapshot.id: snapshot for snapshot in before.snapshots}
     ends = {
         n.id: n.type
-        for n in notices_between(before, after)
-        if n.type in (NoticeType.COMPLETED, NoticeType.ABORTED)
+        for n in find_notifications(before, after)
+        if n.type in (NotificationType.COMPLETED, NotificationType.ABORTED)
     }
     for snapshot in after.snapshots:
         ended_now = snapshot.ended and (snapshot.id not in was or not was[snapshot.id].ended)
         assert (snapshot.id in ends) == ended_now
         if ended_now:
             complete = all(isinstance(state, Completed) for state in snapshot.tables.values())
-            assert ends[snapshot.id] is (NoticeType.COMPLETED if complete else NoticeType.ABORTED)
+            assert ends[snapshot.id] is (NotificationType.COMPLETED if complete else NotificationType.ABORTED)

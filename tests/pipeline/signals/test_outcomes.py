@@ -1,4 +1,4 @@
-"""The states of signals: each answer and notice gives one or none, and the last ones are remembered."""
+"""The states of signals: each answer and notification gives one or none, and the last ones are remembered."""
 
 from dataclasses import replace
 

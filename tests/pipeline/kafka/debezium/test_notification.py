@@ -9,11 +9,11 @@ from pipeline.kafka.avro.avro_format import AVRO
 from pipeline.kafka.avro.avro_schema import avro_text
 from pipeline.kafka.debezium.json_format import JSON
 from pipeline.kafka.debezium.notification import notification_messages
-from pipeline.signals.notifications import Notice, NoticeType
+from pipeline.signals.notifications import Notification, NotificationType
 
 NOTICES = (
-    Notice("s1", NoticeType.STARTED, data={"data_collections": "shop.a,shop.b"}),
-    Notice('s"1', NoticeType.COMPLETED),
+    Notification("s1", NotificationType.STARTED, data={"data_collections": "shop.a,shop.b"}),
+    Notification('s"1', NotificationType.COMPLETED),
 )
 
 
