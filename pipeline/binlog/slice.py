@@ -265,6 +265,8 @@ class SliceBuilder:
     def set_statement(self, text: bytes) -> None:
         """The rows of the open transaction that come next are this statement's."""
         state = self._state
+        if state.statement >= 0 and not self._has_rows_after(state.statement):
+            state.bytes = state.statement
         state.statement = -1
         if not state.keeps_statements or len(text) > LONGEST_STATEMENT:
             return
@@ -273,6 +275,10 @@ class SliceBuilder:
         self.add_held(
             HeldRows(np.frombuffer(length + text, np.uint8), np.empty((STATEMENT + 1, 0), np.int64))
         )
+
+    def _has_rows_after(self, byte: int) -> bool:
+        state = self._state
+        return state.events > state.first_event and int(self.rows.events[END, state.events - 1]) > byte
 
     def add_held(self, held: HeldRows) -> None:
         """Add what was held to the open transaction."""
@@ -328,6 +334,7 @@ class SliceBuilder:
         text = self._statement()
         part = self._cut(of)
         self._continues = True
+        self._state.statement = -1
         if text is not None:
             self.set_statement(text)
         return part

@@ -112,23 +112,28 @@ def _frame(buffer: Bytes, at: Int, end: Int, state: Record) -> int:
 
 @inlined
 def _statement(buffer: Bytes, at: Int, end: Int, state: Record, rows: SliceRows) -> int:
-    """A ROWS_QUERY event's body: a byte that means nothing, and the text. Without a body it's one that says nothing."""
+    """A ROWS_QUERY event's body: a byte that means nothing, and the text. Without a body it's one that says nothing.
+
+    A text without rows goes, so that a transaction of tables that aren't captured takes no more room than one text.
+    """
     if not state.keeps_statements or at == end:
         return DONE
     if state.phase < FRAMED:
         return RARE
     start, length = state.bytes, end - at - 1
+    has_rows = state.events > state.first_event and rows.events[END, state.events - 1] > state.statement
+    if state.statement >= 0 and not has_rows:
+        start = state.statement
     if length > LONGEST_STATEMENT:
-        state.statement = -1
+        state.statement, state.bytes = -1, start
         return DONE
     if start + TEXT_LENGTH + length + SLACK > len(rows.body):
         return NO_ROOM
     for i in range(TEXT_LENGTH):
         rows.body[start + i] = length >> (8 * i) & 255
     copy(buffer, at + 1, length, rows.body, start + TEXT_LENGTH)
-    state.statement = start
-    state.bytes += TEXT_LENGTH + length
-    return DONE
+    state.statement, state.bytes = start, start + TEXT_LENGTH + length
+    return FULL if state.bytes >= state.most_bytes else DONE
 
 
 @inlined

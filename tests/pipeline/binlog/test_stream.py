@@ -17,6 +17,7 @@ from pipeline.binlog.event_type import Code
 from pipeline.binlog.packets import Packets
 from pipeline.binlog.slice import SliceBound
 from pipeline.binlog.stream import LogStream, Message
+from pipeline.binlog.stream_state import LONGEST_STATEMENT
 from pipeline.errors import Definite
 from pipeline.messages.binlog import TransactionPartRead, TransactionsRead
 from pipeline.messages.row_images import TableImages
@@ -27,6 +28,7 @@ from tests.pipeline.binlog.test_packets import framed
 from tests.pipeline.binlog.test_transaction_assembler import (
     SERVER,
     begin,
+    frames,
     heartbeat,
     messages,
     query,
@@ -41,8 +43,13 @@ XID = made(Code.XID, bytes(8))
 NAMES = ("orders", "items", "ignored")
 
 
-def log_stream() -> LogStream:
-    return LogStream(lambda table: table.name != "ignored", lambda database: database == "shop", SMALL)
+def log_stream(keeps_statements: bool = False) -> LogStream:
+    return LogStream(
+        lambda table: table.name != "ignored",
+        lambda database: database == "shop",
+        SMALL,
+        keeps_statements=keeps_statements,
+    )
 
 
 def told(message: Message) -> Any:
@@ -75,13 +82,13 @@ def outcome(given_: Iterator[Any], log: LogStream) -> list[Any]:
     return [*map(told, messages(came)), end]
 
 
-def folded(log_events: list[bytes]) -> list[Any]:
-    log = log_stream()
+def folded(log_events: list[bytes], keeps_statements: bool = False) -> list[Any]:
+    log = log_stream(keeps_statements)
     return outcome((given_ for event in log_events for given_ in log.fold(event)), log)
 
 
-def walked(log_events: list[bytes], sizes: list[int]) -> list[Any]:
-    log, packets = log_stream(), Packets(0)
+def walked(log_events: list[bytes], sizes: list[int], keeps_statements: bool = False) -> list[Any]:
+    log, packets = log_stream(keeps_statements), Packets(0)
     stream = framed([b"\0" + event for event in log_events], 0)
 
     def given_() -> Iterator[Any]:
@@ -152,7 +159,12 @@ INSIDE = st.one_of(
     ),
 )
 ORDINARY = st.builds(
-    lambda i, n, vs: [table(i, n), *(row(i, v) for v in vs)],
+    lambda texts, i, n, vs: [
+        *(made(Code.ROWS_QUERY, b"\0" + text) for text in texts),
+        table(i, n),
+        *(row(i, v) for v in vs),
+    ],
+    st.lists(st.sampled_from([b"", b"INSERT", b"\xe9" * 40]), max_size=1),
     IDS,
     st.sampled_from(NAMES),
     st.lists(IDS, max_size=4),
@@ -231,9 +243,27 @@ SIZES = st.lists(st.integers(1, 700), min_size=1, max_size=5)
 
 
 @settings(max_examples=400)
-@given(logs(), SIZES)
-def test_the_walk_and_the_fold_are_one(log_events: list[bytes], sizes: list[int]) -> None:
-    assert walked(log_events, sizes) == folded(log_events)
+@given(logs(), SIZES, st.booleans())
+def test_the_walk_and_the_fold_are_one(log_events: list[bytes], sizes: list[int], statements: bool) -> None:
+    assert walked(log_events, sizes, statements) == folded(log_events, statements)
+
+
+@pytest.mark.parametrize("by", ["walk", "fold"])
+def test_statements_about_tables_that_are_not_captured_take_no_room(by: str) -> None:
+    log = log_stream(keeps_statements=True)
+    text = made(Code.ROWS_QUERY, b"\0" + b"x" * 40)
+    too_long = made(Code.ROWS_QUERY, b"\0" + b"x" * (LONGEST_STATEMENT + 1))
+    others = [event for _ in range(100) for event in (text, table(2, "ignored"), row(2, 1))]
+    others += [text, too_long, text]
+    ours = [made(Code.ROWS_QUERY, b"\0ours"), table(1, "orders"), row(1, 7)]
+    come = [rotate(), begin(1), query("BEGIN"), *others, *ours, *others, row(1, 8), XID]
+    pieces = [log.walk(frames(come))] if by == "walk" else [log.fold(event) for event in come]
+    [read] = messages([*(each for piece in pieces for each in piece), *log.take()])
+    assert isinstance(read, TransactionsRead)
+    [images] = read.tables
+    assert isinstance(images, TableImages)
+    texts = [source["query"] for source in images.images.column("source").to_pylist()]
+    assert texts == ["ours", "x" * 40]
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))
