@@ -48,6 +48,7 @@ from pipeline.binlog.events.event import (
     TableMapped,
     XaPrepare,
     Xid,
+    as_prepared,
 )
 from pipeline.binlog.events.gtid_event import TransactionBegins
 from pipeline.binlog.events.payload_event import Payload
@@ -430,7 +431,7 @@ class TransactionAssembler:
 
     def _take_prepare(self, event: XaPrepare) -> None:
         self._require_transaction("an XA PREPARE")
-        if event.xid != self._xid:
+        if event.xid != as_prepared(self._xid):
             raise UndecodableError(f"XA PREPARE of {event.xid} came in the transaction {self._xid!r}")
         if event.one_phase:
             self._take_commit()
@@ -438,7 +439,7 @@ class TransactionAssembler:
         if self._passed_before:
             self.slice.hold()
         else:
-            self._prepared_now(event.xid)
+            self._prepared_now(self._xid)
         self._close()
 
     def _prepared_now(self, xid: str) -> None:

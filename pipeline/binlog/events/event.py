@@ -98,7 +98,7 @@ class Xid:
 
 @dataclass(frozen=True, slots=True)
 class XaPrepare:
-    """The end of an XA transaction's first phase, or of both at once; `xid` as its statements spell it."""
+    """The end of an XA transaction's first phase, or of both at once; `xid` as `as_prepared` spells it."""
 
     xid: str
     one_phase: bool
@@ -318,6 +318,12 @@ def _xa_prepare(body: bytes) -> XaPrepare:
     global_id, branch_id = cursor.take(global_bytes), cursor.take(branch_bytes)
     xid = f"X'{global_id.hex()}',X'{branch_id.hex()}',{format_id}"
     return XaPrepare(xid, one_phase)
+
+
+def as_prepared(xid: str) -> str:
+    """The XA identifier of a statement as its XA_PREPARE event has it: with 32 of its format's 64 bits."""
+    names, _, format_id = xid.rpartition(",")
+    return f"{names},{int(format_id) % 2**32}" if format_id.isdecimal() else xid
 
 
 def _incident(body: bytes) -> Incident:

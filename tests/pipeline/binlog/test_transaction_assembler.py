@@ -256,6 +256,25 @@ def test_what_waits_for_its_second_phase_is_told_with_its_tables() -> None:
     assert (numbers(slice_), images(slice_)) == (["1", "3"], [(1, 0, ("orders", "INSERT", [5]))])
 
 
+@pytest.mark.parametrize("one_phase", [True, False])
+def test_an_xa_identifier_whose_format_has_more_than_32_bits_is_followed(one_phase: bool) -> None:
+    """The statements have all of its bits, XA_PREPARE has the lowest 32. What waits is known by all of them."""
+    long, other = f"X'61',X'',{2**32 + 1}", f"X'61',X'',{2**33 + 1}"
+    log, said = stream(), []
+    for number, xid in ((1, long), (2, other)):
+        tail = bytes([one_phase]) + (1).to_bytes(4, "little") * 2 + bytes(4) + b"a"
+        rows = [table(1, "orders"), row(1, number)]
+        begun = [begin(number), query(f"XA START {xid}"), *rows, query(f"XA END {xid}")]
+        said += read(log, [*([rotate()] if number == 1 else []), *begun, made(Code.XA_PREPARE, tail)])
+    if not one_phase:
+        assert [each.xid for each in log.prepared] == [long, other]
+        said += read(log, [begin(3), query(f"XA COMMIT {long}"), begin(4), query(f"XA ROLLBACK {other}")])
+    slices = [each for each in said if isinstance(each, TransactionsRead)]
+    found = [(image[2][2], numbers(each)[image[0]]) for each in slices for image in images(each)]
+    assert found == ([([1], "1"), ([2], "2")] if one_phase else [([1], "3")])
+    assert not any(each.unread for each in slices) and not log.prepared
+
+
 def test_a_prepared_transaction_without_captured_rows_passes_at_once() -> None:
     log = stream("items")
     slice_ = last(read(log, [rotate(), *prepared(1, ROW)]))
