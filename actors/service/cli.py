@@ -120,48 +120,68 @@ def main() -> None:
     help="Take the jars from this folder, and fetch nothing. For a machine without a network.",
 )
 @click.option("--into", type=click.Path(path_type=Path), help="Another folder; name it in spark.jars.")
+@click.option(
+    "--s3", is_flag=True, help="The jars for a lake in S3 too. It needs Java, whatever else is given."
+)
 @click.option("--list", "listing", is_flag=True, help="Only print the jars with their SHA-256.")
 def setup(
-    repository: str | None, ca: Path | None, source: Path | None, into: Path | None, *, listing: bool
+    repository: str | None,
+    ca: Path | None,
+    source: Path | None,
+    into: Path | None,
+    *,
+    s3: bool,
+    listing: bool,
 ) -> None:
     """Fetch the jars that PySpark lacks to write Delta, and check each by its SHA-256.
 
     Run it once after an installation by pip. It needs Java. A run finds the jars by itself, unless spark.jars names
     others.
     """
-    from actors.service.installation import pinned_jars
+    from actors.service.installation import pinned_jars, s3_jars
 
+    locks = [pinned_jars.DELTA_LOCK, *([s3_jars.S3_LOCK] if s3 else [])]
     if listing:
-        click.echo(pinned_jars.DELTA_LOCK.read_text(encoding="utf-8"), nl=False)
+        click.echo("".join(lock.read_text(encoding="utf-8") for lock in locks), nl=False)
         return
     if source is not None and (repository or ca):
         raise click.UsageError("--jars fetches nothing, so that --repository and --ca have no use with it")
     folder = pinned_jars.installed_folder() if into is None else into.resolve()
-    if source is None:
-        bring = partial(_fetch_jars, repository, ca)
-    else:
-        bring = partial(pinned_jars.copy_jars, pinned_jars.DELTA_LOCK, source)
-    installed = pinned_jars.install_jars(pinned_jars.DELTA_LOCK, folder, bring)
-    click.echo(f"{folder} {'has' if installed else 'had'} Delta's jars, with the checksums that are pinned")
+    for lock in locks:
+        if source is None:
+            bring = partial(_fetch_jars, lock, repository, ca)
+        else:
+            bring = partial(pinned_jars.copy_jars, lock, source)
+        installed = pinned_jars.install_jars(lock, folder, bring)
+        what = "S3's jars" if lock is s3_jars.S3_LOCK else "Delta's jars"
+        click.echo(f"{folder} {'has' if installed else 'had'} {what}, with the checksums that are pinned")
+    if s3:
+        s3_jars.compile_log_store(folder, folder, *_java_and_pyspark())
 
 
-def _fetch_jars(repository: str | None, ca: Path | None, into: Path) -> None:
-    """Puts Delta's jars into a folder. Raises Definite or Transient."""
-    from importlib.util import find_spec
-
+def _fetch_jars(lock: Path, repository: str | None, ca: Path | None, into: Path) -> None:
+    """Puts the jars of a lock into a folder. Raises Definite or Transient."""
     from actors.service.installation import pinned_jars
     from actors.service.installation.java_truststore import write_truststore
+
+    trust = None
+    if ca is not None:
+        trust = into / "trust"
+        write_truststore(ca, trust)
+    pinned_jars.retrieve_jars(lock, into, *_java_and_pyspark(), repository, trust)
+
+
+def _java_and_pyspark() -> tuple[Path, Path]:
+    """Returns Java, and the folder of the package that has Ivy and a compiler. Raises Definite without Java."""
+    from importlib.util import find_spec
+
     from actors.service.start_checks import java_findings, java_program
 
     for finding in java_findings():
         raise Definite(f"{finding.wrong}; {finding.remedy}")
-    spark, java, trust = find_spec("pyspark"), java_program(), None
+    spark, java = find_spec("pyspark"), java_program()
     assert spark is not None and spark.origin is not None and java is not None
-    if ca is not None:
-        trust = into / "trust"
-        write_truststore(ca, trust)
-    home = Path(spark.origin).parent
-    pinned_jars.retrieve_jars(pinned_jars.DELTA_LOCK, into, Path(java), home, repository, trust)
+    return Path(java), Path(spark.origin).parent
 
 
 def _free_path(context: click.Context, _: click.Parameter, path: Path) -> Path:

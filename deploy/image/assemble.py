@@ -81,9 +81,8 @@ def fetch_jars() -> None:
     into, pyspark, trusted = PROGRAM / "jars", PACKAGES / "pyspark", authorities.setup()
     into.mkdir()
     java_home = Path(shutil.which("java") or "").resolve().parents[1]
-    for lock in (jars.LOCK, s3.LOCK):
-        jars.fetch(lock, into, java_home, PYTHON, pyspark, trusted)
-    s3.compile_log_store(into, into, java_home, pyspark)
+    jars.fetch(jars.LOCK, into, java_home, PYTHON, pyspark, trusted)
+    s3.fetch(into, into, java_home, PYTHON, pyspark, trusted)
 
 
 def program() -> None:

@@ -14,7 +14,7 @@ from typing import Final
 # role, a machine's role. Hadoop's default leaves out the second and the third.
 _CREDENTIALS: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
-# The class that lets S3 refuse a version of a Delta table that is there already (`deploy/toolchain/S3LogStore.scala`).
+# The class that lets S3 refuse a version of a Delta table that is there already (`S3LogStore.scala`).
 LOG_STORE_JAR: Final = "tidemark-s3-log-store.jar"
 LOG_STORE: Final = "tidemark.S3LogStore"
 

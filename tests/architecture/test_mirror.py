@@ -55,6 +55,7 @@ TESTED_BY = {
     "actors/lake/spark_connect.py": _CONNECT,
     "actors/lake/spark_session.py": "integration/lake/test_spark_cluster.py",
     "actors/service/installation/java_truststore.py": "actors/service/installation/test_pinned_jars.py",
+    "actors/service/installation/s3_jars.py": "actors/service/installation/test_pinned_jars.py",
     "actors/service/client.py": "actors/service/test_cli.py",
     "actors/service/lake_status.py": "integration/lake/test_live_view_text.py",
     "actors/service/terminal_status.py": "actors/status/test_status_board.py",

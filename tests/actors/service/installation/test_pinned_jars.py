@@ -16,7 +16,9 @@ from actors.service.cli import main
 from actors.service.config_file import load
 from actors.service.installation import pinned_jars
 from actors.service.installation.pinned_jars import DELTA_LOCK, installed_folder, jar_name, read_lock
+from actors.service.installation.s3_jars import S3_LOCK
 from deploy.toolchain.parts import Parts
+from pipeline.config.s3_environment import LOG_STORE_JAR
 from pipeline.config.settings import SparkSettings
 from tests.servers.certificates import certificate
 
@@ -88,6 +90,25 @@ def test_a_jar_that_is_another_is_refused_by_name_and_nothing_is_taken(jars: Pat
     assert f"{missing} is missing" in told.output and f"{wrong} has SHA-256 " in told.output
     assert list((tmp_path / "jars").iterdir()) == []
     assert "have no use with it" in setup("--jars", other, "--ca", other / names()[2]).output
+
+
+@pytest.mark.full
+def test_the_jars_for_s3_come_beside_those_of_delta(
+    jars: Path, parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert parts.s3 is not None, "run `make setup-tests`"
+    monkeypatch.setenv("JAVA_HOME", str(parts.java_home))
+    given = tmp_path / "given"
+    shutil.copytree(jars, given)
+    for jar in parts.s3.glob("*.jar"):
+        shutil.copyfile(jar, given / jar.name)
+    (given / LOG_STORE_JAR).unlink()  # which is made, and not fetched
+    told = setup("--s3", "--jars", given, "--into", tmp_path / "jars")
+    assert told.exit_code == 0, told.output
+    wanted = {*names(), *map(jar_name, read_lock(S3_LOCK)), LOG_STORE_JAR}
+    assert {path.name for path in (tmp_path / "jars").iterdir()} == wanted
+    assert (tmp_path / "jars" / LOG_STORE_JAR).read_bytes() == (parts.s3 / LOG_STORE_JAR).read_bytes()
+    assert setup("--s3", "--list").output == DELTA_LOCK.read_text() + S3_LOCK.read_text()
 
 
 @pytest.mark.full
