@@ -1,6 +1,7 @@
 """A lake in S3, on a real Spark: rows come once, columns change, and the store itself refuses a second commit."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +10,7 @@ import pytest
 
 from actors.lake.delta_log import read_version
 from actors.lake.delta_table import DeltaTable
+from actors.lake.filesystem import lake_filesystem
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
@@ -25,6 +27,7 @@ from tests.servers.s3 import S3Lake
 INT: Final = Integer(8, unsigned=False)
 ID, NOTE, MORE = Column("id", INT, False), Column("note", Text("utf8mb4"), True), Column("more", INT, True)
 ORDERS: Final = TableId("shop", "orders")
+FOREIGN: Final = b'{"commitInfo":{"operation":"WRITE","operationParameters":{}}}'
 
 
 @pytest.fixture
@@ -93,28 +96,32 @@ def test_the_live_view_is_the_source_through_a_column_a_merge_and_a_replay(
 
 
 def test_of_two_writers_that_know_nothing_of_each_other_one_lands(session: Any, s3_lake: S3Lake) -> None:
-    """Each has looked and found no such version, as two JVMs do."""
+    """The other one writes when the first one may have looked, and found no such version."""
     path = f"{s3_lake.path}/table"
     session.sql(f"CREATE TABLE delta.`{path}` (n BIGINT) USING delta")
-    jvm = session.sparkContext._jvm
-    store = jvm.tidemark.S3LogStore(session.sparkContext._jsc.hadoopConfiguration())
-    version = jvm.org.apache.hadoop.fs.Path(f"{path}/_delta_log/{1:020}.json")
-
-    def other(text: str) -> None:
-        lines = jvm.java.util.ArrayList()
-        lines.add(text)
-        store.write(version, lines.iterator(), False, session.sparkContext._jsc.hadoopConfiguration())
-
-    def place(_folder: str, _columns: Any) -> list[str]:
-        other('{"commitInfo":{"operation":"WRITE","operationParameters":{}}}')
-        return [parquet_files.add("a.parquet", 1, 1_700_000_000_000, '{"numRecords": 0}')]
-
-    assert DeltaTable(session, path).append(place, "us", 7, {}, "{}") == 2
-    found = read_version(path)
-    assert found is not None
-    assert (found.version, found.applications) == (2, {"us": 7})
-    with pytest.raises(Exception, match="FileAlreadyExistsException"):
-        other("{}")
+    jvm, conf = session.sparkContext._jvm, session.sparkContext._jsc.hadoopConfiguration()
+    store = jvm.tidemark.S3LogStore(conf)
+    version = f"{path}/_delta_log/{1:020}.json"
+    actions = jvm.java.io.PipedOutputStream()
+    unread = jvm.java.io.PipedInputStream(actions)
+    lines = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(unread)).lines().iterator()
+    with ThreadPoolExecutor(1) as thread:
+        late = thread.submit(store.write, jvm.org.apache.hadoop.fs.Path(version), lines, False, conf)
+        actions.write(b"{}\n")
+        actions.flush()
+        while unread.available():
+            assert not late.done(), late.result()
+        filesystem, place = lake_filesystem(version)
+        with filesystem.open_output_stream(place) as other:
+            other.write(FOREIGN)
+        actions.close()
+        with pytest.raises(Exception, match="FileAlreadyExistsException"):
+            late.result()
+    with filesystem.open_input_stream(place) as found:
+        assert found.read() == FOREIGN
+    # Delta begins with the version that it knows, and takes the next one.
+    added = parquet_files.add("a.parquet", 1, 1_700_000_000_000, '{"numRecords": 0}')
+    assert DeltaTable(session, path).append(lambda *_: [added], "us", 7, {}, "{}") == 2
 
 
 def test_a_commit_of_a_foreign_writer_is_kept(session: Any, s3_lake: S3Lake, history: History) -> None:
