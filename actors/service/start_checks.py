@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from pyarrow import fs
+
 from actors.http.certificate import certificate_findings
 from actors.kafka.broker_check import check_topics
 from actors.lake import spark_session
@@ -166,7 +168,10 @@ def lake_findings(lake: LakeSettings, spark: SparkSettings) -> Iterator[Finding]
         return
     try:
         filesystem, folder = lake_filesystem(lake.path)
-        list_folder(filesystem, folder)
+        list_folder(filesystem, folder)  # without a complaint where there's no such folder
+        bucket = folder.partition("/")[0]
+        if bucket and filesystem.get_file_info(bucket).type is fs.FileType.NotFound:
+            yield _error(f"lake.path: there is no {bucket} in the store", "make it, or correct the name")
     except TidemarkError as error:
         yield _error(str(error), "nothing could be delivered")
     except OSError as error:

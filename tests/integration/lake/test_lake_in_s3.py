@@ -15,6 +15,9 @@ from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
 from actors.service.lake_status import lake_report
+from actors.service.start_checks import lake_findings
+from deploy.toolchain.parts import Parts
+from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.lake.batch import next_batch
 from pipeline.lake.files import parquet_files
 from pipeline.lake.live_view import MirrorPosition
@@ -137,3 +140,11 @@ def test_a_commit_of_a_foreign_writer_is_kept(session: Any, s3_lake: S3Lake, his
     assert found is not None
     assert found.properties["tended.by"] == "somebody"
     assert view(session, root) == expected(orders)
+
+
+def test_a_check_names_a_bucket_that_is_not_there(s3_lake: S3Lake, parts: Parts) -> None:
+    assert parts.s3 is not None
+    spark = SparkSettings(jars=(*parts.jars, parts.s3))
+    assert list(lake_findings(LakeSettings(s3_lake.path), spark)) == []
+    (finding,) = lake_findings(LakeSettings("s3a://nothing/lake"), spark)
+    assert finding.wrong == "lake.path: there is no nothing in the store"
