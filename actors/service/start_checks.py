@@ -206,7 +206,7 @@ def _jar_findings(scheme: str, spark: SparkSettings) -> Iterator[Finding]:
     named = {path.name for path in _jar_files(spark)}
     elsewhere = (setting, "spark.jars.packages", "spark.driver.extraClassPath")
     s3 = jar == "hadoop-aws"
-    add = "run `python3 -m deploy.toolchain setup --s3`, and add the folder that it prints to spark.jars"
+    add = "run `tidemark setup --s3`, or add the folder of `make setup-s3` to spark.jars"
     if not any(name in spark.conf for name in elsewhere) and not any(name.startswith(jar) for name in named):
         remedy = add if s3 else f"add {jar}-*.jar and what it needs to spark.jars"
         yield _error(f"lake.path: Spark needs {jar} for {scheme}://", remedy)
