@@ -6,7 +6,6 @@ Afterwards it *follows* again. So in between, and through a crash, it shows an o
 """
 
 import json
-import re
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -22,6 +21,7 @@ from actors.lake.spark_connect import is_lost
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, Transient
 from pipeline.lake.live_view import NO_KEY, MirrorPosition, Versions, check_complete, live_view_sql
+from pipeline.lake.sql_dialects import is_plain
 from pipeline.lake.tables import Tier, literal, location, quoted
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -45,10 +45,6 @@ def live_view(
             check_complete(mirrored, table)
         raise Definite(f"{root} has no mirror of {table}: snapshot the table first")
     return session.sql(live_view_sql(root, found.schema, found.reached, found.at))
-
-
-# Names that every catalog takes.
-_PLAIN = re.compile(r"[A-Za-z0-9_]+")
 
 
 # A view's property with the table that it shows, as JSON.
@@ -95,8 +91,7 @@ class CatalogViews:
             self.refused.pop(table, None)
 
     def _found(self, table: TableId) -> "FoundView | None":
-        plain = _PLAIN.fullmatch(table.database) and _PLAIN.fullmatch(table.name)
-        return find_view(self._session, self._root, table) if plain else None
+        return find_view(self._session, self._root, table) if is_plain(table) else None
 
     def _make(self, table: TableId, text: str) -> str:
         """Makes a table's view. Returns why it can't, or an empty text."""

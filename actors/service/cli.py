@@ -11,11 +11,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -28,6 +29,8 @@ from pipeline.schema.table_schema import TableId
 
 if TYPE_CHECKING:
     from actors.service.change_text import ChangeText
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 VERSION = "0.1.0"
 
@@ -100,6 +103,7 @@ def main() -> None:
     tidemark status shop.toml --watch    show the progress
     tidemark tables shop.toml            list the captured tables
     tidemark sql shop.toml shop.orders   print the query that reads a table as of now
+    tidemark views shop.toml             print the statements that make views of all tables
     tidemark wait shop.toml --gtid …     wait until a reader sees a transaction
     tidemark tail shop.toml              follow the changes, like tail -f
     tidemark import-debezium connector.json > shop.toml
@@ -564,27 +568,37 @@ def tail(
             click.echo(f"tidemark: continue with --since {text.checkpoint}", err=True)
 
 
-@main.command()
-@config_argument
-@click.argument("table")
-@click.option(
-    "--dialect",
-    type=click.Choice(["spark", "duckdb", "trino"]),
-    default="spark",
-    show_default=True,
-    help="The SQL dialect.",
+_tables_argument = click.argument("named", nargs=-1, metavar="[CONFIG] [TABLE]…")
+_lake_option = click.option(
+    "--lake",
+    metavar="PATH",
+    help="The lake's path, instead of CONFIG: for readers who have the lake alone.",
 )
-@click.option(
+_stale_option = click.option(
     "--stale", is_flag=True, help="Print the query of a stopped table too, which gets no more changes."
 )
+
+
+def _dialect_option(*dialects: str) -> Callable[[FunctionT], FunctionT]:
+    choice = click.Choice(dialects)
+    return click.option("--dialect", type=choice, default="spark", show_default=True, help="The SQL dialect.")
+
+
+@main.command()
+@_tables_argument
+@_lake_option
+@_dialect_option("spark", "duckdb", "trino", "delta-rs")
+@_stale_option
 @click.option(
     "--gtid",
     "gtid_set",
     metavar="SET",
     help="Wait until the table has these transactions, and read the versions that have them.",
 )
-def sql(settings: Settings, table: str, dialect: str, stale: bool, gtid_set: str | None) -> None:
+def sql(named: tuple[str, ...], lake: str | None, dialect: str, stale: bool, gtid_set: str | None) -> None:
     """Print the query that reads TABLE, as database.table or `database`.`table`, as of the last delivered segment.
+
+    Of more tables, or of all if none is named, each query ends with a semicolon.
 
     Print it again when the table's columns change, or its mirror begins again. docs/lake.md says more.
     """
@@ -593,13 +607,83 @@ def sql(settings: Settings, table: str, dialect: str, stale: bool, gtid_set: str
     from pipeline.lake.live_view import Versions
     from pipeline.lake.sql_dialects import Dialect
 
-    stopped, at = _stopped_in_capture(settings), None
+    of = _lake_and_tables(named, lake)
+    if len(of.tables) != 1:
+        if gtid_set is not None:
+            raise click.UsageError("--gtid is for one table: name it")
+        _print_script(of, dialect, stale=stale, views=False)
+        return
+    at, (table,) = None, of.tables
     if gtid_set is not None:
-        told = _applied(settings, {"gtid_set": gtid_set, "tables": table}, WAIT_S)
+        if of.settings is None:
+            raise click.UsageError("--gtid asks the service: give CONFIG instead of --lake")
+        told = _applied(of.settings, {"gtid_set": gtid_set, "tables": table}, WAIT_S)
         (versions,) = told["tables"].values()
         at = None if versions is None else Versions(**versions)
+    with _reading_lake(of):
+        click.echo(live_view_text(of.path, table, Dialect(dialect), of.stopped, stale=stale, at=at))
+
+
+@main.command()
+@_tables_argument
+@_lake_option
+@_dialect_option("spark", "duckdb", "trino")
+@_stale_option
+def views(named: tuple[str, ...], lake: str | None, dialect: str, stale: bool) -> None:
+    """Print the statements that make a view of each TABLE, or of all tables of the lake: database.table as of now.
+
+    \b
+    tidemark views --lake /var/lib/tidemark/lake --dialect duckdb | duckdb shop.db
+
+    Run them again when a view fails: its table has other columns, or its mirror began again.
+    """
+    _print_script(_lake_and_tables(named, lake), dialect, stale=stale, views=True)
+
+
+def _print_script(of: "NamedLake", dialect: str, *, stale: bool, views: bool) -> None:
+    from actors.service.live_view_text import script
+    from pipeline.lake.sql_dialects import Dialect
+
+    with _reading_lake(of):
+        statements = script(of.path, of.tables, Dialect(dialect), of.stopped, stale=stale, views=views)
+        click.echo("\n\n".join(statements))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLake:
+    """The lake that a reader has named, by a configuration or by its path alone, and tables in it."""
+
+    path: str
+    tables: tuple[str, ...]
+    settings: Settings | None = None
+
+    @property
+    def stopped(self) -> Mapping[TableId, str]:
+        """Returns the tables that can't be captured any more, and why, as far as it can be known."""
+        return {} if self.settings is None else _stopped_in_capture(self.settings)
+
+
+def _lake_and_tables(named: tuple[str, ...], lake: str | None) -> NamedLake:
+    if lake is not None:
+        return NamedLake(lake if "://" in lake else str(Path(lake).absolute()), named)
+    if not named:
+        raise click.UsageError("give CONFIG, or the lake's path with --lake")
+    settings = _configuration(named[0])
+    return NamedLake(_lake(settings), named[1:], settings)
+
+
+@contextlib.contextmanager
+def _reading_lake(of: NamedLake) -> Iterator[None]:
+    """Says what is wrong with a path that isn't a lake's, before what it lacks."""
+    from actors.lake.lake_listing import find_lake
+
     try:
-        click.echo(live_view_text(_lake(settings), table, Dialect(dialect), stopped, stale=stale, at=at))
+        try:
+            yield
+        except Definite:
+            if of.settings is None:
+                find_lake(of.path)
+            raise
     except OSError as error:
         _fail(f"the lake can't be read: {error}", 1)
 

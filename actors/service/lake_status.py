@@ -5,13 +5,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from pyarrow import fs
 from rich.table import Table
 from rich.text import Text
 
-from actors.lake.delta_log import LoggedVersion, last_report, read_version
-from actors.lake.filesystem import lake_filesystem
-from actors.runtime.filesystem import list_folder
+from actors.lake.delta_log import LoggedVersion, last_report
+from actors.lake.lake_listing import list_lake
 from pipeline.lake.tables import Property, Tier, location
 
 _COLUMNS = ("table", "tier", "segment", "newest change", "merged", "files", "MiB", "position", "stopped")
@@ -56,19 +54,8 @@ def lake_status(report: list[dict[str, Any]]) -> Table:
 
 def _tables(root: str) -> Iterator[tuple[str, Tier, str, LoggedVersion]]:
     """By table its lake tables: which, where, and what they say."""
-    filesystem, folder = lake_filesystem(root)
-    found = list_folder(filesystem, folder)
-    databases = [info.path for info in found if info.type is fs.FileType.Directory]
-    for database in sorted(databases):
-        for info in sorted(list_folder(filesystem, database), key=lambda info: info.path):
-            inside = f"{root.rstrip('/')}/{database.rpartition('/')[2]}/{info.base_name}"
-            path = f"{inside}/{Tier.CHANGELOG}"
-            changelog = read_version(path)
-            if changelog is None or (schema := changelog.schema) is None:
-                continue  # it isn't ours, or it has nothing yet
-            table = schema.table
-            assert inside == location(root, table, Tier.CHANGELOG).rpartition("/")[0]
-            yield str(table), Tier.CHANGELOG, path, changelog
-            path = f"{inside}/{Tier.MIRROR}"
-            if (mirror := read_version(path)) is not None:
-                yield str(table), Tier.MIRROR, path, mirror
+    for each in list_lake(root).tables:
+        of = {Tier.CHANGELOG: each.changelog, Tier.MIRROR: each.mirror}
+        for tier, found in of.items():
+            if found is not None:
+                yield str(each.table), tier, location(root, each.table, tier), found

@@ -3,14 +3,16 @@
 import datetime as dt
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from actors.lake.delta_log import LoggedVersion, last_report, read_version
+from actors.lake.delta_log import LoggedVersion, last_report
+from actors.lake.lake_listing import find_lake, read_own
 from pipeline.errors import Definite
 from pipeline.lake.live_view import MirrorPosition, Versions, check_complete, live_view_sql, sum_sql
-from pipeline.lake.sql_dialects import Dialect, registration
+from pipeline.lake.sql_dialects import Dialect, registered_tables, registration, view_sql
 from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema.table_schema import TableId
 
@@ -36,42 +38,141 @@ def live_view_text(
     the lake has nothing of the table, or gets nothing more for it, unless `stale`; and OSError if the lake can't be
     read.
     """
+    query = _find_query(root, name, dialect, captured, stale=stale, at=at)
+    return "\n".join((*query.comments, query.text))
+
+
+@dataclass(frozen=True, slots=True)
+class LiveQuery:
+    """The query that reads a table, and what its reader has to know or do, as comments of SQL."""
+
+    table: TableId
+    text: str
+    comments: tuple[str, ...]
+
+
+def script(
+    root: str,
+    names: Sequence[str],
+    dialect: Dialect,
+    captured: Mapping[TableId, str] = NO_TEXTS,
+    *,
+    stale: bool = False,
+    views: bool = False,
+) -> Iterator[str]:
+    """Returns the statements that read these tables, or all that the lake has, or that make them `views`.
+
+    Of all tables, those without a query are named in comments, with the reason. Raises as `live_view_text` does, and
+    Definite if the path isn't a lake's.
+    """
+    listing, shown = find_lake(root), dict[str, TableId]()
+    for name in names or [each.table.quoted for each in listing.tables]:
+        try:
+            query = _find_query(root, name, dialect, captured, stale=stale)
+            if views and dialect is not Dialect.TRINO:
+                _check_case(query.table, shown)
+            yield "\n".join(
+                (f"-- {_line(query.table)}", *query.comments, *_statements(query, dialect, views))
+            )
+        except Definite as error:
+            if names:
+                raise
+            yield f"-- {_line(name)} is left out: {_line(error)}"
+    if not names:
+        yield from (f"-- left out: {_line(reason)}" for reason in listing.refused)
+
+
+def _check_case(table: TableId, shown: dict[str, TableId]) -> None:
+    """Raises Definite if an earlier view has the table's name, except for its case."""
+    if (other := shown.setdefault(str(table).casefold(), table)) != table:
+        raise Definite(f"{other} has a view of that name, since the engine ignores the case of names")
+
+
+def _statements(query: LiveQuery, dialect: Dialect, views: bool) -> Iterator[str]:
+    parts = view_sql(query.table, query.text, dialect) if views else (query.text,)
+    return (f"{part};" for part in parts)
+
+
+def _find_query(
+    root: str,
+    name: str,
+    dialect: Dialect,
+    captured: Mapping[TableId, str],
+    *,
+    stale: bool,
+    at: Versions | None = None,
+) -> LiveQuery:
     found = [
         table
         for table in _possible_tables(name)
-        if read_version(location(root, table, Tier.CHANGELOG)) is not None
+        if read_own(location(root, table, Tier.CHANGELOG)) is not None
     ]
     if len(found) > 1:
         raise Definite(f"{name} may be {' or '.join(map(str, found))}: name one of them, with the quotes")
     for table in found:
-        versions = (None, None) if at is None else (at.mirror, at.changelog)
-        mirrored, changelog = (
-            read_version(location(root, table, tier), version)
-            for tier, version in zip((Tier.MIRROR, Tier.CHANGELOG), versions, strict=True)
-        )
-        if changelog is None or changelog.schema is None:
-            continue
-        stopped = changelog.properties.get(Property.STOPPED) or captured.get(table)
-        if stopped and not stale:
-            raise Definite(
-                f"{table} was stopped, and its rows are those {_last_position(root, table, changelog)}: {stopped}. "
-                "With --stale you get the query all the same"
-            )
-        if not changelog.schema.key:
-            return (
-                f"-- {_line(table)} has no primary key, and so no live view: this is the sum of its changes since "
-                f"capture began\n{sum_sql(root, changelog.schema, dialect)}"
-            )
-        if mirrored is None or mirrored.schema is None:
-            continue
-        check_complete(mirrored, table)
-        reached = MirrorPosition.from_reports(mirrored, changelog)
-        text = live_view_sql(root, mirrored.schema, reached, at, dialect)
-        told = registration(root, table) if dialect is Dialect.TRINO else _settings(text, dialect)
-        return "\n".join([*(f"-- once: {statement};" for statement in told), text])
+        if (query := _query_of(root, table, dialect, captured, stale=stale, at=at)) is not None:
+            return query
+    for table in _possible_tables(name):
+        read_own(location(root, table, Tier.MIRROR).rpartition("/")[0])  # perhaps another program's
     raise Definite(
         f"{root} has no mirror of {name} (database.table): is it captured, and has its snapshot begun?"
     )
+
+
+def _query_of(
+    root: str,
+    table: TableId,
+    dialect: Dialect,
+    captured: Mapping[TableId, str],
+    *,
+    stale: bool,
+    at: Versions | None,
+) -> LiveQuery | None:
+    """Returns the query of a table, None if the lake has nothing yet of it that it could read."""
+    versions = (None, None) if at is None else (at.mirror, at.changelog)
+    mirrored, changelog = (
+        read_own(location(root, table, tier), version)
+        for tier, version in zip((Tier.MIRROR, Tier.CHANGELOG), versions, strict=True)
+    )
+    if changelog is None or changelog.schema is None:
+        return None
+    stopped = changelog.properties.get(Property.STOPPED) or captured.get(table)
+    if stopped and not stale:
+        raise Definite(
+            f"{table} was stopped, and its rows are those {_last_position(root, table, changelog)}: {stopped}. "
+            "With --stale you get the query all the same"
+        )
+    if not changelog.schema.key:
+        note = (
+            f"-- {_line(table)} has no primary key, and so no live view: this is the sum of its changes since "
+            "capture began"
+        )
+        text = sum_sql(root, changelog.schema, dialect)
+        return LiveQuery(table, text, (note, *_to_do(root, table, dialect, text, (Tier.CHANGELOG,), at)))
+    if mirrored is None or mirrored.schema is None:
+        return None
+    check_complete(mirrored, table)
+    reached = MirrorPosition.from_reports(mirrored, changelog)
+    text = live_view_sql(root, mirrored.schema, reached, at, dialect)
+    return LiveQuery(table, text, _to_do(root, table, dialect, text, tuple(Tier), at))
+
+
+def _to_do(
+    root: str, table: TableId, dialect: Dialect, text: str, tiers: tuple[Tier, ...], at: Versions | None
+) -> tuple[str, ...]:
+    """Returns what a program does before it runs the query, as comments."""
+    match dialect:
+        case Dialect.TRINO:
+            return tuple(f"-- once: {statement};" for statement in registration(root, table, tiers))
+        case Dialect.DELTA_RS:
+            versions = {} if at is None else {Tier.MIRROR: at.mirror, Tier.CHANGELOG: at.changelog}
+            first = tiers[::-1]  # the mirror, so that it isn't ahead of the changelog
+            calls = registered_tables(root, table, first, versions)
+            return tuple(f"-- before each query: {call}" for call in calls)
+        case Dialect.SPARK if "${" in text:  # a session may replace such a name by another one
+            return ("-- once: SET spark.sql.variable.substitute = false;",)
+        case _:
+            return ()
 
 
 def _last_position(root: str, table: TableId, changelog: LoggedVersion) -> str:
@@ -89,12 +190,6 @@ def _last_position(root: str, table: TableId, changelog: LoggedVersion) -> str:
 def _line(text: object) -> str:
     """A text in one line, as a comment has it."""
     return " ".join(str(text).splitlines())
-
-
-def _settings(text: str, dialect: Dialect) -> tuple[str, ...]:
-    """Returns the settings without which a Spark session may replace a name by another one."""
-    substituted = dialect is Dialect.SPARK and "${" in text
-    return ("SET spark.sql.variable.substitute = false",) if substituted else ()
 
 
 def _possible_tables(name: str) -> Iterator[TableId]:

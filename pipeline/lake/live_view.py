@@ -289,16 +289,14 @@ def last_changes(
     key = ", ".join(map(dialect.name_of, schema.key_names))
     scn, ordinal, op, absent = map(dialect.name_of, (_SCN, _ORDINAL, OP, _ABSENT))
     if reached.partial:
-        last = f"({scn}, {ordinal})"
-        wholes = (
-            f"max_by({op} <> 'd' AND {absent} IS NULL, {last}) FILTER (WHERE {op} <> 'u' OR {absent} IS NULL)"
-        )
+        order = (scn, ordinal)
+        wholes = dialect.last(f"{op} <> 'd' AND {absent} IS NULL", order, f"{op} <> 'u' OR {absent} IS NULL")
         told = [f"{wholes} AS {dialect.name_of(WHOLE)}"]
         for column in schema.columns:
             if column.name not in schema.key_names:
                 name = dialect.name_of(column.name)
                 there = f"{absent} IS NULL OR NOT {dialect.has(absent, column.name)}"
-                told.append(f"max_by({dialect.array(name)}, {last}) FILTER (WHERE {there}) AS {name}")
+                told.append(f"{dialect.last(dialect.array(name), order, there)} AS {name}")
         listed = ",\n    ".join([key, *told])
         return f"  SELECT {listed}\n  FROM {changelog} WHERE {where} GROUP BY {key}"
     names, rank = ", ".join(dialect.name_of(c.name) for c in schema.columns), dialect.name_of(RANK)

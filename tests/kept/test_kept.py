@@ -24,6 +24,7 @@ from pipeline.snapshot import snapshot as snapshots
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
 from pipeline.snapshot.chunk_index import primary_index
 from pipeline.types import column_types as t
+from tests.servers.delta_rs import execute
 from tests.servers.duckdb_engine import engine
 
 SERVER = "3afab407-6159-4f74-aab1-06fae3c9cbd9"
@@ -215,6 +216,8 @@ def test_a_kept_lake_has_the_same_live_view(kept: Path, schema: TableSchema) -> 
     text = live_view_text(str(kept / "lake"), str(schema.table), Dialect.DUCKDB)
     with closing(engine()) as connection:
         rows = connection.sql(text).to_arrow_table().to_pylist()
+    by_delta_rs = execute(live_view_text(str(kept / "lake"), str(schema.table), Dialect.DELTA_RS)).to_pylist()
+    assert sorted(map(repr, by_delta_rs)) == sorted(map(repr, rows))
     said = (kept / "rows" / f"{schema.table.name}.txt").read_text(encoding="utf-8")
     assert sorted(map(repr, rows)) == said.split("\n")
 

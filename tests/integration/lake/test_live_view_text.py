@@ -31,6 +31,7 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Ready
 from pipeline.types.column_types import Date, DateTime, Decimal, Integer, Text
 from tests.integration.history import FILLING, History, Row, Table, random_step
+from tests.servers import delta_rs
 from tests.servers.duckdb_engine import engine
 
 # Names of which each part has to be quoted somewhere, and a key that may be null in part.
@@ -98,6 +99,8 @@ def test_duckdb_reads_the_lake_as_it_is(
         text = live_view_text(root, "my.shop.it's `odd`", Dialect.DUCKDB)
         found = duck.execute(text).fetchall()
         assert sorted(tuple(map(str, values)) for values in found) == expected(table), f"round {round_}"
+        others = delta_rs.execute(live_view_text(root, "my.shop.it's `odd`", Dialect.DELTA_RS)).to_pylist()
+        assert sorted(map(repr, (tuple(row.values()) for row in others))) == sorted(map(repr, found))
         assert present.schema is not None
         if round_ == 4:
             lake.merge(
@@ -194,7 +197,7 @@ def test_a_table_without_a_key_is_the_sum_of_its_changes_and_a_stopped_one_says_
     for table in (BAG.table, keyed.schema.table):
         lake.deliver(table, lake.find(table), next_batch(history.store.entries(0, 1)))
     for dialect in Dialect:
-        note, query = live_view_text(root, "shop.bag", dialect).split("\n", 1)
+        note, query = (text := live_view_text(root, "shop.bag", dialect)).split("\n", 1)
         assert note.startswith("-- shop.bag has no primary key")
         match dialect:
             case Dialect.SPARK:
@@ -205,6 +208,9 @@ def test_a_table_without_a_key_is_the_sum_of_its_changes_and_a_stopped_one_says_
                 (parsed,) = sqlglot.parse(query, read="trino")
                 assert isinstance(parsed, sqlglot.expressions.Select)
                 assert parsed.named_selects == ["m", "c", "__rows"]
+            case Dialect.DELTA_RS:
+                rows = delta_rs.execute(text).to_pylist()
+                assert sorted(tuple(row.values()) for row in rows) == [(1, "x", 2), (3, "x", 1)]
     # It's stopped in capture, and then in the lake.
     with pytest.raises(
         Definite, match=r"shop\.t was stopped.* of segment 1 \(position .*\): so\. With --stale"

@@ -2,20 +2,23 @@
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
 import sqlglot
+from deltalake import write_deltalake
 
 from pipeline.errors import Definite
 from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql, live_view_sql, same_key
 from pipeline.lake.mirrors.merge import Merge
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.sql_dialects import Dialect, registered_tables
 from pipeline.lake.tables import Constant, Tier, location, quoted
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Date, Integer
 from tests.pipeline.live_view_cases import SCHEMA, Schedule, Sealed, by_story
+from tests.servers.delta_rs import execute
 
 INT = Integer(8, unsigned=False)
 MIRROR, CHANGELOG = (location("lake", SCHEMA.table, tier) for tier in (Tier.MIRROR, Tier.CHANGELOG))
@@ -108,6 +111,26 @@ def test_the_live_view_is_the_source_at_each_segment_whatever_was_merged(lake: L
             assert not story.judged(shown.get(story.number, [])), (
                 f"story {story.number} of seed {seed} at segment {sealed.number}, merged {lake.reached}, known {known}"
             )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_delta_rs_reads_what_duckdb_reads(lake: Lake, tmp_path: Path, seed: int) -> None:
+    schedule = Schedule.random(seed, histories=100)
+    lake.empty()
+    for sealed in schedule.segments(8):
+        lake.take(sealed, schedule.partial)
+        if sealed.ready and sealed.number == 4:
+            lake.merge(3, by_statement=True)
+    root = str(tmp_path)
+    for tier in Tier:
+        rows = lake.engine.execute(f'FROM delta."{location("lake", SCHEMA.table, tier)}"').to_arrow_table()
+        write_deltalake(location(root, SCHEMA.table, tier), rows)
+    told = registered_tables(root, SCHEMA.table, Tier, {})
+    text = live_view_sql(root, SCHEMA, lake.reached, dialect=Dialect.DELTA_RS)
+    found = execute("\n".join((*(f"-- before each query: {call}" for call in told), text)))
+    rows = [tuple(row.values()) for row in found.to_pylist()]
+    assert sorted(map(repr, rows)) == sorted(map(repr, lake.view(lake.reached.merged)))
+    assert rows
 
 
 def test_a_query_can_be_bound_to_versions() -> None:
