@@ -305,7 +305,7 @@ class DeltaTable:
         altered = present.copy(
             present.id(),
             present.name(),
-            present.description(),
+            properties.get(Property.ABOUT, present.description()),
             present.format(),
             schema_text(plan, present.schemaString(), pin),
             present.partitionColumns(),

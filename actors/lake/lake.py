@@ -60,6 +60,7 @@ from pipeline.lake.delivery import AcceptedBatch, accept_batch
 from pipeline.lake.files.value_conversion import ValueRefused
 from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql
 from pipeline.lake.mirrors.merge import Merge, pending_sql
+from pipeline.lake.reading.descriptions import describe_changelog, describe_lake_table, describe_mirror
 from pipeline.lake.tables import (
     PIN_TYPE,
     LakeColumn,
@@ -137,7 +138,11 @@ class Lake:
         changelog = self._own(table, Tier.CHANGELOG)
         if changelog is None:
             return LakeTableState()
+        keyed = changelog.schema is None or bool(changelog.schema.key)
+        changelog = self._described(table, Tier.CHANGELOG, changelog, keyed=keyed)
         mirrored = self._own(table, Tier.MIRROR)
+        if mirrored is not None:
+            mirrored = self._described(table, Tier.MIRROR, mirrored, keyed=keyed)
         self._sweep(table, mirrored)
         fed = None if mirrored is None else self._newest(table, mirrored)
         reached = MirrorPosition() if mirrored is None else MirrorPosition.from_reports(mirrored, changelog)
@@ -160,7 +165,23 @@ class Lake:
             rebuilding=None if mirrored is None else _rebuilding(mirrored),
             at=Versions(None if mirrored is None else mirrored.version, changelog.version),
             uncompared=self.verification.holds(table),
+            capture_stopped=changelog.properties.get(Property.CAPTURE_STOPPED, ""),
         )
+
+    def _described(self, table: TableId, tier: Tier, found: TableVersion, *, keyed: bool) -> TableVersion:
+        """Returns a lake table that says what it is. An earlier version or another rule may have made it."""
+        about = describe_lake_table(table, tier, rule_of(self._rules, table).tiers, keyed=keyed)
+        if found.properties.get(Property.ABOUT) == about:
+            return found
+        self._set(table, tier, {Property.ABOUT: about})
+        return self._table(table, tier).snapshot() or found
+
+    def _about_mirror(self, table: TableId, *, shadow: bool = False) -> dict[str, str]:
+        return {Property.ABOUT: describe_mirror(table, shadow=shadow)}
+
+    def _about_changelog(self, table: TableId, schema: TableSchema | None) -> dict[str, str]:
+        keyed, tiers = schema is None or bool(schema.key), rule_of(self._rules, table).tiers
+        return {Property.ABOUT: describe_changelog(table, tiers, keyed=keyed)}
 
     def deliver(self, table: TableId, present: LakeTableState, batch: Batch) -> LakeTableState:
         """Delivers a table's part of a batch. Returns what the lake has of the table then. Blocks for about two
@@ -195,7 +216,7 @@ class Lake:
                 present = replace(present, partial=True)
             todo = self._append_pieces(table, todo, batch)
         elif todo.reason:
-            self._create(table, lake_tables.META_COLUMNS, {})
+            self._create(table, lake_tables.META_COLUMNS, self._about_changelog(table, None))
         if todo.reason:
             at = batch.checkpoint.scn
             told: dict[str, str] = {Property.STOPPED: todo.reason, Property.STOPPED_AT: str(at)}
@@ -205,6 +226,10 @@ class Lake:
             present.stopped is not None
         ):  # it resumes; written last, so that a crash before this finds it stopped
             self._set(table, Tier.CHANGELOG, {Property.STOPPED: "", Property.STOPPED_AT: ""})
+        if batch.stops(table, present):
+            self._set(
+                table, Tier.CHANGELOG, {Property.CAPTURE_STOPPED: batch.checkpoint.stopped.get(table, "")}
+            )
         # It may have more already, if batches begin again for another table.
         return replace(
             present,
@@ -213,6 +238,7 @@ class Lake:
             after=max(present.after, batch.after),
             stopped=None,
             at=self._versions(table),
+            capture_stopped=batch.checkpoint.stopped.get(table, ""),
         )
 
     def _append_pieces(self, table: TableId, todo: AcceptedBatch, batch: Batch) -> AcceptedBatch:
@@ -320,6 +346,7 @@ class Lake:
             Property.MERGED: str(through),
             Property.PIN: pin,
             Property.REBUILDING: "",
+            **self._about_mirror(table),
         }
         reached = replace(MirrorPosition.from_reports(filled, changelog), generation=generation, pin=pin)
         at = Versions(filled.version, changelog.version)
@@ -423,17 +450,19 @@ class Lake:
         if present is not None and present.pin is not None and not empty:
             since = self._freeze(table, mirror, present, generation)
             self._take_on(table, todo, told, pin)
-            self._make_anew(self._shadow(table, generation), Tier.MIRROR, of, {**told, **_SHADOWS}, marks)
+            filled = {**told, **_SHADOWS, **self._about_mirror(table, shadow=True)}
+            self._make_anew(self._shadow(table, generation), Tier.MIRROR, of, filled, marks)
             return since
         self._take_on(table, todo, told, pin)
         if empty:
             pinned = (*of, LakeColumn(pin, PIN_TYPE))
-            complete = {**told, Property.PIN: pin, Property.REBUILDING: ""}
+            complete = {**told, Property.PIN: pin, Property.REBUILDING: "", **self._about_mirror(table)}
             self._make_anew(mirror, Tier.MIRROR, pinned, complete, marks)
             self._sweep(table, mirror.snapshot())
             return None
         filling = Rebuilding(generation, None, time.time())
-        self._make_anew(mirror, Tier.MIRROR, of, {**told, Property.REBUILDING: filling.text}, marks)
+        beginning = {**told, Property.REBUILDING: filling.text, **self._about_mirror(table)}
+        self._make_anew(mirror, Tier.MIRROR, of, beginning, marks)
         return filling.since
 
     def _freeze(self, table: TableId, mirror: LakeTable, present: TableVersion, generation: int) -> float:
@@ -492,6 +521,7 @@ class Lake:
         """Gives the changelog its new columns. Creates it if it doesn't exist."""
         delta = self._table(table, Tier.CHANGELOG)
         present = delta.snapshot()
+        told = {**told, **self._about_changelog(table, todo.schema)}
         if present is None:
             plan = follow_steps(unchanged_plan((), None), Tier.CHANGELOG, todo.steps)
             self._create(table, plan.after, told, pin)

@@ -21,7 +21,7 @@ from actors.lake.spark_connect import is_lost
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, Transient
 from pipeline.lake.live_view import NO_KEY, MirrorPosition, Versions, check_complete, live_view_sql
-from pipeline.lake.sql_dialects import is_plain
+from pipeline.lake.reading.sql_dialects import is_catalog_name
 from pipeline.lake.tables import Tier, literal, location, quoted
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -91,7 +91,7 @@ class CatalogViews:
             self.refused.pop(table, None)
 
     def _found(self, table: TableId) -> "FoundView | None":
-        return find_view(self._session, self._root, table) if is_plain(table) else None
+        return find_view(self._session, self._root, table) if is_catalog_name(table) else None
 
     def _make(self, table: TableId, text: str) -> str:
         """Makes a table's view. Returns why it can't, or an empty text."""

@@ -605,7 +605,7 @@ def sql(named: tuple[str, ...], lake: str | None, dialect: str, stale: bool, gti
     from actors.service.live_view_text import live_view_text
     from pipeline.journal.applied.query import WAIT_S
     from pipeline.lake.live_view import Versions
-    from pipeline.lake.sql_dialects import Dialect
+    from pipeline.lake.reading.sql_dialects import Dialect
 
     of = _lake_and_tables(named, lake)
     if len(of.tables) != 1:
@@ -642,7 +642,7 @@ def views(named: tuple[str, ...], lake: str | None, dialect: str, stale: bool) -
 
 def _print_script(of: "NamedLake", dialect: str, *, stale: bool, views: bool) -> None:
     from actors.service.live_view_text import script
-    from pipeline.lake.sql_dialects import Dialect
+    from pipeline.lake.reading.sql_dialects import Dialect
 
     with _reading_lake(of):
         statements = script(of.path, of.tables, Dialect(dialect), of.stopped, stale=stale, views=views)
@@ -675,7 +675,7 @@ def _lake_and_tables(named: tuple[str, ...], lake: str | None) -> NamedLake:
 @contextlib.contextmanager
 def _reading_lake(of: NamedLake) -> Iterator[None]:
     """Says what is wrong with a path that isn't a lake's, before what it lacks."""
-    from actors.lake.lake_listing import find_lake
+    from actors.service.lake_listing import find_lake
 
     try:
         try:

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from actors.lake.delta_log import LoggedVersion, last_report
-from actors.lake.lake_listing import list_lake
-from pipeline.lake.tables import Property, Tier, location
+from actors.service.lake_listing import list_lake
+from pipeline.lake.tables import Tier, location
 
 _COLUMNS = ("table", "tier", "segment", "newest change", "merged", "files", "MiB", "position", "stopped")
 
@@ -35,7 +35,7 @@ def _report(name: str, tier: Tier, path: str, table: LoggedVersion) -> dict[str,
         "files": table.files,
         "bytes": table.bytes,
         "position": said.get("position"),
-        "stopped": table.properties.get(Property.STOPPED),
+        "stopped": table.stopped,
     }
 
 

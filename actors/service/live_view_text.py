@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Final
 
 from actors.lake.delta_log import LoggedVersion, last_report
-from actors.lake.lake_listing import find_lake, read_own
+from actors.service.lake_listing import find_lake, read_own
 from pipeline.errors import Definite
 from pipeline.lake.live_view import MirrorPosition, Versions, check_complete, live_view_sql, sum_sql
-from pipeline.lake.sql_dialects import Dialect, registered_tables, registration, view_sql
-from pipeline.lake.tables import Property, Tier, location
+from pipeline.lake.reading.sql_dialects import Dialect, registered_tables, registration, view_sql
+from pipeline.lake.tables import Tier, location
 from pipeline.schema.table_schema import TableId
 
 _QUOTED: Final = re.compile(r"`((?:[^`]|``)+)`\.`((?:[^`]|``)+)`", re.DOTALL)
@@ -136,7 +136,7 @@ def _query_of(
     )
     if changelog is None or changelog.schema is None:
         return None
-    stopped = changelog.properties.get(Property.STOPPED) or captured.get(table)
+    stopped = changelog.stopped or captured.get(table)
     if stopped and not stale:
         raise Definite(
             f"{table} was stopped, and its rows are those {_last_position(root, table, changelog)}: {stopped}. "

@@ -31,7 +31,8 @@ class LakeTableState:
     segment through which all tables had everything when this one was last delivered. `partial`: whether its changes may
     lack columns. `rebuilding`: since when (s since the epoch) the newest generation is being filled, None if the mirror
     is complete. `at`: the versions at which readers see all of this, None without a changelog. `uncompared`: whether
-    verified rows were waiting when the sink found the table.
+    verified rows were waiting when the sink found the table. `capture_stopped`: why capture has nothing more of it, as
+    the lake says; empty if it hasn't stopped.
     """
 
     schema: TableSchema | None = None
@@ -49,6 +50,7 @@ class LakeTableState:
     rebuilding: float | None = None
     at: Versions | None = None
     uncompared: bool = False
+    capture_stopped: str = ""
 
 
 def reported_segment(tables: Iterable[LakeTableState]) -> int:
@@ -121,6 +123,11 @@ class Batch:
         if delivered.stopped is None or not last or last[0].since < delivered.stopped.scn:
             return None
         return last[0]
+
+    def stops(self, table: TableId, delivered: LakeTableState) -> bool:
+        """Returns whether the lake has to say that capture has stopped the table, or that it hasn't any more."""
+        stopped = self.checkpoint.stopped.get(table, "")
+        return delivered.schema is not None and delivered.capture_stopped != stopped
 
     def tells_all_of(self, table: TableId, generation: int) -> bool:
         """Returns whether a generation that begins in the batch is complete with it: no snapshot has to fill it."""

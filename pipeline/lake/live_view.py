@@ -72,7 +72,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.errors import Definite
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import (
     CHANGED,
     MIRROR,

@@ -710,11 +710,13 @@ def _end_catching_up(so_far: LakeProgress) -> LakeProgress:
 
 
 def _tables_of_batch(so_far: LakeProgress, batch: Batch) -> list[TableId]:
-    """Returns the tables that have something in the batch, and those whose mirror must be made or begin again."""
+    """Returns the tables that have something in the batch, those whose mirror must be made or begin again, and those
+    that capture has stopped or has again."""
     begun = [
         table
         for table in batch.generations
         if batch.newly_begun(table, so_far.of(table)) or batch.resumed(table, so_far.of(table))
     ]
-    wanted = dict.fromkeys([*batch.tables, *begun, *batch.alterations])
+    told = [table for table, known in so_far.tables.items() if batch.stops(table, known)]
+    wanted = dict.fromkeys([*batch.tables, *begun, *batch.alterations, *told])
     return [table for table in wanted if table not in so_far.left_out]

@@ -77,6 +77,8 @@ class Property(StrEnum):
     REBUILDING = "tidemark.rebuilding"
     MERGED = "tidemark.merged"
     CONSTANTS = "tidemark.constants"
+    ABOUT = "tidemark.about"
+    CAPTURE_STOPPED = "tidemark.captureStopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,12 @@ class TableReport:
         """Returns the generation that is being filled, None if the mirror is complete."""
         text = self.properties.get(Property.REBUILDING)
         return Rebuilding.read(text) if text else None
+
+    @property
+    def stopped(self) -> str | None:
+        """Returns why it gets nothing more, in the lake or from capture; None or empty if it isn't stopped."""
+        in_lake, in_capture = (self.properties.get(p) for p in (Property.STOPPED, Property.CAPTURE_STOPPED))
+        return in_lake or in_capture
 
     @property
     def first(self) -> bool:
@@ -335,6 +343,19 @@ SPARK_TYPES = {
 # The columns before the table's own in the journal's changes files, and in a changelog.
 META_COLUMNS = tuple(LakeColumn(f.name, spark_type(f.type)) for f in META)
 
+# What they say, in a new changelog.
+META_COMMENTS: Final = {
+    "__op": "c: a row came; u: it changed; d: it went; r: a snapshot read it; t: the table was emptied; "
+    "b: what an update found",
+    "__scn": "the number of the transaction or chunk; with __ordinal the order of the source's commits",
+    "__ordinal": "the place of the row in its transaction",
+    "__gtid": "the source's transaction; null for r",
+    "__commit_time": "when the source committed; null for r",
+    "__chunk": "the chunk that read the row; null except for r",
+    "__absent": "the columns that the log left out of this row; null if it is complete",
+    "__segment": "the segment of the journal that brought the row",
+}
+
 
 def ddl(of: Iterable[LakeColumn]) -> str:
     """Returns columns as CREATE TABLE and Spark's readers take them."""
@@ -346,7 +367,12 @@ def create_sql(path: str, tier: Tier, of: tuple[LakeColumn, ...], properties: Ma
 
     It takes a log without a version, as a kill may leave it, for a table.
     """
-    return f"CREATE TABLE IF NOT EXISTS {table_at(path)} ({ddl(of)}) USING delta {_settings(tier, of, properties)}"
+    described = ", ".join(
+        f"{quoted(c.name)} {c.type}"
+        + (f" COMMENT {literal(META_COMMENTS[c.name])}" if c in META_COLUMNS else "")
+        for c in of
+    )
+    return f"CREATE TABLE IF NOT EXISTS {table_at(path)} ({described}) USING delta {_settings(tier, of, properties)}"
 
 
 def begin_sql(
@@ -408,6 +434,8 @@ def literal(text: str) -> str:
 
 
 def _properties(properties: Mapping[str, str]) -> str:
+    if (about := properties.get(Property.ABOUT)) is not None:
+        properties = {**properties, "comment": about}  # Delta's description of the table
     pairs = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
     return f"TBLPROPERTIES ({pairs})"
 

@@ -28,7 +28,7 @@ from actors.lake.delta_log import read_version
 from actors.service.live_view_text import live_view_text
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import SparkSettings
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, location
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready

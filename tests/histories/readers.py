@@ -28,7 +28,7 @@ from deploy.oracle.forms import forms
 from deploy.oracle.source import source_table
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.errors import Definite
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema.table_schema import TableId
 from tests.servers.duckdb_engine import engine

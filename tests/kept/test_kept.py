@@ -18,7 +18,7 @@ from actors.journal.store import JournalReader, JournalStore
 from actors.service.live_view_text import live_view_text
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal import manifest
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot import snapshot as snapshots
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready

@@ -13,7 +13,7 @@ from deploy.oracle.forms import forms
 from deploy.oracle.source import primary_key, source_table
 from deploy.oracle.tables import unequal_rows
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, location
 from pipeline.schema.table_schema import TableId
 from tests.servers.duckdb_engine import engine

@@ -12,7 +12,7 @@ from actors.lake.read_your_writes import SESSION_TRACK, read_your_writes
 from actors.service.live_view_text import live_view_text
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.lake.live_view import Versions
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, location
 from pipeline.schema.table_schema import TableId
 from tests.servers.duckdb_engine import engine

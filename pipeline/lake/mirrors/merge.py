@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.lake.live_view import OP, MirrorPosition, Values, last_changes, same_key
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import (
     CHANGED,
     MIRROR,

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, columns, literal, ordered_key, quoted, table_at
 from pipeline.lake.verification.runs import FindingKind, Judgement, VerificationRun
 from pipeline.schema.table_schema import Column, TableId, TableSchema

@@ -12,7 +12,7 @@ from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import LakeSettings, SnapshotMode, SparkSettings
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.integration.kafka.test_kafka_sink import judged, sent, to_topics

@@ -34,7 +34,7 @@ from pipeline.lake.delivery import accept_batch
 from pipeline.lake.files import parquet_files
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import TableSize
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema

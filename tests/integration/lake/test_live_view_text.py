@@ -10,6 +10,7 @@ from decimal import Decimal as Exact
 from io import StringIO
 from pathlib import Path
 
+import deltalake
 import duckdb
 import pytest
 import sqlglot
@@ -22,11 +23,14 @@ from actors.lake.lake import Lake
 from actors.lake.spark_session import Spark
 from actors.service.lake_status import lake_report, lake_status
 from actors.service.live_view_text import live_view_text
+from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite
 from pipeline.lake.batch import next_batch
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.descriptions import describe_lake_table
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, location
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Ready
 from pipeline.types.column_types import Date, DateTime, Decimal, Integer, Text
@@ -227,6 +231,59 @@ def test_a_table_without_a_key_is_the_sum_of_its_changes_and_a_stopped_one_says_
     text = live_view_text(root, "shop.t", Dialect.DUCKDB, stale=True)
     assert duck.execute(text).fetchall() == [(1, "x")]
     history.store.close()
+
+
+def test_lake_tables_say_what_they_are_also_those_of_an_earlier_version(spark: Spark, tmp_path: Path) -> None:
+    root, history = str(tmp_path / "lake"), History(tmp_path / "journal")
+    columns = (Column("id", Integer(4, unsigned=False), False),)
+    plain = history.table(TableSchema(TableId("shop", "plain"), columns, (0,)), Ready(0))
+    bag = history.table(BAG, None)
+    history.transaction((plain, "c", (1,)), (bag, "c", (1, "x")))
+    history.seal()
+    lake = Lake(spark.session, root, history.store)
+    batch = next_batch(history.store.entries(0, 1))
+    for table in (plain.schema.table, BAG.table):
+        lake.deliver(table, lake.find(table), batch)
+    told = {tier: description(root, plain.schema.table, tier) for tier in Tier}
+    assert told == {
+        tier: describe_lake_table(plain.schema.table, tier, Tiers.BOTH, keyed=True) for tier in Tier
+    }
+    assert description(root, BAG.table, Tier.CHANGELOG).startswith(
+        "The changes of shop.bag, a table of MySQL without"
+    )
+    shown = spark.session.sql(f"DESCRIBE delta.`{location(root, BAG.table, Tier.CHANGELOG)}`").collect()
+    assert {row[0]: row[2] for row in shown}["__op"].startswith("c: a row came")
+    # An earlier version said nothing, and another rule says something else: the next start sees to both, once.
+    mirror = location(root, plain.schema.table, Tier.MIRROR)
+    spark.session.sql(f"ALTER TABLE delta.`{mirror}` UNSET TBLPROPERTIES ('tidemark.about')")
+    spark.session.sql(f"COMMENT ON TABLE delta.`{mirror}` IS NULL")
+    rules = (LakeRule(TableFilter((".*",)), tiers=Tiers.MIRROR),)
+    lake = Lake(spark.session, root, history.store, rules)
+    found = lake.find(plain.schema.table)
+    for tier in Tier:
+        assert description(root, plain.schema.table, tier) == describe_lake_table(
+            plain.schema.table, tier, Tiers.MIRROR, keyed=True
+        )
+    assert lake.find(plain.schema.table) == found
+    # What capture has stopped is in the lake too, for those who have nothing else.
+    history.stopped[plain.schema.table] = "its engine"
+    history.seal()
+    lake.deliver(plain.schema.table, found, next_batch(history.store.entries(1, 2)))
+    with pytest.raises(Definite, match=r"shop\.plain was stopped.*: its engine\."):
+        live_view_text(root, "shop.plain", Dialect.DUCKDB)
+    assert lake.find(plain.schema.table).capture_stopped == "its engine"
+    history.stopped.clear()
+    history.seal()
+    lake.deliver(plain.schema.table, lake.find(plain.schema.table), next_batch(history.store.entries(2, 3)))
+    assert live_view_text(root, "shop.plain", Dialect.DUCKDB)
+    history.store.close()
+
+
+def description(root: str, table: TableId, tier: Tier) -> str:
+    """What Delta says of a lake table, by delta-rs; the property says the same."""
+    metadata = deltalake.DeltaTable(location(root, table, tier)).metadata()
+    assert metadata.configuration["tidemark.about"] == metadata.description
+    return metadata.description
 
 
 def test_the_document_names_the_features_of_the_tables_that_are_made(spark: Spark, tmp_path: Path) -> None:

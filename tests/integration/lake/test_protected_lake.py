@@ -12,7 +12,7 @@ from actors.service.live_view_text import live_view_text
 from deploy.demo.service import Service
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from tests.integration.service.test_protection import (
     PLANTED,
     SALT,

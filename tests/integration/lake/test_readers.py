@@ -23,7 +23,7 @@ from pipeline.config.settings import LakeSettings, SnapshotMode, SparkSettings
 from pipeline.errors import Definite
 from pipeline.lake import background, live_view
 from pipeline.lake.batch import Batch
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, location
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId

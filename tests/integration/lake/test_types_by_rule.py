@@ -23,7 +23,7 @@ from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.lake_types import LakeType, LakeTypeRule
 from pipeline.errors import Definite
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Property, Tier, location
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId

@@ -21,7 +21,7 @@ from deploy.demo.service import Service
 from deploy.demo.tamper import live_files, rewrite
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, findings_path, location
 from pipeline.schema.table_schema import TableId
 from tests.integration.service.test_run import configuration, delivered, until

@@ -11,7 +11,7 @@ from actors.service.assembly import Assembly
 from actors.service.live_view_text import live_view_text
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import LakeSettings, SnapshotMode, SparkSettings
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.servers.awaiting import until

@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from pipeline.errors import Definite
 from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql, live_view_sql, same_key
 from pipeline.lake.mirrors.merge import Merge
-from pipeline.lake.sql_dialects import Dialect, registered_tables
+from pipeline.lake.reading.sql_dialects import Dialect, registered_tables
 from pipeline.lake.tables import Constant, Tier, location, quoted
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Date, Integer

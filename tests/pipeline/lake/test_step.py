@@ -208,6 +208,22 @@ def test_a_table_that_has_stopped_gets_nothing_and_one_that_has_it_already_nothi
     assert [piece.segment for piece in order.pieces.changes] == [6]
 
 
+def test_the_lake_says_that_capture_has_stopped_a_table_and_that_it_has_it_again() -> None:
+    story = begun({ORDERS: had(3, 2)}, CursorFound(3, entry(3).checkpoint), entry(4))
+    stopped = entry(4)
+    stopped.checkpoint.stopped[ORDERS] = "so"
+    order = story.after(SegmentSealed(4)).read(stopped).only(DeliverTable)
+    assert (order.table, order.pieces.changes) == (ORDERS, ())
+    assert order.batch.stops(ORDERS, order.before)
+    known = replace(had(4, 3), capture_stopped="so")
+    story.after(TableDelivered(ORDERS, known), ProgressReported(), SegmentSealed(5))
+    still = entry(5)
+    still.checkpoint.stopped[ORDERS] = "so"
+    assert story.read(still).only(ReportProgress).batch.through == 5
+    story.after(ProgressReported(), SegmentSealed(6))
+    assert story.read(entry(6)).only(DeliverTable).table == ORDERS
+
+
 def test_a_mirror_that_begins_anew_makes_its_table_wanted() -> None:
     story = begun({ORDERS: had(3, 2, generation=0)}, CursorFound(3, entry(3).checkpoint), entry(4))
     restarted = entry(4, mirror=Filling(4))

@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 from deltalake import write_deltalake
 
-from actors.lake.lake_listing import find_lake, list_lake
 from actors.runtime.supervisor import ExitCode
 from actors.service.cli import main
+from actors.service.lake_listing import find_lake, list_lake
 from actors.service.lake_status import lake_report
 from actors.service.live_view_text import script
 from pipeline.errors import Definite
-from pipeline.lake.sql_dialects import Dialect
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Property, Tier
 from tests.servers.delta_rs import execute
 from tests.servers.duckdb_engine import engine

@@ -110,7 +110,7 @@ def view_sql(table: TableId, query: str, dialect: Dialect) -> tuple[str, str]:
     """
     if dialect is Dialect.DELTA_RS:
         raise Definite("delta-rs keeps no views: take the queries of tidemark sql")
-    if dialect is Dialect.SPARK and not is_plain(table):
+    if dialect is Dialect.SPARK and not is_catalog_name(table):
         raise Definite(
             f"{table} can't have a view, since names in Spark's catalogs have only letters, digits and _ of ASCII"
         )
@@ -121,7 +121,7 @@ def view_sql(table: TableId, query: str, dialect: Dialect) -> tuple[str, str]:
     return f"CREATE SCHEMA IF NOT EXISTS {schema}", f"CREATE OR REPLACE VIEW {view} AS\n{query}"
 
 
-def is_plain(table: TableId) -> bool:
+def is_catalog_name(table: TableId) -> bool:
     """Returns whether each of Spark's catalogs takes the names of a table and of its database."""
     return all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in (table.database, table.name))
 
