@@ -56,6 +56,7 @@ from actors.source.failover import Servers
 from actors.source.preflight import Preflight, query_tables, signal_table, stored_schemas
 from actors.source.unmatched_tables import protection_findings, type_findings
 from actors.spark_sink import SinkPorts, SparkSink
+from actors.status.alert_webhook import AlertWebhook
 from actors.status.applied_watch import AppliedWatch
 from actors.status.lag_watch import LagWatch
 from actors.status.status_board import StatusBoard
@@ -96,6 +97,7 @@ async def serve(settings: Settings, recent: RecentEvents) -> RunOutcome:
         assembly = Assembly(settings, store)
         supervisor = Supervisor(assembly.build, assembly.mailboxes, assembly.metrics)
         board = StatusBoard(settings.name, supervisor, assembly.mailboxes, assembly.metrics, recent)
+        webhook = _webhook(settings, board)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, supervisor.stop)
         async with HttpServer(
@@ -108,15 +110,17 @@ async def serve(settings: Settings, recent: RecentEvents) -> RunOutcome:
             assembly.changes,
         ):
             watch = LagWatch(settings.source, supervisor.actors, assembly.metrics)
-            looking = [
-                asyncio.create_task(_look(each)) for each in (board.run, watch.run, malloc.trim_regularly)
-            ]
+            looks = [board.run, watch.run, malloc.trim_regularly, *([webhook.run] if webhook else [])]
+            looking = [asyncio.create_task(_look(each)) for each in looks]
             try:
-                return await supervisor.run()
+                outcome = await supervisor.run()
             finally:
                 for each in looking:
                     each.cancel()
                 await asyncio.wait(looking)
+            if webhook is not None and outcome.message:
+                await webhook.end(outcome.message)
+            return outcome
     finally:
         store.close()
 
@@ -331,6 +335,14 @@ class Assembly:
         between = (edge for edge in EDGES if edge.sender is sender and edge.receiver is receiver)
         edge = next(edge for edge in between if of is None or of in edge.messages)
         return Sender(edge, self.mailboxes[receiver])
+
+
+def _webhook(settings: Settings, board: StatusBoard) -> AlertWebhook | None:
+    """What posts alerts, if the configuration has where to."""
+    if settings.alerts is None:
+        return None
+    kept = address_file(settings).with_name("alerts.json")
+    return AlertWebhook(settings.alerts, settings.name, kept, board.status, board.not_ready)
 
 
 def _with_token(settings: Settings) -> HttpSettings:

@@ -121,7 +121,7 @@ class _Reader:
         for name, field in fields.items():
             path = _join(key, name)
             if hints[name] is Secret:
-                arguments[name] = self._secret(values, name, path)
+                arguments[name] = self._secret(values, name, path, field.metadata.get("may_be_here", False))
             elif values.get(name) == "" and field.metadata.get("may_be_empty"):
                 arguments[name] = ""
             elif name in values:
@@ -138,8 +138,14 @@ class _Reader:
             self._wrong(_join(key, mistake.key), mistake.wrong, mistake.remedy)
         return made
 
-    def _secret(self, values: dict[str, Any], name: str, key: str) -> Secret:
-        """What the environment or a file of its own says; nothing, where neither does."""
+    def _secret(self, values: dict[str, Any], name: str, key: str, may_be_here: bool) -> Secret:
+        """What the environment or a file of its own says, or the configuration if it may; nothing where none does."""
+        if may_be_here and name in values:
+            if _file_of(name) in values:
+                self._wrong(_file_of(key), f"{name} is set as well", "keep one of the two")
+            if not isinstance(values[name], str):
+                self._wrong(key, "it isn't text", "write it in quotes")
+            return Secret(str(values[name]))
         if name in values:
             self._wrong(key, f"a {name} doesn't belong in this file", f"use {_file_of(key)}")
         variable = ENVIRONMENT + key.upper().replace(".", "__")

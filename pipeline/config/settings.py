@@ -416,6 +416,13 @@ class VerifySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertSettings:
+    """`webhook`: the URL that alerts are posted to (`pipeline.signals.alerts.step`). Whoever has it may post there."""
+
+    webhook: Secret = field(default=NO_SECRET, metadata={"may_be_here": True})
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """One pipeline. `tables`: regular expressions over `database.table` that match the whole name.
 
@@ -439,6 +446,7 @@ class Settings:
     signals: SignalSettings = SignalSettings()
     kafka: KafkaSinkSettings | None = None
     verify: VerifySettings | None = None
+    alerts: AlertSettings | None = None
     protection: Protection = UNPROTECTED
     umask: str = field(
         default="077",

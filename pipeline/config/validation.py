@@ -1,8 +1,10 @@
 """Finds mistakes in settings as a whole, where no single value is wrong: keys that exclude or need each other."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Final
 
 from pipeline.config import http_access
 from pipeline.config.column_protection import LEAST_SALT, Protection, ProtectionRule, Treatment
@@ -11,6 +13,7 @@ from pipeline.config.lake_types import UNAVAILABLE, LakeTypeRule
 from pipeline.config.message_routes import TopicRoute, mistake_in_rewriting
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import (
+    AlertSettings,
     BrokerSettings,
     ConverterKind,
     HttpSettings,
@@ -93,6 +96,8 @@ def contradictions(section: object) -> Iterator[Mistake]:
             yield from _of_outbox(section)
         case Unwrap():
             yield from _of_unwrap(section)
+        case AlertSettings(webhook):
+            yield from _of_webhook(webhook.value)
         case HttpTlsSettings(client_ca=None, client_certificate=PurePath()):
             yield Mistake(
                 "client_certificate", "without client_ca no client needs one", "remove it, or set client_ca"
@@ -107,6 +112,16 @@ def contradictions(section: object) -> Iterator[Mistake]:
                 )
         case Settings():
             yield from _of_all(section)
+
+
+_WEB_ADDRESS: Final = re.compile(r"https?://[^\s/?#@]+([/?#]\S*)?")
+
+
+def _of_webhook(address: str) -> Iterator[Mistake]:
+    if not address:
+        yield Mistake("webhook", "there is no address", "give webhook or webhook_file, or remove [alerts]")
+    elif not _WEB_ADDRESS.fullmatch(address):
+        yield Mistake("webhook", "it isn't an address of HTTP", "give one as https://host/path")
 
 
 def _of_source(source: SourceSettings) -> Iterator[Mistake]:

@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from actors.runtime.recent_events import RecentEvents
 from actors.runtime.supervisor import ExitCode
+from actors.service import assembly
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, Account, MysqlServer
-from pipeline.config.settings import Secret, Settings
+from pipeline.config.settings import AlertSettings, Secret, Settings
 from pipeline.messages.signals import SignalRejected
 from tests.servers.mysql import MysqlFactory
-from tests.servers.service import pipeline, running
+from tests.servers.service import WithoutLake, pipeline, running
+from tests.servers.webhook import Receiver, receiver
+
+__all__ = ["receiver"]
 
 
 async def refusal(settings: Settings) -> str:
@@ -80,6 +85,20 @@ async def test_an_unknown_table_in_a_signal(mysql: MysqlServer, database: str, t
         wanted = rf"no captured table matches shop\.oders; captured are: {database}.t"
         assert answer == SignalRejected("s", wanted)
         await service.stop()
+
+
+async def test_the_end_by_a_definite_error_is_posted_to_the_webhook(
+    mysql: MysqlServer, tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "Assembly", WithoutLake)
+    settings = pipeline(mysql, tmp_path, "shop")
+    wrong = replace(settings.source, password=Secret("planted"))
+    alerts = AlertSettings(Secret(receiver.address))
+    outcome = await assembly.serve(replace(settings, source=wrong, alerts=alerts), RecentEvents())
+    assert outcome.code is ExitCode.DEFINITE
+    (told,) = receiver.got
+    assert (told["kind"], told["reason"]) == ("service-ended", outcome.message)
+    assert "planted" not in str(told)
 
 
 def test_all_mistakes_of_a_configuration_at_once(tmp_path: Path) -> None:

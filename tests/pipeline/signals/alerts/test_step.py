@@ -1,0 +1,181 @@
+"""Alerts: once for each trouble, until the webhook has taken it, and again only when it comes back."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from pipeline.signals.alerts import step as alerts
+from pipeline.signals.alerts.step import (
+    DOWN_S,
+    FIRST_PAUSE_S,
+    GONE_S,
+    KEEP_S,
+    LONGEST_PAUSE_S,
+    LONGEST_REASON,
+    MOST,
+    Alert,
+    AlertKind,
+    AlertRefused,
+    AlertTaken,
+    KeepAlerts,
+    PostAlert,
+    ReportLost,
+    ServiceEnded,
+    State,
+    StatusSeen,
+    Trouble,
+    troubles_of,
+)
+
+STOPPED = Trouble(AlertKind.TABLE_STOPPED, "shop.orders", "capture", "its engine")
+
+
+class Story:
+    """The state, and what was posted; the webhook takes what it is given, or refuses it."""
+
+    def __init__(self) -> None:
+        self.state, self.now, self.takes = State(), 1000.0, True
+        self.posted: list[Alert] = []
+        self.lost: list[Alert] = []
+        self.kept = 0
+
+    def after(self, fact: alerts.Fact, seconds: float = 0.0) -> None:
+        self.now += seconds
+        facts = [fact]
+        while facts:
+            self.state, orders = alerts.step(self.state, facts.pop(), self.now)
+            for order in orders:
+                match order:
+                    case PostAlert(alert):
+                        self.posted.append(alert)
+                        facts.append(AlertTaken() if self.takes else AlertRefused())
+                    case ReportLost(alert):
+                        self.lost.append(alert)
+                    case KeepAlerts():
+                        self.kept += 1
+
+    def seen(self, *troubles: Trouble, seconds: float = 1.0, down: Iterable[str] = ()) -> None:
+        self.after(StatusSeen(troubles, dict.fromkeys(down, "no answer")), seconds)
+
+    def restart(self) -> None:
+        """Forget all but what is stored."""
+        self.state = alerts.from_json(json.loads(json.dumps(alerts.to_json(self.state))), self.now)
+
+
+def test_a_trouble_is_posted_once_and_again_when_it_has_come_back() -> None:
+    story = Story()
+    story.seen()
+    assert (story.posted, story.kept) == ([], 0)
+    story.seen(STOPPED)
+    assert [each.trouble for each in story.posted] == [STOPPED]
+    story.seen(replace(STOPPED, reason="said otherwise"))
+    story.restart()
+    story.seen()  # nothing is known yet
+    story.seen(STOPPED)
+    assert len(story.posted) == 1
+    story.seen(seconds=GONE_S)
+    story.seen(STOPPED)
+    assert len(story.posted) == 2
+    first, second = (each.document("shop")["id"] for each in story.posted)
+    assert first != second
+
+
+def test_what_is_refused_is_posted_again_with_the_same_id_after_pauses_and_a_restart() -> None:
+    story = Story()
+    story.takes = False
+    story.seen(STOPPED)
+    assert len(story.posted) == 1
+    story.seen(STOPPED, seconds=FIRST_PAUSE_S / 2)
+    assert len(story.posted) == 1
+    for _ in range(10):
+        story.seen(STOPPED, seconds=LONGEST_PAUSE_S)
+    assert len(story.posted) == 11
+    story.restart()
+    story.takes = True
+    story.seen(STOPPED)
+    story.seen(STOPPED, seconds=LONGEST_PAUSE_S)
+    assert len(story.posted) == 12
+    assert len({each.document("shop")["id"] for each in story.posted}) == 1
+
+
+def test_an_attempt_that_was_broken_off_is_made_again() -> None:
+    state, orders = alerts.step(State(), StatusSeen((STOPPED,), {}), 1.0)
+    assert [type(order) for order in orders] == [KeepAlerts, PostAlert]
+    state, orders = alerts.step(state, StatusSeen((STOPPED,), {}), 2.0)
+    assert orders == ()
+    _, orders = alerts.step(alerts.interrupted(state), StatusSeen((STOPPED,), {}), 3.0)
+    assert isinstance(orders[0], PostAlert)
+
+
+def test_a_part_that_is_down_is_one_once_that_has_lasted_whatever_flickers() -> None:
+    story = Story()
+    story.seen(down=["SparkSink"])
+    story.seen(down=["SparkSink"], seconds=DOWN_S - 1)
+    story.seen()
+    assert story.posted == []
+    story.seen(down=["SparkSink"])
+    (alert,) = story.posted
+    assert alert.trouble == Trouble(AlertKind.PART_DOWN, "SparkSink", "SparkSink", "no answer")
+    other = Story()
+    other.seen(down=["SparkSink"])
+    other.seen(seconds=DOWN_S)
+    other.seen(down=["SparkSink"], seconds=DOWN_S - 1)
+    assert other.posted == []
+
+
+def test_alerts_that_nobody_takes_are_bounded_in_number_and_time() -> None:
+    story = Story()
+    story.takes = False
+    for number in range(MOST + 5):
+        story.seen(replace(STOPPED, subject=f"shop.t{number}"), seconds=0.01)
+    assert [each.trouble.subject for each in story.lost] == [f"shop.t{number}" for number in range(5)]
+    assert len(story.state.waiting) == MOST
+    story.seen(seconds=KEEP_S)
+    assert len(story.lost) == MOST + 5
+    assert story.state.waiting == ()
+
+
+def test_the_end_of_the_service_comes_last_and_at_once() -> None:
+    story = Story()
+    story.takes = False
+    story.seen(STOPPED)
+    story.takes = True
+    story.after(ServiceEnded("the binlog was purged"))
+    assert [each.trouble.kind for each in story.posted][-2:] == [
+        AlertKind.TABLE_STOPPED,
+        AlertKind.SERVICE_ENDED,
+    ]
+
+
+def test_a_document_has_what_a_chat_shows_and_no_endless_reason() -> None:
+    told = Alert(replace(STOPPED, reason="x" * 5000), 1_795_000_000.0).document("shop")
+    assert told.keys() == {"id", "kind", "pipeline", "subject", "part", "reason", "at", "text"}
+    assert told["text"].startswith("Tidemark shop: the table shop.orders was stopped (capture): x")
+    assert len(told["reason"]) == LONGEST_REASON
+    assert told["at"] == "2026-11-18T11:06:40+00:00"
+
+
+def test_troubles_are_found_in_a_status() -> None:
+    tables = [
+        {"database": "shop", "table": "bag", "state": "failed", "reason": "no key"},
+        {"database": "shop", "table": "t", "state": "completed"},
+    ]
+    status = {
+        "stopped": {"shop.a": "why"},
+        "snapshots": [{"id": "s1", "tables": tables}],
+        "actors": {"SparkSink": {"tables": {"shop.b": {"stopped": "so"}, "shop.c": {"stopped": None}}}},
+    }
+    assert list(troubles_of(status)) == [
+        Trouble(AlertKind.TABLE_STOPPED, "shop.a", "capture", "why"),
+        Trouble(AlertKind.TABLE_STOPPED, "shop.b", "lake", "so"),
+        Trouble(AlertKind.SNAPSHOT_FAILED, "shop.bag", "s1", "no key"),
+    ]
+    assert not list(troubles_of({**status, "stopped": {}, "snapshots": [], "actors": {"SparkSink": {}}}))
+
+
+@pytest.mark.parametrize("kept", ["{}", '{"seen": [], "waiting": [["x"]]}', "[]"])
+def test_what_was_not_kept_by_this_is_refused(kept: str) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
+        alerts.from_json(json.loads(kept), 0.0)
