@@ -35,7 +35,7 @@ from pipeline.lake.column_changes import Plan, schema_text
 from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.merge import Merge
-from pipeline.lake.tables import Property, TableReport, quoted
+from pipeline.lake.tables import VECTORS, Property, TableReport, quoted
 from pipeline.schema.spelling import fold_name
 
 # How the names of these exceptions begin.
@@ -257,6 +257,10 @@ class DeltaTable:
         transaction = self._log().startTransaction(self._none, self._none)
         if not self._lacks(transaction, application, merge.through):
             return
+        vectors = transaction.metadata().configuration().get(VECTORS)
+        if not vectors.isDefined() or vectors.get() != "true":
+            self._rewrite(merge, application, metadata)
+            return
         version = transaction.snapshot().version()
         with side_session(self._spark, _PARTS) as session:
             marked = self._deletion_actions(transaction, session, session.sql(merge.places(version)))
@@ -266,6 +270,13 @@ class DeltaTable:
             added = transaction.writeFiles(rows._jdf)  # noqa: SLF001
         actions = marked.appendedAll(added).appended(self._progress_action(application, merge.through))
         transaction.commit(actions, self._operation(metadata))
+
+    def _rewrite(self, merge: Merge, application: str, metadata: str) -> None:
+        """Writes each file again in which a row changes, by MERGE: no row is marked as deleted."""
+        with side_session(
+            self._spark, {**_PARTS, **made_once(application, merge.through, metadata)}
+        ) as session:
+            session.sql(merge.statement())
 
     def _deletion_actions(self, transaction: Any, session: SparkSession, places: DataFrame) -> Any:
         """Returns the actions that delete the rows at these places, as Delta's DELETE has them."""

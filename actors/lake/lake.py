@@ -176,8 +176,11 @@ class Lake:
         self._set(table, tier, {Property.ABOUT: about})
         return self._table(table, tier).snapshot() or found
 
-    def _about_mirror(self, table: TableId, *, shadow: bool = False) -> dict[str, str]:
-        return {Property.ABOUT: describe_mirror(table, shadow=shadow)}
+    def _of_mirror(self, table: TableId, *, shadow: bool = False) -> dict[str, str]:
+        """Returns the properties with which a mirror begins, whatever is in it."""
+        about = {Property.ABOUT.value: describe_mirror(table, shadow=shadow)}
+        plain = not rule_of(self._rules, table).deletion_vectors
+        return {**about, lake_tables.VECTORS: "false"} if plain else about
 
     def _about_changelog(self, table: TableId, schema: TableSchema | None) -> dict[str, str]:
         keyed, tiers = schema is None or bool(schema.key), rule_of(self._rules, table).tiers
@@ -346,7 +349,7 @@ class Lake:
             Property.MERGED: str(through),
             Property.PIN: pin,
             Property.REBUILDING: "",
-            **self._about_mirror(table),
+            **self._of_mirror(table),
         }
         reached = replace(MirrorPosition.from_reports(filled, changelog), generation=generation, pin=pin)
         at = Versions(filled.version, changelog.version)
@@ -450,18 +453,18 @@ class Lake:
         if present is not None and present.pin is not None and not empty:
             since = self._freeze(table, mirror, present, generation)
             self._take_on(table, todo, told, pin)
-            filled = {**told, **_SHADOWS, **self._about_mirror(table, shadow=True)}
+            filled = {**told, **_SHADOWS, **self._of_mirror(table, shadow=True)}
             self._make_anew(self._shadow(table, generation), Tier.MIRROR, of, filled, marks)
             return since
         self._take_on(table, todo, told, pin)
         if empty:
             pinned = (*of, LakeColumn(pin, PIN_TYPE))
-            complete = {**told, Property.PIN: pin, Property.REBUILDING: "", **self._about_mirror(table)}
+            complete = {**told, Property.PIN: pin, Property.REBUILDING: "", **self._of_mirror(table)}
             self._make_anew(mirror, Tier.MIRROR, pinned, complete, marks)
             self._sweep(table, mirror.snapshot())
             return None
         filling = Rebuilding(generation, None, time.time())
-        beginning = {**told, Property.REBUILDING: filling.text, **self._about_mirror(table)}
+        beginning = {**told, Property.REBUILDING: filling.text, **self._of_mirror(table)}
         self._make_anew(mirror, Tier.MIRROR, of, beginning, marks)
         return filling.since
 

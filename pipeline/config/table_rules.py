@@ -26,12 +26,16 @@ class SchemaChanges(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LakeRule:
-    """What holds for `tables`. `before_images`: an update's row before it is in the changelog too, as `b`."""
+    """What holds for `tables`. `before_images`: an update's row before it is in the changelog too, as `b`.
+
+    Without `deletion_vectors` a merge writes each file again in which a row changes, and readers need no such feature.
+    """
 
     tables: TableFilter
     tiers: Tiers = Tiers.BOTH
     before_images: bool = False
     schema_changes: SchemaChanges = SchemaChanges.APPLY
+    deletion_vectors: bool = True
 
 
 # What holds for a table that no rule matches.

@@ -164,6 +164,10 @@ def _of_rule(rule: LakeRule) -> Iterator[Mistake]:
             f'with tiers = "{rule.tiers}" no table would have them',
             'remove it, or set tiers = "both"',
         )
+    if not rule.deletion_vectors and rule.tiers is Tiers.CHANGELOG:
+        yield Mistake(
+            "deletion_vectors", f'with tiers = "{rule.tiers}" there is no mirror', "remove one of the two"
+        )
 
 
 def _of_type_rule(rule: LakeTypeRule) -> Iterator[Mistake]:

@@ -393,6 +393,9 @@ def begin_sql(
     return f"CREATE OR REPLACE TABLE {table_at(path)} USING delta {_settings(tier, of, properties)} AS {rows}"
 
 
+# Whether a merge marks rows as deleted, or writes their files again.
+VECTORS: Final = "delta.enableDeletionVectors"
+
 # A changelog gets some commits a second, and a reader lists all of them to find the newest. So Delta keeps them for
 # CHANGELOG_VERSIONS_H, not for thirty days. With deletion vectors a merge needn't rewrite each file of the mirror in
 # which it finds a key.
@@ -401,7 +404,7 @@ _SETTINGS: Final = {
         "delta.deletedFileRetentionDuration": f"interval {CHANGELOG_VERSIONS_H} hours",
         "delta.logRetentionDuration": f"interval {CHANGELOG_VERSIONS_H} hours",
     },
-    Tier.MIRROR: {"delta.enableDeletionVectors": "true"},
+    Tier.MIRROR: {VECTORS: "true"},
 }
 
 

@@ -28,6 +28,7 @@ from pipeline.types.column_types import Integer
 from tests.integration.history import FILLING, READY
 from tests.integration.lake.test_lake import ORDERS, USERS, Delivery, expected, rows
 from tests.integration.lake.test_spark_sink import House
+from tests.integration.lake.test_types_by_rule import follow_rules
 from tests.servers.spark_connect import SparkConnectServer, connect_server
 
 __all__ = ["connect_server"]
@@ -98,6 +99,11 @@ def test_a_journal_lands_once_and_whole_whatever_is_repeated(delivery: Delivery)
     assert delivery.view(orders) == expected(orders)
     assert delivery.lake.find(ORDERS.table).pending == 0
     assert not [*Path(delivery.root).glob("shop/orders/placed/*/*")]
+
+
+@pytest.mark.full
+def test_columns_have_the_types_of_their_rules_by_connect_too(delivery: Delivery) -> None:
+    follow_rules(delivery)
 
 
 @pytest.fixture

@@ -12,9 +12,11 @@ from decimal import Decimal as Exact
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake.exceptions import DeltaProtocolError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -28,6 +30,7 @@ from actors.lake.live_view import live_view
 from actors.lake.spark_session import RunningSpark, Spark
 from actors.service.live_view_text import live_view_text
 from pipeline.config.lake_types import LakeType, LakeTypeRule
+from pipeline.config.table_rules import LakeRule
 from pipeline.errors import Definite
 from pipeline.lake.batch import Batch, LakeTableState, next_batch
 from pipeline.lake.delivery import accept_batch
@@ -60,10 +63,11 @@ USERS = schema(
 
 
 class Delivery:
-    """A journal, the lake that's fed from it, and what the lake has. `types`: the rules for types of columns."""
+    """A journal, the lake that's fed from it, and what the lake has. `rules`, `types`: its rules."""
 
     def __init__(self, spark: RunningSpark, directory: Path) -> None:
         self.spark = spark
+        self.rules: tuple[LakeRule, ...] = ()
         self.types: tuple[LakeTypeRule, ...] = ()
         self.root = str(directory / "lake")
         self.history = History(directory / "journal")
@@ -73,7 +77,7 @@ class Delivery:
     def begin(self) -> None:
         """Forget all but what's durable, as a restart does."""
         store = self.history.store
-        self.lake = Lake(self.spark.session, self.root, store, types=self.types)
+        self.lake = Lake(self.spark.session, self.root, store, self.rules, types=self.types)
         self.delivered: dict[TableId, LakeTableState] = {}
 
     def batch(self) -> Batch:
@@ -144,6 +148,48 @@ def rows(frame: DataFrame) -> list[Row]:
 
 def expected(table: Table) -> list[Row]:
     return sorted(table.rows.values(), key=repr)
+
+
+def test_a_mirror_without_deletion_vectors_is_one_that_delta_rs_itself_reads(delivery: Delivery) -> None:
+    delivery.rules = (LakeRule(TableFilter((r"shop\.orders",)), deletion_vectors=False),)
+    delivery.begin()
+    history = delivery.history
+    orders, users = history.table(ORDERS, FILLING), history.table(USERS, READY)
+    orders.source = {(key,): (key, "old") for key in range(10)}
+    history.chunk(orders, list(orders.source))
+    orders.mirror = READY
+    history.transaction((users, "c", (None, "ann", 1)))
+    delivery.deliver()
+    assert by_delta_rs(delivery, orders) == expected(orders)
+    history.transaction((orders, "u", (1, "new")), (orders, "d", (2, "old")), (orders, "c", (11, None)))
+    history.transaction((users, "u", (None, "ann", 2)))
+    delivery.deliver()
+    assert by_delta_rs(delivery, orders) != delivery.view(orders) == expected(orders)
+    for table in (orders, users):
+        delivery.merge(table)
+    assert by_delta_rs(delivery, orders) == delivery.view(orders) == expected(orders)
+    with pytest.raises(DeltaProtocolError, match="deletionVectors"):
+        by_delta_rs(delivery, users)
+    # The next generation is filled beside it, and takes its place.
+    history.restart(orders, ORDERS, Filling)
+    history.chunk(orders, list(orders.source)[:4])
+    delivery.deliver()
+    assert orders.mirror is not None
+    history.chunk(orders, list(orders.source)[4:])
+    orders.mirror = Ready(orders.mirror.since)
+    history.transaction((orders, "u", (1, "newer")))
+    delivery.deliver()
+    delivery.merge(orders)
+    assert by_delta_rs(delivery, orders) == delivery.view(orders) == expected(orders)
+    log = Path(location(delivery.root, ORDERS.table, Tier.MIRROR)) / "_delta_log"
+    assert '"deletionVector"' not in "".join(commit.read_text() for commit in log.glob("*.json"))
+
+
+def by_delta_rs(delivery: Delivery, table: Table) -> list[Row]:
+    """A table's mirror by delta-rs without DataFusion, which has the fewest features of Delta."""
+    found = deltalake.DeltaTable(location(delivery.root, table.schema.table, Tier.MIRROR)).to_pyarrow_table()
+    names = [column.name for column in table.schema.columns]
+    return sorted((tuple(row.values()) for row in found.select(names).to_pylist()), key=repr)
 
 
 def order(some: random.Random) -> Row:

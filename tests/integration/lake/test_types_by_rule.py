@@ -114,6 +114,11 @@ def duckdb_rows(lake: str, table: str, columns: str) -> list[Row]:
 def test_columns_have_the_types_of_their_rules_until_other_rules_begin_the_table_again(
     delivery: Delivery,
 ) -> None:
+    follow_rules(delivery)
+
+
+def follow_rules(delivery: Delivery) -> None:
+    """A table's columns have the types of its rules in snapshots, changes and merges; then there are no rules."""
     delivery.types = RULES
     delivery.begin()
     history = delivery.history
