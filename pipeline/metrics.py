@@ -87,6 +87,11 @@ UNLISTED = Gauge(
     f"Tables beyond the first {MOST_TABLES}, which have no series of their own.",
 )
 
+CERTIFICATE_END = Gauge(
+    "tidemark_http_certificate_end_timestamp_seconds",
+    "When the certificate ends that HTTP is served with. NaN without HTTPS.",
+)
+
 # Every actor
 
 MAILBOX_DEPTH = Gauge(

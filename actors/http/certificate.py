@@ -6,6 +6,7 @@ change one after the other. While they don't fit, the pair before holds.
 The command line has the same configuration. It trusts this certificate alone, whatever name is in it.
 """
 
+import math
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,8 @@ RENEW_BEFORE: Final = timedelta(days=14)
 
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
+# OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python has no name for.
+_NO_CHECK_TIME: Final = ssl.VerifyFlags(0x200000)
 _ENDS_AT: Final = "%b %d %H:%M:%S %Y GMT"
 
 
@@ -46,6 +49,7 @@ class ServedCertificate:
         self._tls = tls
         self._read_at = self._changed_at()
         self._context = server_context(tls)
+        self._ends_at = _end_or_nan(tls)
 
     def context(self) -> ssl.SSLContext:
         """That of the files as they are now, or of the last ones that could be used."""
@@ -54,9 +58,15 @@ class ServedCertificate:
             self._read_at = changed
             try:
                 self._context = server_context(self._tls)
+                self._ends_at = _end_or_nan(self._tls)
             except Definite as error:
                 log.warning("the certificate before is served", error=str(error))
         return self._context
+
+    def ends_at(self) -> float:
+        """Returns when the certificate ends that is served now, in s since the epoch; NaN if that is unknown."""
+        self.context()
+        return self._ends_at
 
     def _changed_at(self) -> tuple[object, ...]:
         tls = self._tls
@@ -111,13 +121,23 @@ def certificate_findings(tls: HttpTlsSettings, now: datetime | None = None) -> I
         yield Finding(Severity.WARNING, wrong, "renew it; the service reads the files again")
 
 
-def _handshake(tls: HttpTlsSettings) -> datetime:
+def _end_or_nan(tls: HttpTlsSettings) -> float:
+    """Returns when the certificate ends, or has ended. Clients may have other reasons to refuse it."""
+    try:
+        return _handshake(tls, at_any_time=True).timestamp()
+    except ssl.SSLError:
+        return math.nan
+
+
+def _handshake(tls: HttpTlsSettings, *, at_any_time: bool = False) -> datetime:
     """Returns when the certificate ends, by a handshake in memory. Raises SSLCertVerificationError."""
-    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), _trusting(_certificate(tls))
     _load_pair(serving, _certificate(tls), _key(tls))
+    if at_any_time:
+        trusting.verify_flags |= _NO_CHECK_TIME
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = serving.wrap_bio(to_server, to_client, server_side=True)
-    client = _trusting(_certificate(tls)).wrap_bio(to_client, to_server)
+    client = trusting.wrap_bio(to_client, to_server)
     for side in (client, server, client):
         try:
             side.do_handshake()

@@ -18,6 +18,7 @@ A request for `/changes` reads the journal from a place on (`actors.http.changes
 
 import asyncio
 import json
+import math
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -136,6 +137,10 @@ class HttpServer:
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         self._limits = limits or ConnectionLimits.of_process()
         self._certificate = None if settings.tls is None else ServedCertificate(settings.tls)
+        if self._certificate is None:
+            metrics.set(catalogue.CERTIFICATE_END, math.nan)
+        else:
+            metrics.watch(catalogue.CERTIFICATE_END, self._certificate.ends_at)
         self._connections: Connections | None = None
         self._listening: asyncio.Server | TlsListener | None = None
         self._looking: asyncio.Task[None] | None = None

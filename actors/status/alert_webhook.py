@@ -1,4 +1,4 @@
-"""Posts alerts to a webhook, beside everything else: nothing waits for it, and its failures concern nobody.
+"""Posts alerts to a webhook, beside everything else: nothing waits for it, and its failures stop nothing.
 
 `pipeline.signals.alerts.step` decides. An attempt takes `POST_S` at most, and the last attempts of a service that ends
 take `END_S` together. What the webhook hasn't taken by then is posted by the next start.

@@ -64,6 +64,9 @@ class Alert:
         }
 
 
+# As long before as `tidemark check` names it.
+_RENEW_BEFORE_S: Final = 14 * 86_400
+
 ALERTS: Final = (
     Alert(
         "TidemarkDown",
@@ -175,6 +178,13 @@ ALERTS: Final = (
         f" and changes({metrics.KAFKA_SEGMENT.name}[{{window}}]) == 0 and {_there('KafkaSink')}",
         holds_s=5 * _MINUTE,
         window_s=5 * _MINUTE,
+    ),
+    Alert(
+        "TidemarkCertificateEnds",
+        "warning",
+        "The certificate that {{ $labels.instance }} serves HTTP with ends in {{ $value | humanizeDuration }}.",
+        f"{metrics.CERTIFICATE_END.name} - time() < {_RENEW_BEFORE_S}",
+        holds_s=0.0,
     ),
 )
 

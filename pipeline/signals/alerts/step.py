@@ -1,4 +1,4 @@
-"""Which alerts a webhook gets, and when: something of capture or delivery has stopped, and nobody may be looking.
+"""Which alerts a webhook gets, and when: something of capture or delivery has stopped.
 
 A *trouble* is seen in the service's status as long as it lasts, and is one alert. A part of the service that isn't
 ready is a trouble once that has lasted for `DOWN_S`; what a retry mends in the meantime is none.

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import ssl
 import urllib.request
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from actors.http.certificate import certificate_findings
 from actors.service import client
 from pipeline.config.settings import HttpSettings, HttpTlsSettings, JournalSettings
 from pipeline.errors import Definite
+from pipeline.metrics import CERTIFICATE_END
 from tests.actors.http.changes.journals import tapped
 from tests.actors.http.test_server import SHOP, Bench, served
 from tests.servers.certificates import Authority
@@ -203,3 +205,27 @@ async def test_a_service_with_wrong_files_does_not_start(tmp_path: Path) -> None
     with pytest.raises(Definite, match=r"http.tls.certificate: .* can't be read"):
         async with served(tmp_path, settings=HttpSettings(tls=HttpTlsSettings(tmp_path / "absent.pem"))):
             pass
+
+
+async def test_the_end_of_the_certificate_is_measured_of_a_renewed_one_and_of_one_that_has_ended(
+    tmp_path: Path, authority: Authority
+) -> None:
+    tls = HttpTlsSettings(vouched(authority, tmp_path / "server.pem", timedelta(days=3)))
+    async with served(tmp_path, settings=HttpSettings(tls=tls)) as bench:
+        assert _measured_end(bench) == _end_of(tmp_path / "server.pem")
+        vouched(authority, tmp_path / "server.pem", timedelta(days=60))
+        assert _measured_end(bench) == _end_of(tmp_path / "server.pem")
+        vouched(authority, tmp_path / "server.pem", timedelta(days=-1))
+        assert _measured_end(bench) == _end_of(tmp_path / "server.pem") < datetime.now(UTC).timestamp()
+    async with served(tmp_path) as bench:
+        assert math.isnan(_measured_end(bench))
+
+
+def _measured_end(bench: Bench) -> float:
+    text = bench.metrics.text().decode()
+    (line,) = (line for line in text.splitlines() if line.startswith(CERTIFICATE_END.name))
+    return float(line.rpartition(" ")[2])
+
+
+def _end_of(file: Path) -> float:
+    return x509.load_pem_x509_certificate(_certificate_of(file).encode()).not_valid_after_utc.timestamp()
