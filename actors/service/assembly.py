@@ -341,7 +341,7 @@ def _webhook(settings: Settings, board: StatusBoard) -> AlertWebhook | None:
     """What posts alerts, if the configuration has where to."""
     if settings.alerts is None:
         return None
-    kept = address_file(settings).with_name("alerts.json")
+    kept = address_file(settings).with_name("webhook.json")
     return AlertWebhook(settings.alerts, settings.name, kept, board.status, board.not_ready)
 
 

@@ -22,7 +22,7 @@ from actors.runtime.measuring import contain_errors
 from actors.runtime.secret_files import current_secret
 from pipeline.config.settings import AlertSettings
 from pipeline.signals.alerts import step as alerts
-from pipeline.signals.alerts.step import troubles_of
+from pipeline.signals.alerts.step import Alert, troubles_of
 
 log = structlog.get_logger()
 
@@ -84,7 +84,7 @@ class AlertWebhook:
                     case alerts.KeepAlerts():
                         await asyncio.to_thread(self._keep)
                     case alerts.ReportLost(alert):
-                        log.warning("an alert is given up", alert=alert.document(self._pipeline)["text"])
+                        self._tell_lost(alert)
                     case _:
                         assert_never(order)
 
@@ -108,6 +108,10 @@ class AlertWebhook:
         elif self._refused and not why:
             log.info("the webhook takes alerts again", host=host)
         self._refused = bool(why)
+
+    @contain_errors
+    def _tell_lost(self, alert: Alert) -> None:
+        log.warning("an alert is given up", alert=alert.document(self._pipeline)["text"])
 
     def _keep(self) -> None:
         try:

@@ -55,7 +55,9 @@ def test_the_commands_are_there() -> None:
 def test_the_keys_are_there() -> None:
     known = set(keys())
     sections = {key.partition(".")[0] for key in known if "." in key}
-    named = {key for code in CODE for key in re.findall(rf"\b((?:{'|'.join(sections)})\.[a-z_.]+)\b", code)}
+    named = {
+        key for code in CODE for key in re.findall(rf"(?<![/\w])((?:{'|'.join(sections)})\.[a-z_.]+)\b", code)
+    }
     assert len(named) >= 10
     assert named - known == set()
 

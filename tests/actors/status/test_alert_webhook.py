@@ -24,7 +24,7 @@ class Watched:
 
     def __init__(self, settings: AlertSettings, folder: Path) -> None:
         self.stopped: dict[str, str] = {}
-        self.file = folder / "alerts.json"
+        self.file = folder / "webhook.json"
         self.settings = settings
 
     def webhook(self) -> AlertWebhook:

@@ -46,7 +46,13 @@ def test_all_that_holds_is_told_and_no_secret() -> None:
     assert told["journal"]["path"] == f"s3://{STARS}@bucket/journal?region=eu&secret_key={STARS}"
     assert told["lake"]["path"] == "s3a://bucket/lake"
     assert told["lake"]["rules"] == [
-        {"tables": [".*"], "tiers": "both", "before_images": False, "schema_changes": "apply"}
+        {
+            "tables": [".*"],
+            "tiers": "both",
+            "before_images": False,
+            "schema_changes": "apply",
+            "deletion_vectors": True,
+        }
     ]
     assert told["spark"]["jars"] == ["/jars"]
     assert told["spark"]["conf"]["spark.ui.enabled"] == "true"
