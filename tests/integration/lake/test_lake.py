@@ -150,6 +150,7 @@ def expected(table: Table) -> list[Row]:
     return sorted(table.rows.values(), key=repr)
 
 
+@pytest.mark.full
 def test_a_mirror_without_deletion_vectors_is_one_that_delta_rs_itself_reads(delivery: Delivery) -> None:
     delivery.rules = (LakeRule(TableFilter((r"shop\.orders",)), deletion_vectors=False),)
     delivery.begin()
