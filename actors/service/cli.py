@@ -440,7 +440,7 @@ def status(settings: Settings, as_json: bool, watch: bool, lake: bool) -> None:
     from actors.service.terminal_status import open_console, show
 
     if lake:
-        from actors.service.lake_status import lake_report, lake_status
+        from actors.service.lake.lake_status import lake_report, lake_status
 
         try:
             report = lake_report(_lake(settings))
@@ -675,7 +675,7 @@ def _lake_and_tables(named: tuple[str, ...], lake: str | None) -> NamedLake:
 @contextlib.contextmanager
 def _reading_lake(of: NamedLake) -> Iterator[None]:
     """Says what is wrong with a path that isn't a lake's, before what it lacks."""
-    from actors.service.lake_listing import find_lake
+    from actors.service.lake.lake_listing import find_lake
 
     try:
         try:

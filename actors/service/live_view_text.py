@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from actors.lake.delta_log import LoggedVersion, last_report
-from actors.service.lake_listing import find_lake, read_own
+from actors.service.lake.lake_listing import find_lake, read_own
 from pipeline.errors import Definite
 from pipeline.lake.live_view import MirrorPosition, Versions, check_complete, live_view_sql, sum_sql
 from pipeline.lake.reading.sql_dialects import Dialect, registered_tables, registration, view_sql

@@ -57,7 +57,7 @@ TESTED_BY = {
     "actors/service/installation/java_truststore.py": "actors/service/installation/test_pinned_jars.py",
     "actors/service/installation/s3_jars.py": "actors/service/installation/test_pinned_jars.py",
     "actors/service/client.py": "actors/service/test_cli.py",
-    "actors/service/lake_status.py": "integration/lake/test_live_view_text.py",
+    "actors/service/lake/lake_status.py": "integration/lake/test_live_view_text.py",
     "actors/service/terminal_status.py": "actors/status/test_status_board.py",
     "actors/signals/channel.py": "actors/test_signal_listener.py",
     "actors/snapshot/connection_pool.py": "integration/source/test_connection.py",

@@ -14,7 +14,7 @@ from actors.lake.filesystem import lake_filesystem
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
-from actors.service.lake_status import lake_report
+from actors.service.lake.lake_status import lake_report
 from actors.service.start_checks import lake_findings
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import LakeSettings, SparkSettings

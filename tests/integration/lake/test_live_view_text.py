@@ -21,7 +21,7 @@ from actors.lake.delta_log import read_version
 from actors.lake.delta_table import DeltaTable
 from actors.lake.lake import Lake
 from actors.lake.spark_session import Spark
-from actors.service.lake_status import lake_report, lake_status
+from actors.service.lake.lake_status import lake_report, lake_status
 from actors.service.live_view_text import live_view_text
 from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite

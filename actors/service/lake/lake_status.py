@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from actors.lake.delta_log import LoggedVersion, last_report
-from actors.service.lake_listing import list_lake
+from actors.service.lake.lake_listing import list_lake
 from pipeline.lake.tables import Tier, location
 
 _COLUMNS = ("table", "tier", "segment", "newest change", "merged", "files", "MiB", "position", "stopped")

@@ -14,8 +14,8 @@ from deltalake import write_deltalake
 
 from actors.runtime.supervisor import ExitCode
 from actors.service.cli import main
-from actors.service.lake_listing import find_lake, list_lake
-from actors.service.lake_status import lake_report
+from actors.service.lake.lake_listing import find_lake, list_lake
+from actors.service.lake.lake_status import lake_report
 from actors.service.live_view_text import script
 from pipeline.errors import Definite
 from pipeline.lake.reading.sql_dialects import Dialect
@@ -23,7 +23,7 @@ from pipeline.lake.tables import Property, Tier
 from tests.servers.delta_rs import execute
 from tests.servers.duckdb_engine import engine
 
-KEPT = Path(__file__).parents[2] / "kept" / "journal_and_lake.zip"
+KEPT = Path(__file__).parents[3] / "kept" / "journal_and_lake.zip"
 NAMES = ("every_type", "keyless", "large", "later", "orders")
 
 
