@@ -26,6 +26,7 @@ Nothing is dropped silently: an event that can't be followed is an error. The fo
 compiled walk over the usual events (`stream_state`), and alone knows the others.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, assert_never
@@ -82,6 +83,9 @@ Given = Slice | DdlRead | CreateTableSelectRead | LogAdvanced
 # How many different table maps are remembered. A server with more tables than this has them parsed more often.
 _MAPS_REMEMBERED: Final = 10_000
 
+
+# How a CREATE TABLE … SELECT begins. The server writes it itself, but a session may write one with START TRANSACTION.
+_CREATION: Final = re.compile(r"(?:\s|/\*(?!!).*?\*/)*CREATE\s+TABLE\s", re.IGNORECASE | re.DOTALL)
 
 # Why rows of tables must be read again.
 _STATEMENT: Final = (
@@ -375,7 +379,7 @@ class TransactionAssembler:
                 self._rolled_back()
             case ["SAVEPOINT", *_] | ["XA", "END", _] | ["DROP", "TEMPORARY", _]:
                 pass
-            case ["CREATE", "TABLE", _]:
+            case _ if _CREATION.match(event.statement):
                 if has_query(event.statement):
                     self._changed_by_statement("a CREATE TABLE … SELECT", event.updated)
                 self.state.phase = SPECIAL

@@ -98,7 +98,8 @@ _numbers = count(1)
 MAY_STOP: Final = re.compile(
     r"ENGINE=|engine is|has it in its UNION"
     r"|has the name of a column|has a name that Spark and Delta keep"
-    r"|zero or partial date|two codes in its character set|whose label has a question mark|the label x"
+    r"|zero or partial date|two codes in its character set|a label that is two of its labels"
+    r"|whose label has a question mark|the label x"
     r"|foreign key|only the beginning|is a GEOMETRY"
     # A change of it was logged as a statement.
     r"|it has no primary key, so that it can't be read again"

@@ -429,6 +429,14 @@ def test_offsets_beyond_32_bits() -> None:
 # -- what stops it
 
 
+@pytest.mark.parametrize("head", ["create table ", "CREATE  TABLE ", "/* x */ Create\nTable "])
+def test_a_table_that_a_session_creates_in_a_transaction_is_told_however_it_is_written(head: str) -> None:
+    creation = query(f"{head}`orders` (`id` int) start transaction", updated="shop")
+    first, rows = read(stream("orders"), [rotate(), *transaction(1, creation)])
+    assert isinstance(first, CreateTableSelectRead) and first.statement.startswith(head)
+    assert (numbers(rows), rows.unread) == (["1"], ())  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("text", [b"INSERT INTO orders VALUES ('\xe9')", b"\xff", "é".encode()])
 def test_a_statement_keeps_its_rows_whatever_its_bytes_are(text: bytes) -> None:
     """The text is in the client's character set, or has a blob in it."""
