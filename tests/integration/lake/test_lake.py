@@ -101,7 +101,8 @@ class Delivery:
         """Show readers the mirrors that are filled, as is done beside the batches."""
         for table, mirror in batch.checkpoint.mirrors.items():
             there = self.delivered[table]
-            if isinstance(mirror, Ready) and there.stopped is None and there.rebuilding is not None:
+            whole = mirror == Ready(there.generation or 0)
+            if whole and there.stopped is None and there.rebuilding is not None:
                 self.lake.complete(table, mirror.since, self.segment, "position")
                 self.delivered[table] = replace(there, rebuilding=None)
 
