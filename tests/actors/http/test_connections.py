@@ -203,7 +203,7 @@ async def test_a_body_that_does_not_come_is_answered_and_its_connection_ends(
 
 
 async def test_a_client_that_takes_no_answer_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(server, "FOLLOWER_PATIENCE_S", 0.05)
     async with served(tmp_path, limits=ROOMY) as bench:
         bench.server._files = {
             name: StaticFile(b"x" * (64 << 20), file.content_type)

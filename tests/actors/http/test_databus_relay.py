@@ -107,7 +107,7 @@ async def test_an_avro_reader_has_the_same_rows_and_transactions_come_in_pieces(
             assert [e["value"]["id"] for window in windows.whole.values() for e in window] == lines
 
 
-@pytest.mark.parametrize("bound", ["MOST_SEGMENTS", "MOST_BYTES"])
+@pytest.mark.parametrize("bound", ["MOST_READ_SEGMENTS", "MOST_READ_BYTES"])
 async def test_a_request_reads_so_many_segments_and_the_place_moves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
