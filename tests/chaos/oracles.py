@@ -51,7 +51,12 @@ def findings(world: World, tally: Sequence[Line]) -> list[str]:
 
 
 def alarms(lake: str) -> list[str]:
-    """The rows that verifications have found to differ. With the lake as it should be each is a false alarm."""
+    """The rows that verifications have found to differ. With the lake as it should be each is a false alarm.
+
+    The first finding makes their table.
+    """
+    if not Path(findings_path(lake)).exists():
+        return []
     with closing(engine()) as duckdb:
         found = duckdb.execute(
             f"SELECT run, database, \"table\", kind, key, columns FROM delta_scan('file://{findings_path(lake)}')"
