@@ -27,7 +27,7 @@ from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
-from actors.runtime.retry import Backoff, retry
+from actors.runtime.retry import retry
 from actors.snapshot import table_plan
 from actors.snapshot.connection_pool import SourcePool
 from actors.snapshot.consistent_reads import ConsistentReads, MomentSearch
@@ -39,7 +39,7 @@ from actors.source.gtid_history import VISIBLE_WITHIN_S, wait_until_visible
 from actors.source.watermark_table import SignalTable
 from pipeline import metrics as catalogue
 from pipeline.config.settings import ServerSettings, SourceSettings
-from pipeline.errors import Definite, Transient, worst_error
+from pipeline.errors import Backoff, Definite, Transient, worst_error
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages import chunks, topology
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator

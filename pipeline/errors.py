@@ -1,7 +1,7 @@
 """The three kinds of errors, decided where they arise and acted on by the supervisor.
 
     TidemarkError
-    ├── Transient         about the world (a lost connection, a killed JVM): back off and start again
+    ├── Transient         about the world (a lost connection, a killed JVM): back off (`Backoff`) and start again
     ├── Definite          about the data or the set-up (purged binlog, missing grant): a retry can't help
     └── InvariantBroken   about Tidemark: a promise of this code doesn't hold, so stop and report all facts
 
@@ -9,6 +9,10 @@ Transient messages say what failed, in the past tense. Definite messages say wha
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+_DOUBLINGS: Final = 64  # any longest pause is reached long before
 
 
 class TidemarkError(Exception):
@@ -46,3 +50,15 @@ def _urgency(error: BaseException) -> int:
 
 class UndecodableError(Definite):
     """Bytes of the log that are not what they have to be, or a kind of them that Tidemark doesn't read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The pauses after transient errors (s): `first_s`, each twice the one before, none longer than `longest_s`."""
+
+    first_s: float
+    longest_s: float
+
+    def pause_s(self, tries: int) -> float:
+        """Returns the pause after so many failed tries in a row, at least one."""
+        return min(self.longest_s, self.first_s * 2.0 ** min(tries - 1, _DOUBLINGS))

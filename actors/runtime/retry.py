@@ -3,31 +3,18 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from pipeline.errors import Transient
+from pipeline.errors import Backoff, Transient
 
 Made = TypeVar("Made")
 
-_DOUBLINGS: Final = 64  # any longest pause is reached long before
 _RANDOM: Final = random.SystemRandom()
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """The pauses between tries (s): `first_s`, each twice the one before, none longer than `longest_s`."""
-
-    first_s: float
-    longest_s: float
-
-    def pause_s(self, tries: int) -> float:
-        """The pause after so many failed tries in a row, at least one."""
-        return min(self.longest_s, self.first_s * 2.0 ** min(tries - 1, _DOUBLINGS))
-
-    def random_s(self, tries: int) -> float:
-        """A pause between half of that and all of it."""
-        return self.pause_s(tries) * _RANDOM.uniform(0.5, 1.0)
+def random_pause_s(backoff: Backoff, tries: int) -> float:
+    """A pause after so many failed tries in a row: between half of the backoff's and all of it."""
+    return backoff.pause_s(tries) * _RANDOM.uniform(0.5, 1.0)
 
 
 async def retry(
@@ -47,7 +34,7 @@ async def retry(
         except Transient as failure:
             if tries == most_tries:
                 raise
-            pause_s = backoff.random_s(tries)
+            pause_s = random_pause_s(backoff, tries)
             failed(failure, pause_s)
         tries += 1
         await asyncio.sleep(pause_s)

@@ -35,10 +35,10 @@ from actors.runtime.failure_kinds import FailureKind, Hung, StartAgain, kind_of
 from actors.runtime.mailbox import Closed, Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.redaction import ActorError, safe_message
-from actors.runtime.retry import Backoff
+from actors.runtime.retry import random_pause_s
 from actors.runtime.tasks import broken_off
 from pipeline import metrics as catalogue
-from pipeline.errors import InvariantBroken
+from pipeline.errors import Backoff, InvariantBroken
 from pipeline.messages.topology import EDGES, WhenFull
 from pipeline.messages.topology import ActorName as Name
 
@@ -219,7 +219,7 @@ class Supervisor:
                 self._asked.discard(group)
                 continue
             restarts = 0 if time.monotonic() - started > self._limits.calm_s else restarts
-            await self._restart(group, self._limits.pauses.random_s(restarts + 1))
+            await self._restart(group, random_pause_s(self._limits.pauses, restarts + 1))
             restarts += 1
         if group.lacks and self.states[group.actors[0]] is LifeState.RESTARTING:
             why = self.failures.get(group.actors[0], "it had failed")

@@ -31,11 +31,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from actors.kafka.client import BROKER_ANSWERS_WITHIN_S, administrating, client_options
-from actors.runtime.retry import Backoff
+from actors.runtime.retry import random_pause_s
 from actors.runtime.tasks import first_end
 from actors.signals.channel import IncomingSignal, signal_state
 from pipeline.config.settings import KafkaSettings
-from pipeline.errors import Transient
+from pipeline.errors import Backoff, Transient
 from pipeline.messages.signals import SignalAnswer
 from pipeline.signals import notifications
 from pipeline.signals.outcomes import outcomes_of_notifications
@@ -142,7 +142,7 @@ class SignalKafka:
                     "the signals' topic can't be read", topic=self._settings.topic, error=self._problem
                 )
             failures += 1
-            await asyncio.sleep(self._backoff.random_s(failures))
+            await asyncio.sleep(random_pause_s(self._backoff, failures))
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[tuple[AIOKafkaConsumer, AIOKafkaProducer | None]]:

@@ -11,10 +11,10 @@ from typing import Final
 
 import structlog
 
-from actors.runtime.retry import Backoff
+from actors.runtime.retry import random_pause_s
 from actors.source.connection import Source
 from pipeline.config.settings import ServerSettings
-from pipeline.errors import Transient
+from pipeline.errors import Backoff, Transient
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.source.statement import Statement
@@ -96,7 +96,7 @@ class MomentSearch:
             while (found := await self._try_once(control, sources)) is None:
                 await asyncio.gather(*(source.leave() for source in sources))
                 self.tries += 1
-                await asyncio.sleep(_BACKOFF.random_s(self.tries))
+                await asyncio.sleep(random_pause_s(_BACKOFF, self.tries))
         except BaseException:
             for source in made:
                 source.close()

@@ -16,10 +16,9 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Final
 
-from actors.runtime.retry import Backoff
 from actors.source.connection import Source
 from actors.source.watermark_table import SignalTable
-from pipeline.errors import Transient
+from pipeline.errors import Backoff, Transient
 from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet

@@ -21,6 +21,7 @@ from typing import Final, assert_never
 
 from pipeline.config.settings import LakeSettings
 from pipeline.config.table_rules import rule_of
+from pipeline.errors import Backoff
 from pipeline.lake import maintenance
 from pipeline.lake.batch import LakeTableState, Pieces
 from pipeline.lake.live_view import MirrorPosition
@@ -346,7 +347,7 @@ def work_failed(background: Background, now: float) -> Background:
     under_way, background = _end_work(background)
     due = under_way.work.due
     times = background.failed.get(due, 0) + 1
-    pause = min(_LONGEST_REST_S, maintenance.REST_S * 2 ** (times - 1))
+    pause = Backoff(maintenance.REST_S, _LONGEST_REST_S).pause_s(times)
     return replace(
         background,
         failed={**background.failed, due: times},

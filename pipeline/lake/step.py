@@ -36,11 +36,11 @@ other. Each order is answered by a fact, except the last five kinds of orders.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
-from typing import TypeVar, assert_never
+from typing import Final, TypeVar, assert_never
 
 from pipeline.config.lake_types import forms_differ
 from pipeline.config.table_rules import rule_of
-from pipeline.errors import InvariantBroken
+from pipeline.errors import Backoff, InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.journal.missing_generations import incomplete_generations
 from pipeline.lake import background
@@ -335,8 +335,8 @@ Order = (
 )
 _Next = tuple[State, tuple[Order, ...]]
 
-# How long (s) a table pauses after its first failure, and at most.
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 600.0
+# How long a table pauses after a failure.
+TABLE_BACKOFF: Final = Backoff(1.0, 600.0)
 
 # How often in a row a table fails before the log reports that it has stopped.
 TIMES_TO_TELL = 3
@@ -517,8 +517,7 @@ def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST
 def _table_failed(state: State, fact: TableFailed, now: float) -> _Next:
     so_far, table = state.so_far, fact.table
     times = so_far.times_failed(table) + 1
-    pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (times - 1))
-    failed = Failed(fact.reason, times, now + pause)
+    failed = Failed(fact.reason, times, now + TABLE_BACKOFF.pause_s(times))
     so_far = replace(so_far, aside=so_far.aside | {table}, failed={**so_far.failed, table: failed})
     match state.doing:
         case Searching() as searching:

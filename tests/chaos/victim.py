@@ -23,13 +23,13 @@ from actors.journal_writer import JournalWriter
 from actors.runtime.actor import Actor
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from actors.runtime.retry import Backoff
 from actors.runtime.supervisor import Build, Group, LifeState, RestartLimits, Supervisor
 from actors.schema_verifier import SchemaVerifier
 from actors.service import assembly, cli
 from actors.signal_listener import SignalListener
 from actors.spark_sink import SparkSink
 from actors.watermark_coordinator import WatermarkCoordinator
+from pipeline.errors import Backoff
 from pipeline.messages.topology import ActorName as Name
 from tests.chaos.orders import Count, Lines, MoveClock, Strike, What, read
 from tests.chaos.plan import Deed

@@ -6,7 +6,7 @@ import pkgutil
 import pytest
 
 import pipeline
-from pipeline.errors import Definite, InvariantBroken, TidemarkError, Transient, worst_error
+from pipeline.errors import Backoff, Definite, InvariantBroken, TidemarkError, Transient, worst_error
 
 KINDS = (Transient, Definite, InvariantBroken)
 
@@ -41,3 +41,8 @@ def test_of_errors_that_come_together_the_worst_is_acted_on_and_of_equals_the_fi
         assert worst_error(reversed(left)) is left[0]
     first = Definite("first")
     assert worst_error([Transient("a"), first, Definite("second")]) is first
+
+
+def test_the_pause_doubles_up_to_the_longest() -> None:
+    backoff = Backoff(0.5, 30.0)
+    assert [backoff.pause_s(n) for n in (1, 2, 3, 7, 8, 10_000)] == [0.5, 1.0, 2.0, 30.0, 30.0, 30.0]

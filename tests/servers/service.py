@@ -14,11 +14,11 @@ from actors import chunk_selector
 from actors.journal.store import JournalStore
 from actors.runtime.actor import Actor
 from actors.runtime.redaction import redacted_traceback
-from actors.runtime.retry import Backoff
 from actors.runtime.supervisor import ExitCode, RestartLimits, RunOutcome, Supervisor
 from actors.service.assembly import Assembly
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config import settings as config
+from pipeline.errors import Backoff
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages import topology
 from pipeline.messages.journal import SegmentSealed

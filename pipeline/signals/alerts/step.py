@@ -18,14 +18,15 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final, assert_never
 
+from pipeline.errors import Backoff
+
 # All in s, but for the numbers of alerts and of characters.
 DOWN_S: Final = 120.0
 GONE_S: Final = 300.0
 KEEP_S: Final = 86_400.0
-FIRST_PAUSE_S: Final = 1.0
-LONGEST_PAUSE_S: Final = 60.0
 MOST: Final = 100
 LONGEST_REASON: Final = 1000
+POST_BACKOFF: Final = Backoff(1.0, 60.0)
 
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - it's in UTC, and a text says so
@@ -164,8 +165,8 @@ def step(state: State, fact: Fact, now: float) -> tuple[State, tuple[Order, ...]
         case AlertTaken():
             after = replace(state, waiting=state.waiting[1:], tries=0, next_at=now, posting=False)
         case AlertRefused():
-            pause = min(FIRST_PAUSE_S * 2**state.tries, LONGEST_PAUSE_S)
-            after = replace(state, tries=state.tries + 1, next_at=now + pause, posting=False)
+            tries = state.tries + 1
+            after = replace(state, tries=tries, next_at=now + POST_BACKOFF.pause_s(tries), posting=False)
         case _:
             assert_never(fact)
     after, lost = _bounded(after, now)

@@ -23,7 +23,6 @@ from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
 from actors.runtime.recent_events import RecentEvents
-from actors.runtime.retry import Backoff
 from actors.runtime.supervisor import GROUPS, Group, RestartLimits, Supervisor
 from actors.signal_listener import SignalListener
 from actors.signals.rest import SignalRest
@@ -39,7 +38,7 @@ from pipeline.config.settings import (
     Settings,
     SourceSettings,
 )
-from pipeline.errors import Definite, Transient
+from pipeline.errors import Backoff, Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.applied.progress import Through
 from pipeline.messages.journal import CheckpointSealed

@@ -13,7 +13,6 @@ from actors.runtime.actor import Actor, Sender
 from actors.runtime.failure_kinds import StartAgain
 from actors.runtime.mailbox import Closed, Mailbox
 from actors.runtime.metrics import Metrics
-from actors.runtime.retry import Backoff
 from actors.runtime.supervisor import (
     CAPTURE,
     CONTROL,
@@ -28,7 +27,7 @@ from actors.runtime.supervisor import (
     Supervisor,
 )
 from pipeline import metrics as catalogue
-from pipeline.errors import Definite, InvariantBroken, Transient
+from pipeline.errors import Backoff, Definite, InvariantBroken, Transient
 from pipeline.messages.topology import EDGES, inbox
 from pipeline.messages.topology import ActorName as Name
 
@@ -487,7 +486,7 @@ async def test_pauses_grow_and_begin_anew_after_a_calm_time() -> None:
         asked: list[int] = []
 
         class Noted(Backoff):
-            def random_s(self, tries: int) -> float:
+            def pause_s(self, tries: int) -> float:
                 asked.append(tries)  # noqa: B023 - used up before the loop continues
                 return 0.0
 

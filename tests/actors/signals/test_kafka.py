@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from actors.runtime.retry import Backoff
 from actors.runtime.secret_files import read_secret
 from actors.signals.channel import IncomingSignal
 from actors.signals.kafka import SignalKafka, check_broker
 from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import KafkaSecurity, KafkaSettings, SaslMechanism, Secret
+from pipeline.errors import Backoff
 from pipeline.messages.signals import SignalAccepted, SignalRejected
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, SnapshotWaiting

@@ -13,6 +13,7 @@ from actors.status import alert_webhook
 from actors.status.alert_webhook import AlertWebhook
 from pipeline.config.secret import Secret
 from pipeline.config.settings import AlertSettings
+from pipeline.errors import Backoff
 from pipeline.signals.alerts import step as alerts
 from tests.servers.webhook import TOKEN, Receiver, receiver
 
@@ -43,7 +44,7 @@ def watched(receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 async def test_an_alert_arrives_once_whatever_the_webhook_answers_first(
     receiver: Receiver, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alerts, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(alerts, "POST_BACKOFF", Backoff(0.001, alerts.POST_BACKOFF.longest_s))
     monkeypatch.setattr(alert_webhook, "POST_S", 0.5)
     receiver.answers = [500, 302, None]
     watched.stopped["shop.orders"] = "its engine"

@@ -17,6 +17,7 @@ from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
+from pipeline.errors import Backoff
 from pipeline.lake import step as spark_sink
 from pipeline.messages.journal import MirrorDataExpired
 from pipeline.snapshot.checkpoint import Filling
@@ -49,7 +50,7 @@ def house(spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 async def test_one_tables_trouble_is_its_own_and_ends_when_it_is_mended(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_sink, "LONGEST_PAUSE_S", 1.0)
+    monkeypatch.setattr(spark_sink, "TABLE_BACKOFF", Backoff(1.0, 1.0))
     folder, items = house.root / "shop" / "items", str(house.items.schema.table)
     log, away = folder / "changelog" / "_delta_log", house.root.parent / "away"
     name = f"{2:012}-{1:04}-{house.history.store.identity.id[:8]}.parquet.tmp"

@@ -16,12 +16,11 @@ from structlog.testing import capture_logs
 from actors import chunk_selector
 from actors.chunk_selector import ChunkSelector
 from actors.runtime.mailbox import Closed
-from actors.runtime.retry import Backoff
 from actors.source import connection as source_module
 from actors.source.connection import Source
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline import metrics as catalogue
-from pipeline.errors import InvariantBroken
+from pipeline.errors import Backoff, InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.gtid_set import Tsid as Origin

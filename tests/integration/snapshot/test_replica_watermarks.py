@@ -9,12 +9,11 @@ import pytest
 import structlog
 
 from actors import chunk_selector
-from actors.runtime.retry import Backoff
 from actors.snapshot.replica_watermarks import ReplicaWatermarks
 from actors.source.connection import Source
 from deploy.demo import shop
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
-from pipeline.errors import Definite, Transient
+from pipeline.errors import Backoff, Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.chunks import ChunkRead
 from pipeline.schema.table_schema import TableId

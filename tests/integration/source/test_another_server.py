@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from actors import chunk_selector
-from actors.runtime.retry import Backoff
 from actors.snapshot.connection_pool import SourcePool
 from actors.source.binlog_dump import BinlogDump
 from actors.source.connection import Source
@@ -17,6 +16,7 @@ from actors.source.preflight import query_tables
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.config.settings import SourceSettings
+from pipeline.errors import Backoff
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId

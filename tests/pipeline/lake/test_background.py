@@ -158,3 +158,6 @@ def test_work_that_fails_rests_longer_each_time(monkeypatch: pytest.MonkeyPatch)
     background = work_failed(background, now)
     assert background.failed[due] == 2
     assert background.resting[due] == now + 2 * maintenance.REST_S
+    resting = replace(background, due={due: 0.0}, failed={due: 5000})
+    background, _ = next_work(resting, lake, 1, "", now + 3 * maintenance.REST_S)
+    assert work_failed(background, now).resting[due] == now + 3600.0, "the longest pause, for weeks"

@@ -15,7 +15,7 @@ from pipeline.lake import step as spark_sink
 from pipeline.lake.background import MergeMirror, VerifyRows
 from pipeline.lake.batch import DeliveryStop, LakeTableState
 from pipeline.lake.maintenance import REST_S, TableSize
-from pipeline.lake.state import Idle, SinkEnded, State
+from pipeline.lake.state import Failed, Idle, SinkEnded, State
 from pipeline.lake.step import (
     BeginningFound,
     CursorFound,
@@ -350,11 +350,23 @@ def failing(*left: TableId) -> Story:
     return story
 
 
+def test_a_table_that_fails_for_weeks_has_the_longest_pause() -> None:
+    """It doesn't end the sink, which all other tables have."""
+    end = entry(4, V1, ITEMS)
+    story = begun({ORDERS: had(3, 2), ITEMS.table: had(3, 2)}, CursorFound(3, entry(3).checkpoint), end)
+    story.after(SegmentSealed(4)).read(end)
+    often = {ITEMS.table: Failed("so", 5000, story.now)}
+    story.state = replace(story.state, so_far=replace(story.state.so_far, failed=often))
+    story.after(TableFailed(ITEMS.table, "so"))
+    aside = story.state.so_far.failed[ITEMS.table]
+    assert (aside.times, aside.again) == (5001, story.now + spark_sink.TABLE_BACKOFF.longest_s)
+
+
 def test_a_table_that_fails_is_set_aside_and_the_others_say_that_it_lacks_something() -> None:
     story = failing(ITEMS.table)
     assert (story.only(ReportProgress).batch.through, story.only(ReportProgress).said) == (4, None)
     aside = story.state.so_far.failed[ITEMS.table]
-    assert (aside.reason, aside.times, aside.again) == ("so", 1, story.now + spark_sink.FIRST_PAUSE_S)
+    assert (aside.reason, aside.times, aside.again) == ("so", 1, story.now + spark_sink.TABLE_BACKOFF.first_s)
     assert spark_sink.retry_at(story.state) is None, "something is under way"
     assert ITEMS.table not in story.state.so_far.mergeable
     story.after(ProgressReported(), SegmentSealed(5)).read(entry(5, V1, ITEMS))

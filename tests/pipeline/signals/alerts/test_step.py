@@ -9,12 +9,11 @@ import pytest
 from pipeline.signals.alerts import step as alerts
 from pipeline.signals.alerts.step import (
     DOWN_S,
-    FIRST_PAUSE_S,
     GONE_S,
     KEEP_S,
-    LONGEST_PAUSE_S,
     LONGEST_REASON,
     MOST,
+    POST_BACKOFF,
     Alert,
     AlertKind,
     AlertRefused,
@@ -87,17 +86,23 @@ def test_what_is_refused_is_posted_again_with_the_same_id_after_pauses_and_a_res
     story.takes = False
     story.seen(STOPPED)
     assert len(story.posted) == 1
-    story.seen(STOPPED, seconds=FIRST_PAUSE_S / 2)
+    story.seen(STOPPED, seconds=POST_BACKOFF.first_s / 2)
     assert len(story.posted) == 1
     for _ in range(10):
-        story.seen(STOPPED, seconds=LONGEST_PAUSE_S)
+        story.seen(STOPPED, seconds=POST_BACKOFF.longest_s)
     assert len(story.posted) == 11
     story.restart()
     story.takes = True
     story.seen(STOPPED)
-    story.seen(STOPPED, seconds=LONGEST_PAUSE_S)
+    story.seen(STOPPED, seconds=POST_BACKOFF.longest_s)
     assert len(story.posted) == 12
     assert len({each.document("shop")["id"] for each in story.posted}) == 1
+
+
+def test_a_webhook_that_is_gone_for_days_has_the_longest_pause() -> None:
+    state = State(waiting=(Alert(STOPPED, 1.0),), tries=5000, posting=True)
+    after, _ = alerts.step(state, AlertRefused(), 9.0)
+    assert after.next_at == 9.0 + POST_BACKOFF.longest_s
 
 
 def test_an_attempt_that_was_broken_off_is_made_again() -> None:
