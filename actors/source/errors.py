@@ -19,6 +19,11 @@ from pipeline.errors import Definite, Transient
 # Errors of the server that say nothing about the statement, but that it may do later (Server Error Message Reference).
 _PASSING: Final = frozenset(
     {
+        3,  # EE_WRITE: a temporary file, of a sort for instance, found no space
+        20,  # EE_DISK_FULL
+        1021,  # ER_DISK_FULL
+        1026,  # ER_ERROR_ON_WRITE
+        1028,  # ER_FILSORT_ABORT: the server was stopped, or the query was ended, amid a sort
         1037,  # ER_OUTOFMEMORY
         1040,  # ER_CON_COUNT_ERROR
         1041,  # ER_OUT_OF_RESOURCES

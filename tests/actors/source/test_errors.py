@@ -55,6 +55,12 @@ def unreached(cause: OSError) -> pymysql.Error:
         ),
         (pymysql.err.OperationalError(1142, "No right"), RightLacked, r"^No right .error 1142 of the source"),
         (pymysql.err.OperationalError(1045, "Denied"), AccessDenied, r"^Denied \(error 1045 of the source"),
+        (
+            pymysql.err.OperationalError(1028, "Sort aborted: Query execution was interrupted"),
+            Transient,
+            r"^Sort aborted: Query execution was interrupted \(asking\)$",
+        ),
+        (pymysql.err.OperationalError(1021, "Disk full"), Transient, r"^Disk full \(asking\)$"),
         (pymysql.err.OperationalError(1129, "Host blocked"), Transient, r"^Host blocked \(asking\)$"),
     ],
 )
