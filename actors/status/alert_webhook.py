@@ -21,8 +21,9 @@ from actors.runtime.filesystem import put_file
 from actors.runtime.measuring import contain_errors
 from actors.runtime.secret_files import current_secret
 from pipeline.config.settings import AlertSettings
+from pipeline.signals.alerts import state as alert_state
 from pipeline.signals.alerts import step as alerts
-from pipeline.signals.alerts.step import Alert, troubles_of
+from pipeline.signals.alerts.state import Alert, State, interrupted, troubles_of
 
 log = structlog.get_logger()
 
@@ -55,7 +56,7 @@ class AlertWebhook:
 
     async def run(self) -> None:
         """Looks now and then, until cancelled."""
-        self._state = alerts.interrupted(self._state)
+        self._state = interrupted(self._state)
         async with aiohttp.ClientSession() as session:
             while True:
                 down = self._not_ready()
@@ -64,7 +65,7 @@ class AlertWebhook:
 
     async def end(self, reason: str) -> None:
         """Posts that the service has ended, and what still waits."""
-        self._state = alerts.interrupted(self._state)
+        self._state = interrupted(self._state)
         try:
             async with asyncio.timeout(END_S), aiohttp.ClientSession() as session:
                 await self._take_in(alerts.ServiceEnded(reason), session)
@@ -115,19 +116,19 @@ class AlertWebhook:
 
     def _keep(self) -> None:
         try:
-            put_file(self._file, json.dumps(alerts.to_json(self._state)).encode())
+            put_file(self._file, json.dumps(alert_state.to_json(self._state)).encode())
         except OSError as error:
             log.warning("the alerts can't be kept: a restart may post them again", reason=str(error))
 
 
-def _kept(file: Path) -> alerts.State:
+def _kept(file: Path) -> State:
     """Returns the state that an earlier run has kept, or an empty one."""
     try:
-        return alerts.from_json(json.loads(file.read_bytes()), time.time())
+        return alert_state.from_json(json.loads(file.read_bytes()), time.time())
     except FileNotFoundError:
-        return alerts.State()
+        return State()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         log.warning(
             "the kept alerts can't be read: they may be posted again", file=str(file), reason=str(error)
         )
-        return alerts.State()
+        return State()

@@ -4,28 +4,22 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
-import pytest
-
+from pipeline.signals.alerts import state as alert_state
 from pipeline.signals.alerts import step as alerts
+from pipeline.signals.alerts.state import Alert, AlertKind, State, Trouble, interrupted
 from pipeline.signals.alerts.step import (
     DOWN_S,
     GONE_S,
     KEEP_S,
-    LONGEST_REASON,
     MOST,
     POST_BACKOFF,
-    Alert,
-    AlertKind,
     AlertRefused,
     AlertTaken,
     KeepAlerts,
     PostAlert,
     ReportLost,
     ServiceEnded,
-    State,
     StatusSeen,
-    Trouble,
-    troubles_of,
 )
 
 STOPPED = Trouble(AlertKind.TABLE_STOPPED, "shop.orders", "capture", "its engine")
@@ -60,7 +54,7 @@ class Story:
 
     def restart(self) -> None:
         """Forget all but what is stored."""
-        self.state = alerts.from_json(json.loads(json.dumps(alerts.to_json(self.state))), self.now)
+        self.state = alert_state.from_json(json.loads(json.dumps(alert_state.to_json(self.state))), self.now)
 
 
 def test_a_trouble_is_posted_once_and_again_when_it_has_come_back() -> None:
@@ -110,7 +104,7 @@ def test_an_attempt_that_was_broken_off_is_made_again() -> None:
     assert [type(order) for order in orders] == [KeepAlerts, PostAlert]
     state, orders = alerts.step(state, StatusSeen((STOPPED,), {}), 2.0)
     assert orders == ()
-    _, orders = alerts.step(alerts.interrupted(state), StatusSeen((STOPPED,), {}), 3.0)
+    _, orders = alerts.step(interrupted(state), StatusSeen((STOPPED,), {}), 3.0)
     assert isinstance(orders[0], PostAlert)
 
 
@@ -152,35 +146,3 @@ def test_the_end_of_the_service_comes_last_and_at_once() -> None:
         AlertKind.TABLE_STOPPED,
         AlertKind.SERVICE_ENDED,
     ]
-
-
-def test_a_document_has_what_a_chat_shows_and_no_endless_reason() -> None:
-    told = Alert(replace(STOPPED, reason="x" * 5000), 1_795_000_000.0).document("shop")
-    assert told.keys() == {"id", "kind", "pipeline", "subject", "part", "reason", "at", "text"}
-    assert told["text"].startswith("Tidemark shop: the table shop.orders was stopped (capture): x")
-    assert len(told["reason"]) == LONGEST_REASON
-    assert told["at"] == "2026-11-18T11:06:40+00:00"
-
-
-def test_troubles_are_found_in_a_status() -> None:
-    tables = [
-        {"database": "shop", "table": "bag", "state": "failed", "reason": "no key"},
-        {"database": "shop", "table": "t", "state": "completed"},
-    ]
-    status = {
-        "stopped": {"shop.a": "why"},
-        "snapshots": [{"id": "s1", "tables": tables}],
-        "actors": {"SparkSink": {"tables": {"shop.b": {"stopped": "so"}, "shop.c": {"stopped": None}}}},
-    }
-    assert list(troubles_of(status)) == [
-        Trouble(AlertKind.TABLE_STOPPED, "shop.a", "capture", "why"),
-        Trouble(AlertKind.TABLE_STOPPED, "shop.b", "lake", "so"),
-        Trouble(AlertKind.SNAPSHOT_FAILED, "shop.bag", "s1", "no key"),
-    ]
-    assert not list(troubles_of({**status, "stopped": {}, "snapshots": [], "actors": {"SparkSink": {}}}))
-
-
-@pytest.mark.parametrize("kept", ["{}", '{"seen": [], "waiting": [["x"]]}', "[]"])
-def test_what_was_not_kept_by_this_is_refused(kept: str) -> None:
-    with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
-        alerts.from_json(json.loads(kept), 0.0)
