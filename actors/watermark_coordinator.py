@@ -20,7 +20,6 @@ from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import recapture, reselect, resume
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.chunk_size import ChunkLimits
-from pipeline.coordinator.reselect_keys import NO_KEYS
 from pipeline.coordinator.state import (
     InTransaction,
     Order,
@@ -45,6 +44,7 @@ from pipeline.messages.journal import Append, AppendRows, Full
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.key_protection import conceal_keys
+from pipeline.snapshot.reselect_keys import NO_KEYS
 from pipeline.snapshot.snapshot import to_json as snapshot_to_json
 
 

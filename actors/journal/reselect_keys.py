@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from actors.journal.store import JournalReader
-from pipeline.coordinator import reselect_keys as unread_keys
 from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot import reselect_keys as unread_keys
 from pipeline.snapshot.checkpoint import Checkpoint
 
 

@@ -28,7 +28,6 @@ from actors.lake.filesystem import lake_filesystem
 from actors.lake.live_view import FoundView, find_view
 from actors.lake.spark_session import side_session
 from actors.runtime.filesystem import list_folder
-from pipeline.coordinator.reselect_keys import key_rows
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Piece
 from pipeline.lake.files.value_conversion import usual_values
@@ -64,6 +63,7 @@ from pipeline.lake.verification.runs import (
     VerificationRun,
 )
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.reselect_keys import key_rows
 
 # How many keys a repair gets at once.
 MOST_REPAIRED: Final = 1000

@@ -29,7 +29,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.coordinator.reselect_keys import UnknownRows, key_rows
 from pipeline.coordinator.state import (
     Planned,
     ReaderRunning,
@@ -50,6 +49,7 @@ from pipeline.messages.chunks import ReselectRows
 from pipeline.schema.row_keys import tokens
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
+from pipeline.snapshot.reselect_keys import UnknownRows, key_rows
 from pipeline.snapshot.snapshot import ChunkId, Chunking, Snapshot, SnapshotWaiting
 
 # A row's `__chunk` in place of a snapshot's id.

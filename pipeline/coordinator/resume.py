@@ -14,7 +14,7 @@ moves. What has passed since the signal stays passed.
 
 **Which.** A captured table is *new* as long as it has no mirror and hasn't stopped. It gets its mirror's entry in the
 same checkpoint as the snapshot, so this is decided once. A snapshot that is stopped doesn't begin again by itself. One
-that fails does so only after a statement on its table (`pipeline.coordinator.handle_log`). So these tables are new:
+that fails does so only after a statement on its table (`pipeline.coordinator.handle_schemas`). So these tables are new:
 those that the configuration captures from now on, those that were created since, and a table that has got a primary
 key. A table without one can't be read in chunks. Its changes stream.
 """

@@ -10,8 +10,8 @@ from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator.chunk_size import ChunkLimits, ChunkSize
 from pipeline.coordinator.consistent_state import ConsistentPhase, NoPosition
-from pipeline.coordinator.reselect_keys import UnknownRows
 from pipeline.coordinator.window import Reading, Window
+from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.messages.binlog import PauseReading, ResumeReading
@@ -28,6 +28,7 @@ from pipeline.messages.signals import SignalOutcome
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.chunk_index import ChunkIndex
+from pipeline.snapshot.reselect_keys import UnknownRows
 from pipeline.snapshot.snapshot import (
     ChunkId,
     Chunking,
@@ -243,6 +244,12 @@ Order = (
     | AppendRows
     | Append
 )
+
+
+def require_between_transactions(state: State, what: str) -> None:
+    """Raises InvariantBroken if the stream is within a transaction."""
+    if isinstance(state.place, InTransaction):
+        raise InvariantBroken(f"{what} came within {state.place.gtid}, which hadn't ended")
 
 
 def stop_table(state: State, table: TableId, reason: str) -> State:

@@ -48,14 +48,14 @@ from pipeline.config.settings import MOST_WINDOWS, SnapshotMode
 from pipeline.coordinator import (
     consistent_schedule,
     handle_chunks,
-    handle_log,
+    handle_schemas,
+    handle_transactions,
     reselect,
     resume,
 )
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.handle_signals import signal_received
-from pipeline.coordinator.reselect_keys import NO_KEYS
 from pipeline.coordinator.schedule import order_reads
 from pipeline.coordinator.state import (
     BetweenTransactions,
@@ -86,6 +86,7 @@ from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.schema.ddl.alter_table import Altered
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.reselect_keys import NO_KEYS
 from pipeline.snapshot.snapshot import Chunking, Progress, advance_range
 
 
@@ -125,7 +126,7 @@ def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Or
         case BetweenTransactions():
             alterations = message.alterations if isinstance(message, changes.SchemaChanged) else ()
             altered = tuple(Altered(state.checkpoint.scn + 1, alteration) for alteration in alterations)
-            statements = handle_log.statement_parts(state.checkpoint.scn + 1, message)
+            statements = handle_schemas.statement_parts(state.checkpoint.scn + 1, message)
             return _append(state, taken, parts, answers, altered, statements)
         case _:
             assert_never(taken.place)
@@ -183,28 +184,28 @@ def _handle(
     """Returns the state after the message, the changes that it brings, and the answers to signals."""
     match message:
         case changes.ChangesVerified():
-            after, parts = handle_log.changes_verified(state, message)
-            after, answers = handle_log.apply_signal_rows(after, message.signals)
+            after, parts = handle_transactions.changes_verified(state, message)
+            after, answers = handle_transactions.apply_signal_rows(after, message.signals)
             return after, parts, answers
         case changes.TransactionPartVerified():
-            after, parts = handle_log.transaction_part_verified(state, message)
+            after, parts = handle_transactions.transaction_part_verified(state, message)
             return after, parts, ()
         case changes.SchemaChanged():
-            after = handle_log.schema_changed(state, message)
-            return after, handle_log.emptying_changes(after, message), ()
+            after = handle_schemas.schema_changed(state, message)
+            return after, handle_schemas.emptying_changes(after, message), ()
         case signals.SignalReceived(signal):
             after, answer = signal_received(state, signal)
             return after, (), (answer,)
         case binlog.LogAdvanced():
-            return handle_log.log_advanced(state, message), (), ()
+            return handle_transactions.log_advanced(state, message), (), ()
         case binlog.ReadingPaused():
             return replace(state, reader=PauseReached()), (), ()
         case changes.SchemaVerified():
-            return handle_log.schema_verified(state, message), (), ()
+            return handle_schemas.schema_verified(state, message), (), ()
         case changes.EnginesSurveyed(unknown):
             return with_checkpoint(state, unknown_engines=unknown), (), ()
         case changes.MirrorInvalidated():
-            return handle_log.mirror_invalidated(state, message), (), ()
+            return handle_schemas.mirror_invalidated(state, message), (), ()
         case changes.TableStopped(table, reason):
             return stop_table(state, table, reason), (), ()
         case chunks.TablePlanned():
@@ -228,7 +229,7 @@ def _handle(
         case chunks.TransactionsOpened():
             return consistent_schedule.transactions_opened(state, message), (), ()
         case journal.MirrorDataExpired():
-            return handle_log.mirror_data_expired(state, message), (), ()
+            return handle_schemas.mirror_data_expired(state, message), (), ()
         case journal.DifferencesReported():
             return repair.differences_reported(state, message), (), ()
         case _:

@@ -33,6 +33,7 @@ TESTED_BY = {
     "pipeline/kafka/debezium/message_format.py": "pipeline/kafka/debezium/test_heartbeat.py",
     "pipeline/kafka/debezium/source_block.py": "pipeline/kafka/debezium/test_envelope.py",
     "pipeline/coordinator/consistent_state.py": "pipeline/coordinator/test_consistent_schedule.py",
+    "pipeline/coordinator/handle_transactions.py": "pipeline/coordinator/test_step.py",
     "pipeline/journal/applied/progress.py": "pipeline/journal/applied/test_waiters.py",
     "pipeline/journal/change_rows.py": "pipeline/journal/test_segment.py",
     "pipeline/journal/entry.py": "pipeline/journal/test_segment.py",

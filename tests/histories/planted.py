@@ -20,7 +20,7 @@ from pipeline.binlog import transaction_assembler
 from pipeline.binlog.events import query_event
 from pipeline.binlog.transaction_assembler import TransactionAssembler
 from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
-from pipeline.coordinator import handle_log, handle_signals, resume
+from pipeline.coordinator import handle_signals, handle_transactions, resume
 from pipeline.errors import Definite
 from pipeline.gtid.witness import Witness
 from pipeline.lake import live_view, tables
@@ -161,7 +161,7 @@ def _padded(patch: Patch) -> None:
 
 
 def _twins(patch: Patch) -> None:
-    patch.setattr(handle_log, "ambiguous_keys", lambda *_: None)
+    patch.setattr(handle_transactions, "ambiguous_keys", lambda *_: None)
 
 
 def _histories(patch: Patch) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.coordinator import reselect_keys as unread_keys
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.chunk_size import ChunkLimits
 from pipeline.coordinator.state import Order, Overlapping, Pausing, State
@@ -26,6 +25,7 @@ from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
+from pipeline.snapshot import reselect_keys as unread_keys
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.chunk_index import ChunkIndex, primary_index
 from tests.pipeline.builders import COMMIT_TIME, execute, gtid, gtids, place, table

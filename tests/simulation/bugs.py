@@ -10,8 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.coordinator import handle_chunks, handle_signals, recapture, resume, schedule
-from pipeline.coordinator import handle_log as passed
+from pipeline.coordinator import (
+    handle_chunks,
+    handle_schemas,
+    handle_signals,
+    handle_transactions,
+    recapture,
+    resume,
+    schedule,
+)
 from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator import window as windows
@@ -159,7 +166,7 @@ def a_mirror_has_one_generation(patch: Patch) -> None:
         before = state.checkpoint.mirrors.get(table)
         return original(state, table, replace(mirror, since=before.since) if before else mirror)
 
-    for module in (coordinator_state, passed):
+    for module in (coordinator_state, handle_schemas):
         patch.setattr(module, "with_mirror", with_mirror)
 
 
@@ -228,13 +235,13 @@ def a_done_range_is_the_first_one(patch: Patch) -> None:
 
 
 def a_statement_does_not_pass(patch: Patch) -> None:
-    original = passed.schema_changed
+    original = handle_schemas.schema_changed
 
     def statement_passed(state: State, message: SchemaChanged) -> State:
         after = original(state, message)
         return coordinator_state.with_checkpoint(after, position=state.checkpoint.position)
 
-    patch.setattr(passed, "schema_changed", statement_passed)
+    patch.setattr(handle_schemas, "schema_changed", statement_passed)
 
 
 def a_pause_is_forgotten_by_a_crash(patch: Patch) -> None:
@@ -456,8 +463,8 @@ def a_statement_is_sent_after_what_follows_it(patch: Patch) -> None:
 
 
 def a_statement_has_the_number_of_the_next_transaction(patch: Patch) -> None:
-    original = passed.statement_parts
-    patch.setattr(passed, "statement_parts", lambda scn, message: original(scn + 1, message))
+    original = handle_schemas.statement_parts
+    patch.setattr(handle_schemas, "statement_parts", lambda scn, message: original(scn + 1, message))
 
 
 def the_rest_of_a_large_transaction_is_left_out(patch: Patch) -> None:
@@ -540,19 +547,19 @@ def what_cannot_be_named_cascades_nowhere(patch: Patch) -> None:
 
 def chunks_lack_a_constant(patch: Patch) -> None:
     """A column comes with a constant, and the chunks that were read before it stay."""
-    patch.setattr(passed, "_invalidate_unextended", lambda *_: ())
+    patch.setattr(handle_schemas, "_invalidate_unextended", lambda *_: ())
 
 
 def changes_of_what_begins_again_are_left_out(patch: Patch) -> None:
     """As a gap leaves them out, and where none is: their columns are known, and the changelog is to have them."""
-    original = passed.changes_verified
+    original = handle_transactions.changes_verified
 
     def changes_passed(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
         after, parts = original(state, message)
         again = {each.table for each in message.restarted}
         return after, tuple(part for part in parts if part.changes.schema.table not in again)
 
-    patch.setattr(passed, "changes_verified", changes_passed)
+    patch.setattr(handle_transactions, "changes_verified", changes_passed)
 
 
 def a_name_is_a_transaction(patch: Patch) -> None:
@@ -560,7 +567,7 @@ def a_name_is_a_transaction(patch: Patch) -> None:
 
 
 def the_last_transaction_is_not_kept(patch: Patch) -> None:
-    patch.setattr(passed, "add_transactions", lambda before, _run: before)
+    patch.setattr(handle_transactions, "add_transactions", lambda before, _run: before)
 
 
 def a_recapture_goes_on_with_the_mirror(patch: Patch) -> None:

@@ -8,7 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pipeline.coordinator import handle_chunks, handle_log, handle_signals, schedule, window
+from pipeline.coordinator import (
+    handle_chunks,
+    handle_schemas,
+    handle_signals,
+    handle_transactions,
+    schedule,
+    window,
+)
 from pipeline.coordinator import state as coordinator_state
 from pipeline.coordinator import step as coordinator
 from pipeline.coordinator.state import (
@@ -145,16 +152,16 @@ def deletes_do_not_touch(patch: Patch) -> None:
 
 
 def _touch_by(patch: Patch, *kinds: ImageKind) -> None:
-    original = handle_log.passed_keys
+    original = handle_transactions.passed_keys
 
-    def keys(keyed: handle_log.KeyedChanges, run: Transactions) -> window.PassedKeys:
+    def keys(keyed: handle_transactions.KeyedChanges, run: Transactions) -> window.PassedKeys:
         changes = keyed.changes
         chosen = pc.is_in(changes.images["kind"], pa.array(kinds, pa.int8()))
         some = TableChanges(changes.schema, changes.images.filter(chosen), changes.rows.filter(chosen))
         tokens = keyed.tokens.filter(chosen)
-        return original(handle_log.KeyedChanges(some, tokens, None), run)
+        return original(handle_transactions.KeyedChanges(some, tokens, None), run)
 
-    patch.setattr(handle_log, "passed_keys", keys)
+    patch.setattr(handle_transactions, "passed_keys", keys)
 
 
 # Closing and emission
@@ -257,7 +264,7 @@ def a_table_completes_when_it_is_read(patch: Patch) -> None:
 
 
 def windows_survive_a_statement(patch: Patch) -> None:
-    patch.setattr(handle_log, "drop_windows", lambda state, _tables: state)
+    patch.setattr(handle_schemas, "drop_windows", lambda state, _tables: state)
 
 
 def _from_the_start(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
@@ -349,24 +356,24 @@ def signals_are_forgotten(patch: Patch) -> None:
 
 
 def a_part_advances_the_position(patch: Patch) -> None:
-    original = handle_log.transaction_part_verified
+    original = handle_transactions.transaction_part_verified
 
     def part_passed(state: State, message: TransactionPartVerified) -> object:
         state, changes = original(state, message)
         position = state.checkpoint.position.with_gtid(message.gtid)
         return coordinator_state.with_checkpoint(state, position=position), changes
 
-    patch.setattr(handle_log, "transaction_part_verified", part_passed)
+    patch.setattr(handle_transactions, "transaction_part_verified", part_passed)
 
 
 def keys_of_parts_do_not_touch(patch: Patch) -> None:
-    original = handle_log.transaction_part_verified
+    original = handle_transactions.transaction_part_verified
 
     def part_passed(state: State, message: TransactionPartVerified) -> object:
         after, changes = original(state, message)
         return replace(after, windows=state.windows), changes
 
-    patch.setattr(handle_log, "transaction_part_verified", part_passed)
+    patch.setattr(handle_transactions, "transaction_part_verified", part_passed)
 
 
 def windows_close_within(patch: Patch) -> None:
@@ -388,7 +395,7 @@ def nothing_is_withdrawn(patch: Patch) -> None:
     def stop_table(state: State, table: TableId, reason: str) -> State:
         return replace(original(state, table, reason), place=state.place)
 
-    for module in (coordinator, handle_chunks, handle_log):
+    for module in (coordinator, handle_chunks, handle_schemas, handle_transactions):
         patch.setattr(module, "stop_table", stop_table)
 
 

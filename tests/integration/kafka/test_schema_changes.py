@@ -15,7 +15,7 @@ from actors.kafka.batches import MessageBatches, Records
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, Account, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import ConverterKind, KafkaSinkSettings
-from pipeline.coordinator.handle_log import statement_parts
+from pipeline.coordinator.handle_schemas import statement_parts
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.changes import ChangesVerified, SchemaChanged
 from pipeline.messages.journal import StatementPart

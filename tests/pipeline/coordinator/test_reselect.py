@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 from pipeline.coordinator import reselect
-from pipeline.coordinator import reselect_keys as unread_keys
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.changes import ChangesVerified, MirrorInvalidated, SchemaVerified
 from pipeline.messages.chunks import (
@@ -20,6 +19,7 @@ from pipeline.messages.chunks import (
 from pipeline.messages.journal import ChangePart
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.table_schema import TableSchema
+from pipeline.snapshot import reselect_keys as unread_keys
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
 from pipeline.snapshot.snapshot import Completed, SnapshotWaiting
 from tests.pipeline.builders import (

@@ -1,4 +1,4 @@
-"""Messages of the log: the limit for keys, rows of the signal table, mirrors that begin again."""
+"""Statements and schemas: mirrors that begin again, and statements that the journal keeps."""
 
 from dataclasses import replace
 

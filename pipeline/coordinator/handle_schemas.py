@@ -1,0 +1,205 @@
+"""Handles statements and schemas, and tables whose mirrors have to begin again because of them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.config.settings import SnapshotMode
+from pipeline.coordinator.resume import begin_snapshot
+from pipeline.coordinator.state import (
+    SchemaDiffers,
+    State,
+    awaits_snapshot,
+    drop_windows,
+    end_table,
+    forget_unknown_rows,
+    require_between_transactions,
+    snapshot_of,
+    stays_incomplete,
+    stop_table,
+    with_checkpoint,
+    with_mirror,
+    with_snapshot,
+    with_table,
+)
+from pipeline.errors import InvariantBroken
+from pipeline.gtid.transactions import Transactions
+from pipeline.gtid.witness import Witness, with_witnesses
+from pipeline.messages.changes import (
+    ChangesVerified,
+    CreationStatements,
+    MirrorInvalidated,
+    SchemaChanged,
+    SchemaVerified,
+    TransactionPartVerified,
+)
+from pipeline.messages.journal import ChangePart, MirrorDataExpired, StatementPart
+from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
+from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
+from pipeline.snapshot.snapshot import Completed, Snapshot, SnapshotStopped, SnapshotWaiting, progress
+
+_EXTENDED = "a column was added with a value for rows that had been read before"
+_ALTERED = "a statement has altered it, or created it again, since a snapshot of it failed"
+_GONE = "the lake needs all of its rows again: it lacks some, or lake.types has changed"
+
+
+def schema_changed(state: State, message: SchemaChanged) -> State:
+    """Handles a statement: drops windows and plans of tables that it may have changed, and begins some of them
+    again."""
+    require_between_transactions(state, f"the statement {message.gtid}")
+    checkpoint = state.checkpoint
+    if message.gtid in checkpoint.position:
+        raise InvariantBroken(
+            f"the statement {message.gtid} had passed before: it is in the position {checkpoint.position}"
+        )
+    witness = Witness(message.gtid, message.commit_time, message.original_time)
+    passed = with_checkpoint(
+        replace(state, stream=message.end),
+        position=checkpoint.position.with_gtid(message.gtid) | message.covered,
+        scn=checkpoint.scn + 1,
+        witnesses=with_witnesses(checkpoint.witnesses, (witness,)),
+        unproven=checkpoint.unproven | (message.tables & checkpoint.schemas.keys()),
+        schemas=checkpoint.schemas | {each.schema.table: each.schema for each in message.alterations},
+    )
+    state = invalidate_mirrors(drop_windows(passed, message.tables), message.restarted)
+    return invalidate_mirrors(state, tuple(_invalidate_unextended(state, message.alterations)))
+
+
+def _invalidate_unextended(state: State, alterations: tuple[Alteration, ...]) -> Iterator[MirrorInvalidated]:
+    """Returns the tables that get columns with constants in the rows that there were while chunks fill their mirrors.
+
+    Nothing distinguishes the chunks that were read before the statement from later ones, which have the columns.
+    """
+    for alteration in alterations:
+        mirror = state.checkpoint.mirrors.get(alteration.schema.table)
+        if alteration.changes.added and isinstance(mirror, Filling) and mirror.since < state.checkpoint.scn:
+            yield MirrorInvalidated(alteration.schema.table, False, _EXTENDED)
+
+
+def emptying_changes(state: State, message: SchemaChanged) -> tuple[ChangePart, ...]:
+    """Returns the changes that say that the statement took all rows of its tables.
+
+    Its SCN is that of the mirror's new generation. Nothing up to that SCN counts for it.
+    """
+    run = single_transaction(message)
+    images = _emptied_image(message)
+    schemas = (alteration.schema for alteration in message.alterations if alteration.emptied)
+    changes = (
+        TableChanges(schema, images, pa.RecordBatch.from_pylist([{}], schema.arrow)) for schema in schemas
+    )
+    return tuple(ChangePart(each, run, state.checkpoint.scn) for each in changes)
+
+
+def statement_parts(scn: int, message: object) -> tuple[StatementPart, ...]:
+    """Returns what the journal keeps of a statement on the schema, also of one that a slice begins with.
+
+    It has the first SCN that the message takes.
+    """
+    match message:
+        case SchemaChanged(begins=begins, server=server, kept=kept) if kept:
+            run = single_transaction(message)
+        case ChangesVerified(transactions=run, creation=CreationStatements(kept, begins, server)):
+            pass
+        case _:
+            return ()
+    gtid = run.gtid_texts()[0].as_py()
+    committed = int(run.original_time[0]) or int(run.commit_time[0])
+    return tuple(StatementPart(scn, gtid, committed, begins, server, each) for each in kept)
+
+
+def _emptied_image(message: SchemaChanged) -> pa.RecordBatch:
+    """Returns the image that stands for all rows of an emptied table."""
+    at = message.begins
+    source = at and {"file": at.file, "pos": at.offset, "row": 0, "server_id": message.server}
+    image = {"kind": int(ImageKind.EMPTIED), "transaction": 0, "ordinal": 0, "source": source}
+    return pa.RecordBatch.from_pylist([image], CHANGE_FIELDS)
+
+
+def single_transaction(message: TransactionPartVerified | SchemaChanged) -> Transactions:
+    """Returns the run of the one transaction that the message is about."""
+    run = Transactions.of([(message.gtid, message.commit_time)])
+    return replace(run, original_time=np.array([message.original_time], np.int64))
+
+
+def invalidate_mirrors(state: State, tables: tuple[MirrorInvalidated, ...]) -> State:
+    """Begins a new generation of each of these tables' mirrors here."""
+    for each in tables:
+        state = mirror_invalidated(state, each)
+    return state
+
+
+def schema_verified(state: State, message: SchemaVerified) -> State:
+    """Handles a verified schema, which holds from here on. Chunks that were ordered under another one aren't emitted.
+
+    The checkpoint always gets both: the schema and the generation that the mirror begins for it. A statement may have
+    removed the cause for which a snapshot failed: the table was gone, for example, and is there again. So a mirror that
+    lacks rows since then begins again.
+    """
+    schema, state = message.schema, invalidate_mirrors(state, message.restarted)
+    schemas = state.checkpoint.schemas
+    if schemas.get(schema.table) != schema or isinstance(state.plans.get(schema.table), SchemaDiffers):
+        state = drop_windows(state, {schema.table})
+    altered = schema.table in state.checkpoint.unproven
+    unproven = state.checkpoint.unproven - {schema.table}
+    state = with_checkpoint(state, schemas={**schemas, schema.table: schema}, unproven=unproven)
+    if altered and schema.key and _lacks_failed_rows(state.checkpoint, schema.table):
+        state = mirror_invalidated(state, MirrorInvalidated(schema.table, False, _ALTERED))
+    return replace(state, checkpoint=begin_snapshot(state.checkpoint, state.snapshot_mode))
+
+
+def _lacks_failed_rows(checkpoint: Checkpoint, table: TableId) -> bool:
+    """Returns whether the table's mirror lacks rows because a snapshot failed, and no signal has stopped one since.
+
+    A creation that is certain (`Effect.CREATED`) doesn't need this: it also ends a snapshot that has not failed yet. An
+    uncertain one (IF NOT EXISTS) and an ALTER TABLE need it.
+    """
+    last = [snapshot.tables[table] for snapshot in checkpoint.snapshots if table in snapshot.tables][-1:]
+    stopped = any(isinstance(state, SnapshotStopped) for state in last)
+    return stays_incomplete(checkpoint, table) and not stopped
+
+
+def mirror_invalidated(state: State, message: MirrorInvalidated) -> State:
+    """Begins a new generation of the table's mirror here, because the mirror's rows are no longer right.
+
+    Without a key the new generation is never complete, even if it is empty now: no later change could be merged.
+    """
+    table, scn = message.table, state.checkpoint.scn
+    schema = state.checkpoint.schemas.get(table)
+    emptied = message.emptied and (schema is None or bool(schema.key))
+    mirror = state.checkpoint.mirrors.get(table)
+    if message.gap and mirror is None and not _gets_mirror(state, table):
+        return stop_table(state, table, message.reason)
+    state = forget_unknown_rows(drop_windows(state, {table}), table)
+    while emptied and (snapshot := snapshot_of(state.checkpoint, table)):
+        state = end_table(state, snapshot, table, Completed(progress(snapshot.tables[table])))
+    if emptied:
+        return state if mirror is None else with_mirror(state, table, Ready(scn))
+    if (snapshot := snapshot_of(state.checkpoint, table)) is not None:
+        state = with_table(state, snapshot, table, SnapshotWaiting())
+    if mirror is None:
+        return state
+    state = with_mirror(state, table, Filling(scn))
+    if awaits_snapshot(state.checkpoint, table):
+        return state
+    return with_snapshot(state, Snapshot(f"restart-{scn}-{table}", {table: SnapshotWaiting()}))
+
+
+def _gets_mirror(state: State, table: TableId) -> bool:
+    """Returns whether a table without a mirror gets one, and is read, once its schema is verified."""
+    schema = state.checkpoint.schemas.get(table)
+    return state.snapshot_mode is not SnapshotMode.NO_DATA and (schema is None or bool(schema.key))
+
+
+def mirror_data_expired(state: State, message: MirrorDataExpired) -> State:
+    """Begins generations again whose rows a consumer lacks, unless they have begun again since."""
+    mirrors, stopped = state.checkpoint.mirrors, state.checkpoint.stopped
+    meant = [
+        table
+        for table, since in sorted(message.generations.items())
+        if table in mirrors and mirrors[table].since == since and table not in stopped
+    ]
+    return invalidate_mirrors(state, tuple(MirrorInvalidated(table, False, _GONE) for table in meant))

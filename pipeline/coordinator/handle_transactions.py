@@ -1,0 +1,206 @@
+"""Handles transactions of the log: the position advances, keys touch the open windows, and signals take effect.
+
+Rows of the signal table (`ChangesVerified.signals`) take effect with their transactions, and in the segment with these:
+once, however often the log is read again. Of the watermarks among them only the one after a SELECT counts. The writer
+of the one before has waited for its commit (`pipeline.snapshot.watermark`).
+
+**What a window keeps while its chunk is being read** is bounded. It keeps the keys of all passing transactions, because
+it doesn't know yet which of them are in the low watermark. If the keys take more than a chunk may, the coordinator
+drops the window and orders the chunk again with half its rows. The answer to the first order finds no window. No writer
+can prolong that endlessly. As long as no chunk of the table comes, its orders only shrink. At most as many orders are
+out at once as there are connections, and each halves the next ones at most once. An order for a single row is never
+dropped. So the number of useless orders is at most the connections times the halvings of a chunk's rows.
+"""
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from pipeline.coordinator import reselect
+from pipeline.coordinator import window as windows
+from pipeline.coordinator.chunk_size import halve
+from pipeline.coordinator.handle_schemas import invalidate_mirrors, single_transaction
+from pipeline.coordinator.handle_signals import signal_row_received
+from pipeline.coordinator.partial_rows import ImageMasks, PartialRows, classify_images, has_partial_images
+from pipeline.coordinator.state import (
+    BetweenTransactions,
+    InTransaction,
+    State,
+    require_between_transactions,
+    size_of,
+    stop_table,
+    window_table,
+    with_checkpoint,
+    with_size,
+)
+from pipeline.coordinator.window import PassedKeys, Reading, Window
+from pipeline.errors import InvariantBroken
+from pipeline.gtid.transactions import Transactions
+from pipeline.gtid.witness import add_transactions
+from pipeline.messages.binlog import LogAdvanced
+from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
+from pipeline.messages.chunks import ReadChunk
+from pipeline.messages.journal import ChangePart
+from pipeline.messages.row_images import TableChanges
+from pipeline.messages.signals import SignalOutcome
+from pipeline.schema.row_keys import ambiguous_keys, tokens
+from pipeline.schema.table_schema import TableId
+from pipeline.signals.signal import SourceSignal
+from pipeline.snapshot.reselect_keys import key_rows
+from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER
+
+
+def changes_verified(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
+    """Handles a slice of complete transactions."""
+    run, checkpoint = message.transactions, state.checkpoint
+    if isinstance(state.place, InTransaction) and run.gtid(0) != state.place.gtid:
+        raise InvariantBroken(f"{run.gtid(0)} passed within {state.place.gtid}, which hadn't ended")
+    tables = _without_stopped(state, message.tables)
+    after = touch_windows(replace(state, stream=message.end, place=BetweenTransactions()), tables, run)
+    passed = with_checkpoint(
+        after,
+        position=run.added_to(checkpoint.position) | message.covered,
+        scn=checkpoint.scn + len(run),
+        witnesses=add_transactions(checkpoint.witnesses, run),
+        prepared=message.prepared,
+    )
+    return invalidate_mirrors(passed, message.restarted), _change_parts(
+        state, _without_stopped(after, tables), run
+    )
+
+
+def transaction_part_verified(
+    state: State, message: TransactionPartVerified
+) -> tuple[State, tuple[ChangePart, ...]]:
+    """Handles a part of a transaction."""
+    place = state.place if isinstance(state.place, InTransaction) else InTransaction(message.gtid)
+    if place.gtid != message.gtid:
+        raise InvariantBroken(f"rows of {message.gtid} came within {place.gtid}, which hadn't ended")
+    transaction = single_transaction(message)
+    tables = _without_stopped(state, message.tables)
+    passed = touch_windows(replace(state, place=place), tables, transaction)
+    return passed, _change_parts(state, _without_stopped(passed, tables), transaction)
+
+
+def _without_stopped(state: State, tables: tuple[TableChanges, ...]) -> tuple[TableChanges, ...]:
+    """Returns the changes without those of tables that stopped here. The verifier doesn't know that they stopped."""
+    stopped = state.checkpoint.stopped
+    return tuple(each for each in tables if each.schema.table not in stopped) if stopped else tables
+
+
+def _change_parts(
+    state: State, tables: tuple[TableChanges, ...], run: Transactions
+) -> tuple[ChangePart, ...]:
+    return tuple(ChangePart(changes, run, state.checkpoint.scn + 1) for changes in tables)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedChanges:
+    """Changes with their keys' tokens. `masks`: which images are partial; None if all are complete."""
+
+    changes: TableChanges
+    tokens: pa.Array
+    masks: ImageMasks | None
+
+
+def touch_windows(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
+    """Returns the state after these changes have touched the windows of their tables; unknown rows are to be read
+    again.
+
+    A table with a mirror stops if the mirror couldn't tell the rows of these changes apart.
+    """
+    for changes in tables:
+        table = changes.schema.table
+        opened = any(window_table(window) == table for window in state.windows)
+        mirrored = table in state.checkpoint.mirrors
+        if mirrored and (why := ambiguous_keys(changes.schema, changes.rows)):
+            state = stop_table(state, table, why)
+            continue
+        if not opened and not (mirrored and has_partial_images(changes)):
+            continue
+        keys = with_tokens(state, changes)
+        if opened:
+            state = _touch_table(state, table, passed_keys(keys, run))
+        if mirrored and keys.masks is not None:
+            state = _request_unknown_rows(state, keys, keys.masks, len(run))
+    return state
+
+
+def with_tokens(state: State, changes: TableChanges) -> KeyedChanges:
+    """Returns the changes with the data that both windows and rows to read again need."""
+    keys = tokens(changes.rows, changes.schema.key)
+    if not has_partial_images(changes):
+        return KeyedChanges(changes, keys, None)
+    return KeyedChanges(
+        changes, keys, classify_images(changes, keys, reselect.moving_columns(state, changes.schema.table))
+    )
+
+
+def passed_keys(keyed: KeyedChanges, run: Transactions) -> PassedKeys:
+    """Returns the keys of the changes. Every image counts, so an update has both its old and its new key."""
+    images, keys, masks = keyed.changes.images, keyed.tokens, keyed.masks
+    transaction = images.column("transaction").to_numpy()
+    if masks is None:
+        return PassedKeys(run, transaction, keys)
+    partial = pa.array(masks.partial)
+    absent = images.column("absent").filter(partial)
+    rows = PartialRows(keys.filter(partial), absent, keyed.changes.rows.filter(partial))
+    return PassedKeys(run, transaction[masks.decisive], keys.filter(pa.array(masks.decisive)), rows)
+
+
+def _request_unknown_rows(state: State, keyed: KeyedChanges, masks: ImageMasks, transactions: int) -> State:
+    """Returns the state with the rows that these changes leave unknown, which are to be read again."""
+    schema, unknown = keyed.changes.schema, pa.array(masks.unknown)
+    rows = keyed.changes.rows.select(list(schema.key)).filter(unknown)
+    return reselect.request_reselect(state, schema.table, key_rows(schema, rows.columns), transactions)
+
+
+def _touch_table(state: State, table: TableId, keys: PassedKeys) -> State:
+    still_open: list[Window] = []
+    for window in state.windows:
+        after = windows.pass_keys(window, keys) if window_table(window) == table else window
+        order = after.order
+        if isinstance(order, ReadChunk) and exceeds_memory(after, state.limits.chunk_bytes):
+            smaller = halve(size_of(state, order), order)
+            state = with_size(state, window_table(after), smaller)
+        else:
+            still_open.append(after)
+    return replace(state, windows=tuple(still_open))
+
+
+def exceeds_memory(window: Window, most: int) -> bool:
+    """Returns whether the window's chunk must be ordered again with fewer rows."""
+    order = window.order
+    fewer = isinstance(order, ReadChunk) and order.limit > 1
+    return isinstance(window, Reading) and window.kept > most and fewer
+
+
+# Rows of the signal table
+
+
+def apply_signal_rows(
+    state: State, rows: tuple[SourceSignal, ...]
+) -> tuple[State, tuple[SignalOutcome, ...]]:
+    """Applies the rows of the signal table: signals take effect or are refused, and a watermark has passed."""
+    answers: list[SignalOutcome] = []
+    for row in rows:
+        if row.type == CLOSE_MARKER:
+            state = replace(state, markers=state.markers | {row.id})
+        elif row.type != OPEN_MARKER:
+            state, answer = signal_row_received(state, row)
+            answers.append(answer)
+    return state, tuple(answers)
+
+
+# Progress of the log
+
+
+def log_advanced(state: State, message: LogAdvanced) -> State:
+    """Handles progress of the log: it is read up to this position, and everything before has passed."""
+    require_between_transactions(state, f"the log's advance to {message.end}")
+    position = state.checkpoint.position
+    prepared = message.prepared
+    state = replace(state, stream=message.end)
+    if message.covered <= position and prepared == state.checkpoint.prepared:
+        return state
+    return with_checkpoint(state, position=position | message.covered, prepared=prepared)
