@@ -186,7 +186,7 @@ class JournalWriter(Actor[ToJournalWriter]):
                 task = self.begin_work(asyncio.to_thread(self._desk.do, order), self._finish_work)
                 self._at_work = AtWork(task, self._now())
             case journal_writer.ReportSpace(room):
-                await self._tell_room(room)
+                await self._send_room(room)
             case journal_writer.ReportSealed():
                 await self._report_sealed(order)
             case journal_writer.GiveUp(reason):
@@ -200,7 +200,7 @@ class JournalWriter(Actor[ToJournalWriter]):
         self._measure(worked, self._now() - began)
         await self._take_in(worked)
 
-    async def _tell_room(self, room: Room) -> None:
+    async def _send_room(self, room: Room) -> None:
         lasted, self._changed_at = time.time() - self._changed_at, time.time()
         self.metrics.set(catalogue.JOURNAL_FULL, isinstance(room, Full))
         match room:

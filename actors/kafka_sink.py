@@ -346,7 +346,7 @@ class KafkaSink(Actor[ToKafkaSink]):
                 await self._leave()
                 return await self._places()
             case ConfirmSegment(segment):
-                await self._tell_reached()
+                await self._report_position()
                 needless = segment - 1 if self._settings.notification_sink_topic_name else segment
                 await self._in_thread(self._journal.consumers.tell, KAFKA_CONSUMER, max(0, needless), segment)
                 self.metrics.set(catalogue.KAFKA_SEGMENT, self._state.at.position.segment)
@@ -359,7 +359,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             self._entry = await self._in_thread(self._journal.entry, segment)
         return self._entry
 
-    async def _tell_reached(self) -> None:
+    async def _report_position(self) -> None:
         """Tell those who wait for transactions how far the topics are, if the journal still has that segment."""
         at = self._state.at
         segment = at.position.segment

@@ -92,9 +92,9 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
             if isinstance(order, AskServer):
                 self._asking = self.begin_work(self._ask(order.tables), self._take_in)
             else:
-                await self._tell(order)
+                await self._send(order)
 
-    async def _tell(self, verified: FromVerifier) -> None:
+    async def _send(self, verified: FromVerifier) -> None:
         self._measure(verified)
         told: FromVerifier | None = verified
         if self._signals is not None:

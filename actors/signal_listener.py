@@ -82,7 +82,7 @@ class SignalListener(Actor[ToSignalListener]):
                 self.metrics.set(catalogue.SIGNALS_UNANSWERED, len(self._unanswered))
             case CheckpointSealed(checkpoint, rows):
                 for state in self._history.sealed(checkpoint, rows):
-                    self._tell(SIGNAL_TABLE, state, state.outcome.value)
+                    self._report(SIGNAL_TABLE, state, state.outcome.value)
                 for channel in self._channels:
                     await channel.sealed(checkpoint)
             case _:
@@ -135,12 +135,12 @@ class SignalListener(Actor[ToSignalListener]):
     ) -> None:
         state = signal_state(answer)
         self._history.remember(state)
-        self._tell(channel.name, state, outcome or state.outcome.value)
+        self._report(channel.name, state, outcome or state.outcome.value)
         self._room.release()
         await arrived.answer(answer)
 
     @contain_errors
-    def _tell(self, channel: str, state: SignalState, outcome: str) -> None:
+    def _report(self, channel: str, state: SignalState, outcome: str) -> None:
         self.metrics.count(catalogue.SIGNALS, channel=channel, outcome=outcome)
         how_far = state.outcome.value
         log.info("signal answered", channel=channel, id=state.id, outcome=how_far, detail=state.detail)

@@ -277,7 +277,7 @@ class SparkSink(Actor[ToSparkSink]):
             case spark_sink.DeliverTable():
                 return await self._deliver(self._up, order)
             case spark_sink.ReportProgress(batch, said, seconds):
-                self._tell(batch, seconds)
+                self._measure_batch(batch, seconds)
                 await self._in_thread(self._journal.consumers.tell, LAKE_CONSUMER, batch.through, said)
                 return spark_sink.ProgressReported()
             case CompleteMirror() | MergeMirror() | MaintainTable() | VerifyRows():
@@ -292,7 +292,7 @@ class SparkSink(Actor[ToSparkSink]):
             case spark_sink.RequestRepair(run, found):
                 await self._request_repair(self._up, run, found)
             case spark_sink.ReportGap() | spark_sink.ReportMissingMirrors() | spark_sink.ReportKeptTypes():
-                _tell_of(order)
+                _warn(order)
             case _:
                 assert_never(order)
         return None
@@ -471,7 +471,7 @@ class SparkSink(Actor[ToSparkSink]):
         self.metrics.set(catalogue.STOPPED_TABLES, stopped, part="lake")
 
     @contain_errors
-    def _tell(self, batch: Batch, seconds: float) -> None:
+    def _measure_batch(self, batch: Batch, seconds: float) -> None:
         now = time.time()
         self._count_stopped()
         if self._state.so_far.ahead is not None:
@@ -593,7 +593,7 @@ def _mirror_status(state: State, table: TableId) -> dict[str, Any]:
 
 
 @contain_errors
-def _tell_of(
+def _warn(
     order: spark_sink.ReportGap | spark_sink.ReportMissingMirrors | spark_sink.ReportKeptTypes,
 ) -> None:
     tables = sorted(map(str, order.tables))

@@ -163,7 +163,7 @@ class Assembly:
         sealed = None if last is None else JournalProgress(last.segment, last.checkpoint)
         self.applied.captured_from(found.source, sealed)
         checkpoint = _beginning(last, found, settings)
-        _tell_idle_rules(found, settings)
+        _log_idle_rules(found, settings)
         if not checkpoint.witnesses:
             initial = await witnesses.initial_witnesses(
                 found.source, found.server, checkpoint.position, self._store.identity.id
@@ -415,12 +415,12 @@ def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Chec
     digests = {table: each.digest for table, each in last.protected.items()}
     before = recapture.recapture_reprotected(last.checkpoint, digests, settings.protection)
     checkpoint = resume.resume_checkpoint(before, known, found.purged, settings.snapshot.mode)
-    _tell_beginning(before, checkpoint)
+    _log_beginning(before, checkpoint)
     return replace(checkpoint, server=found.server)
 
 
 @measuring.contain_errors
-def _tell_idle_rules(found: Preflight, settings: Settings) -> None:
+def _log_idle_rules(found: Preflight, settings: Settings) -> None:
     """Logs the rules for columns that are about none: a mistyped one protects nothing, or changes no type."""
     schemas = stored_schemas(settings, found.known.schemas.values())
     for finding in type_findings(settings.lake_types, schemas):
@@ -431,7 +431,7 @@ def _tell_idle_rules(found: Preflight, settings: Settings) -> None:
 
 
 @measuring.contain_errors
-def _tell_beginning(before: Checkpoint, now: Checkpoint) -> None:
+def _log_beginning(before: Checkpoint, now: Checkpoint) -> None:
     """Logs how the start differs from continuing."""
     if now.position != before.position:
         log.warning("the binlog was purged", behind=str(before.position), now=str(now.position))

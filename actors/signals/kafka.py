@@ -135,7 +135,7 @@ class SignalKafka:
             try:
                 async with self._session() as (consumer, producer):
                     failures = 0
-                    await first_end(self._read(consumer), self._tell(consumer, producer))
+                    await first_end(self._read(consumer), self._publish(consumer, producer))
             except (KafkaError, OSError, TimeoutError, UnusableTopic) as error:
                 self._problem = str(error) or type(error).__name__
                 log.warning(
@@ -193,12 +193,12 @@ class SignalKafka:
 
         return answer
 
-    async def _tell(self, consumer: AIOKafkaConsumer, producer: AIOKafkaProducer | None) -> None:
+    async def _publish(self, consumer: AIOKafkaConsumer, producer: AIOKafkaProducer | None) -> None:
         while True:
             self._news.clear()
             if producer is not None:
-                await self._tell_answers(producer)
-                await self._tell_progress(producer)
+                await self._send_answers(producer)
+                await self._send_progress(producer)
             await self._commit(consumer, without_telling=producer is None)
             try:
                 async with asyncio.timeout(BROKER_EVERY_S):
@@ -207,13 +207,13 @@ class SignalKafka:
                 async with asyncio.timeout(BROKER_ANSWERS_WITHIN_S):
                     await consumer.end_offsets([self._partition])
 
-    async def _tell_answers(self, producer: AIOKafkaProducer) -> None:
+    async def _send_answers(self, producer: AIOKafkaProducer) -> None:
         for offset, taken in list(self._taken.items()):
             if taken.answer is not None and not taken.told:
                 await self._send(producer, {**signal_state(taken.answer).to_json(), "offset": offset})
                 taken.told = True
 
-    async def _tell_progress(self, producer: AIOKafkaProducer) -> None:
+    async def _send_progress(self, producer: AIOKafkaProducer) -> None:
         if (now := self._checkpoint) is None or now is self._told:
             return
         found = notifications.find_notifications(self._told, now)

@@ -127,7 +127,7 @@ class _Search:
                         return index, found
                 case failover.WaitForServers():
                     if [type(each) for each in verdicts] != [type(each) for each in told]:
-                        self._tell_wait(verdicts)
+                        self._log_wait(verdicts)
                     told = tuple(verdicts)
                     await asyncio.sleep(SERVERS_EVERY_S)
                 case failover.NoneServes():
@@ -136,7 +136,7 @@ class _Search:
                     assert_never(never)
 
     @contain_errors
-    def _tell_wait(self, verdicts: list[failover.CandidateVerdict]) -> None:
+    def _log_wait(self, verdicts: list[failover.CandidateVerdict]) -> None:
         log.warning("waiting for a server", servers=self._each(verdicts))
 
     @property

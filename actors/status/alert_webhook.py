@@ -85,7 +85,7 @@ class AlertWebhook:
                     case alerts.KeepAlerts():
                         await asyncio.to_thread(self._keep)
                     case alerts.ReportLost(alert):
-                        self._tell_lost(alert)
+                        self._report_lost(alert)
                     case _:
                         assert_never(order)
 
@@ -99,11 +99,11 @@ class AlertWebhook:
                 why = "" if answer.ok and answer.status < 300 else f"it answered {answer.status}"
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             why = type(error).__name__  # whose text may have the address
-        self._tell(why, host)
+        self._report(why, host)
         return not why
 
     @contain_errors
-    def _tell(self, why: str, host: str) -> None:
+    def _report(self, why: str, host: str) -> None:
         if why and not self._refused:
             log.warning("the webhook didn't take an alert; it's posted again", host=host, reason=why)
         elif self._refused and not why:
@@ -111,7 +111,7 @@ class AlertWebhook:
         self._refused = bool(why)
 
     @contain_errors
-    def _tell_lost(self, alert: Alert) -> None:
+    def _report_lost(self, alert: Alert) -> None:
         log.warning("an alert is given up", alert=alert.document(self._pipeline)["text"])
 
     def _keep(self) -> None:

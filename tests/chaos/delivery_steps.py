@@ -107,7 +107,7 @@ BATCH: Final = {
     "rows committed": Step(DeltaTable, "append", Moment.BEHIND, concerns=_appends(Tier.MIRROR)),
     "view not followed": Step(CatalogViews, "follow", Moment.BEFORE),
     "a table delivered, others not": Step(Lake, "deliver", Moment.BEHIND),
-    "batch delivered, journal not told": Step(SparkSink, "_tell", Moment.BEFORE),
+    "batch delivered, journal not told": Step(SparkSink, "_measure_batch", Moment.BEFORE),
     "journal told": Step(Consumers, "tell", Moment.BEHIND),
     "not completing": Step(Lake, "complete", Moment.BEFORE),
     "swapping": Step(Lake, "_swap", Moment.AMID, where=_mirror),
