@@ -101,7 +101,9 @@ def test_functions_that_are_called_so_are_measuring(path: Path) -> None:
     named = [
         node
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef) and re.match(r"_(measure|tell)(_|$)", node.name)
+        if isinstance(node, ast.FunctionDef)
+        and re.match(r"_(measure|tell|log|report)(_|$)", node.name)
+        and ast.unparse(node.returns or node) == "None"
     ]
     assert [node.name for node in named if not _is_measuring(node)] == []
 
