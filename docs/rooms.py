@@ -4,7 +4,8 @@ A room is a module or a folder. An arrow goes from a room to a room that it impo
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -66,10 +67,14 @@ def _below(of: Mapping[str, set[str]], room: str) -> set[str]:
     return of[room].union(*(_below(of, other) for other in of[room]))
 
 
-def _imported(file: Path) -> Iterator[Path]:
+@cache  # a file is asked for once for each folder that it is in
+def _imported(file: Path) -> frozenset[Path]:
     """The modules of ours that a module imports."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            paths = (ROOT.joinpath(*each.split(".")).with_suffix(".py") for each in names)
-            yield from (path for path in paths if path.exists())
+    names = {
+        name
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+    }
+    paths = (ROOT.joinpath(*name.split(".")).with_suffix(".py") for name in names)
+    return frozenset(path for path in paths if path.exists())
