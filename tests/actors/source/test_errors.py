@@ -61,6 +61,58 @@ def unreached(cause: OSError) -> pymysql.Error:
             r"^Sort aborted: Query execution was interrupted \(asking\)$",
         ),
         (pymysql.err.OperationalError(1021, "Disk full"), Transient, r"^Disk full \(asking\)$"),
+        (
+            pymysql.err.InternalError(1114, "The table '/tmp/#sql_1_0' is full"),
+            Transient,
+            r"is full \(asking\)$",
+        ),
+        (
+            pymysql.err.InternalError(1030, "Got error 28 - 'No space left' from storage engine"),
+            Transient,
+            "^Got",
+        ),
+        (
+            pymysql.err.InternalError(1030, "Got error 127 from storage engine"),
+            Definite,
+            r"error 1030 of the source",
+        ),
+        (
+            pymysql.err.OperationalError(
+                1016, "Can't open file: './d/t.frm' (errno: 24 - Too many open files)"
+            ),
+            Transient,
+            r"^Can't open file: .* \(asking\)$",
+        ),
+        (
+            pymysql.err.OperationalError(1016, "Can't open file: 't' (errno: 145 - crashed)"),
+            Definite,
+            r"error 1016 of the source",
+        ),
+        (
+            pymysql.err.InternalError(29, "File './d/t.MYD' not found (Errcode: 24 - Too many open files)"),
+            Transient,
+            r"\(asking\)$",
+        ),
+        (
+            pymysql.err.InternalError(29, "File './d/t.MYD' not found (Errcode: 2 - No such file)"),
+            Definite,
+            r"error 29 of the source",
+        ),
+        (
+            pymysql.err.OperationalError(1034, "Incorrect key file for table '/tmp/#sql_1_0.MYI'"),
+            Transient,
+            r"\(asking\)$",
+        ),
+        (
+            pymysql.err.OperationalError(1034, "Incorrect key file for table 't'"),
+            Definite,
+            r"error 1034 of the source",
+        ),
+        (
+            pymysql.err.OperationalError(1130, "Host 'db' is not allowed to connect"),
+            AccessDenied,
+            r"error 1130",
+        ),
         (pymysql.err.OperationalError(1129, "Host blocked"), Transient, r"^Host blocked \(asking\)$"),
     ],
 )

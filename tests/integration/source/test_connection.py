@@ -3,17 +3,18 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 import pytest
 
 from actors.snapshot.connection_pool import SourcePool
 from actors.source.connection import Source
 from actors.source.errors import AccessDenied, StatementOutdated
-from deploy.toolchain.mysql_server import GTIDS, Account, MysqlServer
+from deploy.toolchain.mysql_server import GTIDS, GTIDS_56, Account, MysqlServer
 from pipeline.config.settings import SourceSettings, TlsMode, TlsSettings
 from pipeline.errors import Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.schema.table_schema import TableId
 from pipeline.source.statement import Statement
 from tests.servers.mysql import MysqlFactory
 from tests.servers.source import ask, connected, process_list, select, settings
@@ -126,6 +127,37 @@ async def test_a_database_that_is_gone_outdates_a_statement(either: tuple[MysqlS
 async def test_a_server_that_is_away_is_transient(mysql: MysqlServer) -> None:
     with pytest.raises(Transient, match=r"connecting to 127\.0\.0\.1:1"):
         await Source.connect(settings(mysql, Account("u", ""), port=1))
+
+
+async def test_a_server_that_is_out_of_service_is_transient(mysql: MysqlServer) -> None:
+    """Offline is also what a member makes itself that has left its group."""
+    async with connected(mysql) as source:
+        mysql.sql("SET GLOBAL offline_mode = ON")
+        try:
+            with pytest.raises(Transient):
+                await source.executed()
+            with pytest.raises(Transient, match="offline mode"):
+                await Source.connect(source.settings)
+        finally:
+            mysql.sql("SET GLOBAL offline_mode = OFF")
+
+
+async def test_a_server_that_finds_no_room_for_temporary_tables_is_transient(
+    mysql56_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """MySQL 5.6 puts the columns there that it lists."""
+    rooms = tmp_path / "rooms"
+    rooms.mkdir()
+    server = mysql56_factory({**GTIDS_56, "tmpdir": str(rooms)})
+    server.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+    table = TableId("d", "t")
+    async with connected(server, "d") as source:
+        assert await source.describe([table])
+        rooms.rename(tmp_path / "elsewhere")
+        with pytest.raises(Transient, match="Can't create/write to file"):
+            await source.describe([table])
+        (tmp_path / "elsewhere").rename(rooms)
+        assert await source.describe([table])
 
 
 async def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
