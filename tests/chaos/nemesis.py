@@ -142,16 +142,14 @@ class Nemesis:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def carry_out(self, steps: Iterable[plan.Step]) -> None:
-        """All of them, one after the other."""
+        """All of them. Raises NotSo where the service doesn't come back."""
         for step in steps:
             self.world.pass_time(step.after_s)
             self.strike(step.fault)
+        self.give_up()
 
     def give_up(self) -> None:
-        """All is as it should be again, and whatever was ordered has happened.
-
-        Raises NotSo where the service doesn't come back.
-        """
+        """All is as it should be again, and whatever was ordered has happened."""
         world = self.world
         self._order_clock(0.0)
         try:

@@ -90,11 +90,6 @@ def _story(
         if verifications is not None:
             there.meanwhile[:] = [verifications.look]
         nemesis.carry_out(steps)
-        if verifications is not None:
-            # A strike happens at its actor's next message, and verifications without a verdict end the chunks.
-            snapshots.begin()
-            there.meanwhile.append(snapshots.look)
-        nemesis.give_up()
         report.recovered_s = _recovered(there)
         if verifications is not None:
             ended = verifications.ended.total()
