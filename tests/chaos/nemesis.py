@@ -102,9 +102,10 @@ class Snapshots:
 class Verifications(Snapshots):
     """Begins a verification of all tables whenever the one before has read them; how they ended is their verdict.
 
-    Only so many have been read and have no verdict yet.
+    Only `unjudged` of them have been read and have no verdict yet.
     """
 
+    unjudged: int = UNJUDGED
     _unjudged: list[str] = field(default_factory=list)
 
     @property
@@ -123,7 +124,7 @@ class Verifications(Snapshots):
                 self._unjudged.remove(id_)
 
     def _end(self, states: Mapping[str, str]) -> None:
-        if _ENDED.issuperset(states.values()) and len(self._unjudged) < UNJUDGED:
+        if _ENDED.issuperset(states.values()) and len(self._unjudged) < self.unjudged:
             self._unjudged.append(self.id)
             self.begin()
 
@@ -142,14 +143,16 @@ class Nemesis:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def carry_out(self, steps: Iterable[plan.Step]) -> None:
-        """All of them. Raises NotSo where the service doesn't come back."""
+        """All of them, one after the other."""
         for step in steps:
             self.world.pass_time(step.after_s)
             self.strike(step.fault)
-        self.give_up()
 
     def give_up(self) -> None:
-        """All is as it should be again, and whatever was ordered has happened."""
+        """All is as it should be again, and whatever was ordered has happened.
+
+        Raises NotSo where the service doesn't come back.
+        """
         world = self.world
         self._order_clock(0.0)
         try:
