@@ -55,10 +55,16 @@ format: setup ## Format the sources and mend what can be mended
 kernels: setup ## Compile the kernels that a first start would compile
 	@$(PY) -m actors.service.warm_up
 
-# Both at once: the one computes on one core, the other mostly downloads.
+# Once, too, what three processes would do at the same time: compile all tests, and rewrite their asserts. If a test
+# can't be imported, the tests say so.
+.PHONY: compiled
+compiled: kernels
+	@-$(PY) -m pytest --collect-only -qq > /dev/null 2>&1
+
+# Two at once: lint computes on one core, the others download, or compute on the other.
 .PHONY: checked
 checked: setup
-	@$(MAKE) --jobs=2 lint setup-tests kernels
+	@$(MAKE) --jobs=2 lint setup-tests compiled
 
 .PHONY: test
 test: checked ## Lint, then run every test but the long ones
