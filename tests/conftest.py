@@ -9,6 +9,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
@@ -63,6 +64,10 @@ __all__ = [
 settings.register_profile("same", deadline=None, print_blob=True, derandomize=True)
 settings.register_profile("further", deadline=None, print_blob=True)
 settings.load_profile("same")
+
+
+# Else rich prints every local of each frame: a second or two of processor time for an exception that is logged.
+structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
 
 
 # With several processes these come first, after the files on Spark, the longest before the others, so that no long one
