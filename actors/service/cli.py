@@ -275,8 +275,9 @@ def run(settings: Settings) -> None:
     process_limits.raise_descriptor_limit()
     process_limits.restrict_new_files(settings.umask)
     malloc.use_one_arena()
-    if not settings.spark.by_connect:
-        no_pandas.block_pandas()
+    no_pandas.block_pandas()
+    if settings.spark.by_connect:
+        no_pandas.stand_in_for_pandas()
     import uvloop
 
     from actors.runtime import logs
