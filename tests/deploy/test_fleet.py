@@ -14,7 +14,12 @@ from pipeline.config.settings import Settings
 DEPLOY = REPOSITORY / "deploy"
 FLEET: dict[str, Any] = yaml.safe_load((DEPLOY / "fleet.yaml").read_text())
 SHARED = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
-PIPELINES = {name: service for name, service in FLEET["services"].items() if "extends" not in service}
+SPARK = FLEET["services"]["spark"]
+PIPELINES = {
+    name: service
+    for name, service in FLEET["services"].items()
+    if "extends" not in service and service is not SPARK
+}
 
 
 def settings_of(service: dict[str, Any], folder: Path) -> Settings:
@@ -59,8 +64,22 @@ def test_what_it_refers_to_is_there() -> None:
     assert used == set(FLEET["volumes"]) and secrets == set(FLEET["secrets"])
 
 
-def test_its_pipelines_may_do_no_more_than_the_one_of_the_other_file() -> None:
+def test_its_pipelines_share_a_spark_that_only_they_reach(tmp_path: Path) -> None:
+    assert "ports" not in SPARK and FLEET["networks"]["spark"] == {"internal": True}
+    [lake] = SPARK["volumes"]
     for service in PIPELINES.values():
+        settings = settings_of(service, tmp_path)
+        assert settings.spark.master == "sc://spark:15002"
+        assert settings.lake is not None and lake == f"lake:{settings.lake.path}"
+        assert lake in service["volumes"]
+    inside = [
+        name for name, service in FLEET["services"].items() if "spark" in (service.get("networks") or ())
+    ]
+    assert inside == ["spark", *PIPELINES]
+
+
+def test_its_services_may_do_no_more_than_the_one_of_the_other_file() -> None:
+    for service in (SPARK, *PIPELINES.values()):
         for key in ("read_only", "cap_drop", "security_opt", "stop_grace_period", "restart", "build"):
             assert service[key] == SHARED["tidemark"][key]
 
