@@ -78,7 +78,7 @@ async def _position_topic(
     if count > 1:
         wrong = f"the position topic {topic} has {count} partitions, in which positions have no order"
         return [Finding(Severity.ERROR, wrong, "name one with a single partition in kafka.position_topic")]
-    policy = await _config(admin, topic, "cleanup.policy")
+    policy = await topic_setting(admin, topic, "cleanup.policy")
     if policy is not None and "compact" not in policy:
         wrong = f"the position topic {topic} isn't compacted: the broker will remove the position"
         return [Finding(Severity.ERROR, wrong, "set its cleanup.policy to compact")]
@@ -142,7 +142,7 @@ async def _creatable(
     return []
 
 
-async def _config(admin: AIOKafkaAdminClient, topic: str, name: str) -> str | None:
+async def topic_setting(admin: AIOKafkaAdminClient, topic: str, name: str) -> str | None:
     """Returns a topic's setting; None if the account may not read it."""
     answers = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {name: None})])
     for answer in answers:

@@ -7,17 +7,23 @@ import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partialmethod
 from typing import Any, Final
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.errors import KafkaConnectionError
+from aiokafka.protocol.metadata import MetadataRequest
 
 from actors.runtime.secret_files import current_secret
 from pipeline.config.settings import BrokerSettings
 
 # aiokafka logs each attempt of each of its parts, ten lines a second. Our own log has the reason once a pause.
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+# A client asks for a topic without making it. Else a broker makes one that is missing or was removed, with the broker's
+# own partitions and settings (auto.create.topics.enable, its default). No client of aiokafka's has an option for this.
+MetadataRequest.__init__ = partialmethod(MetadataRequest.__init__, allow_auto_topic_creation=False)
 
 # A broker that hasn't answered for so long is asked again.
 BROKER_ANSWERS_WITHIN_S: Final = 10.0

@@ -191,10 +191,14 @@ class KafkaProducer:
             self._failed()
 
     async def _acknowledged(self, sending: _Sending) -> None:
-        """Waits for a batch. aiokafka retries forever if the topic was removed, so this looks whether it exists."""
+        """Waits for a batch. aiokafka retries forever if the partition is gone, so this looks whether it exists.
+
+        It goes with its topic. Somebody may have made that again with fewer partitions.
+        """
+        cluster = self._producer.client.cluster
         while not (await asyncio.wait({sending.future}, timeout=LOOK_AFTER_S))[0]:
             await self._producer.client.force_metadata_update()
-            if sending.topic not in self._producer.client.cluster.topics():
+            if sending.partition not in (cluster.partitions_for_topic(sending.topic) or ()):
                 raise UnknownTopicOrPartitionError(sending.topic)
         sending.future.result()
 

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka.admin import NewTopic
+from structlog.testing import capture_logs
 
+from actors.kafka.broker_check import check_topics, topic_setting
+from actors.kafka.topics import partitions_of
 from actors.service.assembly import Assembly
-from deploy.toolchain.kafka_broker import KafkaBroker
+from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from deploy.toolchain.schema_registry import SchemaRegistryServer
@@ -115,3 +119,93 @@ async def test_a_topic_that_was_removed_is_created_again(
         await service.stop()
     [message] = await committed_messages(kafka, topic)
     assert json.loads(message.value)["before"] != json.loads(message.value)["after"]
+
+
+BY_ITSELF = PROPERTIES.replace("auto.create.topics.enable=false", "auto.create.topics.enable=true")
+
+
+async def made(broker: KafkaBroker, topic: str, setting: str) -> tuple[int | None, str | None]:
+    """A topic's partitions, and one of its settings."""
+    async with administrating(broker.address) as admin:
+        return await partitions_of(admin, topic), await topic_setting(admin, topic, setting)
+
+
+async def test_topics_are_as_the_settings_say_where_a_broker_makes_some_by_itself(
+    parts: Parts, open_shop: MysqlServer, tmp_path: Path
+) -> None:
+    """That's a broker's default: any client that asks for a topic makes it, with the broker's settings."""
+    assert parts.kafka is not None
+    assert BY_ITSELF != PROPERTIES
+    with KafkaBroker(parts.kafka, tmp_path / "kafka", BY_ITSELF) as broker:
+        settings = to_topics(
+            broker, open_shop, tmp_path, partitions=3, topic_config={"retention.ms": "86400000"}
+        )
+        assert settings.kafka is not None
+        position, topic = f"tidemark-position-{settings.name}", f"{settings.kafka.topic_prefix}.shop.orders"
+        as_set = (3, "86400000")
+        assert await check_topics(settings.kafka, settings.name) == []
+        async with running(settings, Assembly) as service:
+            await service.begun()
+            open_shop.sql("UPDATE shop.orders SET total = 17")
+            await service.caught_up(open_shop)
+            await sent(service)
+            assert await made(broker, position, "cleanup.policy") == (1, "compact")
+            assert await made(broker, topic, "retention.ms") == as_set
+            async with administrating(broker.address) as admin:
+                await admin.delete_topics([topic])
+            before = segment(service)
+            open_shop.sql("UPDATE shop.orders SET total = 18")
+            await service.until(lambda: segment(service) > before, "the topic takes its messages")
+            assert await made(broker, topic, "retention.ms") == as_set
+            await service.stop()
+
+
+async def test_a_topic_that_somebody_made_again_with_fewer_partitions_takes_its_messages(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    settings = to_topics(kafka, open_shop, tmp_path, partitions=4)
+    assert settings.kafka is not None
+    topic = f"{settings.kafka.topic_prefix}.shop.orders"
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        open_shop.sql("UPDATE shop.orders SET total = 17")
+        await service.caught_up(open_shop)
+        await sent(service)
+        async with administrating(kafka.address) as admin:
+            await admin.delete_topics([topic])
+            while topic in await admin.list_topics():
+                pass
+            await admin.create_topics([NewTopic(topic, 1, 1)])
+        before = segment(service)
+        open_shop.sql("UPDATE shop.orders SET total = 18")
+        await service.until(lambda: segment(service) > before, "the topic takes its messages")
+        await service.stop()
+    ((rows,),) = open_shop.sql("SELECT COUNT(*) FROM shop.orders")
+    totals = [
+        json.loads(message.value)["after"]["total"] for message in await committed_messages(kafka, topic)
+    ]
+    assert len(totals) == rows and len(set(totals)) == 1
+
+
+async def test_where_the_position_was_removed_nothing_is_guessed(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    settings = to_topics(kafka, open_shop, tmp_path)
+    assert settings.kafka is not None
+    topic = f"{settings.kafka.topic_prefix}.shop.orders"
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        open_shop.sql("UPDATE shop.orders SET total = 17 WHERE id = 1")
+        await service.caught_up(open_shop)
+        await sent(service)
+        async with administrating(kafka.address) as admin:
+            await admin.delete_topics([f"tidemark-position-{settings.name}"])
+        with capture_logs() as logs:
+            open_shop.sql("UPDATE shop.orders SET total = 18 WHERE id = 1")
+            await service.until(
+                lambda: any("the position topic is empty" in str(each) for each in logs), "it is named"
+            )
+        open_shop.sql("UPDATE shop.orders SET total = 19 WHERE id = 1")
+        await service.caught_up(open_shop)
+        await service.drop()
+    assert len(await committed_messages(kafka, topic)) == 1
