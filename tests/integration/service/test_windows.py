@@ -27,7 +27,9 @@ from tests.servers.source import connections, waits_for_lock
 CHUNK_ROWS = 30
 # The second chunk begins after this key, and all keys that are touched while it's held are in here.
 BEHIND = 300
-TOUCHED = {310, 320, 330, 340, 345, 350, 355, 360, 365, 370, 375, 385, 390, 400, 391, 420}
+TOUCHED = {
+    310, 320, 330, 340, 345, 350, 355, 360, 365, 370, 375, 385, 390, 400, 391, 420, 430, 440, 460, 470, 480, 490
+}  # fmt: skip
 # Chunks: 10 to 300, 310 to 600, 610 to 900, 910 to 1000.
 CHANGES: tuple[tuple[str, ...], ...] = (
     ("UPDATE t SET v = v + 1 WHERE id = 310",),
@@ -50,6 +52,15 @@ CHANGES: tuple[tuple[str, ...], ...] = (
     ),
     ("DELETE FROM t WHERE id = 420",),
     ("INSERT INTO t VALUES (420, 420)",),  # as it was
+    # A row that goes and comes back, in one transaction and in two.
+    ("UPDATE t SET id = 1700 WHERE id = 430", "UPDATE t SET id = 430, v = 1 WHERE id = 1700"),
+    ("UPDATE t SET id = 1800 WHERE id = 440",),
+    ("UPDATE t SET id = 440 WHERE id = 1800",),
+    # A chain: each row takes the key that the one before has left.
+    (
+        "DELETE FROM t WHERE id = 490",
+        "UPDATE t SET id = id + 10 WHERE id BETWEEN 460 AND 480 ORDER BY id DESC",
+    ),
 )
 
 
@@ -90,7 +101,7 @@ def change(connection: "pymysql.Connection[pymysql.cursors.Cursor]") -> None:
             cursor.execute(f"SET gtid_next = '{gtid}'")
             connection.begin()
             for statement in statements:
-                assert cursor.execute(statement) == 1
+                assert cursor.execute(statement)
             connection.commit()
         cursor.execute("SET gtid_next = 'AUTOMATIC'")
         connection.begin()
