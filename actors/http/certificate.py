@@ -18,7 +18,7 @@ import structlog
 from actors.runtime.secret_files import changed_at
 from pipeline.config.settings import HttpTlsSettings
 from pipeline.errors import Definite
-from pipeline.source.prerequisites import Finding, Severity
+from pipeline.source.finding import Finding, Severity
 
 log = structlog.get_logger()
 

@@ -19,7 +19,7 @@ from actors.kafka.schema_registry import SchemaRegistry
 from actors.kafka.topics import POSITION_CONFIG, create_topic, partitions_of, position_topic_of
 from pipeline.config.settings import ConverterKind, KafkaSinkSettings
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable
-from pipeline.source.prerequisites import Finding, Severity
+from pipeline.source.finding import Finding, Severity
 
 _WITHIN_S: Final = 30.0
 _TRANSACTION: Final = 1  # a coordinator's kind, where a group's is 0

@@ -314,7 +314,7 @@ def check(settings: Settings) -> None:
     """
     from actors.service import warm_up as loading
     from pipeline.config.effective_settings import effective_toml
-    from pipeline.source.prerequisites import Severity
+    from pipeline.source.finding import Severity
 
     click.echo(effective_toml(settings))
     with loading.log_compilation(partial(click.echo, err=True)):

@@ -29,7 +29,7 @@ from pipeline.config.http_access import is_loopback
 from pipeline.config.s3_environment import LOG_STORE_JAR, log_store_setting
 from pipeline.config.settings import LakeSettings, Secret, ServerSettings, Settings, SparkSettings
 from pipeline.errors import Definite, TidemarkError
-from pipeline.source.prerequisites import Finding, Severity
+from pipeline.source.finding import Finding, Severity
 
 # The oldest Java that Spark 4 runs on (Spark 4.2 documentation, "Downloading").
 OLDEST_JAVA: Final = 17

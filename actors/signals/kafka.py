@@ -40,7 +40,7 @@ from pipeline.messages.signals import SignalAnswer
 from pipeline.signals import notifications
 from pipeline.signals.outcomes import outcomes_of_notifications
 from pipeline.snapshot.checkpoint import Checkpoint
-from pipeline.source.prerequisites import Finding, Severity
+from pipeline.source.finding import Finding, Severity
 
 log = structlog.get_logger()
 

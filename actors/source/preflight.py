@@ -21,11 +21,10 @@ from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
+from pipeline.source.finding import Finding, Severity
 from pipeline.source.information_schema import Descriptions
 from pipeline.source.prerequisites import (
-    Finding,
     ServerFacts,
-    Severity,
     findings,
     logs_cascades,
     position_findings,

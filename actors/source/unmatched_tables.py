@@ -9,7 +9,7 @@ from pipeline.config.column_protection import Protection
 from pipeline.config.lake_types import LakeTypeRule
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.source.prerequisites import Finding, Severity
+from pipeline.source.finding import Finding, Severity
 
 # A star that repeats nothing which a regular expression could repeat: a glob has it after a letter or a line.
 _GLOB: Final = re.compile(r"(?<![.)\]}\\])\*|^\*")

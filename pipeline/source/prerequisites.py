@@ -16,6 +16,7 @@ from enum import StrEnum
 from pipeline.config.settings import SnapshotMode, SnapshotSettings
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
+from pipeline.source.finding import Finding, Severity
 from pipeline.source.statement import quoted_table
 
 # The server's variables that are judged, by all the names that they have had.
@@ -55,14 +56,6 @@ class Privilege(StrEnum):
     RELOAD = "RELOAD"  # for a consistent snapshot that may lock
 
 
-class Severity(StrEnum):
-    """Whether capture can run at all, and whether it costs what may surprise people."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NOTE = "note"
-
-
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
     """Observations of a server.
@@ -89,18 +82,6 @@ class ServerFacts:
     def has_gtids(self) -> bool:
         """Whether each of its transactions gets a GTID."""
         return self.variables.get("gtid_mode") == "ON"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something about the server that is not as capture needs it; `remedy` is a statement, an option or a step."""
-
-    severity: Severity
-    wrong: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.severity}: {self.wrong}; {self.remedy}"
 
 
 def unlogged_foreign_keys(facts: ServerFacts) -> tuple[ForeignKey, ...]:

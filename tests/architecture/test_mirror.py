@@ -38,6 +38,7 @@ TESTED_BY = {
     "pipeline/journal/change_rows.py": "pipeline/journal/test_segment.py",
     "pipeline/journal/entry.py": "pipeline/journal/test_segment.py",
     "pipeline/lake/batch.py": "pipeline/lake/test_delivery.py",
+    "pipeline/source/finding.py": "pipeline/source/test_prerequisites.py",
     "pipeline/source/result_columns.py": "pipeline/source/test_result_set.py",
     "pipeline/types/collations.py": "integration/types/test_charset_tables.py",
     "pipeline/types/field_types.py": "pipeline/schema/test_table_map.py",

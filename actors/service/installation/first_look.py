@@ -27,7 +27,7 @@ from pipeline.config.starter_file import FoundTable, Starter, default_name, star
 from pipeline.errors import Definite, TidemarkError, Transient
 from pipeline.gtid.gtid_set import NO_GTIDS
 from pipeline.schema.table_filter import ALL_TABLES, TableFilter
-from pipeline.source.prerequisites import Finding, Severity
+from pipeline.source.finding import Finding, Severity
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from actors.kafka.broker_check import check_topics
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import KafkaSecurity, KafkaSinkSettings, Secret
-from pipeline.source.prerequisites import Severity
+from pipeline.source.finding import Severity
 from tests.servers.kafka import administrating, create_topic
 from tests.servers.kafka_messages import topics
 from tests.servers.secured_kafka import Named, Resource, Right, SecuredBroker

@@ -60,6 +60,12 @@ def test_the_version_is_that_of_the_package() -> None:
     assert tidemark("--version").output == f"tidemark, version {project['version']}\n"
 
 
+def test_a_command_starts_without_the_compiler() -> None:
+    """Each use of TAB starts one, and the compiled code takes longer to load than all else."""
+    program = "import sys; import actors.service.cli; sys.exit('numba' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
 def test_bash_completes_a_command_as_the_document_says(tmp_path: Path) -> None:
     (tmp_path / "tidemark").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m actors "$@"\n')
     (tmp_path / "tidemark").chmod(0o755)

@@ -25,7 +25,7 @@ from pipeline.config.settings import (
 )
 from pipeline.errors import Definite
 from pipeline.schema.table_filter import TableFilter
-from pipeline.source.prerequisites import Severity
+from pipeline.source.finding import Severity
 from tests.servers.certificates import certificate
 
 

@@ -9,7 +9,7 @@ from pipeline.config.column_protection import Protection, ProtectionRule, Treatm
 from pipeline.config.lake_types import LakeType, LakeTypeRule
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
-from pipeline.source.prerequisites import Severity
+from pipeline.source.finding import Severity
 from pipeline.types.column_types import Integer
 
 TABLES = [TableId("wp", "wp_posts"), TableId("wp", "wp_users"), TableId("sakila", "customer")]

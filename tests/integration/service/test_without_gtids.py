@@ -24,7 +24,7 @@ from pipeline.config.settings import Settings, SignalSettings, SnapshotMode, Wat
 from pipeline.gtid import file_positions
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.watermark import OPEN_MARKER
-from pipeline.source.prerequisites import Severity
+from pipeline.source.finding import Severity
 from tests.servers.at_work import at_work
 from tests.servers.executed import executed
 from tests.servers.journal_oracle import entries, replay, unequal

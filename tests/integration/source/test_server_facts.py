@@ -7,7 +7,8 @@ from actors.source.connection import Source
 from actors.source.server_facts import TABLES_ASKED_AT_ONCE, collect_facts
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, Account, MysqlServer
 from pipeline.schema.table_schema import TableId
-from pipeline.source.prerequisites import Privilege, Severity, findings
+from pipeline.source.finding import Severity
+from pipeline.source.prerequisites import Privilege, findings
 from tests.servers.mysql import MysqlFactory
 from tests.servers.source import connected_with, settings
 

@@ -14,7 +14,7 @@ from pipeline.config.settings import Settings, SignalSettings, Watermark
 from pipeline.errors import Definite
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER
-from pipeline.source.prerequisites import Severity
+from pipeline.source.finding import Severity
 from tests.servers.journal_oracle import unequal
 from tests.servers.service import pipeline, running
 from tests.servers.source import connected

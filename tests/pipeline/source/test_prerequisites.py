@@ -6,11 +6,10 @@ import pytest
 
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_schema import TableId
+from pipeline.source.finding import Finding, Severity
 from pipeline.source.prerequisites import (
-    Finding,
     Privilege,
     ServerFacts,
-    Severity,
     findings,
     server_version,
     unlogged_foreign_keys,
