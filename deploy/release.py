@@ -3,7 +3,8 @@
     python -m deploy.release
 
 Everything is made of the commit that is checked out: the wheel of the source archive, the context that the image is
-built of, the chart, and the site of the docs. The image's bill of materials is made with the image, and is in it.
+built of, the chart, and the site of the docs. The bill of materials (CycloneDX) names the wheel and what an install by
+pip and `tidemark setup` brings with it, as the locks pin that. The image's own is made with the image, and is in it.
 Two runs of one commit make the same files.
 """
 
@@ -24,7 +25,10 @@ from typing import Final
 import yaml
 
 from actors.service.cli import VERSION
-from actors.service.installation.pinned_jars import sha256
+from actors.service.installation.pinned_jars import DELTA_LOCK, read_lock, sha256
+from actors.service.installation.s3_jars import S3_LOCK
+from deploy.image.runtime_lock import runtime_part
+from deploy.image.sbom import locked_bill
 from deploy.toolchain.cache import REPOSITORY, ToolchainError, run, say
 from deploy.toolchain.parts import locate
 
@@ -60,6 +64,8 @@ def make_release(root: Path, into: Path, version: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         say("source archive and wheel")
         _python_packages(root, into, Path(scratch), environment)
+        say("bill of materials")
+        _bill(into, Path(scratch) / "checkout", version)
         say("context of the image")
         _archive(into / f"tidemark-{version}-image.tar.gz", _image_context(root))
         say("chart")
@@ -81,6 +87,21 @@ def _python_packages(root: Path, into: Path, scratch: Path, environment: dict[st
     [source] = unpacked.iterdir()
     _archive(archive, _packed(source, environment))  # setuptools writes the present time into it
     _run([sys.executable, "-c", _BUILD, "build_wheel", into], source, environment)
+
+
+def _bill(into: Path, checkout: Path, version: str) -> None:
+    """Writes what the wheel needs to run: Python's packages, and the jars that `tidemark setup --s3` fetches."""
+    [wheel] = into.glob("*.whl")
+    program = {
+        "name": "tidemark",
+        "version": version,
+        "purl": f"pkg:pypi/tidemark@{version}",
+        "hashes": [{"alg": "SHA-256", "content": sha256(wheel)}],
+    }
+    lock = runtime_part((checkout / "deploy" / "requirements.lock").read_text(encoding="utf-8"))
+    locks = checkout / "actors" / "service" / "installation"
+    jars = read_lock(locks / DELTA_LOCK.name) | read_lock(locks / S3_LOCK.name)
+    (into / f"tidemark-{version}.cdx.json").write_text(locked_bill(program, lock, jars), encoding="utf-8")
 
 
 def _image_context(root: Path) -> bytes:

@@ -1,7 +1,7 @@
 """What the image is made of, as CycloneDX: Python's packages, jars with what is packed inside them, Debian's packages.
 
-It is read from what is there, not from what was asked for. It has no time and no random number, so that the same image
-has the same text.
+It is read from what is there, not from what was asked for. A release has nothing there but our own files, so its bill
+of materials is read from the locks. Neither has a time or a random number, so that the same parts have the same text.
 
 Sources: CycloneDX 1.6 (ECMA-424), "JSON Reference"; Package URL (ECMA-427), types `pypi`, `maven`, `deb` and `generic`;
 the manual page deb-control(5).
@@ -20,6 +20,7 @@ from zipfile import ZipFile
 
 Component = dict[str, Any]
 
+_LOCKED: Final = re.compile(r"^([a-z0-9-]+)(?:\[[^\]]*\])?==([^\s;]+)", re.MULTILINE)
 _VERSIONED: Final = re.compile(r"(?P<name>.+?)-(?P<version>\d.*)")
 
 
@@ -33,7 +34,20 @@ def bill(
     """
     named = {digest: coordinates for coordinates, digest in locked.items()}
     packed = (each for jar in jars for each in _jar(jar, named))
-    found = [*_python(packages), *packed, *_debian(dpkg_status)]
+    return _document(program, [*_python(packages), *packed, *_debian(dpkg_status)])
+
+
+def locked_bill(program: Component, lock: str, jars: Mapping[str, str]) -> str:
+    """Returns the bill of materials of a program that pip and `tidemark setup` bring together.
+
+    `lock` pins Python's packages, as pip reads it. `jars`: coordinates of jars with their SHA-256.
+    """
+    packages = (_component("pypi", "", name, version) for name, version in _LOCKED.findall(lock))
+    fetched = (_locked_jar(coordinates, digest) for coordinates, digest in jars.items())
+    return _document(program, [*packages, *fetched])
+
+
+def _document(program: Component, found: list[Component]) -> str:
     components = [component for _, component in sorted({each["bom-ref"]: each for each in found}.items())]
     contents: Component = {
         "bomFormat": "CycloneDX",
@@ -70,10 +84,10 @@ def _python(packages: Path) -> Iterator[Component]:
 def _jar(jar: Path, named: Mapping[str, str]) -> Iterator[Component]:
     """The jar by its coordinates, or by its name where it has none; and what is packed inside it."""
     digest = hashlib.sha256(jar.read_bytes()).hexdigest()
-    hashes = [{"alg": "SHA-256", "content": digest}]
+    hashes = _hashes(digest)
     has_own = digest in named
     if has_own:
-        yield _component("maven", *named[digest].split(":")[:3], hashes=hashes)
+        yield _locked_jar(named[digest], digest)
     for group, name, version in _coordinates(jar):
         own = jar.stem.startswith(f"{name}-{version}")
         has_own = has_own or own
@@ -82,6 +96,14 @@ def _jar(jar: Path, named: Mapping[str, str]) -> Iterator[Component]:
         file = _VERSIONED.fullmatch(jar.stem)
         name, version = (jar.stem, "unknown") if file is None else file.group("name", "version")
         yield _component("generic", "", name, version, hashes=hashes)
+
+
+def _locked_jar(coordinates: str, digest: str) -> Component:
+    return _component("maven", *coordinates.split(":")[:3], hashes=_hashes(digest))
+
+
+def _hashes(digest: str) -> list[dict[str, str]]:
+    return [{"alg": "SHA-256", "content": digest}]
 
 
 def _coordinates(jar: Path) -> Iterator[tuple[str, str, str]]:

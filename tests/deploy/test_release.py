@@ -1,5 +1,6 @@
 """A release is made of a clean commit alone, and twice the same."""
 
+import json
 import subprocess
 import sys
 import tarfile
@@ -19,6 +20,7 @@ FILES = {
     f"tidemark-{VERSION}-image.tar.gz",
     f"tidemark-{VERSION}-docs.tar.gz",
     f"tidemark-{VERSION}.tgz",
+    f"tidemark-{VERSION}.cdx.json",
     CHECKSUMS,
 }
 
@@ -82,6 +84,10 @@ def test_a_release_has_all_files_and_is_made_twice_the_same(parts: Parts, tmp_pa
         packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
     listed = ["git", "ls-files", "actors", "pipeline", "tidemark"]
     assert packed == set(subprocess.check_output(listed, cwd=clone, text=True).splitlines())
+    told = json.loads((made / f"tidemark-{VERSION}.cdx.json").read_text())
+    assert told["metadata"]["component"]["hashes"][0]["content"] in (made / CHECKSUMS).read_text()
+    kinds = {component["bom-ref"].partition("/")[0] for component in told["components"]}
+    assert kinds == {"pkg:pypi", "pkg:maven"}
     with tarfile.open(made / f"tidemark-{VERSION}-image.tar.gz") as context:
         names = set(context.getnames())
     assert "deploy/image/Dockerfile" in names and "tests" not in names

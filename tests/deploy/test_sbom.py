@@ -13,7 +13,10 @@ from zipfile import ZipFile
 import pyarrow as pa
 import pyspark
 
-from deploy.image.sbom import bill
+from actors.service.installation.pinned_jars import DELTA_LOCK, read_lock
+from deploy.image.runtime_lock import runtime_part
+from deploy.image.sbom import bill, locked_bill
+from deploy.toolchain.cache import REPOSITORY
 
 PACKAGES = Path(pa.__file__).parents[1]
 SPARKS = Path(pyspark.__file__).parent / "jars"
@@ -90,3 +93,19 @@ def test_it_is_as_cyclonedx_wants_it_and_the_same_each_time() -> None:
     for component in (told["metadata"]["component"], *told["components"]):
         assert component["type"] in ("application", "library") and component["name"]
     assert told == made([*jars, jars[0]])
+
+
+def test_that_of_an_install_by_pip_has_what_the_locks_pin() -> None:
+    lock = (REPOSITORY / "deploy" / "requirements.lock").read_text()
+    jars = read_lock(DELTA_LOCK)
+    told = json.loads(locked_bill({"name": "tidemark", "version": "1"}, runtime_part(lock), jars))
+    found = by_ref(told)
+    for needed in ("pyspark", "pyarrow", "aiokafka", "cramjam", "frozenlist"):
+        assert found[f"pkg:pypi/{needed}@{version(needed)}"]["version"] == version(needed)
+    assert not any(name.startswith(("pkg:pypi/moto@", "pkg:pypi/pytest@")) for name in found)
+    (delta,) = (jar for jar in jars if ":delta-storage:" in jar)
+    hashes = found[f"pkg:maven/io.delta/{delta.split(':', 1)[1].replace(':', '@')}"]["hashes"]
+    assert hashes == [{"alg": "SHA-256", "content": jars[delta]}]
+    assert (told["bomFormat"], told["specVersion"]) == ("CycloneDX", "1.6")
+    assert len(found) == len(told["components"])
+    assert told == json.loads(locked_bill({"name": "tidemark", "version": "1"}, runtime_part(lock), jars))
