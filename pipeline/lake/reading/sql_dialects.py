@@ -46,7 +46,9 @@ class Dialect(StrEnum):
             case Dialect.SPARK:
                 return table_at(path) + ("" if version is None else f" VERSION AS OF {version}")
             case Dialect.DUCKDB:
-                return f"delta_scan({self.text(path)}{'' if version is None else f', version := {version}'})"
+                # By the name that Hadoop gives to S3 DuckDB finds no secret of S3.
+                known = self.text(re.sub(r"^s3a://", "s3://", path))
+                return f"delta_scan({known}{'' if version is None else f', version := {version}'})"
             case Dialect.TRINO:
                 known = ".".join(map(self.name_of, (TRINO_CATALOG, *_in_trino(table, tier))))
                 return known + ("" if version is None else f" FOR VERSION AS OF {version}")

@@ -51,6 +51,7 @@ def test_a_table_by_its_path_or_its_name() -> None:
     assert Dialect.DUCKDB.table("/l", orders, Tier.MIRROR, 7) == (
         "delta_scan('/l/shop/orders/mirror', version := 7)"
     )
+    assert Dialect.DUCKDB.table("s3a://l", orders, Tier.MIRROR) == "delta_scan('s3://l/shop/orders/mirror')"
     assert Dialect.TRINO.table("/l", orders, Tier.MIRROR, 7) == (
         '"delta"."shop"."orders_mirror" FOR VERSION AS OF 7'
     )
