@@ -9,6 +9,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 LONGEST_REASON: Final = 1000  # in characters
+# So much of a longer reason's end stays, where the remedy is.
+LAST_OF_REASON: Final = 400
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - it's in UTC, and a text says so
 
@@ -56,7 +58,7 @@ class Alert:
         """Returns what the webhook gets. `text` is a line for people, as chats show it."""
         trouble, reason = self.trouble, self.trouble.reason
         if len(reason) > LONGEST_REASON:
-            reason = f"{reason[: LONGEST_REASON - 1]}…"
+            reason = f"{reason[: LONGEST_REASON - LAST_OF_REASON - 1]}…{reason[-LAST_OF_REASON:]}"
         said = _WORDS[trouble.kind].format(subject=trouble.subject)
         return {
             "id": sha256(json.dumps([pipeline, trouble.key, self.at]).encode()).hexdigest()[:16],

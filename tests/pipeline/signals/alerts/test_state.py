@@ -12,10 +12,11 @@ STOPPED = Trouble(AlertKind.TABLE_STOPPED, "shop.orders", "capture", "its engine
 
 
 def test_a_document_has_what_a_chat_shows_and_no_endless_reason() -> None:
-    told = Alert(replace(STOPPED, reason="x" * 5000), 1_795_000_000.0).document("shop")
+    told = Alert(replace(STOPPED, reason="x" * 5000 + "; do this"), 1_795_000_000.0).document("shop")
     assert told.keys() == {"id", "kind", "pipeline", "subject", "part", "reason", "at", "text"}
     assert told["text"].startswith("Tidemark shop: the table shop.orders was stopped (capture): x")
     assert len(told["reason"]) == LONGEST_REASON
+    assert told["reason"].endswith("x; do this")
     assert told["at"] == "2026-11-18T11:06:40+00:00"
 
 

@@ -1,0 +1,89 @@
+"""Alerts by a webhook: a real service whose tables really stop, and a real HTTP server that gets the posts."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from actors.journal.writer_epochs import NoJournal
+from actors.runtime.recent_events import RecentEvents
+from actors.runtime.supervisor import ExitCode
+from actors.service import assembly
+from actors.status import alert_webhook
+from deploy.toolchain.mysql_server import MysqlServer
+from pipeline.config.settings import AlertSettings, Secret, Settings
+from tests.servers.awaiting import until as holds
+from tests.servers.journal_oracle import entries
+from tests.servers.service import WithoutLake, pipeline
+from tests.servers.webhook import TOKEN, Receiver, receiver
+
+__all__ = ["receiver"]
+
+# A code that sjis may have, and no character.
+UNDECODABLE = "INSERT INTO {} VALUES (1000, _sjis x'8540')"
+
+
+@asynccontextmanager
+async def serving(settings: Settings) -> AsyncIterator[None]:
+    """The service as `tidemark run` serves it, until SIGTERM; the lake's place the journal takes."""
+    journal = Path(settings.journal.path)
+    before = sealed(journal)
+    task = asyncio.create_task(assembly.serve(settings, RecentEvents()))
+    try:
+        await holds(lambda: sealed(journal) > before, "it captures", ended=task.done)
+        yield
+        signal.raise_signal(signal.SIGTERM)
+        assert (await task).code is ExitCode.CLEAN
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def sealed(journal: Path) -> int:
+    """How many segments a journal has, none if it isn't there yet."""
+    try:
+        return len(entries(journal))
+    except NoJournal:
+        return 0
+
+
+def remedy(database: str, table: str) -> str:
+    """What brings the table back."""
+    return rf"tidemark signal CONFIG recapture --tables '{database}\.{table}'"
+
+
+async def test_a_table_that_capture_stops_is_posted_once_with_reason_and_remedy(
+    mysql: MysqlServer, database: str, tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "Assembly", WithoutLake)
+    monkeypatch.setattr(alert_webhook, "LOOK_EVERY_S", 0.05)
+    for name in ("first", "second", "third"):
+        mysql.sql(
+            f"CREATE TABLE {name} (id INT PRIMARY KEY, s VARCHAR(9) CHARACTER SET sjis)", database=database
+        )
+    settings = pipeline(mysql, tmp_path, database)
+    settings = replace(settings, alerts=AlertSettings(Secret(receiver.address)))
+    async with serving(settings):
+        receiver.answers = [503]  # and then it's posted again, with the same id
+        mysql.sql(UNDECODABLE.format("first"), database=database)
+        await receiver.until(lambda got: len(got) == 2)
+        mysql.sql(UNDECODABLE.format("second"), database=database)
+        await receiver.until(lambda got: f"{database}.second" in got)
+    async with serving(settings):
+        mysql.sql(UNDECODABLE.format("third"), database=database)
+        await receiver.until(lambda got: f"{database}.third" in got)
+    refused, first, second, third = receiver.got
+    assert refused == first
+    assert len({each["id"] for each in (first, second, third)}) == 3
+    for told, name in ((first, "first"), (second, "second"), (third, "third")):
+        assert (told["kind"], told["pipeline"], told["part"]) == ("table-stopped", "test", "capture")
+        assert told["subject"] == f"{database}.{name}"
+        assert "sjis" in told["reason"] and remedy(database, name) in told["reason"]
+        assert told["text"].startswith(f"Tidemark test: the table {database}.{name} was stopped (capture): ")
+        assert told["text"].endswith(told["reason"])
+    assert TOKEN not in json.dumps(receiver.got)
