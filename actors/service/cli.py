@@ -29,6 +29,7 @@ from pipeline.schema.table_schema import TableId
 
 if TYPE_CHECKING:
     from actors.service.change_text import ChangeText
+    from pipeline.gtid.gtid_set import GtidSet
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -104,7 +105,7 @@ def main() -> None:
     tidemark tables shop.toml            list the captured tables
     tidemark sql shop.toml shop.orders   print the query that reads a table as of now
     tidemark views shop.toml             print the statements that make views of all tables
-    tidemark wait shop.toml --gtid …     wait until a reader sees a transaction
+    tidemark wait shop.toml              wait until readers see what the source has by now
     tidemark tail shop.toml              follow the changes, like tail -f
     tidemark import-debezium connector.json > shop.toml
     """
@@ -479,7 +480,12 @@ def tables(settings: Settings, as_json: bool) -> None:
 
 @main.command(epilog=EXIT_CODES)
 @config_argument
-@click.option("--gtid", "gtid_set", required=True, metavar="SET", help="The transactions, as a GTID set.")
+@click.option(
+    "--gtid",
+    "gtid_set",
+    metavar="SET",
+    help="The transactions, as a GTID set. By default all that the source has executed by now.",
+)
 @click.option(
     "--through",
     type=click.Choice(["lake", "journal", "kafka"]),
@@ -491,11 +497,15 @@ def tables(settings: Settings, as_json: bool) -> None:
     "--tables", "-t", metavar="NAMES", help="The tables that will be read, as database.table, with commas."
 )
 @click.option("--timeout", "timeout_s", type=float, default=30.0, show_default=True, help="In seconds.")
-def wait(settings: Settings, gtid_set: str, through: str, tables: str | None, timeout_s: float) -> None:
+def wait(
+    settings: Settings, gtid_set: str | None, through: str, tables: str | None, timeout_s: float
+) -> None:
     """Wait until a reader sees these transactions; print where, as JSON.
 
     It exits with 1 if they haven't come in time, and with 2 if they can't come.
     """
+    if gtid_set is None:
+        gtid_set = str(asyncio.run(_executed(settings)))
     asked = {"gtid_set": gtid_set, "through": through} | ({"tables": tables} if tables else {})
     click.echo(json.dumps(_applied(settings, asked, timeout_s)))
 
@@ -702,6 +712,20 @@ async def _print_changes(settings: Settings, asked: Mapping[str, str], text: "Ch
         lines, rest = split_lines(rest, data)
         for line in text.lines(lines, as_json=form == "json"):
             click.echo(line)
+
+
+async def _executed(settings: Settings) -> "GtidSet":
+    """Returns what the source has executed; ends the program if it has no GTIDs."""
+    from actors.source.connection import Source
+
+    source = await Source.connect(settings.source)
+    try:
+        executed = await source.executed()
+    finally:
+        source.close()
+    if not executed:
+        _fail(f"{settings.source.host} has executed nothing that has a GTID; give --gtid", 2)
+    return executed
 
 
 def _applied(settings: Settings, asked: Mapping[str, str], timeout_s: float) -> dict[str, Any]:
