@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pipeline.config.settings import KafkaSinkSettings
-from pipeline.journal.applied.progress import SegmentEnd, TableProgress
+from pipeline.journal.applied.progress import BEGINS_AGAIN, SegmentEnd, TableProgress
 from pipeline.kafka.state import SinkPosition
 from pipeline.kafka.topics import destination_of, topic_of_heartbeats
 from pipeline.schema.table_schema import TableId
@@ -35,6 +35,8 @@ class KafkaConsumerProgress:
 
     def of(self, table: TableId) -> TableProgress:
         """How far a table's topic is, or those of an outbox's events."""
+        if table in self.checkpoint.stopped:
+            return TableProgress(self.whole, lacks=BEGINS_AGAIN)
         aside = self.at.set_aside
         if not aside:
             return TableProgress(self.whole)

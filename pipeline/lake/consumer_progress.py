@@ -1,14 +1,15 @@
 """How far the lake is, for those who wait for transactions in it (`pipeline.journal.applied`).
 
 A batch has a table when the table's part of it is delivered, or when it has no part for the table. Readers see all that
-a table has, except in four cases. Its mirror's newest generation is being filled, or hasn't begun; or the sink has set
-the table aside, because it failed or lacks segments; or rows are to be read again that the log had in part.
+a table has, except in five cases. Its mirror's newest generation is being filled, or hasn't begun; or the sink has set
+the table aside, because it failed or lacks segments; or rows are to be read again that the log had in part; or capture
+had stopped the table as of the batch, and has begun it again since then.
 """
 
 from dataclasses import dataclass
 
 from pipeline.config.table_rules import Tiers, rule_of
-from pipeline.journal.applied.progress import ReadAt, SegmentEnd, TableProgress
+from pipeline.journal.applied.progress import BEGINS_AGAIN, ReadAt, SegmentEnd, TableProgress
 from pipeline.lake.state import Confirming, Delivering, Idle, State
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -75,6 +76,8 @@ class LakeConsumerProgress:
             return so_far.stopped(table)
         if table in so_far.late.tables:
             return "it lacks segments that the journal removed, and is read again"
+        if table in checkpoint.stopped:
+            return BEGINS_AGAIN
         if table in state.background.rebuilding:
             return "its mirror is being filled"
         if table in checkpoint.mirrors and rule_of(state.rules, table).tiers is not Tiers.CHANGELOG:

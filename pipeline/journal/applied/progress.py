@@ -6,11 +6,15 @@ A progress is a value of one moment. The next moment has another one.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
+
+# What a table lacks where a consumer is at a segment at which capture had stopped the table. Capture has begun it again
+# by now, or it would be refused: what was committed meanwhile comes with its next snapshot.
+BEGINS_AGAIN: Final = "capture had stopped it there, and reads it again"
 
 
 class Through(StrEnum):

@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -77,8 +78,9 @@ async def test_a_table_that_capture_stops_is_posted_once_with_reason_and_remedy(
     async with serving(settings):
         mysql.sql(UNDECODABLE.format("third"), database=database)
         await receiver.until(lambda got: f"{database}.third" in got)
-    refused, first, second, third = receiver.got
-    assert refused == first
+    # A stop may cut off an answer, and then the same alert is posted again at once.
+    first, second, third = (alert for alert, _ in groupby(receiver.got))
+    assert receiver.got.count(first) == 2
     assert len({each["id"] for each in (first, second, third)}) == 3
     for told, name in ((first, "first"), (second, "second"), (third, "third")):
         assert (told["kind"], told["pipeline"], told["part"]) == ("table-stopped", "test", "capture")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import KafkaSinkSettings
-from pipeline.journal.applied.progress import SegmentEnd
+from pipeline.journal.applied.progress import BEGINS_AGAIN, SegmentEnd
 from pipeline.kafka.consumer_progress import KafkaConsumerProgress
 from pipeline.kafka.state import KafkaPosition, SetAside, SinkPosition
 from pipeline.kafka.topics import topic_of_heartbeats
@@ -24,6 +24,14 @@ def test_a_topic_that_is_set_aside_lacks_something_and_a_table_without_one_takes
     assert told.of(ORDERS.table).lacks == "its topic p.shop.orders was set aside: too large"
     assert told.of(ITEMS.table).lacks is None
     assert (told.takes(ORDERS.table), told.takes(TableId("other", "t"))) == (True, False)
+
+
+def test_a_table_that_begins_again_after_a_stop_lacks_what_it_had_not_at_the_stop() -> None:
+    settings = KafkaSinkSettings(("broker:9092",), "p")
+    stopped = replace(CHECKPOINT, stopped={ORDERS.table: "no such column"})
+    told = KafkaConsumerProgress(settings, SinkPosition(KafkaPosition(4, 39, 2), {}), stopped)
+    assert told.of(ORDERS.table).lacks == BEGINS_AGAIN
+    assert told.of(ITEMS.table).lacks is None
 
 
 def test_an_outbox_lacks_what_a_topic_of_its_events_refuses() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pipeline.journal.applied.progress import SegmentEnd, TableProgress
+from pipeline.journal.applied.progress import BEGINS_AGAIN, SegmentEnd, TableProgress
 from pipeline.lake.batch import DeliveryStop, LakeTableState
 from pipeline.lake.consumer_progress import LakeConsumerProgress
 from pipeline.lake.live_view import Versions
@@ -109,6 +109,14 @@ def test_a_table_that_failed_or_lacks_segments_or_was_stopped_says_so() -> None:
     found = {ORDERS: had(3, 2, None, DeliveryStop("it's VARCHAR", 9))}
     stopped = begun(found, CursorFound(3, entry(3).checkpoint), entry(3))
     assert told(stopped).of(ORDERS).stopped == "it's VARCHAR"
+
+
+def test_a_table_that_begins_again_after_a_stop_lacks_what_it_had_not_at_the_stop() -> None:
+    """The journal's newest checkpoint has the table again, and the lake's doesn't yet."""
+    end = replace(entry(4), checkpoint=replace(entry(4).checkpoint, stopped={ORDERS: "no such column"}))
+    story = begun({ORDERS: had(4, 2)}, CursorFound(4, end.checkpoint), end)
+    assert told(story).of(ORDERS).lacks == BEGINS_AGAIN
+    assert told(story).of(ITEMS.table).lacks is None
 
 
 def test_rows_that_are_unread_count_by_the_checkpoint_that_the_table_has() -> None:
