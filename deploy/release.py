@@ -28,7 +28,7 @@ from actors.service.cli import VERSION
 from actors.service.installation.pinned_jars import DELTA_LOCK, read_lock, sha256
 from actors.service.installation.s3_jars import S3_LOCK
 from deploy.image.runtime_lock import runtime_part
-from deploy.image.sbom import locked_bill
+from deploy.image.sbom import locked_bill, sha256_hashes
 from deploy.toolchain.cache import REPOSITORY, ToolchainError, run, say
 from deploy.toolchain.parts import locate
 
@@ -96,7 +96,7 @@ def _bill(into: Path, checkout: Path, version: str) -> None:
         "name": "tidemark",
         "version": version,
         "purl": f"pkg:pypi/tidemark@{version}",
-        "hashes": [{"alg": "SHA-256", "content": sha256(wheel)}],
+        "hashes": sha256_hashes(sha256(wheel)),
     }
     lock = runtime_part((checkout / "deploy" / "requirements.lock").read_text(encoding="utf-8"))
     locks = checkout / "actors" / "service" / "installation"

@@ -13,14 +13,15 @@ from typing import Final
 
 PROGRAM: Final = "tidemark (pyproject.toml)"
 
-_PIN: Final = re.compile(r"^([a-z0-9-]+)(?:\[[^\]]*\])?==", re.MULTILINE)
+_PIN: Final = re.compile(r"^([a-z0-9-]+)(?:\[[^\]]*\])?==([^\s;]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A package's lines in the lock, and what it's there for."""
+    """A package's version and lines in the lock, and what it's there for."""
 
     name: str
+    version: str
     text: str
 
     @property
@@ -35,7 +36,7 @@ def pins(lock: str) -> Iterator[Pin]:
     starts = [*_PIN.finditer(lock)]
     ends = [*(start.start() for start in starts[1:]), len(lock)]
     for start, end in zip(starts, ends, strict=True):
-        yield Pin(start[1], lock[start.start() : end])
+        yield Pin(start[1], start[2], lock[start.start() : end])
 
 
 def runtime_part(lock: str) -> str:

@@ -18,9 +18,10 @@ from typing import Any, Final
 from urllib.parse import quote
 from zipfile import ZipFile
 
+from deploy.image.runtime_lock import pins
+
 Component = dict[str, Any]
 
-_LOCKED: Final = re.compile(r"^([a-z0-9-]+)(?:\[[^\]]*\])?==([^\s;]+)", re.MULTILINE)
 _VERSIONED: Final = re.compile(r"(?P<name>.+?)-(?P<version>\d.*)")
 
 
@@ -42,7 +43,7 @@ def locked_bill(program: Component, lock: str, jars: Mapping[str, str]) -> str:
 
     `lock` pins Python's packages, as pip reads it. `jars`: coordinates of jars with their SHA-256.
     """
-    packages = (_component("pypi", "", name, version) for name, version in _LOCKED.findall(lock))
+    packages = (_component("pypi", "", pin.name, pin.version) for pin in pins(lock))
     fetched = (_locked_jar(coordinates, digest) for coordinates, digest in jars.items())
     return _document(program, [*packages, *fetched])
 
@@ -84,7 +85,7 @@ def _python(packages: Path) -> Iterator[Component]:
 def _jar(jar: Path, named: Mapping[str, str]) -> Iterator[Component]:
     """The jar by its coordinates, or by its name where it has none; and what is packed inside it."""
     digest = hashlib.sha256(jar.read_bytes()).hexdigest()
-    hashes = _hashes(digest)
+    hashes = sha256_hashes(digest)
     has_own = digest in named
     if has_own:
         yield _locked_jar(named[digest], digest)
@@ -99,10 +100,11 @@ def _jar(jar: Path, named: Mapping[str, str]) -> Iterator[Component]:
 
 
 def _locked_jar(coordinates: str, digest: str) -> Component:
-    return _component("maven", *coordinates.split(":")[:3], hashes=_hashes(digest))
+    return _component("maven", *coordinates.split(":")[:3], hashes=sha256_hashes(digest))
 
 
-def _hashes(digest: str) -> list[dict[str, str]]:
+def sha256_hashes(digest: str) -> list[dict[str, str]]:
+    """Returns the hashes of a component of which only the SHA-256 is known."""
     return [{"alg": "SHA-256", "content": digest}]
 
 
