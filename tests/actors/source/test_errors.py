@@ -55,64 +55,6 @@ def unreached(cause: OSError) -> pymysql.Error:
         ),
         (pymysql.err.OperationalError(1142, "No right"), RightLacked, r"^No right .error 1142 of the source"),
         (pymysql.err.OperationalError(1045, "Denied"), AccessDenied, r"^Denied \(error 1045 of the source"),
-        (
-            pymysql.err.OperationalError(1028, "Sort aborted: Query execution was interrupted"),
-            Transient,
-            r"^Sort aborted: Query execution was interrupted \(asking\)$",
-        ),
-        (pymysql.err.OperationalError(1021, "Disk full"), Transient, r"^Disk full \(asking\)$"),
-        (
-            pymysql.err.InternalError(1114, "The table '/tmp/#sql_1_0' is full"),
-            Transient,
-            r"is full \(asking\)$",
-        ),
-        (
-            pymysql.err.InternalError(1030, "Got error 28 - 'No space left' from storage engine"),
-            Transient,
-            "^Got",
-        ),
-        (
-            pymysql.err.InternalError(1030, "Got error 127 from storage engine"),
-            Definite,
-            r"error 1030 of the source",
-        ),
-        (
-            pymysql.err.OperationalError(
-                1016, "Can't open file: './d/t.frm' (errno: 24 - Too many open files)"
-            ),
-            Transient,
-            r"^Can't open file: .* \(asking\)$",
-        ),
-        (
-            pymysql.err.OperationalError(1016, "Can't open file: 't' (errno: 145 - crashed)"),
-            Definite,
-            r"error 1016 of the source",
-        ),
-        (
-            pymysql.err.InternalError(29, "File './d/t.MYD' not found (Errcode: 24 - Too many open files)"),
-            Transient,
-            r"\(asking\)$",
-        ),
-        (
-            pymysql.err.InternalError(29, "File './d/t.MYD' not found (Errcode: 2 - No such file)"),
-            Definite,
-            r"error 29 of the source",
-        ),
-        (
-            pymysql.err.OperationalError(1034, "Incorrect key file for table '/tmp/#sql_1_0.MYI'"),
-            Transient,
-            r"\(asking\)$",
-        ),
-        (
-            pymysql.err.OperationalError(1034, "Incorrect key file for table 't'"),
-            Definite,
-            r"error 1034 of the source",
-        ),
-        (
-            pymysql.err.OperationalError(1130, "Host 'db' is not allowed to connect"),
-            AccessDenied,
-            r"error 1130",
-        ),
         (pymysql.err.OperationalError(1129, "Host blocked"), Transient, r"^Host blocked \(asking\)$"),
     ],
 )
@@ -121,6 +63,41 @@ def test_an_error_of_the_driver_becomes_one_of_ours(
 ) -> None:
     with pytest.raises(kind, match=told) as raised, translate_errors("asking"):
         raise error
+    assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "kind", "told"),
+    [
+        (
+            1028,
+            "Sort aborted: Query execution was interrupted",
+            Transient,
+            r"^Sort aborted: Query execution was interrupted \(asking\)$",
+        ),
+        (1021, "Disk full", Transient, r"^Disk full \(asking\)$"),
+        (1114, "The table '/tmp/#sql_1_0' is full", Transient, r"is full \(asking\)$"),
+        (1030, "Got error 28 - 'No space left' from storage engine", Transient, "^Got"),
+        (1030, "Got error 127 from storage engine", Definite, "error 1030 of the source"),
+        (
+            1016,
+            "Can't open file: './d/t.frm' (errno: 24 - Too many open files)",
+            Transient,
+            r"^Can't open .* \(asking\)$",
+        ),
+        (1016, "Can't open file: 't' (errno: 145 - crashed)", Definite, "error 1016 of the source"),
+        (29, "File './d/t.MYD' not found (Errcode: 24 - Too many open files)", Transient, r"\(asking\)$"),
+        (29, "File './d/t.MYD' not found (Errcode: 2 - No such file)", Definite, "error 29 of the source"),
+        (1034, "Incorrect key file for table '/tmp/#sql_1_0.MYI'", Transient, r"\(asking\)$"),
+        (1034, "Incorrect key file for table 't'", Definite, "error 1034 of the source"),
+        (1130, "Host 'db' is not allowed to connect", AccessDenied, "error 1130"),
+    ],
+)
+def test_a_server_that_lacks_something_for_now_is_told_from_one_that_refuses(
+    code: int, text: str, kind: type[Exception], told: str
+) -> None:
+    with pytest.raises(kind, match=told) as raised, translate_errors("asking"):
+        raise pymysql.err.OperationalError(code, text)
     assert type(raised.value) is kind
 
 

@@ -18,7 +18,7 @@ from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from deploy.toolchain.schema_registry import SchemaRegistryServer
-from pipeline.config.settings import ConverterKind
+from pipeline.config.settings import ConverterKind, Settings
 from pipeline.messages.topology import ActorName as Name
 from tests.integration.kafka.test_kafka_sink import sent, to_topics
 from tests.servers.kafka import administrating
@@ -42,6 +42,33 @@ def place(service: Running) -> tuple[int, int]:
     """Through which segment the topics have everything, and through which SCN of the next one."""
     within = service.status(Name.KAFKA_SINK).get("within") or {"scn": 0}
     return segment(service), within["scn"]
+
+
+def orders_topic(settings: Settings) -> str:
+    """The topic of shop.orders."""
+    assert settings.kafka is not None
+    return f"{settings.kafka.topic_prefix}.shop.orders"
+
+
+async def first_change_sent(service: Running, server: MysqlServer, statement: str) -> None:
+    """Change something once the service has begun, and wait until the topics have it."""
+    await service.begun()
+    server.sql(statement)
+    await service.caught_up(server)
+    await sent(service)
+
+
+async def next_change_sent(service: Running, server: MysqlServer, statement: str) -> None:
+    """Change something, and wait until the topics have it, though one was removed."""
+    before = segment(service)
+    server.sql(statement)
+    await service.until(lambda: segment(service) > before, "the topic takes its messages")
+
+
+async def remove(broker: KafkaBroker, topic: str) -> None:
+    """Remove a topic."""
+    async with administrating(broker.address) as admin:
+        await admin.delete_topics([topic])
 
 
 async def killed_and_judged(
@@ -103,19 +130,12 @@ async def test_a_topic_that_was_removed_is_created_again(
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     settings = to_topics(kafka, open_shop, tmp_path)
-    assert settings.kafka is not None
-    topic = f"{settings.kafka.topic_prefix}.shop.orders"
+    topic = orders_topic(settings)
     async with running(settings, Assembly) as service:
-        await service.begun()
-        open_shop.sql("UPDATE shop.orders SET total = 17 WHERE id = 1")
-        await service.caught_up(open_shop)
-        await sent(service)
+        await first_change_sent(service, open_shop, "UPDATE shop.orders SET total = 17 WHERE id = 1")
         assert len(await committed_messages(kafka, topic)) == 1
-        async with administrating(kafka.address) as admin:
-            await admin.delete_topics([topic])
-        before = segment(service)
-        open_shop.sql("UPDATE shop.orders SET total = 18 WHERE id = 1")
-        await service.until(lambda: segment(service) > before, "the topic takes its messages")
+        await remove(kafka, topic)
+        await next_change_sent(service, open_shop, "UPDATE shop.orders SET total = 18 WHERE id = 1")
         await service.stop()
     [message] = await committed_messages(kafka, topic)
     assert json.loads(message.value)["before"] != json.loads(message.value)["after"]
@@ -141,21 +161,15 @@ async def test_topics_are_as_the_settings_say_where_a_broker_makes_some_by_itsel
             broker, open_shop, tmp_path, partitions=3, topic_config={"retention.ms": "86400000"}
         )
         assert settings.kafka is not None
-        position, topic = f"tidemark-position-{settings.name}", f"{settings.kafka.topic_prefix}.shop.orders"
+        position, topic = f"tidemark-position-{settings.name}", orders_topic(settings)
         as_set = (3, "86400000")
         assert await check_topics(settings.kafka, settings.name) == []
         async with running(settings, Assembly) as service:
-            await service.begun()
-            open_shop.sql("UPDATE shop.orders SET total = 17")
-            await service.caught_up(open_shop)
-            await sent(service)
+            await first_change_sent(service, open_shop, "UPDATE shop.orders SET total = 17")
             assert await made(broker, position, "cleanup.policy") == (1, "compact")
             assert await made(broker, topic, "retention.ms") == as_set
-            async with administrating(broker.address) as admin:
-                await admin.delete_topics([topic])
-            before = segment(service)
-            open_shop.sql("UPDATE shop.orders SET total = 18")
-            await service.until(lambda: segment(service) > before, "the topic takes its messages")
+            await remove(broker, topic)
+            await next_change_sent(service, open_shop, "UPDATE shop.orders SET total = 18")
             assert await made(broker, topic, "retention.ms") == as_set
             await service.stop()
 
@@ -164,21 +178,15 @@ async def test_a_topic_that_somebody_made_again_with_fewer_partitions_takes_its_
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     settings = to_topics(kafka, open_shop, tmp_path, partitions=4)
-    assert settings.kafka is not None
-    topic = f"{settings.kafka.topic_prefix}.shop.orders"
+    topic = orders_topic(settings)
     async with running(settings, Assembly) as service:
-        await service.begun()
-        open_shop.sql("UPDATE shop.orders SET total = 17")
-        await service.caught_up(open_shop)
-        await sent(service)
+        await first_change_sent(service, open_shop, "UPDATE shop.orders SET total = 17")
+        await remove(kafka, topic)
         async with administrating(kafka.address) as admin:
-            await admin.delete_topics([topic])
             while topic in await admin.list_topics():
                 pass
             await admin.create_topics([NewTopic(topic, 1, 1)])
-        before = segment(service)
-        open_shop.sql("UPDATE shop.orders SET total = 18")
-        await service.until(lambda: segment(service) > before, "the topic takes its messages")
+        await next_change_sent(service, open_shop, "UPDATE shop.orders SET total = 18")
         await service.stop()
     ((rows,),) = open_shop.sql("SELECT COUNT(*) FROM shop.orders")
     totals = [
@@ -191,15 +199,10 @@ async def test_where_the_position_was_removed_nothing_is_guessed(
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     settings = to_topics(kafka, open_shop, tmp_path)
-    assert settings.kafka is not None
-    topic = f"{settings.kafka.topic_prefix}.shop.orders"
+    topic = orders_topic(settings)
     async with running(settings, Assembly) as service:
-        await service.begun()
-        open_shop.sql("UPDATE shop.orders SET total = 17 WHERE id = 1")
-        await service.caught_up(open_shop)
-        await sent(service)
-        async with administrating(kafka.address) as admin:
-            await admin.delete_topics([f"tidemark-position-{settings.name}"])
+        await first_change_sent(service, open_shop, "UPDATE shop.orders SET total = 17 WHERE id = 1")
+        await remove(kafka, f"tidemark-position-{settings.name}")
         with capture_logs() as logs:
             open_shop.sql("UPDATE shop.orders SET total = 18 WHERE id = 1")
             await service.until(
