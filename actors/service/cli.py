@@ -29,7 +29,6 @@ from pipeline.schema.table_schema import TableId
 
 if TYPE_CHECKING:
     from actors.service.change_text import ChangeText
-    from pipeline.gtid.gtid_set import GtidSet
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -505,7 +504,7 @@ def wait(
     It exits with 1 if they haven't come in time, and with 2 if they can't come.
     """
     if gtid_set is None:
-        gtid_set = str(asyncio.run(_executed(settings)))
+        gtid_set = asyncio.run(_executed(settings))
     asked = {"gtid_set": gtid_set, "through": through} | ({"tables": tables} if tables else {})
     click.echo(json.dumps(_applied(settings, asked, timeout_s)))
 
@@ -714,8 +713,8 @@ async def _print_changes(settings: Settings, asked: Mapping[str, str], text: "Ch
             click.echo(line)
 
 
-async def _executed(settings: Settings) -> "GtidSet":
-    """Returns what the source has executed; ends the program if it has no GTIDs."""
+async def _executed(settings: Settings) -> str:
+    """Returns the GTID set that the source has executed; ends the program if it has no GTIDs."""
     from actors.source.connection import Source
 
     source = await Source.connect(settings.source)
@@ -725,7 +724,7 @@ async def _executed(settings: Settings) -> "GtidSet":
         source.close()
     if not executed:
         _fail(f"{settings.source.host} has executed nothing that has a GTID; give --gtid", 2)
-    return executed
+    return str(executed)
 
 
 def _applied(settings: Settings, asked: Mapping[str, str], timeout_s: float) -> dict[str, Any]:

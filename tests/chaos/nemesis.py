@@ -102,10 +102,10 @@ class Snapshots:
 class Verifications(Snapshots):
     """Begins a verification of all tables whenever the one before has read them; how they ended is their verdict.
 
-    Only `unjudged` of them have been read and have no verdict yet.
+    Only `most_unjudged` of them have been read and have no verdict yet.
     """
 
-    unjudged: int = UNJUDGED
+    most_unjudged: int = UNJUDGED
     _unjudged: list[str] = field(default_factory=list)
 
     @property
@@ -124,7 +124,7 @@ class Verifications(Snapshots):
                 self._unjudged.remove(id_)
 
     def _end(self, states: Mapping[str, str]) -> None:
-        if _ENDED.issuperset(states.values()) and len(self._unjudged) < self.unjudged:
+        if _ENDED.issuperset(states.values()) and len(self._unjudged) < self.most_unjudged:
             self._unjudged.append(self.id)
             self.begin()
 

@@ -92,11 +92,11 @@ def _story(
         nemesis.carry_out(steps)
         if verifications is not None:
             # The last strikes at the selector wait for chunks, also while the sink, still struck, gives no verdict.
-            verifications.unjudged = sys.maxsize
+            verifications.most_unjudged = sys.maxsize
         nemesis.give_up()
         report.recovered_s = _recovered(there)
         if verifications is not None:
-            verifications.unjudged = UNJUDGED
+            verifications.most_unjudged = UNJUDGED
             ended = verifications.ended.total()
             there.wait(lambda: verifications.ended.total() > ended, "a verdict behind the last fault")
             there.meanwhile[:] = [snapshots.look]
