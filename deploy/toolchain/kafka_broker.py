@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 
 from deploy.toolchain.cache import digest, ensure, is_complete, locked, root, run
 from deploy.toolchain.kafka import KafkaParts
+from deploy.toolchain.ports import take_port
 from deploy.toolchain.server_process import READY_WITHIN, ServerProcess
 
 JAVA: Final = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -63,7 +64,7 @@ class KafkaBroker(ServerProcess):
         self._written = properties
         self.folder = folder
         self.host = "127.0.0.1"
-        self.port, self._controller = free_ports()
+        self.port, self._controller = take_port(), take_port()
 
     @property
     def address(self) -> str:
@@ -104,14 +105,6 @@ class KafkaBroker(ServerProcess):
 def cluster_id() -> str:
     """The id of a new cluster."""
     return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-
-
-def free_ports() -> tuple[int, int]:
-    """Two ports that nobody listens at."""
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1]), int(other.getsockname()[1])
 
 
 def _java(parts: KafkaParts, *options: str) -> list[str | Path]:

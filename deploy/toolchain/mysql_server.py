@@ -21,6 +21,7 @@ import pymysql
 
 from deploy.toolchain.cache import ToolchainError, digest, ensure, is_complete, locked, root, run
 from deploy.toolchain.mysql import MysqlParts
+from deploy.toolchain.ports import take_port
 from deploy.toolchain.server_process import READY_WITHIN, ServerProcess
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class MysqlServer(ServerProcess):
         self.folder = folder
         self.options = dict(options or {})
         self.host = "127.0.0.1"
-        self.port = _free_port()
+        self.port = take_port()
         self.uuid = str(uuid.uuid4())
         self.server_id = random.randrange(1, 2**32)
         self.socket = folder / "mysql.sock"
@@ -214,12 +215,6 @@ def _as_arguments(settings: Mapping[str, str]) -> list[str]:
     """Return mysqld's arguments; it runs as root only if it's told to."""
     user = ["--user=root"] if os.geteuid() == 0 else []
     return ["--no-defaults", *(f"--{name}={value}" for name, value in settings.items()), *user]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _new_data_directory(parts: MysqlParts, data: Path, options: Mapping[str, str], server: str) -> None:

@@ -4,7 +4,6 @@
 """
 
 import http.client
-import socket
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import ClassVar, Final
 
 from deploy.toolchain import jars
 from deploy.toolchain.cache import digest, ensure, is_complete, root
+from deploy.toolchain.ports import take_port
 from deploy.toolchain.server_process import READY_WITHIN, ServerProcess
 
 LOCK = Path(__file__).with_name("schema_registry.lock")
@@ -61,9 +61,7 @@ class SchemaRegistryServer(ServerProcess):
     def __init__(self, parts: SchemaRegistryParts, folder: Path) -> None:
         super().__init__(folder / "data", folder / "registry.log")
         self._parts = parts
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = take_port()
 
     @property
     def url(self) -> str:

@@ -1,6 +1,7 @@
 """The toolchain keeps its promises: complete parts or none, one setup at a time, what's pinned or a refusal."""
 
 import os
+import socket
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from actors.service.installation.pinned_jars import read_lock, sha256
-from deploy.toolchain import browser, cache, debian, jars, kafka, mysql, mysql56, s3, virtualenv
+from deploy.toolchain import browser, cache, debian, jars, kafka, mysql, mysql56, ports, s3, virtualenv
 from deploy.toolchain.cache import REPOSITORY, ToolchainError
 from deploy.toolchain.parts import Parts
 from pipeline.config.s3_environment import LOG_STORE_JAR
@@ -74,6 +75,36 @@ def test_a_second_setup_waits_for_the_first_and_not_for_a_dead_one() -> None:
         first.kill()
         out, _ = second.communicate("\n", timeout=60)
         assert out == "held\n"
+
+
+TAKER = """
+import sys
+from pathlib import Path
+from deploy.toolchain import ports
+ports._LOWEST, ports._RANGE = 9990, Path(sys.argv[1])
+print(ports.take_port(), flush=True)
+input()
+"""
+
+
+def test_a_port_has_one_owner_until_its_process_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ephemeral = tmp_path / "ip_local_port_range"
+    ephemeral.write_text("9993 60999\n")
+    monkeypatch.setattr(ports, "_LOWEST", 9990)  # where no other test takes a port
+    monkeypatch.setattr(ports, "_RANGE", ephemeral)
+    command = [sys.executable, "-c", TAKER, str(ephemeral)]
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout
+        theirs = int(other.stdout.readline())
+        listened, free = {9990, 9991, 9992} - {theirs}
+        with socket.create_server(("127.0.0.1", listened)):
+            assert ports.take_port() == free
+            with pytest.raises(ToolchainError, match="no port from 9990 to 9992 is free"):
+                ports.take_port()
+        other.communicate("\n", timeout=60)
+    assert {ports.take_port(), ports.take_port()} == {listened, theirs}
 
 
 def test_the_jars_are_those_of_the_lock(parts: Parts) -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.toolchain.kafka import KafkaParts
-from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker, cluster_id, free_ports
+from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker, cluster_id
+from deploy.toolchain.ports import take_port
 from tests.servers.kafka import administrating
 
 
@@ -41,7 +42,7 @@ class KafkaCluster:
 @contextmanager
 def two_brokers(parts: KafkaParts, folder: Path) -> Iterator[KafkaCluster]:
     """Runs the cluster; each of Kafka's own topics has two replicas."""
-    cluster, (controller, _) = cluster_id(), free_ports()
+    cluster, controller = cluster_id(), take_port()
     with ExitStack() as running:
         # A controller answers its port as a broker does.
         settings = _properties(f"""process.roles=controller

@@ -2,7 +2,6 @@
 
 import json
 import math
-import socket
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from deploy.toolchain.parts import Parts
+from deploy.toolchain.ports import take_port
 from deploy.toolchain.prometheus import PrometheusParts
 from deploy.toolchain.server_process import ServerProcess
 
@@ -48,9 +48,7 @@ class Prometheus(ServerProcess):
         super().__init__(folder / "data", folder / "prometheus.log")
         self._parts = parts
         self._folder = folder
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{take_port()}"
 
     def watch(
         self, *services: str, rules: Sequence[Path] = (), token: str | None = None, every: str = EVERY

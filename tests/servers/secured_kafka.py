@@ -7,7 +7,8 @@ from typing import Final
 from aiokafka.protocol.admin import CreateAclsRequest
 
 from deploy.toolchain.kafka import KafkaParts
-from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker, free_ports
+from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker
+from deploy.toolchain.ports import take_port
 from pipeline.config.settings import KafkaSecurity, SaslMechanism, Secret
 from tests.servers.certificates import certificate
 from tests.servers.kafka import administrating
@@ -45,7 +46,7 @@ class SecuredBroker(KafkaBroker):
     """A broker with this folder's certificate. `address` is secured; at `plain` everybody is an administrator."""
 
     def __init__(self, parts: KafkaParts, folder: Path, protocol: KafkaSecurity) -> None:
-        plain, _ = free_ports()
+        plain = take_port()
         self.trusted = folder / "ca.pem"
         folder.mkdir(parents=True, exist_ok=True)
         certificate(folder, "127.0.0.1")

@@ -7,7 +7,6 @@ Source: Spark documentation, "Spark Standalone Mode".
 
 import os
 import signal
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ import pyspark
 import pytest
 
 from deploy.toolchain.parts import Parts
+from deploy.toolchain.ports import take_port
 from deploy.toolchain.server_process import ServerProcess
 
 __all__ = ["SparkCluster", "children", "spark_cluster"]
@@ -83,7 +83,7 @@ class SparkCluster:
     """The cluster, while it runs. `master` is its URL."""
 
     def __init__(self, java_home: Path, folder: Path) -> None:
-        port = _free_port()
+        port = take_port()
         self.master = f"spark://127.0.0.1:{port}"
         self._master = _Master(java_home, folder / "master", port)
         self._workers = tuple(_Worker(java_home, folder / f"worker{i}", self.master) for i in range(_WORKERS))
@@ -146,9 +146,3 @@ def spark_cluster(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """A cluster for a whole module."""
     with SparkCluster(parts.java_home, tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

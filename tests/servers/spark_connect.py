@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.toolchain.parts import Parts
+from deploy.toolchain.ports import take_port
 from deploy.toolchain.server_process import ServerProcess
 from pipeline.config.settings import SparkSettings
 
@@ -24,9 +25,7 @@ class SparkConnectServer(ServerProcess):
         super().__init__(folder / "data", folder / "connect.log")
         self._parts = parts
         self._quick = quick
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            self.port = int(one.getsockname()[1])
+        self.port = take_port()
 
     @property
     def settings(self) -> SparkSettings:
