@@ -6,7 +6,10 @@ What's measured merges the same changes into a copy of that mirror, all in one J
 believed when the rows and a sum over them are right. The peer is Delta's MERGE as it comes, which writes each file anew
 in which it finds a key. Beside it are what could be better: deletion vectors; a mirror in parts by the hash of its key
 (buckets); fewer and more changes at once; and what the product does, which reads but the key, with and without the
-bounds of the keys that changed, and without deletion vectors. Some ten minutes on a quiet machine with two cores,
+bounds of the keys that changed.
+
+Last comes the price of a mirror without deletion vectors (copy-on-write): the product's merge into such a mirror beside
+its merge into one with them, in seconds and in what it writes. Some ten minutes on a quiet machine with two cores,
 without a server.
 """
 
@@ -98,6 +101,20 @@ class Changes:
     step: int
 
 
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge took (s), and the files that it wrote into the mirror's folder (MiB), its log left out."""
+
+    changes: Changes
+    seconds: float
+    written: float
+
+    @property
+    def rate(self) -> float:
+        """Changes a second."""
+        return self.changes.number / self.seconds
+
+
 class Bench:
     """A mirror of so many rows and its changelog, which stay as they are: each merge has copies of them."""
 
@@ -114,33 +131,33 @@ class Bench:
         self.young = Changes("the youngest twentieth", 4, some, rows - some, 1)
         self._customers = self._prepare()
 
-    def merge(self, changes: Changes) -> float:
+    def merge(self, changes: Changes) -> Merged:
         """By MERGE as it comes."""
         mirror = table_at(self._mirror(self._copied()))
         self._spark.sql(f"ALTER TABLE {mirror} SET TBLPROPERTIES ('{VECTORS}' = 'false')")
         return self._measured(changes, lambda merge: self._spark.sql(merge.statement()))
 
-    def vectors(self, changes: Changes) -> float:
+    def vectors(self, changes: Changes) -> Merged:
         """By MERGE with deletion vectors."""
         self._copied()
         return self._measured(changes, lambda merge: self._spark.sql(merge.statement()))
 
-    def buckets(self, changes: Changes) -> float:
+    def buckets(self, changes: Changes) -> Merged:
         """By MERGE with deletion vectors, into a mirror in parts."""
         self._copied(self._buckets)
         return self._measured(changes, lambda merge: self._spark.sql(_by_bucket(merge)))
 
-    def keys(self, changes: Changes) -> float:
+    def keys(self, changes: Changes) -> Merged:
         """By all keys of the mirror."""
         delta = DeltaTable(self._spark, self._mirror(self._copied()))
         return self._measured(changes, lambda merge: delta.merge(merge, "bench", "{}"))
 
-    def bounded(self, changes: Changes) -> float:
+    def bounded(self, changes: Changes) -> Merged:
         """By those keys of the mirror that may have changed, as the product does."""
         delta = DeltaTable(self._spark, self._mirror(self._copied()))
         return self._measured(changes, lambda merge: delta.merge(self._within(merge), "bench", "{}"))
 
-    def rewritten(self, changes: Changes) -> float:
+    def rewritten(self, changes: Changes) -> Merged:
         """As the product does without deletion vectors."""
         delta = DeltaTable(self._spark, self._mirror(self._copied()))
         self._spark.sql(f"ALTER TABLE {table_at(delta.path)} SET TBLPROPERTIES ('{VECTORS}' = 'false')")
@@ -153,14 +170,20 @@ class Bench:
         assert row is not None
         return merge.within(row)
 
-    def _measured(self, changes: Changes, does: Callable[[Merge], object]) -> float:
-        """Changes a second."""
+    def _measured(self, changes: Changes, does: Callable[[Merge], object]) -> Merged:
+        before = self._files()
         began = time.perf_counter()
         does(Merge(self._copy, _SCHEMA, MirrorPosition(0, changes.segment - 1), changes.segment))
         took = time.perf_counter() - began
         assert self._counted(self._copy) == (self._rows, self._customers + changes.number)
-        say(f"  {changes.name}: {changes.number:,} in {took:.1f} s")
-        return changes.number / took
+        written = sum(size for path, size in self._files().items() if path not in before) / (1 << 20)
+        say(f"  {changes.name}: {changes.number:,} in {took:.1f} s, {written:.0f} MiB written")
+        return Merged(changes, took, written)
+
+    def _files(self) -> dict[Path, int]:
+        """The sizes of the copy's files, those of vectors too."""
+        files = Path(self._mirror(self._copy)).glob("[!_]*")
+        return {file: file.stat().st_size for file in files if file.is_file()}
 
     def _counted(self, root: str) -> tuple[int, int]:
         row = self._spark.sql(f"SELECT count(*), sum(customer) FROM {table_at(self._mirror(root))}").first()
@@ -220,13 +243,19 @@ def _figures(bench: Bench) -> Iterator[Figure]:
         (bench.few, {}),
         (bench.young, {"MERGE, deletion vectors": bench.vectors, "by the key alone": bench.keys}),
     ):
-        plain = Peer("plain MERGE", bench.merge(changes))
-        for way, measured in {
-            **ways,
-            "as it's done": bench.bounded,
-            "without vectors": bench.rewritten,
-        }.items():
-            yield Figure(f"{changes.name}: {way}", measured(changes), "changes/s", plain)
+        plain = Peer("plain MERGE", bench.merge(changes).rate)
+        for way, measured in ways.items():
+            yield Figure(f"{changes.name}: {way}", measured(changes).rate, "changes/s", plain)
+        done = bench.bounded(changes)
+        yield Figure(f"{changes.name}: as it's done", done.rate, "changes/s", plain)
+        yield from _price(done, bench.rewritten(changes))
+
+
+def _price(with_vectors: Merged, without: Merged) -> Iterator[Figure]:
+    """What a merge without deletion vectors costs, beside one with them."""
+    name = f"{without.changes.name}: without vectors"
+    yield Figure(name, without.seconds, "s", Peer("with them", with_vectors.seconds))
+    yield Figure(f"{name}, written", without.written, "MiB", Peer("with them", with_vectors.written))
 
 
 def _append(path: str, rows: DataFrame) -> None:
