@@ -93,6 +93,9 @@ FILES: Final = (200, 100.0)
 # What is answered to who may not, asks for what there isn't, or asks too often.
 _REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 429})
 
+# The answer to a request, once its headers are on their way.
+_BEGUN: Final = web.RequestKey("begun", web.StreamResponse)
+
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - names of addresses, and how one reaches them
 
 
@@ -265,6 +268,11 @@ class HttpServer:
             return error_answer(error.status, error.reason)
         except Exception:  # a client learns nothing more of any error
             log.exception("request failed", path=request.path)
+            begun: web.StreamResponse | None = request.get(_BEGUN)
+            if begun is not None:
+                # Another answer would be a part of this one. It has no proper end, so no client takes it for complete.
+                _cut(request)
+                return begun
             return error_answer(500, "internal error; the service's log has the story")
 
     async def _end(self, _: web.Application) -> None:
@@ -472,7 +480,8 @@ async def _cut_idle(connections: Connections) -> None:
         connections.cut_idle()
 
 
-async def _say_headers(_: web.Request, answer: web.StreamResponse) -> None:
+async def _say_headers(request: web.Request, answer: web.StreamResponse) -> None:
+    request[_BEGUN] = answer
     answer.headers["Server"] = "tidemark"  # instead of what aiohttp says, which names versions
     for name, value in HEADERS.items():
         answer.headers.setdefault(name, value)

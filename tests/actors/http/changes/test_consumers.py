@@ -5,15 +5,18 @@ import json
 import re
 import socket
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import structlog
 
 from actors.http.changes import consumers, segment_changes
 from actors.http.changes.client import changes
+from actors.http.changes.json_lines import JsonLines
+from actors.http.changes.segment_changes import ChangesRead
 from actors.http.routes import ROUTES
 from pipeline.journal.applied.progress import SegmentEnd, TableProgress
 from pipeline.snapshot.checkpoint import Filling, Ready
@@ -214,6 +217,37 @@ async def test_one_whose_place_goes_while_it_reads_learns_it(tmp_path: Path) -> 
             said: list[dict[str, Any]] = []
             with pytest.raises(aiohttp.ClientPayloadError):
                 said += [line async for line in lines]
+
+
+async def test_an_answer_that_breaks_off_has_no_end_and_no_other_answer_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, broken = JsonLines.write, 0
+
+    def write(form: JsonLines, read: ChangesRead) -> bytes:
+        nonlocal broken
+        if read.checkpoint is not None and read.checkpoint.segment > 2:
+            broken += 1
+            raise KeyError("no such column")
+        return original(form, read)
+
+    monkeypatch.setattr(JsonLines, "write", write)
+    async with tapped(tmp_path) as tap:
+        for _ in range(2):
+            tap.commit(2)
+            tap.seal()
+        host, port = tap.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(f"GET /changes?since=0 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        sent = await reader.readuntil(b"\r\n\r\n")
+        with structlog.testing.capture_logs() as logged, suppress(ConnectionResetError):
+            while part := await reader.read(1 << 16):
+                sent += part
+        writer.close()
+    assert broken == 1
+    assert [(each["event"], each["path"]) for each in logged] == [("request failed", "/changes")]
+    assert sent.count(b"HTTP/1.1") == 1
+    assert not sent.endswith(b"0\r\n\r\n")
 
 
 async def test_one_learns_which_tables_stop_and_begin_again(tmp_path: Path) -> None:
