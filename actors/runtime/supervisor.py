@@ -247,7 +247,7 @@ class Supervisor:
         if actors is None:
             return
         if not actors:
-            self.states |= dict.fromkeys(group.actors, LifeState.ABSENT)
+            self._be_absent(group)
             await self._stopping.wait()
         for actor in actors:
             self.actors[actor.name] = actor
@@ -257,6 +257,13 @@ class Supervisor:
         self._follow_the_flow()
         if actors:
             await asyncio.wait([self._tasks[actor.name] for actor in actors])
+
+    def _be_absent(self, group: Group) -> None:
+        """Has nothing of the group: what others report to it waits for no one."""
+        for name in group.actors:
+            self.states[name] = LifeState.ABSENT
+            self._mailboxes[name].close()
+            self._mailboxes[name].empty()
 
     async def _run_actor(self, group: Group, actor: Actor[Any]) -> None:
         """Runs one actor and handles its end. A cancellation by the supervisor is no failure, unless the actor hung."""

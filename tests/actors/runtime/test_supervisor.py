@@ -597,15 +597,23 @@ async def test_what_fails_in_kafka_is_its_own_affair() -> None:
 
 
 async def test_a_group_that_the_configuration_has_no_use_for_is_absent() -> None:
+    """No message waits for it, neither one that came while it was built nor a later one."""
+
     class WithoutKafka(House):
         async def build(self, group: Group) -> tuple[Actor[Any], ...]:
             actors = await super().build(group)
-            return () if group is KAFKA else actors
+            if group is not KAFKA:
+                return actors
+            await self.tell(Name.KAFKA_SINK, raising(Definite("early")))
+            return ()
 
     house = WithoutKafka()
     async with running(house) as run:
         while house.supervisor.states[Name.KAFKA_SINK] is not LifeState.ABSENT:
             await asyncio.tasks.sleep(0)
+        assert house.mailboxes[Name.KAFKA_SINK].depth == 0
+        await house.tell(Name.KAFKA_SINK, raising(Definite("late")))
+        assert house.mailboxes[Name.KAFKA_SINK].depth == 0
         house.supervisor.stop()
         assert await run == RunOutcome(ExitCode.CLEAN)
     assert house.built[KAFKA] == 1
