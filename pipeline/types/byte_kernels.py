@@ -37,6 +37,13 @@ def unsigned(buffer: Bytes, at: Int, width: Int) -> Int:
     return value
 
 
+@compiled("void(uint8[::1], int64, int64, int64)", inlined=True)
+def put_unsigned(out: Bytes, to: Int, value: Int, width: Int) -> None:
+    """Write an integer of `width` bytes, the lowest first."""
+    for k in range(width):
+        out[to + k] = np.uint8(value >> (8 * k) & 255)
+
+
 @compiled("int64(uint8[::1], int64, int64)")
 def integer(buffer: Bytes, at: Int, width: Int) -> Int:
     """The little-endian integer of `width` bytes; one of 8 bytes wraps."""

@@ -12,6 +12,7 @@ MODULES = sorted(path for folder in ("pipeline", "actors") for path in (ROOT / f
 # Parts of one thing that is tested as a whole, by the test that would fail if they were broken.
 _EVENTS, _ROWS = "pipeline/binlog/events/test_event.py", "pipeline/binlog/rows/test_row_events.py"
 _JSON, _CONNECT = "pipeline/binlog/rows/json/test_document.py", "integration/lake/test_delta_connect.py"
+_DIFFS = "pipeline/binlog/rows/json/test_partial_update.py"
 TESTED_BY = {
     "pipeline/types/cursor.py": _EVENTS,
     "pipeline/binlog/events/gtid_event.py": _EVENTS,
@@ -21,9 +22,13 @@ TESTED_BY = {
     "pipeline/binlog/rows/columns.py": _ROWS,
     "pipeline/binlog/rows/stored_values.py": _ROWS,
     "pipeline/binlog/rows/temporal.py": _ROWS,
+    "pipeline/binlog/rows/json/damage.py": _JSON,
+    "pipeline/binlog/rows/json/diff_kernels.py": _DIFFS,
     "pipeline/binlog/rows/json/document_kernels.py": _JSON,
+    "pipeline/binlog/rows/json/document_tree.py": _DIFFS,
     "pipeline/binlog/rows/json/doubles.py": _JSON,
     "pipeline/binlog/rows/json/opaque_values.py": _JSON,
+    "pipeline/binlog/rows/json/path_legs.py": _DIFFS,
     "pipeline/binlog/rows/json/text_kernels.py": _JSON,
     "pipeline/config/debezium/conversion.py": "pipeline/config/debezium/test_connector.py",
     "pipeline/config/secret.py": "pipeline/config/test_effective_settings.py",

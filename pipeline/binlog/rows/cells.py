@@ -17,18 +17,20 @@ Source: MySQL 9.7 source documentation, class mysql::binlog::event::Rows_event; 
 WL#5092 (columns-present bitmaps), WL#2955 (partial JSON).
 """
 
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
 from pipeline.binlog.event_type import Code
-from pipeline.types.buffers import ABSENT, NULL, SLACK, Bytes, CellTable, Flags, Int, Longs
+from pipeline.types.buffers import ABSENT, NULL, SLACK, Bytes, Cells, CellTable, Flags, Int, Longs
 from pipeline.types.byte_kernels import unsigned
 from pipeline.types.jit import compiled
 
 LARGEST_BUFFER: Final = 2**31 - 1  # bytes, that cells can point to
 
 _DIFFS: Final = -3
+
+_Cell = TypeVar("_Cell", int, Cells)
 
 # How a walk ends.
 WALK_WHOLE: Final = 0
@@ -55,8 +57,8 @@ _UPDATE: Final = int(Code.UPDATE_ROWS)
 _UPDATE_PARTLY: Final = int(Code.PARTIAL_UPDATE_ROWS)
 
 
-def diffs_at(cell: int) -> int:
-    """Where the JSON diffs of such a cell begin. It's its own inverse."""
+def diffs_at(cell: _Cell) -> _Cell:
+    """Where the JSON diffs of such a cell, or of each of such cells, begin. It's its own inverse."""
     return _DIFFS - cell
 
 

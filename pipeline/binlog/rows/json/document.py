@@ -10,26 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pipeline.binlog.rows.json import document_kernels, doubles, opaque_values, partial_update
+from pipeline.binlog.rows.json import diff_kernels, document_kernels, doubles, opaque_values, partial_update
+from pipeline.binlog.rows.json.damage import refuse_document
 from pipeline.binlog.rows.json.text_kernels import PIECE
 from pipeline.binlog.rows.stored_values import LONGEST_DATA, StoredColumn
-from pipeline.errors import UndecodableError
 from pipeline.types import arrow_arrays
 from pipeline.types.buffers import ABSENT
 from pipeline.types.charsets import to_strings
-
-_WRONG: Final = {
-    opaque_values.NO_DECIMAL: "a DECIMAL in a JSON document isn't one",
-    opaque_values.NO_DATE: "a date or time in a JSON document isn't one",
-    document_kernels.ENDS: "a JSON document ends inside of a value",
-    document_kernels.OVERLAPS: "values of a JSON document overlap",
-    document_kernels.TOO_DEEP: "a JSON document is nested more than 100 times",
-    document_kernels.REACHES_BEYOND: "a part of a JSON document reaches beyond it",
-    document_kernels.NO_TYPE: "a JSON document has a value of a type that JSON doesn't have",
-    document_kernels.NO_LITERAL: "a JSON document has a literal that is neither null nor true nor false",
-    document_kernels.NO_NUMBER: "a JSON document has a double that is no number",
-    document_kernels.TOO_LONG: "a length in a JSON document has more than 5 bytes",
-}
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -47,7 +34,7 @@ def decode_documents(prefix: int, stored: StoredColumn) -> pa.Array:
     if not differ.any():
         return printed
     changed = partial_update.apply_diffs(prefix, stored, np.flatnonzero(differ))
-    return pc.replace_with_mask(printed, pa.array(differ), _texts(partial_update.LENGTH_BYTES, changed))
+    return pc.replace_with_mask(printed, pa.array(differ), _texts(diff_kernels.LENGTH_BYTES, changed))
 
 
 def _texts(prefix: int, stored: StoredColumn) -> pa.Array:
@@ -68,7 +55,7 @@ def _texts(prefix: int, stored: StoredColumn) -> pa.Array:
         out = _larger(out, int(state[document_kernels.TO]))
         holes = _larger(holes, int(state[document_kernels.HOLES]))
     if status < 0:
-        raise UndecodableError(f"{stored.name}: {_WRONG[int(status)]}")
+        refuse_document(stored, int(status))
     found = int(state[document_kernels.HOLES])
     doubles.fill_doubles(out, offsets, holes[:found])
     if offsets[-1] > LONGEST_DATA:

@@ -67,7 +67,7 @@ STACK: Final = _DEEPEST * _FRAME
 
 
 @compiled("UniTuple(int64, 2)(uint8[::1], int64, int64)", inlined=True)
-def _length(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
+def varying_length(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
     """Returns where a value begins after its length, and the length: 7 bits to a byte, the lowest first. Or an error
     code."""
     length = np.int64(0)
@@ -135,7 +135,7 @@ def _scalar(
     prefix = np.int64(1) if kind == _OPAQUE else np.int64(0)  # the type's byte
     if at + prefix > end:
         return np.int64(ENDS)
-    start, length = _length(buffer, at + prefix, end)
+    start, length = varying_length(buffer, at + prefix, end)
     if start < 0:
         return start
     state[_BUDGET] -= start + length - at
