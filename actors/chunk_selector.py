@@ -9,6 +9,9 @@ connection, a lock, a timeout) the chunk is tried again from `low`, with a pause
 too many tries, is the answer. Each retry has half as many rows, in case the chunk takes the server too long. Any other
 error is the actor's own failure and ends it.
 
+A table without a primary key is read in one transaction of its own (`actors.snapshot.scan_transaction`). If that fails,
+the coordinator opens another one.
+
 All of it comes from the server of the stream, to whose log `low` and `high` belong. If its address permanently leads to
 another one, as after a failover, the actor ends: capture begins again there.
 """
@@ -33,6 +36,7 @@ from actors.snapshot.connection_pool import SourcePool
 from actors.snapshot.consistent_reads import ConsistentReads, MomentSearch
 from actors.snapshot.load_watch import SourceWatch
 from actors.snapshot.replica_watermarks import ReplicaWatermarks
+from actors.snapshot.scan_transaction import scan_transaction
 from actors.source.connection import Result, Source
 from actors.source.errors import AccessDenied, AnotherServer, StatementOutdated
 from actors.source.gtid_history import VISIBLE_WITHIN_S, wait_until_visible
@@ -78,7 +82,7 @@ class SnapshotLost(Transient):
 
 
 class ChunkSelector(Actor[ToChunkSelector]):
-    """Answers PlanTable and ReadChunk; more orders than `connections` wait for one to be free.
+    """Answers PlanTable, ReadChunk and ReadScan; more chunks than `connections` wait for one to be free.
 
     `server`: the one that the stream comes from, by what it calls itself.
     """
@@ -101,6 +105,11 @@ class ChunkSelector(Actor[ToChunkSelector]):
         super().__init__(mailbox, metrics)
         self._opening = MomentSearch(source, connections, allow_lock, server)
         self._opens: asyncio.Task[None] | None = None
+        self._scanning = partial(scan_transaction, source, server, markers)
+        self._scan: asyncio.Task[None] | None = None
+        self._scan_reads: asyncio.Queue[chunks.ReadScan] = asyncio.Queue()
+        self._scan_order: chunks.OpenScan | None = None
+        self._scan_rows: int | None = None
         self._consistent: ConsistentReads | None = None
         self._coordinator = coordinator
         self._markers = markers
@@ -118,6 +127,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 watching = self._orders.create_task(self._watch.run(self._report_load))
                 await super().run()
                 watching.cancel()
+                self._close_scan()
         except BaseExceptionGroup as failures:
             raise worst_error(failures.exceptions) from failures
         finally:
@@ -140,12 +150,23 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 self._opens = self._orders.create_task(self._open(message))
             case chunks.CloseTransactions():
                 self._close()
+            case chunks.OpenScan():
+                self._close_scan()
+                self._scan_reads, self._scan_order, self._scan_rows = asyncio.Queue(), message, None
+                self._scan = self._orders.create_task(self._scan_table(message, self._scan_reads))
+            case chunks.ReadScan():
+                self._watch.ordered()
+                self._scan_reads.put_nowait(message)
+            case chunks.CloseScan():
+                self._close_scan()
             case _:
                 assert_never(message)
 
     def status(self) -> dict[str, Any]:
-        """Why a consistent snapshot hasn't begun, and how busy the source is."""
+        """What snapshots wait for, as a moment for a consistent one or the end of a scan; and the source's load."""
         waits = self._opening.status() if self._opens and not self._opens.done() else None
+        if waits is None and self._scan is not None and not self._scan.done():
+            waits = self._scan_waits()
         return {"waits": waits, "source": self._watch.status()}
 
     async def _report_load(self, reason: str | None) -> None:
@@ -162,6 +183,54 @@ class ChunkSelector(Actor[ToChunkSelector]):
         if self._consistent is not None:
             self._consistent.close()
         self._opens = self._consistent = None
+
+    def _scan_waits(self) -> str | None:
+        order = self._scan_order
+        if order is not None and self._scan_rows is not None:
+            return f"all rows of {order.table} are being read, {self._scan_rows:,} so far, and the log waits"
+        if order is None or not order.failed:
+            return None
+        return f"all rows of {order.table} couldn't be read at one moment yet, {order.failed} times; it keeps trying"
+
+    def _close_scan(self) -> None:
+        """Ends the scan's transaction. Rows that were ordered in it don't come any more."""
+        if self._scan is not None:
+            self._scan.cancel()
+        while not self._scan_reads.empty():
+            self._scan_reads.get_nowait()
+            self._watch.carried_out(0)
+        self._scan = None
+
+    async def _scan_table(self, order: chunks.OpenScan, reads: asyncio.Queue[chunks.ReadScan]) -> None:
+        """Opens the transaction of a scan, and reads in it as ordered, until all rows have come."""
+        try:
+            async with self._scanning(order) as (source, opened):
+                await self._coordinator.put(opened)
+                await self._read_scan(source, reads)
+        except self._endings:
+            raise
+        except (Transient, StatementOutdated, Definite) as failure:
+            again = isinstance(failure, Transient | StatementOutdated)
+            log.info("the scan failed", table=str(order.table), again=again, error=str(failure))
+            await self._coordinator.put(chunks.ScanFailed(order.number, str(failure), again))
+
+    async def _read_scan(self, source: Source, reads: asyncio.Queue[chunks.ReadScan]) -> None:
+        read = await reads.get()
+        self._scan_rows = 0
+        async with source.select(chunk_queries.select_all(read.schema)) as result:
+            last = False
+            while not last:
+                rows = pa.RecordBatch.from_pylist([], read.schema.arrow)
+                try:
+                    if found := await self._next(result, read.schema):
+                        rows = found[0]
+                finally:
+                    self._watch.carried_out(rows.num_rows, read.rows_per_s)
+                last = found is None
+                self._scan_rows += len(rows)
+                await self._coordinator.put(chunks.ScanRead(read.chunk, read.number, rows, last))
+                if not last:
+                    read = await reads.get()
 
     async def _plan(self, order: chunks.PlanTable) -> None:
         async def planned(source: Source) -> chunks.TablePlanned:

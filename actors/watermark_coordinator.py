@@ -32,10 +32,13 @@ from pipeline.coordinator.window import Reconciling
 from pipeline.messages import topology
 from pipeline.messages.binlog import PauseReading, ResumeReading
 from pipeline.messages.chunks import (
+    CloseScan,
     CloseTransactions,
+    OpenScan,
     OpenTransactions,
     PlanTable,
     ReadChunk,
+    ReadScan,
     RepairRows,
     ReselectRows,
 )
@@ -147,6 +150,8 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
                 case PlanTable() | ReadChunk() | ReselectRows() | RepairRows():
                     await self.send(self._ports.selector, order)
                 case OpenTransactions() | CloseTransactions():
+                    await self.send(self._ports.selector, order)
+                case OpenScan() | ReadScan() | CloseScan():
                     await self.send(self._ports.selector, order)
                 case PauseReading() | ResumeReading():
                     await self.send(self._ports.reader, order)

@@ -130,7 +130,7 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         windows=_list(ANY),
         stopped=_described(_map(JSON_STRING), "Tables that can't be captured any more, and why."),
         keyless=_described(
-            _list(JSON_STRING), "Tables without a primary key: only their changes are captured."
+            _list(JSON_STRING), "Tables without a primary key: only a blocking snapshot reads their rows."
         ),
         consumers=_CONSUMERS,
         late=_described(_list(JSON_STRING), "Tables that wait for a new generation of their mirrors."),

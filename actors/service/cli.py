@@ -345,15 +345,25 @@ def check(settings: Settings) -> None:
     help="Tables, as database.table; more than one may be given.",
 )
 @click.option("--id", "id_", metavar="ID", help="The signal's id. A repeated id takes effect once.")
-def send_signal(settings: Settings, action: str, tables: tuple[str, ...], id_: str | None) -> None:
+@click.option(
+    "--blocking",
+    is_flag=True,
+    help="Execute while the log waits. That reads tables without a primary key too, each all at once.",
+)
+def send_signal(
+    settings: Settings, action: str, tables: tuple[str, ...], id_: str | None, blocking: bool
+) -> None:
     """Start, stop, pause or resume snapshots of the running service, and wait for its answer.
 
     `execute` and `stop` mean all captured tables unless you name some. `recapture` begins the named tables again,
     whatever has stopped them. A snapshot then fills each.
     """
     data: dict[str, Any] = {}
+    if blocking and action != "execute":
+        raise click.UsageError(f"{action} takes no --blocking: only execute does")
     if action in ("execute", "stop"):
-        data = {"type": "incremental", "data-collections": list(tables or settings.tables.patterns)}
+        type_ = "blocking" if blocking else "incremental"
+        data = {"type": type_, "data-collections": list(tables or settings.tables.patterns)}
     elif action == "recapture":
         if not tables:
             raise click.UsageError("recapture needs --tables: which tables shall begin again?")

@@ -145,7 +145,7 @@ def _query_of(
     if not changelog.schema.key:
         note = (
             f"-- {_line(table)} has no primary key, and so no live view: this is the sum of its changes since "
-            "capture began"
+            "its last snapshot, or else since capture began"
         )
         text = sum_sql(root, changelog.schema, dialect)
         return LiveQuery(table, text, (note, *_to_do(root, table, dialect, text, (Tier.CHANGELOG,), at)))

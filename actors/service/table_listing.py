@@ -67,7 +67,7 @@ def _gets(schema: TableSchema | None, refused: str | None, mode: SnapshotMode) -
     if schema is None or refused is not None:
         return f"nothing, it can't be captured: {refused}"
     if not schema.key:
-        return "its changes only, since it has no primary key"
+        return "its changes only, since it has no primary key; a blocking snapshot reads its rows"
     if mode is SnapshotMode.NO_DATA:
         return "its changes, and a snapshot when a signal asks for it"
     return "a snapshot of all rows at its first start, and its changes"
@@ -99,7 +99,9 @@ def _captured(table: Mapping[str, Any]) -> tuple[str, ...]:
     snapshot, lake = table["snapshot"] or {}, table["lake"]
     rows = f"{snapshot['rows'] + snapshot['given_up']:,}" if snapshot else ""
     state = (
-        "its changes only, since it has no primary key" if table["keyless"] else "its changes are captured"
+        "its changes are captured, and it has no primary key"
+        if table["keyless"]
+        else "its changes are captured"
     )
     if stopped := table["stopped"] or lake["stopped"]:
         state = f"stopped: {stopped}"

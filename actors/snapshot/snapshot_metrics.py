@@ -13,7 +13,7 @@ from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.coordinator import recapture, reselect
 from pipeline.coordinator.state import Order, SourceAtLimit, State
-from pipeline.messages.chunks import ChunkFailed, ChunkRead, ReadByKeys, ReadChunk
+from pipeline.messages.chunks import ChunkFailed, ChunkRead, ReadByKeys, ReadChunk, ScanRead
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -91,6 +91,8 @@ class SnapshotMetrics:
                 self._metrics.count(counter, rows.num_rows, table=str(chunk.table))
                 if chunk in self._ordered:  # else its window has ended before it came
                     self._came[chunk] = monotonic()
+            case ScanRead(chunk, _, rows):
+                self._metrics.count(catalogue.SNAPSHOT_ROWS, rows.num_rows, table=str(chunk.table))
             case ChunkFailed(chunk):
                 self._metrics.count(catalogue.CHUNKS, table=str(chunk.table), outcome="failed")
             case _:

@@ -14,6 +14,7 @@ from pipeline.coordinator import recapture
 from pipeline.coordinator.state import (
     State,
     end_table,
+    is_keyless,
     unfinished_tables,
     with_checkpoint,
     with_snapshot,
@@ -59,6 +60,16 @@ _UNREPAIRABLE = (
 _PROTECTED_WALK = (
     "[protection] protects columns of {table}, and the journal would have values of the surrogate-key; leave it out, "
     "so that the chunks follow the primary key"
+)
+
+
+_UNCHUNKABLE = (
+    "it has no primary key, so its rows can't be read in chunks (its changes still stream); a snapshot of the type "
+    "blocking reads them all at once, and the log waits meanwhile"
+)
+_ONLY_WHOLE = (
+    "it has no primary key, so its rows can only be read all at once; send a signal for it without filter, keys and "
+    "surrogate-key"
 )
 
 
@@ -123,7 +134,7 @@ def _effect(state: State, signal: signals.Signal) -> tuple[State, str]:
 
 
 def _begin_snapshot(state: State, signal: signals.ExecuteSnapshot) -> tuple[State, str]:
-    return _take_snapshot(state, signal, partial(_refusal, state.checkpoint), None)
+    return _take_snapshot(state, signal, partial(_snapshot_refusal, state.checkpoint, signal), None)
 
 
 def _take_snapshot(
@@ -201,6 +212,18 @@ def _request(state: State, signal: signals.ExecuteSnapshot, table: TableId) -> R
         raise _Rejected(f"of {table}, {error}") from error
     only = filters[0] if filters else None
     return Request(only, bound, signal.surrogate, signal.chunk_rows, signal.rows_per_s)
+
+
+def _snapshot_refusal(checkpoint: Checkpoint, signal: signals.ExecuteSnapshot, table: TableId) -> str | None:
+    """Why no snapshot of the table is taken. One without a primary key is read all at once, and the log waits."""
+    if table in checkpoint.stopped or not is_keyless(checkpoint, table):
+        return _refusal(checkpoint, table)
+    if not signal.blocking:
+        return _UNCHUNKABLE
+    narrowing = [*(each.tables for each in signal.filters), *(each.tables for each in signal.keys)]
+    if any(tables.match(table) for tables in narrowing) or signal.surrogate is not None:
+        return _ONLY_WHOLE
+    return None
 
 
 def _refusal(checkpoint: Checkpoint, table: TableId) -> str | None:

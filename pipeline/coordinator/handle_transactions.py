@@ -19,6 +19,7 @@ import pyarrow as pa
 from pipeline.coordinator import reselect
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import halve
+from pipeline.coordinator.halted.table_scan import touch_scan
 from pipeline.coordinator.handle_schemas import invalidate_mirrors, single_transaction
 from pipeline.coordinator.handle_signals import signal_row_received
 from pipeline.coordinator.partial_rows import ImageMasks, PartialRows, classify_images, has_partial_images
@@ -109,6 +110,7 @@ def touch_windows(state: State, tables: tuple[TableChanges, ...], run: Transacti
 
     A table with a mirror stops if the mirror couldn't tell the rows of these changes apart.
     """
+    state = touch_scan(state, tables, run)
     for changes in tables:
         table = changes.schema.table
         opened = any(window_table(window) == table for window in state.windows)

@@ -13,8 +13,8 @@ between the stop and the recapture.
 
 A table that hasn't stopped may be recaptured too: it begins again by hand. A table that the source doesn't show, or
 that the configuration doesn't capture, stays as it is, and its snapshot fails by name. The same holds for a table
-without a primary key, whose rows can't be read. Its changes stream again. If something stops the table once more, it
-stops with that reason.
+without a primary key, whose rows can't be read in chunks. Its changes stream again. If something stops the table once
+more, it stops with that reason.
 """
 
 import re
@@ -42,7 +42,8 @@ _REMEDY: Final = "{reason}; then begin it again: tidemark signal CONFIG recaptur
 _REPROTECTED: Final = "the rules for its columns have changed, and it begins again"
 _UNKNOWN: Final = "the source doesn't show it, or the configuration doesn't capture it"
 _KEYLESS: Final = (
-    "it has no primary key, so its rows can't be read in chunks; its changes stream again from here on"
+    "it has no primary key, so its rows can't be read in chunks; its changes stream again from here on, and a blocking "
+    "snapshot reads all of its rows"
 )
 
 

@@ -16,7 +16,8 @@ moves. What has passed since the signal stays passed.
 same checkpoint as the snapshot, so this is decided once. A snapshot that is stopped doesn't begin again by itself. One
 that fails does so only after a statement on its table (`pipeline.coordinator.handle_schemas`). So these tables are new:
 those that the configuration captures from now on, those that were created since, and a table that has got a primary
-key. A table without one can't be read in chunks. Its changes stream.
+key. A table without one can't be read in chunks. Its changes stream, and a signal may have it read all at once
+(`pipeline.coordinator.halted.table_scan`).
 """
 
 from dataclasses import replace
@@ -162,7 +163,7 @@ def restart_consistent_snapshots(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def keyless_tables(checkpoint: Checkpoint) -> tuple[TableId, ...]:
-    """Returns the captured tables without a primary key, which are never snapshotted."""
+    """Returns the captured tables without a primary key, of which only a signal takes a snapshot."""
     schemas = sorted(checkpoint.schemas.items())
     return tuple(t for t, schema in schemas if not schema.key and t not in checkpoint.stopped)
 

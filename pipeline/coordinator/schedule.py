@@ -22,7 +22,8 @@ of that. They are few, and one order of them at a time takes no chunk's turn.
 **How much.** At most as many chunks are ordered as there are connections: another one would only be a window that opens
 too early. And no more than the memory has room for, together with the waiting rows (`pipeline.coordinator.chunk_size`).
 
-**A blocking snapshot** is read as with `watermark = "pause"`, and nothing else is ordered during its turn.
+**A blocking snapshot** is read as with `watermark = "pause"`, and nothing else is ordered during its turn. Its tables
+without a primary key come first (`pipeline.coordinator.halted.table_scan`).
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from pipeline.config.settings import MOST_WINDOWS
-from pipeline.coordinator import consistent_schedule, reselect
+from pipeline.coordinator import reselect
 from pipeline.coordinator.chunk_size import ChunkSize
 from pipeline.coordinator.consistent_state import (
     ApproachingPosition,
@@ -39,9 +40,13 @@ from pipeline.coordinator.consistent_state import (
     NoPosition,
     OpeningTransactions,
 )
+from pipeline.coordinator.halted import consistent_schedule, table_scan
 from pipeline.coordinator.state import (
     FoundEmpty,
+    InScan,
     InTransaction,
+    NoScan,
+    OpeningScan,
     Order,
     Overlapping,
     PauseOrdered,
@@ -54,6 +59,7 @@ from pipeline.coordinator.state import (
     SchemaDiffers,
     SourceAtLimit,
     State,
+    is_keyless,
     is_reading,
     range_of,
     snapshot_windows,
@@ -96,8 +102,16 @@ def order_reads(state: State) -> tuple[State, tuple[Order, ...]]:
         return _pause_for_room(state)
     if isinstance(state.place, InTransaction):
         return _resume_within_transaction(state)
+    if isinstance(state.place, InScan):
+        return table_scan.order_rows(state)
+    if not isinstance(state.scan, NoScan):
+        return _advance_scan(state)
     state, orders = consistent_schedule.advance_consistent_snapshot(state)
     match state.consistent_position:
+        case NoPosition() if table_scan.can_open(state):
+            state, resumed = _end_pause(state)
+            state, others = _advance_scan(state)
+            others = (*resumed, *others)
         case NoPosition():
             state, others = _order_regular_reads(state)
         case AtPosition():
@@ -107,6 +121,15 @@ def order_reads(state: State) -> tuple[State, tuple[Order, ...]]:
         case _:
             assert_never(state.consistent_position)
     return state, (*orders, *others)
+
+
+def _advance_scan(state: State) -> tuple[State, tuple[Order, ...]]:
+    """Continues with a scan that is under way, or opens one. Nothing else is ordered meanwhile."""
+    state, orders = table_scan.advance_scan(state)
+    if isinstance(state.scan, OpeningScan):
+        state, resumed = _end_pause(state)
+        return state, (*orders, *resumed)
+    return state, orders
 
 
 def _order_regular_reads(state: State) -> tuple[State, tuple[Order, ...]]:
@@ -213,6 +236,7 @@ def _turns(state: State) -> Iterator[_Plan | _Chunk]:
     consistent = isinstance(state.consistent_position, AtPosition)
     under_way = {t: each for t, each in table_turns(checkpoint).items() if each.consistent is consistent}
     wanted = _unsuspended_tables(under_way)
+    wanted = {t: each for t, each in wanted.items() if not (each.blocking and is_keyless(checkpoint, t))}
     open_on = _windows_of_tables(state)
     priorities = {snapshot.priority for snapshot in wanted.values()}
     begins = {each: _tables_under_way(state, wanted, each) < limits.connections for each in priorities}

@@ -14,14 +14,19 @@ from pipeline.coordinator.window import Reading, Window
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
+from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import PauseReading, ResumeReading
 from pipeline.messages.chunks import (
+    CloseScan,
     CloseTransactions,
+    OpenScan,
     OpenTransactions,
     PlanTable,
     ReadByKeys,
     ReadChunk,
+    ReadScan,
     ReselectRows,
+    ScanOpened,
 )
 from pipeline.messages.journal import Append, AppendRows, HasSpace, Room
 from pipeline.messages.signals import SignalOutcome
@@ -171,7 +176,70 @@ class InTransaction:
     stopped: frozenset[TableId] = frozenset()
 
 
-StreamPlace = BetweenTransactions | InTransaction
+@dataclass(frozen=True, slots=True)
+class InScan:
+    """The stream stands still between two transactions while a table without a key is read (`Scanning`).
+
+    Some of its rows may be sent. `answers`: as of InTransaction.
+    """
+
+    answers: tuple[SignalOutcome, ...] = ()
+
+
+StreamPlace = BetweenTransactions | InTransaction | InScan
+
+
+@dataclass(frozen=True, slots=True)
+class NoScan:
+    """No table is scanned. `number` is the last scan's, and `completed` whether it was read to its end.
+
+    So many (`failed`) scans of the same table came to nothing before.
+    """
+
+    number: int = 0
+    failed: int = 0
+    completed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningScan:
+    """The transaction for a scan is ordered. It isn't known yet what it sees.
+
+    `touched`: the transactions that have changed the table since. `spoiled`: whether a statement may have altered it.
+    """
+
+    order: OpenScan
+    snapshot: str
+    touched: tuple[Transactions, ...] = ()
+    spoiled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApproachingScan:
+    """The transaction is open, and the stream goes to `opened.high`. `spoiled`: the table has changed on that way."""
+
+    order: OpenScan
+    snapshot: str
+    opened: ScanOpened
+    spoiled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scanning:
+    """The rows are read, while the stream stands still. So many `chunks` of them, with so many `rows`, have come.
+
+    `reading`: whether the next ones are ordered.
+    """
+
+    order: OpenScan
+    snapshot: str
+    opened: ScanOpened
+    chunks: int = 0
+    rows: int = 0
+    reading: bool = False
+
+
+Scan = NoScan | OpeningScan | ApproachingScan | Scanning
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +261,16 @@ class State:
     `limits`: how large chunks may be. `mode`: whether the stream continues while they are read. `checkpoint`: the
     durable part. A restart drops all that follows it, except the settings. `snapshot_mode`: how new tables are
     snapshotted without a signal. `stream`: where the last transaction ended in the log, None before the stream's first
-    event. `place`: whether the stream is inside a transaction. `plans`: how far the plan of each table is that a
-    snapshot reads now. `windows`: the open windows in the order in which they were ordered. `ordered`: the ordered
-    chunks that haven't come, and the bytes that each may bring, whether or not its window is still open. `chunk_sizes`:
-    by table. `reader`: whether the BinlogReader reads or pauses. `consistent_position`: where the stream is for a
-    consistent snapshot. `source`: whether it has room for chunks. `room`: whether the journal has room. `markers`: the
-    ids of marker rows that have passed, while a watermark may still be among them. `chunks`: how many chunks were
-    ordered since the start. `unread`: the rows to read again that aren't ordered yet, the oldest first. `reselecting`:
-    the rows that are ordered by their keys and haven't come. `repair`: the batch that is under way
-    (`pipeline.coordinator.verification.repair`). `has_lake`: whether the pipeline has a lake. `protection`: the columns
-    whose values may not be in the checkpoint.
+    event. `place`: whether the stream is inside a transaction or a scan. `plans`: how far the plan of each table is
+    that a snapshot reads now. `windows`: the open windows in the order in which they were ordered. `ordered`: the
+    ordered chunks that haven't come, and the bytes that each may bring, whether or not its window is still open.
+    `chunk_sizes`: by table. `reader`: whether the BinlogReader reads or pauses. `consistent_position`: where the stream
+    is for a consistent snapshot. `scan`: how far the scan of a table without a key is. `source`: whether it has room
+    for chunks. `room`: whether the journal has room. `markers`: the ids of marker rows that have passed, while a
+    watermark may still be among them. `chunks`: how many chunks were ordered since the start. `unread`: the rows to
+    read again that aren't ordered yet, the oldest first. `reselecting`: the rows that are ordered by their keys and
+    haven't come. `repair`: the batch that is under way (`pipeline.coordinator.verification.repair`). `has_lake`:
+    whether the pipeline has a lake. `protection`: the columns whose values may not be in the checkpoint.
     """
 
     limits: ChunkLimits
@@ -217,6 +285,7 @@ class State:
     chunk_sizes: dict[TableId, ChunkSize] = field(default_factory=dict)
     reader: ReaderState = ReaderRunning()
     consistent_position: ConsistentPhase = field(default_factory=NoPosition)
+    scan: Scan = NoScan()
     source: SourceLoad = SourceHasCapacity()
     room: Room = field(default_factory=HasSpace)
     markers: frozenset[str] = frozenset()
@@ -239,6 +308,9 @@ Order = (
     | ReadByKeys
     | OpenTransactions
     | CloseTransactions
+    | OpenScan
+    | ReadScan
+    | CloseScan
     | PauseReading
     | ResumeReading
     | AppendRows
@@ -297,8 +369,9 @@ def end_table(state: State, snapshot: Snapshot, table: TableId, ended: TableSnap
     """
     was, mirror = snapshot.tables[table], state.checkpoint.mirrors.get(table)
     state = with_table(drop_windows(state, {table}), snapshot, table, ended)
+    fills = snapshot.fills(table) and not is_keyless(state.checkpoint, table)
     match mirror, ended:
-        case Filling(since), Completed() if snapshot.fills(table):
+        case Filling(since), Completed() if fills:
             return with_mirror(state, table, Ready(since))
         case Filling(), _ if _fills_mirror(was) and awaits_snapshot(state.checkpoint, table):
             # The next snapshot reads all rows into a mirror that has none of these.
@@ -336,9 +409,11 @@ def restart_table(state: State, snapshot: Snapshot, table: TableId) -> State:
 def drop_windows(state: State, tables: Iterable[TableId]) -> State:
     """Removes the open windows and plans of these tables. A plan that is under way is outdated when it comes.
 
-    Rows that were being read again have to be ordered once more.
+    Rows that were being read again have to be ordered once more. A scan of a table has to be opened again.
     """
     gone, unread = frozenset(tables), dict(state.unread)
+    if isinstance(state.scan, OpeningScan | ApproachingScan) and state.scan.order.table in gone:
+        state = replace(state, scan=replace(state.scan, spoiled=True))
     for window in reversed(state.windows):
         if isinstance(window.order, ReselectRows) and (table := window_table(window)) in gone:
             unread[table] = (UnknownRows(window.order.since, window.order.keys), *unread.get(table, ()))
@@ -383,6 +458,7 @@ def with_snapshot(state: State, snapshot: Snapshot) -> State:
         for table, waiting in snapshot.tables.items()
         if isinstance(waiting, SnapshotWaiting)
         and snapshot.fills(table)
+        and not is_keyless(state.checkpoint, table)
         and (table not in mirrors or stays_incomplete(state.checkpoint, table))
     ]
     return with_checkpoint(
@@ -390,6 +466,12 @@ def with_snapshot(state: State, snapshot: Snapshot) -> State:
         snapshots=forget_old_snapshots((*state.checkpoint.snapshots, snapshot)),
         mirrors={**mirrors, **dict.fromkeys(first, Filling(scn))},
     )
+
+
+def is_keyless(checkpoint: Checkpoint, table: TableId) -> bool:
+    """Returns whether the table has no primary key, so that its rows can only be read all at once (a scan)."""
+    schema = checkpoint.schemas.get(table)
+    return schema is not None and not schema.key
 
 
 def forget_old_snapshots(snapshots: tuple[Snapshot, ...]) -> tuple[Snapshot, ...]:

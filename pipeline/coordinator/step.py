@@ -18,6 +18,10 @@ chunk is ordered, and the position stays. Changes of the checkpoint (a signal, a
 the Append that ends it. So for every rule the transaction passes as a unit, at its end. Its SCN stays the next one,
 because nothing else takes a number.
 
+**A table without a primary key** is read while the stream stands still (`pipeline.coordinator.halted.table_scan`). Then
+the state is `InScan`, and everything waits for the last row, as within a transaction. What may move the stream ends the
+scan first.
+
 If a table stops within a transaction, the journal has nothing of that table in the transaction: it discards the rows
 that it has.
 
@@ -46,7 +50,6 @@ import pyarrow as pa
 from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.settings import MOST_WINDOWS, SnapshotMode
 from pipeline.coordinator import (
-    consistent_schedule,
     handle_chunks,
     handle_schemas,
     handle_transactions,
@@ -55,11 +58,13 @@ from pipeline.coordinator import (
 )
 from pipeline.coordinator import window as windows
 from pipeline.coordinator.chunk_size import ChunkLimits
+from pipeline.coordinator.halted import consistent_schedule, table_scan
 from pipeline.coordinator.handle_signals import signal_received
 from pipeline.coordinator.schedule import order_reads
 from pipeline.coordinator.state import (
     BetweenTransactions,
     FoundEmpty,
+    InScan,
     InTransaction,
     Order,
     Overlapping,
@@ -119,9 +124,15 @@ def start(
 
 def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Order, ...]]:
     """Returns the next state and the orders for a message. Raises InvariantBroken if a sender broke its protocol."""
+    if isinstance(state.place, InScan) and isinstance(message, table_scan.ENDING):
+        return _step_after_scan(state, message)
     taken, parts, answers = _handle(state, message)
     match taken.place:
-        case InTransaction():
+        case InScan() if not table_scan.is_wanted(taken):
+            abandoned, closed = table_scan.abandon_scan(taken)
+            after, orders = _append(state, abandoned, (), answers, (), ())
+            return after, (*closed, *orders)
+        case InTransaction() | InScan():
             return _hold_until_end(taken, taken.place, parts, answers)
         case BetweenTransactions():
             alterations = message.alterations if isinstance(message, changes.SchemaChanged) else ()
@@ -130,6 +141,14 @@ def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Or
             return _append(state, taken, parts, answers, altered, statements)
         case _:
             assert_never(taken.place)
+
+
+def _step_after_scan(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Order, ...]]:
+    """Returns the same as `step` for a message that ends a scan. What was held until its end goes out first."""
+    abandoned, closed = table_scan.abandon_scan(state)
+    ended, orders = _append(state, abandoned, (), (), (), (), orders_reads=False)
+    after, more = step(ended, message)
+    return after, (*closed, *orders, *more)
 
 
 def _skip_begun_scn(state: State) -> State:
@@ -144,11 +163,11 @@ def _skip_begun_scn(state: State) -> State:
 
 def _hold_until_end(
     taken: State,
-    place: InTransaction,
-    parts: tuple[journal.ChangePart, ...],
+    place: InTransaction | InScan,
+    parts: tuple[journal.ChangePart | journal.ChunkPart, ...],
     answers: tuple[signals.SignalOutcome, ...],
 ) -> tuple[State, tuple[Order, ...]]:
-    """Sends rows at once, and holds everything else until the end of the transaction."""
+    """Sends rows at once, and holds everything else until the end of the transaction or the scan."""
     after, orders = order_reads(replace(taken, place=replace(place, answers=(*place.answers, *answers))))
     return after, (journal.AppendRows(parts), *orders) if parts else orders
 
@@ -156,15 +175,17 @@ def _hold_until_end(
 def _append(
     state: State,
     taken: State,
-    parts: tuple[journal.ChangePart, ...],
+    parts: tuple[journal.ChangePart | journal.ChunkPart, ...],
     answers: tuple[signals.SignalOutcome, ...],
     altered: tuple[Altered, ...],
     statements: tuple[journal.StatementPart, ...],
+    *,
+    orders_reads: bool = True,
 ) -> tuple[State, tuple[Order, ...]]:
     """Closes the windows that can close, orders reads, and appends the changes, then the rows of the closed windows."""
     taken = comparability.end_outdated(state.checkpoint, handle_chunks.stop_contradicted_tables(taken))
     emitted, rows = close_windows(taken)
-    after, orders = order_reads(emitted)
+    after, orders = order_reads(emitted) if orders_reads else (emitted, ())
     after = reselect.mark_unread(after)
     if after.checkpoint.mirrors is not state.checkpoint.mirrors:
         after = _skip_begun_scn(after)
@@ -172,7 +193,9 @@ def _append(
     if isinstance(state.place, InTransaction):  # and it ends here
         with_it = taken.checkpoint.stopped.keys() - state.checkpoint.stopped.keys()
         answers, withdrawn = (*state.place.answers, *answers), state.place.stopped | with_it
-    if after.checkpoint is state.checkpoint and not answers:
+    if isinstance(state.place, InScan):  # and it ends here
+        answers, withdrawn = (*state.place.answers, *answers), table_scan.withdrawn_tables(state, taken)
+    elif after.checkpoint is state.checkpoint and not answers:
         return after, orders
     append = journal.Append((*parts, *rows), after.checkpoint, answers, withdrawn, altered, statements)
     return after, (append, *orders)
@@ -180,7 +203,7 @@ def _append(
 
 def _handle(
     state: State, message: ToWatermarkCoordinator
-) -> tuple[State, tuple[journal.ChangePart, ...], tuple[signals.SignalOutcome, ...]]:
+) -> tuple[State, tuple[journal.ChangePart | journal.ChunkPart, ...], tuple[signals.SignalOutcome, ...]]:
     """Returns the state after the message, the changes that it brings, and the answers to signals."""
     match message:
         case changes.ChangesVerified():
@@ -218,6 +241,9 @@ def _handle(
             return handle_chunks.chunk_failed(state, message), (), ()
         case chunks.ChunkSchemaChanged():
             return handle_chunks.chunk_schema_changed(state, message), (), ()
+        case chunks.ScanOpened() | chunks.ScanRead() | chunks.ScanFailed():
+            after, rows = table_scan.take_answer(state, message)
+            return after, rows, ()
         case chunks.SourceOverloaded(reason):
             return replace(state, source=SourceAtLimit(reason)), (), ()
         case chunks.SourceRecovered():

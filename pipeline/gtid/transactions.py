@@ -73,6 +73,16 @@ class Transactions:
     def __len__(self) -> int:
         return len(self.number)
 
+    def taken(self, indices: npt.NDArray[np.int32]) -> "Transactions":
+        """Returns the run of the transactions with these indices."""
+        return Transactions(
+            self.sources,
+            self.source[indices],
+            self.number[indices],
+            self.commit_time[indices],
+            self.original_time[indices],
+        )
+
     def gtid(self, i: int) -> Gtid:
         """The GTID of the i-th transaction."""
         return Gtid(self.sources[self.source[i]], int(self.number[i]))

@@ -30,11 +30,11 @@ from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.snapshot import REPAIRED, ChunkId
 
 # `__op`: c, u, d (also a key that a repair found no row of), r (a snapshot's row), b (what an update found) or t (a
-# statement took all rows away, and the table's own columns are null). `__ordinal`: order inside the transaction or
-# chunk. `__gtid` and `__commit_time` (of the source's commit) are null for rows of a chunk, `__chunk` for all others.
-# `__absent`: the columns of which the log doesn't give the row's value, which is null in the table's own column and
-# means nothing; null where it's all. `__segment`: the number of the segment, so that a file alone shows where its rows
-# belong.
+# statement took all rows away, or all rows of a table without a key come next; the table's own columns are null).
+# `__ordinal`: order inside the transaction or chunk. `__gtid` and `__commit_time` (of the source's commit) are null
+# for rows of a chunk, `__chunk` for all others. `__absent`: the columns of which the log doesn't give the row's
+# value, which is null in the table's own column and means nothing; null where it's all. `__segment`: the number of
+# the segment, so that a file alone shows where its rows belong.
 META = pa.schema(
     [
         pa.field("__op", pa.string(), nullable=False),
@@ -162,6 +162,9 @@ def chunk_table(segment: int, part: ChunkPart) -> pa.Table:
         named = f"{named}{REPAIRED}"
     if part.first:
         return pa.Table.from_batches([part.rows])
+    if part.begins_scan:
+        none = pa.RecordBatch.from_pylist([{}], part.schema.arrow)
+        return pa.Table.from_batches([chunk_changes(none, named, part.scn, segment, part.at, op="t")])
     gone = (
         [_gone_changes(part, part.gone, named, segment)] if part.gone is not None and len(part.gone) else []
     )

@@ -94,9 +94,9 @@ class EarlyFile:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransactionRows:
-    """Rows of a transaction whose end hasn't come, as far as they are in memory, and their bytes."""
+    """Rows of a transaction or a scan whose end hasn't come, as far as they are in memory, and their bytes."""
 
-    parts: tuple[ChangePart, ...] = ()
+    parts: tuple[ChangePart | ChunkPart, ...] = ()
     bytes: int = 0
 
 
@@ -108,14 +108,19 @@ def add_rows(unfinished: OpenTransactionRows, rows: AppendRows) -> OpenTransacti
 
 
 def drop_written_rows(unfinished: OpenTransactionRows) -> OpenTransactionRows:
-    """What is left in memory once the rows are written early: of each table version a part that says whose it is."""
-    left = {part.changes.schema: replace(part, changes=_rowless(part.changes)) for part in unfinished.parts}
+    """What is left in memory once the rows are written early: of each table version a part that says whose it is.
+
+    Of a scan it's each chunk, without its rows, because the entry describes them.
+    """
+    left: dict[TableSchema | int, ChangePart | ChunkPart] = {}
+    for part in unfinished.parts:
+        left[part.changes.schema if isinstance(part, ChangePart) else part.scn] = _without_rows(part)
     return OpenTransactionRows(tuple(left.values()))
 
 
 def end_transaction(unfinished: OpenTransactionRows, append: Append) -> Append:
     """The append that ends the transaction, with its rows before its own."""
-    kept = [part for part in unfinished.parts if part.changes.schema.table not in append.withdrawn]
+    kept = [part for part in unfinished.parts if _whose(part)[0].table not in append.withdrawn]
     return replace(append, parts=(*kept, *append.parts))
 
 

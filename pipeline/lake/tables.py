@@ -345,8 +345,8 @@ META_COLUMNS = tuple(LakeColumn(f.name, spark_type(f.type)) for f in META)
 
 # What they say, in a new changelog.
 META_COMMENTS: Final = {
-    "__op": "c: a row came; u: it changed; d: it went; r: a snapshot read it; t: the table was emptied; "
-    "b: what an update found",
+    "__op": "c: a row came; u: it changed; d: it went; r: a snapshot read it; t: the table was emptied, "
+    "or all its rows come next (r); b: what an update found",
     "__scn": "the number of the transaction or chunk; with __ordinal the order of the source's commits",
     "__ordinal": "the place of the row in its transaction",
     "__gtid": "the source's transaction; null for r",

@@ -1,4 +1,5 @@
-"""Between the WatermarkCoordinator and the ChunkSelector: plans, chunks, transactions, and the load of the source."""
+"""Between the WatermarkCoordinator and the ChunkSelector: plans, chunks, transactions, table scans, and the load of the
+source."""
 
 from dataclasses import dataclass
 
@@ -167,6 +168,64 @@ class TransactionsOpened:
 @dataclass(frozen=True, slots=True)
 class CloseTransactions:
     """Nothing more is read in them, or open none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenScan:
+    """Open a transaction in which all rows of a table without a primary key can be read.
+
+    It sees all that had passed at `ordered_at`. `failed`: how often that came to nothing before. `number` is never used
+    twice in a run.
+    """
+
+    number: int
+    table: TableId
+    ordered_at: GtidSet
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOpened:
+    """The transaction is open, and the table has this schema. It sees all of `low`, and nothing after `high`."""
+
+    number: int
+    schema: TableSchema
+    low: GtidSet
+    high: Coordinates
+
+
+@dataclass(frozen=True, slots=True)
+class ReadScan:
+    """Read the next rows of the scan with this `number`; `rows_per_s`: as of a request."""
+
+    chunk: ChunkId
+    number: int
+    schema: TableSchema
+    rows_per_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRead:
+    """The next rows, some megabytes of them; after the `last` ones the transaction has ended."""
+
+    chunk: ChunkId
+    number: int
+    rows: pa.RecordBatch
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFailed:
+    """The scan has ended, for this reason. `again`: another one may succeed."""
+
+    number: int
+    reason: str
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CloseScan:
+    """End the scan's transaction. Nothing more is read in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,9 @@ ToChunkSelector = (
     | chunks.RepairRows
     | chunks.OpenTransactions
     | chunks.CloseTransactions
+    | chunks.OpenScan
+    | chunks.ReadScan
+    | chunks.CloseScan
 )
 ToBinlogReader = binlog.PauseReading | binlog.ResumeReading
 _OfTables = (
@@ -44,11 +47,19 @@ _OfChunks = (
     | chunks.ChunkFailed
     | chunks.ChunkSchemaChanged
 )
+_OfScans = chunks.ScanOpened | chunks.ScanRead | chunks.ScanFailed
 _OfTheSource = chunks.SourceOverloaded | chunks.SourceRecovered | chunks.TransactionsOpened
 _OfTheJournal = journal.MirrorDataExpired | journal.JournalFull | journal.JournalHasSpace
 _OfTheLake = journal.DifferencesReported
 ToWatermarkCoordinator = (
-    _OfTheLog | _OfTables | _OfChunks | _OfTheSource | _OfTheJournal | _OfTheLake | signals.SignalReceived
+    _OfTheLog
+    | _OfTables
+    | _OfChunks
+    | _OfScans
+    | _OfTheSource
+    | _OfTheJournal
+    | _OfTheLake
+    | signals.SignalReceived
 )
 ToJournalWriter = journal.AppendRows | journal.Append
 ToSignalListener = signals.SignalAccepted | signals.SignalRejected | journal.CheckpointSealed

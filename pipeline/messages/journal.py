@@ -35,6 +35,8 @@ class ChunkPart:
     `first`: they go straight to the mirror. `verifies`: the lake only compares them with what it has. Otherwise they
     are separate changes (`op` = r) with this `scn`. `at`: the log's position there, None if it isn't known. `gone`: the
     keys (their columns) of which the source has no row, though they were requested (`op` = d); None if that's none.
+    `begins_scan`: it has no rows, and the rows of a table without a key come next: all of them, so that no change
+    before counts any more (`op` = t).
     """
 
     chunk: ChunkId
@@ -47,6 +49,7 @@ class ChunkPart:
     at: Coordinates | None = None
     verifies: bool = False
     gone: pa.RecordBatch | None = None
+    begins_scan: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +70,9 @@ class StatementPart:
 
 @dataclass(frozen=True, slots=True)
 class AppendRows:
-    """Keep these rows of a transaction that hasn't ended: the next Append has them before its own."""
+    """Keep these rows of a transaction or a scan that hasn't ended: the next Append has them before its own."""
 
-    parts: tuple[ChangePart, ...]
+    parts: tuple[ChangePart | ChunkPart, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ EDGES = (
         2 * MOST_WINDOWS,
         WhenFull.BOUNDED,
         "one order for each window or planned table, no more of these than MOST_WINDOWS each, one for rows that are "
-        "read by their keys, and one for transactions",
+        "read by their keys, one for transactions, and one for a scan",
     ),
     Edge(
         ActorName.CHUNK_SELECTOR,
@@ -115,6 +115,9 @@ EDGES = (
             chunks.SourceOverloaded,
             chunks.SourceRecovered,
             chunks.TransactionsOpened,
+            chunks.ScanOpened,
+            chunks.ScanRead,
+            chunks.ScanFailed,
         ),
         2 * MOST_WINDOWS,
         WhenFull.WAIT,

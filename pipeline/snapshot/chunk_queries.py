@@ -58,6 +58,12 @@ def select_chunk(
     return _select(schema, walk, columns, where, f"{_order(schema, walk)} LIMIT {limit:d}")
 
 
+def select_all(schema: TableSchema) -> Statement:
+    """All rows, in any order, all columns in the table's order."""
+    columns = ", ".join(quote_name(column.name) for column in schema.columns)
+    return Statement(f"SELECT {columns} FROM {quoted_table(schema.table)}")  # noqa: S608 - quoted names
+
+
 def select_where(schema: TableSchema, where: Fragment) -> Statement:
     """The rows that satisfy a condition, all columns in the table's order."""
     columns = ", ".join(quote_name(column.name) for column in schema.columns)

@@ -315,13 +315,14 @@ class Capture:
     def parts(self) -> list[journal_messages.ChangePart | journal_messages.ChunkPart]:
         """All that was put into the stream, in order: rows that are kept come with the append that they wait for."""
         put: list[journal_messages.ChangePart | journal_messages.ChunkPart] = []
-        kept: list[journal_messages.ChangePart] = []
+        kept: list[journal_messages.ChangePart | journal_messages.ChunkPart] = []
         for order in self.orders:
             match order:
                 case journal_messages.AppendRows(parts):
                     kept += parts
-                case journal_messages.Append(parts):
-                    put += [*kept, *parts]
+                case journal_messages.Append(parts, withdrawn=withdrawn):
+                    put += [part for part in kept if _table_of(part) not in withdrawn]
+                    put += parts
                     kept = []
                 case _:
                     pass
@@ -338,11 +339,17 @@ class Capture:
         return [answer for append in self.appends for answer in append.answers]
 
 
+def _table_of(part: journal_messages.ChangePart | journal_messages.ChunkPart) -> TableId:
+    return part.changes.schema.table if isinstance(part, journal_messages.ChangePart) else part.schema.table
+
+
 def _told(part: journal_messages.ChangePart | journal_messages.ChunkPart) -> str:
     match part:
         case journal_messages.ChangePart(changes, transactions):
             indices = dict.fromkeys(changes.images["transaction"].to_pylist())
             names = " ".join(_short(transactions.gtid(index)) for index in indices)
             return f"{changes.schema.table.name} {names}"
+        case journal_messages.ChunkPart(_, schema, begins_scan=True):
+            return f"{schema.table.name} begins"
         case journal_messages.ChunkPart(_, schema, found):
             return f"{schema.table.name} rows {' '.join(map(str, found[0].to_pylist()))}"

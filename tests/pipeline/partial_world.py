@@ -56,7 +56,7 @@ class World:
         self.states: list[Rows] = [{key: (key * 10, key) for key in KEYS if self.dice.random() < 0.7}]
         self.values = 1000
         self.appends: list[Append] = []
-        self.kept: list[ChangePart] = []
+        self.kept: list[ChangePart | ChunkPart] = []
         self.read: dict[int, tuple[ChangePart | ChunkPart, list[dict[str, Any]]]] = {}
         self.sealed = 0
         self.ordered: list[chunks.ReadChunk | chunks.ReadByKeys] = []

@@ -79,6 +79,7 @@ class Trace:
     settings: dict[str, str]
     ordered: dict[int, chunks.ReadChunk | chunks.ReadByKeys] = field(default_factory=dict)
     shown: Checkpoint | None = None
+    scanned: list[chunks.ReadScan] = field(default_factory=list)
 
     @classmethod
     def started(cls, line: str) -> tuple["Trace", tuple[str, ...]]:
@@ -143,6 +144,8 @@ class Trace:
                 shown = self.shown = order.checkpoint
             elif isinstance(order, chunks.ReadChunk | chunks.ReadByKeys):
                 self.ordered[order.chunk.number] = order
+            elif isinstance(order, chunks.ReadScan):
+                self.scanned.append(order)
         if isinstance(self.state.place, BetweenTransactions):
             assert self.state.checkpoint is self.shown, (
                 "a change of the checkpoint didn't go out with an Append"
@@ -335,6 +338,23 @@ def _chunk_outdated(
     return chunks.ChunkSchemaChanged(chunk, high=None if high is None else _high(high), **why)
 
 
+def _opened(
+    _: Trace, number: str, name: str | None, low: str | None, high: str | None
+) -> ToWatermarkCoordinator:
+    seen = gtids("a:1-5") if low is None else gtids(low)
+    found = _high(high)
+    assert isinstance(found, Coordinates)
+    return chunks.ScanOpened(int(number), schema(name or "logs"), seen, found)
+
+
+def _scanned(trace: Trace, number: str, keys: str, last: str | None) -> ToWatermarkCoordinator:
+    order = next((each for each in trace.scanned if each.number == int(number)), None)
+    if order is None:
+        raise NotOrdered(f"no rows of scan {number} were ordered")
+    found = [] if keys == "none" else [int(key) for key in keys.split()]
+    return chunks.ScanRead(order.chunk, order.number, builders.rows(order.schema, found), last is not None)
+
+
 _T, _PLACE, _NAME = r"[a-f](?:\S*)?:\S+", r"\d+(?:/\d+)?", r"[a-z]+(?:\+[a-z]+)?"
 _NAMES = rf"{_NAME}(?: {_NAME})*?"
 _MIRROR = r"(?:, (?P<mirror>(?:emptying|invalidating) [a-z]+))?"
@@ -390,6 +410,11 @@ _MESSAGES: dict[str, Any] = {
     r"journal has space": lambda _: JournalHasSpace(),
     r"source overloaded: (?P<why>.+)": lambda _, why: chunks.SourceOverloaded(why),
     r"source recovered": lambda _: chunks.SourceRecovered(),
+    rf"scan (?P<number>\d+) opened(?: of (?P<name>{_NAME}))?(?:, low (?P<low>\S+?))?{_HIGH}": _opened,
+    r"scan (?P<number>\d+) rows (?P<keys>none|[\d ]+)(?P<last>, the last)?": _scanned,
+    r"scan (?P<number>\d+) failed(?P<again>, again)?: (?P<why>.+)": lambda _, number, again, why: (
+        chunks.ScanFailed(int(number), why, again is not None)
+    ),
     rf"transactions (?P<number>\d+) opened at (?P<at>{_PLACE}) seeing (?P<seen>\S+)": (
         lambda _, number, at, seen: chunks.TransactionsOpened(int(number), _place(at), gtids(seen))
     ),

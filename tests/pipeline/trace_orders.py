@@ -9,10 +9,13 @@ from pipeline.coordinator.window import Reconciling
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import PauseReading, ResumeReading
 from pipeline.messages.chunks import (
+    CloseScan,
     CloseTransactions,
+    OpenScan,
     OpenTransactions,
     PlanTable,
     ReadChunk,
+    ReadScan,
     RepairRows,
     ReselectRows,
 )
@@ -58,6 +61,13 @@ def told(order: coordinator_state.Order, shown: checkpoints.Checkpoint | None) -
             yield f"open transactions {number}" + (f" after {failed} in vain" if failed else "")
         case CloseTransactions():
             yield "close transactions"
+        case OpenScan(number, table, ordered_at, failed):
+            tried = f" after {failed} in vain" if failed else ""
+            yield f"open scan {number} of {table.name}, seeing {_set(ordered_at)}{tried}"
+        case ReadScan(chunk, number, schema):
+            yield f"read rows {chunk.number} of scan {number} of {_schema(schema)} for {chunk.snapshot}"
+        case CloseScan():
+            yield "close the scan"
         case AppendRows(parts):
             yield "append rows until the transaction ends"
             yield from map(_part, parts)
@@ -89,6 +99,8 @@ def _part(part: ChangePart | ChunkPart) -> str:
             images = ", ".join(_images(changes))
             of = " ".join(_short(str(transactions.gtid(index))) for index in names)
             return f"  changes of {changes.schema.table.name} from SCN {scn} on, by {of}: {images}"
+        case ChunkPart(_, schema, _, _, _, scn, begins_scan=True):
+            return f"  all rows of {schema.table.name} come from SCN {scn} on"
         case ChunkPart(chunk, schema, rows, low, high, scn, first):
             keys = " ".join(map(str, rows[0].to_pylist()))
             how = "for the mirror" if first else "as changes"
@@ -224,6 +236,21 @@ def _held(state: coordinator_state.State) -> Iterator[tuple[str, str]]:
         "consistent snapshot",
         re.sub(r"(?<=.)([A-Z])", r" \1", type(state.consistent_position).__name__).lower(),
     )
+    yield "scan", _scan(state.scan)
+
+
+def _scan(scan: coordinator_state.Scan) -> str:
+    match scan:
+        case coordinator_state.NoScan():
+            return "none"
+        case coordinator_state.OpeningScan(order):
+            return f"{order.number} is opened"
+        case coordinator_state.ApproachingScan(order, _, opened):
+            return f"{order.number} waits for the stream to reach {_high(opened.high)}"
+        case coordinator_state.Scanning(order, rows=rows):
+            return f"{order.number} reads, {rows} rows so far"
+        case _:
+            assert_never(scan)
 
 
 def _plan(plan: object) -> str:

@@ -106,7 +106,7 @@ class Running:
         if tables:
             data["data-collections"] = list(tables)
         if kind in ("execute-snapshot", "stop-snapshot"):
-            data["type"] = "incremental"
+            data.setdefault("type", "incremental")
         text = json.dumps({"id": id_, "type": kind, "data": data})
         return await self.assembly.requests.ask(text.encode(), WITHIN_S)
 

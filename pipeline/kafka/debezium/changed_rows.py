@@ -41,7 +41,14 @@ def operations(changes: pa.RecordBatch) -> NDArray[np.int32]:
 
 
 def without(changes: pa.RecordBatch, skipped: Collection[str]) -> pa.RecordBatch:
-    """Returns the rows whose operations aren't skipped. Two rows that belong together are in the same batch."""
+    """Returns the rows whose operations aren't skipped. Two rows that belong together are in the same batch.
+
+    The row before all rows of a table without a key is no statement's, so it becomes no message.
+    """
+    truncated = pc.equal(changes.column("__op"), "t")
+    if pc.any(truncated).as_py():
+        begins_scan = pc.and_(truncated, pc.is_null(changes.column("__commit_time")))
+        changes = changes.filter(pc.invert(begins_scan))
     wanted = [letter for letter in LETTERS.to_pylist() if letter in skipped]
     if not wanted:
         return changes

@@ -33,7 +33,8 @@ _ALONE: Final = (
 )
 _OF_TIERS: Final = {Tiers.BOTH: _CHANGELOG, Tiers.MIRROR: _INBOX, Tiers.CHANGELOG: _ALONE}
 _KEYLESS: Final = (
-    "The changes of {table}, a table of MySQL without a primary key, in the order of __scn and __ordinal. "
+    "The changes of {table}, a table of MySQL without a primary key, in the order of __scn and __ordinal. All rows "
+    "that a snapshot read (r) come after a row (t) from which on the changes count. "
     "`tidemark sql --lake PATH {table}` prints the query that adds them up."
 )
 

@@ -37,7 +37,7 @@ def test_each_table_says_what_it_gets_and_its_name_is_never_cut() -> None:
     loose, odd, orders = plan(KNOWN, SHOP, SIZES)
     assert (orders.key, orders.rows) == (ORDERS.key_names, 1_200_000)
     assert orders.gets.startswith("a snapshot of all rows")
-    assert loose.gets == "its changes only, since it has no primary key"
+    assert loose.gets == ("its changes only, since it has no primary key; a blocking snapshot reads its rows")
     assert odd.gets == "nothing, it can't be captured: its charset is unknown"
     head, *lines, total = listing([loose, odd, orders])
     assert head.split()[:2] == ["table", "key"]
@@ -97,7 +97,7 @@ def test_the_tables_of_a_service_say_their_snapshots_and_what_stops_them() -> No
     ]
     assert "1,234" in lines[0]
     assert [line.rpartition("  ")[2].strip() for line in lines[1:]] == [
-        "its changes only, since it has no primary key",
+        "its changes are captured, and it has no primary key",
         "stopped: no schema is proven",
         "stopped: another key",
     ]

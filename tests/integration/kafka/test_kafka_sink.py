@@ -83,6 +83,31 @@ async def test_each_change_is_once_in_its_topic_and_a_snapshot_between(
     assert await topics(kafka, f"{settings.kafka.topic_prefix}.") == sorted(judges)
 
 
+@pytest.mark.parametrize("skipped", [("t",), ("none",)])
+async def test_a_scan_is_a_run_of_reads_between_the_changes_and_a_truncate_is_a_statements_alone(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, skipped: tuple[str, ...]
+) -> None:
+    settings = to_topics(kafka, open_shop, tmp_path, skipped_operations=skipped, transaction_rows=2)
+    open_shop.sql("CREATE TABLE shop.visits (page INT)", "INSERT INTO shop.visits VALUES (1), (1), (2)")
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        open_shop.sql("INSERT INTO shop.visits VALUES (3)")
+        await service.execute("s1", r"shop\.visits", type="blocking")
+        await service.completed("s1")
+        open_shop.sql("DELETE FROM shop.visits WHERE page = 2", "TRUNCATE TABLE shop.visits")
+        await service.caught_up(open_shop)
+        await sent(service)
+        await service.stop()
+    assert settings.kafka is not None
+    records = await committed_messages(kafka, f"{settings.kafka.topic_prefix}.shop.visits")
+    assert {record.key for record in records} == {None}
+    values = [json.loads(record.value) for record in records]
+    told = [(each["op"], (each["after"] or each["before"] or {}).get("page")) for each in values]
+    assert told[0] == ("c", 3)
+    assert sorted(told[1:5]) == [("r", 1), ("r", 1), ("r", 2), ("r", 3)]
+    assert told[5:] == [("d", 2), *([("t", None)] if skipped == ("none",) else [])]
+
+
 @pytest.mark.parametrize("rows", [1, 7])
 async def test_a_transaction_that_is_too_large_is_split(
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, rows: int

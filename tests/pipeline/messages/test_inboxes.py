@@ -11,11 +11,14 @@ from pipeline.messages import inboxes as messages
 from pipeline.messages import journal as journal_messages
 from pipeline.messages.binlog import PauseReading, ResumeReading, RowsUnread
 from pipeline.messages.chunks import (
+    CloseScan,
     CloseTransactions,
     NotDivided,
+    OpenScan,
     OpenTransactions,
     PlanTable,
     ReadChunk,
+    ReadScan,
     RepairRows,
     ReselectRows,
     TableRanges,
@@ -56,6 +59,9 @@ ORDERS_GIVEN = {
     ReselectRows,
     OpenTransactions,
     CloseTransactions,
+    OpenScan,
+    ReadScan,
+    CloseScan,
     PauseReading,
     ResumeReading,
     journal_messages.AppendRows,

@@ -56,7 +56,15 @@ ROWS = "crbududdt"  # an insert, a read, an update, a delete, nothing, ...
 
 
 def batch(letters: str) -> pa.RecordBatch:
-    return pa.record_batch({"__op": pa.array(list(letters)), "place": pa.array(range(len(letters)))})
+    """Rows with these operations; a capital `T` is that of a scan, which no transaction committed."""
+    times = [None if letter in "rT" else 1 for letter in letters]
+    return pa.record_batch(
+        {
+            "__op": pa.array(list(letters.lower())),
+            "place": pa.array(range(len(letters))),
+            "__commit_time": pa.array(times, pa.timestamp("us", tz="UTC")),
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,6 +80,11 @@ def batch(letters: str) -> pa.RecordBatch:
 )
 def test_an_update_is_skipped_with_what_it_found(skipped: tuple[str, ...], left: list[int]) -> None:
     assert without(batch(ROWS), skipped).column("place").to_pylist() == left
+
+
+@pytest.mark.parametrize(("skipped", "left"), [(("none",), [0, 2, 3, 4]), (("t",), [0, 2, 3])])
+def test_the_row_with_which_a_scan_begins_is_no_message(skipped: tuple[str, ...], left: list[int]) -> None:
+    assert without(batch("cTrrt"), skipped).column("place").to_pylist() == left
 
 
 @pytest.mark.parametrize(

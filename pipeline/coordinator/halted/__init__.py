@@ -1,0 +1,1 @@
+"""What is read while the stream stands still: consistent snapshots, and tables without a primary key."""

@@ -1,0 +1,324 @@
+"""Tables without a primary key are read all at once while they're written, on real servers."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from actors.chunk_selector import ChunkSelector
+from actors.journal.store import JournalReader
+from actors.source.connection import Source
+from deploy.demo.judge import reads_only
+from deploy.toolchain.mysql_server import (
+    CAPTURE,
+    FULL_METADATA,
+    GTIDS,
+    GTIDS_56,
+    SMALL_AND_QUICK,
+    MysqlServer,
+)
+from deploy.toolchain.parts import Parts
+from pipeline.config.settings import Settings, SignalSettings, Watermark
+from pipeline.coordinator.halted import table_scan
+from pipeline.messages.signals import SignalRejected
+from pipeline.messages.topology import ActorName as Name
+from pipeline.schema.table_schema import TableId
+from pipeline.verifier import signal_table
+from tests.servers.bank import ROWS, TOTAL, open_bank, writing
+from tests.servers.journal_oracle import unequal
+from tests.servers.mysql import MysqlFactory
+from tests.servers.service import Running, pipeline, running
+from tests.servers.source import cut, gives_log
+
+LOG, PEOPLE = TableId("bank", "log"), TableId("bank", "people")
+WITHOUT_GTIDS = {name: GTIDS_56[name] for name in ("binlog_format", "log_bin")}
+BLOCKING = {"type": "blocking"}
+
+Bag = Counter[tuple[int, int]]
+
+
+@pytest.fixture(scope="module")
+def own_server(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MysqlServer]:
+    """One whose connections may be killed."""
+    options = {**SMALL_AND_QUICK, **GTIDS, **FULL_METADATA}
+    with MysqlServer(parts.mysql, tmp_path_factory.mktemp("mysql"), options) as server:
+        yield server
+
+
+@pytest.fixture
+def server(own_server: MysqlServer) -> MysqlServer:
+    """The bank, as it is before any money has moved."""
+    return open_bank(own_server)
+
+
+def bags(journal: Path) -> Iterator[tuple[int, Bag]]:
+    """The sum of the changes at the end of each segment from the first scan on, as the lake's query has it."""
+    reader = JournalReader(journal)
+    bag: Bag | None = None
+    for entry in reader.entries(0, reader.last_segment()):
+        rows = [row for file in entry.files if file.table == LOG for row in read(reader, entry, file.path)]
+        for op, _, _, account, amount in sorted(rows, key=lambda row: row[1:3]):
+            if op == "t":
+                bag = Counter()
+            elif bag is not None:
+                bag[account, amount] += -1 if op == "d" else 1
+        if bag is not None:
+            yield entry.segment, Counter(bag)
+
+
+def read(reader: JournalReader, entry: Any, path: str) -> Iterator[tuple[Any, ...]]:
+    table = pq.read_table(
+        reader.file(entry.segment, path), columns=["__op", "__scn", "__ordinal", "account", "amount"]
+    )
+    yield from zip(*(column.to_pylist() for column in table.columns), strict=True)
+
+
+def check(server: MysqlServer, journal: Path) -> None:
+    """Each bag since the first scan has the sum, and the last one is the source's table."""
+    found = list(bags(journal))
+    assert found
+    for segment, bag in found:
+        assert min(bag.values()) >= 0, segment
+        assert sum(amount * count for (_, amount), count in bag.items()) == TOTAL, segment
+    ((_, last), source) = found[-1], Counter(server.sql("SELECT account, amount FROM bank.log"))
+    assert +last == source
+
+
+def ops(journal: Path) -> Counter[str]:
+    """How many rows of each kind the journal has of the table."""
+    reader = JournalReader(journal)
+    return Counter(
+        row[0]
+        for entry in reader.entries(0, reader.last_segment())
+        for file in entry.files
+        if file.table == LOG
+        for row in read(reader, entry, file.path)
+    )
+
+
+async def test_a_table_that_is_written_all_the_time_is_read_as_it_is_at_one_place(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    async with running(pipeline(server, tmp_path, "bank")) as service:
+        await service.begun()
+        with writing(server):
+            for id_ in ("first", "second"):
+                await service.execute(id_, str(LOG), **BLOCKING)
+                await service.completed(id_)
+        await service.caught_up(server)
+        assert service.tables("first")["log"]["rows"] >= ROWS
+        assert service.status()["stopped"] == {}
+        await service.stop()
+    check(server, tmp_path / "journal")
+    assert ops(tmp_path / "journal")["t"] == 2
+    assert unequal(server, tmp_path / "journal") == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [(Watermark.GTID, GTIDS_56), (Watermark.PAUSE, GTIDS_56), (Watermark.SIGNAL_TABLE, WITHOUT_GTIDS)],
+)
+async def test_the_same_with_mysql_56(
+    mysql56_factory: MysqlFactory, tmp_path: Path, mode: Watermark, options: Mapping[str, str]
+) -> None:
+    server = open_bank(mysql56_factory(options))
+    settings = pipeline(server, tmp_path, "bank", watermark=mode)
+    if mode is Watermark.SIGNAL_TABLE:
+        settings = with_signal_table(server, settings)
+    # Without GTIDs the table mustn't change from the order on.
+    pause_s = 0.2 if mode is Watermark.SIGNAL_TABLE else 0.01
+    async with running(settings) as service:
+        await service.begun()
+        with writing(server, pause_s):
+            await service.execute("s", **BLOCKING)
+            await service.completed("s")
+        await service.caught_up(server)
+        await service.stop()
+    check(server, tmp_path / "journal")
+    assert unequal(server, tmp_path / "journal", PEOPLE) == []
+
+
+def with_signal_table(server: MysqlServer, settings: Settings) -> Settings:
+    """Settings whose watermarks are rows of a table."""
+    table = TableId("tidemark", "signals")
+    server.sql("CREATE DATABASE tidemark", signal_table.CREATE.format(table=table))
+    server.sql(f"GRANT SELECT, INSERT ON {table} TO '{settings.source.user}'@'%'")
+    return replace(settings, signals=SignalSettings(table=table))
+
+
+async def test_what_was_read_before_a_crash_does_not_count(
+    server: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = replace_seal(pipeline(server, tmp_path, "bank"))
+    with writing(server):
+        reached, _ = hold_after(monkeypatch, 2)
+        async with running(settings) as service:
+            await service.begun()
+            await service.execute("s", str(LOG), **BLOCKING)
+            await reached.wait()
+            await service.until(lambda: unnamed(tmp_path) > 0, "rows are in a file that no entry names")
+        monkeypatch.undo()
+        assert ops(tmp_path / "journal")["r"] == 0
+        async with running(settings) as service:
+            await service.completed("s")
+            await service.caught_up(server)
+            await service.stop()
+    assert ops(tmp_path / "journal")["t"] == 1
+    async with running(settings) as service:
+        await service.begun()
+        await service.caught_up(server)
+        await service.stop()
+    check(server, tmp_path / "journal")
+    assert unnamed(tmp_path) == 0
+
+
+async def test_a_lost_connection_begins_it_again(
+    server: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, release = hold_after(monkeypatch, 2)
+    async with running(replace_seal(pipeline(server, tmp_path, "bank"))) as service:
+        await service.begun()
+        with writing(server):
+            await service.execute("s", str(LOG), **BLOCKING)
+            await reached.wait()
+            assert cut(server, lambda connection: not gives_log(connection))
+            release()
+            await service.completed("s")
+        await service.caught_up(server)
+        await service.stop()
+    check(server, tmp_path / "journal")
+    assert ops(tmp_path / "journal")["t"] == 1
+
+
+async def test_signals_end_it_at_once_and_the_source_is_free(
+    server: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, release = hold_after(monkeypatch, 2)
+    async with running(pipeline(server, tmp_path, "bank")) as service:
+        await service.begun()
+        await service.execute("s", str(LOG), **BLOCKING)
+        await reached.wait()
+        waits = service.status(Name.CHUNK_SELECTOR)["waits"]
+        assert waits.startswith("all rows of bank.log are being read, ")
+        waiting = asyncio.create_task(asyncio.to_thread(server.sql, "ALTER TABLE bank.log ADD COLUMN c INT"))
+        await service.tell("pause-snapshot", "p")
+        await waiting
+        release()
+        assert service.tables("s")["log"]["state"] == "waiting"
+        await service.tell("resume-snapshot", "r")
+        await service.completed("s")
+        await service.execute("t", str(LOG), **BLOCKING)
+        await service.tell("stop-snapshot", "st", str(LOG))
+        await service.until(
+            lambda: service.tables("t")["log"]["state"] in ("stopped", "completed"), "it ended"
+        )
+        server.sql("INSERT INTO bank.log VALUES (1, 0, '', 1)")
+        await service.caught_up(server)
+        await service.stop()
+    check(server, tmp_path / "journal")
+
+
+async def test_a_statement_between_two_scans_and_an_empty_table(server: MysqlServer, tmp_path: Path) -> None:
+    async with running(pipeline(server, tmp_path, "bank")) as service:
+        await service.begun()
+        await service.execute("first", str(LOG), **BLOCKING)
+        await service.completed("first")
+        server.sql("TRUNCATE TABLE bank.log", "INSERT INTO bank.log VALUES (1, 7, 'x'), (1, 7, 'x')")
+        await service.execute("second", str(LOG), **BLOCKING)
+        await service.completed("second")
+        assert service.tables("second")["log"]["rows"] == 2
+        server.sql("DELETE FROM bank.log")
+        await service.execute("third", str(LOG), **BLOCKING)
+        await service.completed("third")
+        assert service.tables("third")["log"]["rows"] == 0
+        await service.caught_up(server)
+        await service.stop()
+    *_, (_, last) = bags(tmp_path / "journal")
+    assert +last == Counter()
+
+
+async def test_what_cannot_be_read_is_named(
+    server: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that changes at each moment, an engine that shows no moment, and a snapshot that isn't blocking."""
+    server.sql("CREATE TABLE bank.old (v INT) ENGINE = MyISAM", "INSERT INTO bank.old VALUES (1)")
+    monkeypatch.setattr(table_scan, "MOST_TRIES", 5)
+    begin = Source.begin
+
+    async def disturbed(source: Source) -> None:
+        await asyncio.to_thread(server.sql, "INSERT INTO bank.log VALUES (1, 0, '')")
+        await begin(source)
+
+    async with running(pipeline(server, tmp_path, "bank")) as service:
+        await service.begun()
+        refused = await service.tell("execute-snapshot", "i", str(LOG))
+        assert isinstance(refused, SignalRejected)
+        assert "has no primary key" in refused.reason
+        assert "of the type blocking" in refused.reason
+        with monkeypatch.context() as never_quiet:
+            never_quiet.setattr(Source, "begin", disturbed)
+            await service.execute("s", **BLOCKING)
+            await service.until(lambda: has_ended(service, "s"), "it ended")
+        states = service.tables("s")
+        assert states["people"]["state"] == "completed"
+        assert states["log"]["state"] == states["old"]["state"] == "failed"
+        assert "transactions changed it at each moment" in states["log"]["reason"]
+        assert "(tried 5 times)" in states["log"]["reason"]
+        assert "the engine of bank.old is myisam" in states["old"]["reason"]
+        server.sql("INSERT INTO bank.old VALUES (2)")
+        await service.caught_up(server)
+        await service.stop()
+    assert ops(tmp_path / "journal") == {"c": 6}
+    assert unequal(server, tmp_path / "journal", PEOPLE) == []
+
+
+async def test_only_reads_reach_the_source(server: MysqlServer, tmp_path: Path) -> None:
+    server.sql("SET GLOBAL general_log = ON")
+    async with running(pipeline(server, tmp_path, "bank")) as service:
+        await service.begun()
+        await service.execute("s", str(LOG), **BLOCKING)
+        await service.completed("s")
+        await service.stop()
+    (beside_reads,) = reads_only(server.logged(), CAPTURE).differences
+    assert beside_reads == "Query: START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+
+
+def has_ended(service: Running, id_: str) -> bool:
+    """Whether none of a snapshot's tables has anything left to do."""
+    tables = service.tables(id_)
+    over = {"completed", "failed", "stopped"}
+    return bool(tables) and all(each["state"] in over for each in tables.values())
+
+
+def replace_seal(settings: Settings) -> Settings:
+    """Settings whose segments are full early, so that rows are written before their end has come."""
+    return replace(settings, journal=replace(settings.journal, seal_mib=1))
+
+
+def unnamed(folder: Path) -> int:
+    """How many files are written that no entry names yet."""
+    return len(list((folder / "journal" / "segments").glob("*.tmp/*")))
+
+
+def hold_after(monkeypatch: pytest.MonkeyPatch, nth: int) -> tuple[asyncio.Event, Callable[[], None]]:
+    """Hold the nth read of a scan, until the function that's returned is called. The event: it has come to that."""
+    reached, opened_again = asyncio.Event(), asyncio.Event()
+    read_next = ChunkSelector._next
+    count = 0
+
+    async def held(selector: ChunkSelector, *arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == nth:
+            reached.set()
+        if count >= nth:
+            await opened_again.wait()
+        return await read_next(selector, *arguments)
+
+    monkeypatch.setattr(ChunkSelector, "_next", held)
+    return reached, opened_again.set
