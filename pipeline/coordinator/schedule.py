@@ -105,7 +105,11 @@ def order_reads(state: State) -> tuple[State, tuple[Order, ...]]:
     if isinstance(state.place, InScan):
         return table_scan.order_rows(state)
     if not isinstance(state.scan, NoScan):
-        return _advance_scan(state)
+        state, orders = _advance_scan(state)
+        if not isinstance(state.scan, NoScan):
+            return state, orders
+        state, others = order_reads(state)
+        return state, (*orders, *others)
     state, orders = consistent_schedule.advance_consistent_snapshot(state)
     match state.consistent_position:
         case NoPosition() if table_scan.can_open(state):

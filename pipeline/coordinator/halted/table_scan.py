@@ -280,7 +280,7 @@ def _take_rows(state: State, message: ScanRead) -> tuple[State, tuple[ChunkPart,
     parts: list[ChunkPart] = []
     rows, scn = message.rows, state.checkpoint.scn + scan.chunks + 1
     if not scan.chunks:
-        none = message.rows.slice(0, 0)
+        none = pa.RecordBatch.from_pylist([], message.rows.schema)
         parts.append(replace(_part(state, scan, message.chunk, none, scn), begins_scan=True))
         scn += 1
     if len(rows):

@@ -591,6 +591,27 @@ def test_what_is_written_ahead_leaves_nothing_in_memory_but_whose_it_was() -> No
     assert {schema.table for schema in entry.schemas.values()} == {ITEMS, OTHERS.table}
 
 
+def test_rows_of_a_scan_are_kept_and_withdrawn_like_those_of_a_transaction() -> None:
+    begins = replace(chunk_of([], first=False, number=1, scn=9), begins_scan=True)
+    chunks = [
+        chunk_of([(text, 1, "a")], first=False, number=n, scn=9 + n) for n, text in ((1, "x"), (2, "y"))
+    ]
+    unfinished = journal.add_rows(OpenTransactionRows(), AppendRows((begins, *chunks)))
+    end = Append((), checkpoint(11))
+    (table,) = journal.segment_tables(SEGMENT, journal.end_transaction(unfinished, end).parts)
+    assert table.rows["__op"].to_pylist() == ["t", "r", "r"]
+    assert table.rows["__scn"].to_pylist() == [9, 10, 11]
+    assert table.rows["value"].to_pylist() == [None, "x", "y"]
+    assert None not in table.rows["__chunk"].to_pylist()
+    left = journal.drop_written_rows(unfinished)
+    assert left.bytes == 0
+    assert values(left.parts) == []
+    entry = journal.seal(4, [journal.end_transaction(left, end)], (), checkpoint(8), sealed_at=1)
+    assert [(chunk.scn, chunk.rows) for chunk in entry.chunks] == [(9, 0), (10, 1), (11, 1)]
+    withdrawn = replace(end, withdrawn=frozenset({ITEMS}))
+    assert journal.end_transaction(left, withdrawn).parts == ()
+
+
 def test_a_table_that_is_withdrawn_has_nothing_of_the_transaction_in_the_segment() -> None:
     unfinished = journal.add_rows(OpenTransactionRows(), rows_of("1"))
     unfinished = journal.add_rows(unfinished, rows_of("2", schema=OTHERS))
