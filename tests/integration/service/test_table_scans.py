@@ -223,6 +223,18 @@ async def test_signals_end_it_at_once_and_the_source_is_free(
     check(server, tmp_path / "journal")
 
 
+async def test_it_reads_no_faster_than_it_may(server: MysqlServer, tmp_path: Path) -> None:
+    async with running(pipeline(server, tmp_path, "bank")) as service:
+        await service.begun()
+        await service.execute("s", str(LOG), rows_per_s=200, **BLOCKING)
+        busy = await service.until(lambda: service.status().get("busy"), "it waits")
+        assert service.tables("s")["log"]["state"] == "waiting"
+        assert "200" in str(busy)
+        await service.completed("s")
+        await service.stop()
+    check(server, tmp_path / "journal")
+
+
 async def test_a_statement_between_two_scans_and_an_empty_table(server: MysqlServer, tmp_path: Path) -> None:
     async with running(pipeline(server, tmp_path, "bank")) as service:
         await service.begun()
