@@ -66,7 +66,7 @@ def _whole(status: dict[str, Any]) -> Table:
         ("capture waits", status["no_room"]),
         *((f"stopped {name}", reason) for name, reason in status["stopped"].items()),
         *((f"stopped in the lake {name}", reason) for name, reason in lake.items()),
-        ("changes only", ", ".join(status["keyless"]) or None),
+        ("no key", ", ".join(status["keyless"]) or None),
         *(
             (f"consumer {name}", f"{told['behind']:,} segments behind")
             for name, told in status["consumers"].items()
