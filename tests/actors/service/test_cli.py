@@ -211,6 +211,20 @@ def test_recapture_is_of_the_tables_that_are_named(config: Path) -> None:
     assert posted == [{"type": "recapture", "data": {"data-collections": [r"shop\.a"]}, "id": "r1"}]
 
 
+def test_a_snapshot_may_hold_the_log_and_nothing_else_may(config: Path) -> None:
+    told = tidemark("signal", config, "stop", "--blocking")
+    assert told.exit_code == ExitCode.DEFINITE
+    assert "stop takes no --blocking" in told.output
+    file = address_file(load(config, {}))
+    file.parent.mkdir()
+    posted: list[Any] = []
+    with answering(200, '{"id": "s1", "detail": "snapshot of shop.a"}', posted) as port:
+        file.write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
+        for more in ([], ["--blocking"]):
+            tidemark("signal", config, "execute", "-t", r"shop\.a", *more)
+    assert [signal["data"]["type"] for signal in posted] == ["incremental", "blocking"]
+
+
 def result(verdict: str, repaired: str | None = None) -> dict[str, Any]:
     of = {"rows": 3, "found": {}, "position": "a:1-7", "reason": ""}
     again = None if repaired is None else {"verdict": repaired, **of}
