@@ -161,8 +161,8 @@ class Assembly:
         last = recovered.last
         found = await self._servers.choose(None if last is None else last.checkpoint)
         sealed = None if last is None else JournalProgress(last.segment, last.checkpoint)
-        self.applied.captured_from(found.source, sealed)
         checkpoint = _beginning(last, found, settings)
+        self.applied.capture_begins(found.source, sealed, checkpoint)
         _log_idle_rules(found, settings)
         if not checkpoint.witnesses:
             initial = await witnesses.initial_witnesses(

@@ -27,6 +27,7 @@ from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.progress import ConsumerProgress, JournalProgress, Through
 from pipeline.journal.applied.query import Answer, Applied, AppliedQuery, NeverApplied, NotYetApplied
 from pipeline.journal.applied.waiters import Waiters
+from pipeline.snapshot.checkpoint import Checkpoint
 
 log = structlog.get_logger()
 
@@ -98,11 +99,16 @@ class AppliedWatch:
             del self._futures[number]
             self._unconfirmed.discard(number)
 
-    def captured_from(self, source: SourceSettings, sealed: JournalProgress | None) -> None:
-        """Capture begins at this server, from the last sealed segment, if there's one."""
+    def capture_begins(
+        self, source: SourceSettings, sealed: JournalProgress | None, checkpoint: Checkpoint
+    ) -> None:
+        """Capture begins at this server, after the last sealed segment, if there's one, with this checkpoint."""
         self._where = source
-        if sealed is not None:
-            self.journal_progressed(sealed)
+        self._begin(sealed, checkpoint)
+
+    @contain_errors
+    def _begin(self, sealed: JournalProgress | None, checkpoint: Checkpoint) -> None:
+        self._give(self._waiters.capture_begins(sealed, checkpoint))
 
     @contain_errors
     def journal_progressed(self, progress: JournalProgress) -> None:

@@ -1,4 +1,7 @@
-"""How far the topics are, for those who wait for transactions in them (`pipeline.journal.applied`)."""
+"""How far the topics are, for those who wait for transactions in them (`pipeline.journal.applied`).
+
+While a table's mirror is being filled, its topic has what was committed since that began. A snapshot brings the rest.
+"""
 
 from dataclasses import dataclass
 
@@ -7,7 +10,7 @@ from pipeline.journal.applied.progress import BEGINS_AGAIN, SegmentEnd, TablePro
 from pipeline.kafka.state import SinkPosition
 from pipeline.kafka.topics import destination_of, topic_of_heartbeats
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.checkpoint import Checkpoint, Filling
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,19 @@ class KafkaConsumerProgress:
         """How far a table's topic is, or those of an outbox's events."""
         if table in self.checkpoint.stopped:
             return TableProgress(self.whole, lacks=BEGINS_AGAIN)
+        mirror = self.checkpoint.mirrors.get(table)
+        return TableProgress(
+            self.whole,
+            lacks=self._refusal(table),
+            unread=self.checkpoint.unread.get(table),
+            filling=mirror.since if isinstance(mirror, Filling) else None,
+        )
+
+    def _refusal(self, table: TableId) -> str | None:
+        """Which topic of the table is set aside, and why."""
         aside = self.at.set_aside
         if not aside:
-            return TableProgress(self.whole)
+            return None
         topics = {self._topic(table)}
         if self._is_outbox(table):
             # A row says where its event goes: to any topic but those of tables and of heartbeats.
@@ -49,8 +62,7 @@ class KafkaConsumerProgress:
                 aside.keys() - others - {topic_of_heartbeats(to.topic_heartbeat_prefix, to.topic_prefix)}
             )
         refusing = min(topics & aside.keys(), default=None)
-        lacks = refusing and f"its topic {refusing} was set aside: {aside[refusing].reason}"
-        return TableProgress(self.whole, lacks=lacks)
+        return refusing and f"its topic {refusing} was set aside: {aside[refusing].reason}"
 
     def _topic(self, table: TableId) -> str:
         to = self.settings

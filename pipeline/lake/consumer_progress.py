@@ -61,7 +61,7 @@ class LakeConsumerProgress:
             None if stop is None else stop.reason,
             self._lacks(table, checkpoint),
             checkpoint.unread.get(table),
-            self._read_at(table),
+            read_at=self._read_at(table),
         )
 
     @property

@@ -48,13 +48,15 @@ class TableProgress:
     """The place through which a table has everything.
 
     `stopped`: why it gets nothing more. `lacks`: why its readers don't see all of that yet. `unread`: the SCN through
-    which they see all; None if that is no less than `reached`. `read_at`: what a reader names, None for nothing.
+    which they see all; None if that is no less than `reached`. `filling`: the SCN after which they see all; what came
+    before it comes with a snapshot. None if they have that. `read_at`: what a reader names, None for nothing.
     """
 
     reached: SegmentEnd
     stopped: str | None = None
     lacks: str | None = None
     unread: int | None = None
+    filling: int | None = None
     read_at: ReadAt | None = field(default=None, compare=False)
 
 

@@ -4,6 +4,11 @@ A transaction is applied through a consumer if (1) it is in the position of a se
 everything through such a segment for these tables, and (3) their readers see all of it. Each of the three is
 known from the progress that the journal and the consumers report.
 
+While a snapshot fills a table, its topic has the changes since that began. What was committed before comes with the
+snapshot: capture may have missed it, as after a stop. A position tells the two apart: the one from which capture begins
+with the snapshot, else the first one of the journal that has it. So those that come shortly after a snapshot has begun
+amid the stream wait for it, too.
+
 Each waiter lacks something: a transaction in the journal's position, one in the consumer's position, or something of a
 table. It waits for one such thing alone. A progress finds the waiters for what has come, and looks at these alone: each
 of them is answered, or waits for the next thing that it lacks. So a waiter costs nothing until what it waits for has
@@ -32,10 +37,12 @@ from pipeline.journal.applied.progress import (
 from pipeline.journal.applied.query import Answer, Applied, AppliedQuery, NeverApplied, NotYetApplied
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint, Filling
 
 _NO_GTIDS: Final = (
     "the source has no GTIDs, so that transactions have no names to wait for; set gtid_mode = ON on it"
 )
+_SNAPSHOT: Final = "its snapshot is being read, which has what was committed before it"
 _UNKNOWN: Final = "nothing is known of the journal yet: capture is starting"
 
 
@@ -64,6 +71,14 @@ class LackedBeginning:
 Lacked = LackedGtid | LackedOfTable | LackedBeginning
 
 
+@dataclass(frozen=True, slots=True)
+class _Generation:
+    """A table's mirror begins empty at this SCN, and before all transactions that aren't in the position."""
+
+    since: int
+    position: GtidSet
+
+
 @dataclass(slots=True)
 class _Waiter:
     """`scn`: one by which the stream has all that is waited for, once that is known."""
@@ -82,6 +97,7 @@ class Waiters:
     def __init__(self, captured: TableFilter) -> None:
         self._captured = lru_cache(maxsize=4096)(captured.match)
         self._journal: JournalProgress | None = None
+        self._filling: dict[TableId, _Generation] = {}
         self._progress: dict[Through, ConsumerProgress] = {}
         self._executed = GtidSet()
         self._waiters: dict[int, _Waiter] = {}
@@ -114,8 +130,20 @@ class Waiters:
         known = self._executed if self._journal is None else self._executed | self._journal.whole.position
         return not gtid_set <= known
 
+    def capture_begins(
+        self, sealed: JournalProgress | None, checkpoint: Checkpoint
+    ) -> list[tuple[int, Answer]]:
+        """The answers that follow from the last sealed segment, if there's one; capture begins with a checkpoint."""
+        answers = [] if sealed is None else self.journal_progressed(sealed)
+        there = {} if sealed is None else sealed.checkpoint.mirrors
+        for table, mirror in checkpoint.mirrors.items():
+            if isinstance(mirror, Filling) and there.get(table) != mirror:
+                self._filling[table] = _Generation(mirror.since, checkpoint.position)
+        return answers
+
     def journal_progressed(self, progress: JournalProgress) -> list[tuple[int, Answer]]:
-        """The answers that follow from a newly sealed segment, or from where capture begins."""
+        """The answers that follow from a newly sealed segment."""
+        self._filling = self._generations(progress)
         self._journal = progress
         unbegun, self._unbegun = self._unbegun, set()
         return self._answer_woken([*unbegun, *self._wake(Through.JOURNAL, progress)])
@@ -141,6 +169,21 @@ class Waiters:
                 self._stop_waiting_for(waiter, self._waiters.pop(waiter).lacks)
                 answers.append((waiter, NeverApplied(f"the source hasn't executed {missing.on_one_line}")))
         return answers
+
+    def _generations(self, progress: JournalProgress) -> dict[TableId, _Generation]:
+        """The mirrors that are being filled by now."""
+        before, checkpoint = self._journal, progress.checkpoint
+        if before is not None and before.checkpoint.mirrors is checkpoint.mirrors:
+            return self._filling
+        began = {
+            table: _Generation(mirror.since, checkpoint.position)
+            for table, mirror in checkpoint.mirrors.items()
+            if isinstance(mirror, Filling)
+        }
+        for table, known in self._filling.items():
+            if table in began and began[table].since == known.since:
+                began[table] = known
+        return began
 
     def _wake(self, through: Through, progress: ConsumerProgress) -> list[int]:
         """The waiters for what has come with this progress, which wait for nothing now."""
@@ -238,10 +281,20 @@ class Waiters:
         for table, each in told.items():
             if each.stopped is not None:
                 return NeverApplied(_stop_reason(query, table, each.stopped))
-            if reason := _lack_of_table(each, wanted, waiting.scn):
+            reason = _lack_of_table(each, wanted, waiting.scn) or self._lack_of_snapshot(table, each, wanted)
+            if reason is not None:
                 return LackedOfTable(through, table, reason)
         reached = min((each.reached for each in told.values()), key=_segment, default=progress.whole)
         return Applied(reached, {table: each.read_at for table, each in told.items()})
+
+    def _lack_of_snapshot(self, table: TableId, told: TableProgress, wanted: GtidSet) -> str | None:
+        """Why readers may not see those of the transactions that came before the table's snapshot."""
+        if told.filling is None:
+            return None
+        known = self._filling.get(table)
+        if known is not None and known.since == told.filling and not wanted & known.position:
+            return None
+        return _SNAPSHOT
 
     def _not_yet(self, waiting: _Waiter) -> NotYetApplied:
         query, lacks = waiting.query, waiting.lacks

@@ -13,6 +13,7 @@ import pytest
 from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline.config.settings import HttpSettings, ServerAddress, Settings
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.snapshot.checkpoint import Checkpoint
 from tests.integration.service import test_without_gtids as without_gtids
 from tests.integration.source.test_failover import follow
 from tests.servers.executed import executed
@@ -161,7 +162,8 @@ async def test_a_source_that_does_not_answer_lets_them_wait_and_the_end_lets_the
 ) -> None:
     async with asking(pipeline(server, tmp_path, "shop"), tmp_path) as asked:
         watch = asked.service.assembly.applied
-        watch.captured_from(replace(watch._where, port=1, others=tuple[ServerAddress, ...]()), None)
+        away = replace(watch._where, port=1, others=tuple[ServerAddress, ...]())
+        watch.capture_begins(away, None, Checkpoint(GtidSet()))
         status, told = await asked.applied(f"{OTHER}:1", timeout_s="0.2")
         assert (status, told["error"]) == (504, f"the journal hasn't reached {OTHER}:1")
         waits = asyncio.create_task(asked.applied(f"{OTHER}:2"))

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import KafkaSinkSettings
-from pipeline.journal.applied.progress import BEGINS_AGAIN, SegmentEnd
+from pipeline.journal.applied.progress import BEGINS_AGAIN, SegmentEnd, TableProgress
 from pipeline.kafka.consumer_progress import KafkaConsumerProgress
 from pipeline.kafka.state import KafkaPosition, SetAside, SinkPosition
 from pipeline.kafka.topics import topic_of_heartbeats
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from tests.pipeline.builders import ITEMS, ORDERS, gtids
 
 CHECKPOINT = Checkpoint(gtids("a:1-9"), 40)
@@ -32,6 +32,15 @@ def test_a_table_that_begins_again_after_a_stop_lacks_what_it_had_not_at_the_sto
     told = KafkaConsumerProgress(settings, SinkPosition(KafkaPosition(4, 39, 2), {}), stopped)
     assert told.of(ORDERS.table).lacks == BEGINS_AGAIN
     assert told.of(ITEMS.table).lacks is None
+
+
+def test_a_table_that_a_snapshot_fills_and_one_with_rows_to_read_again_say_from_where() -> None:
+    settings = KafkaSinkSettings(("broker:9092",), "p")
+    mirrors: dict[TableId, Mirror] = {ORDERS.table: Filling(31), ITEMS.table: Ready(20)}
+    partly = replace(CHECKPOINT, mirrors=mirrors, unread={ITEMS.table: 35})
+    told = KafkaConsumerProgress(settings, SinkPosition(KafkaPosition(4, 39, 2), {}), partly)
+    assert told.of(ORDERS.table) == TableProgress(told.whole, filling=31)
+    assert told.of(ITEMS.table) == TableProgress(told.whole, unread=35)
 
 
 def test_an_outbox_lacks_what_a_topic_of_its_events_refuses() -> None:

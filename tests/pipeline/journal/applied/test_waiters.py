@@ -15,7 +15,7 @@ from pipeline.journal.applied.query import Answer, Applied, AppliedQuery, NeverA
 from pipeline.journal.applied.waiters import Waiters
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror
 from tests.pipeline.builders import ITEMS, ORDERS, gtids
 
 TABLES = {schema.table: schema for schema in (ORDERS, ITEMS)}
@@ -119,6 +119,44 @@ def test_a_table_whose_readers_do_not_see_it_yet_is_waited_for(held: TableProgre
     whole = delivered(5, "a:1-9", orders=TableProgress(at(5, "a:1-9"), unread=50))
     [(waiter, answer)] = made.consumer_reached(LAKE, whole)
     assert (waiter, type(answer)) == (3, Applied)
+
+
+def test_of_a_table_that_a_snapshot_fills_only_what_came_before_is_waited_for() -> None:
+    """Also when the consumer comes to it before it's known, and when a later snapshot begins."""
+    filling, wait = TableProgress(at(5, "a:1-9"), filling=47), AppliedQuery(gtids("a:7"), LAKE, None)
+    made = waiters(
+        sealed(4, "a:1-6"),
+        sealed(5, "a:1-7", mirrors={ORDERS.table: Filling(47)}),
+        sealed(6, "a:1-9", mirrors={ORDERS.table: Filling(47), ITEMS.table: Filling(55)}),
+        delivered(5, "a:1-9", orders=filling),
+    )
+    assert made.ask(1, wait) is None
+    assert isinstance(made.ask(2, query("a:8-9", LAKE, ORDERS.table)), Applied)
+    assert made.ask(3, query("a:7-8", LAKE, ORDERS.table)) is None
+    later = replace(filling, filling=61)
+    assert made.consumer_reached(LAKE, delivered(6, "a:1-9", orders=later)) == []
+    assert made.ask(4, query("a:9", LAKE, ORDERS.table)) is None
+    assert made.withdraw(3).reason == "its snapshot is being read, which has what was committed before it"
+    whole = delivered(7, "a:1-9", orders=TableProgress(at(7, "a:1-9")))
+    assert {number for number, answer in made.consumer_reached(LAKE, whole)} == {1, 4}
+
+
+def test_a_snapshot_with_which_capture_begins_has_what_came_before_there_and_nothing_later() -> None:
+    """Also at the second try, which begins further on."""
+    last, begun = sealed(4, "a:1-6"), dict[TableId, Mirror]({ORDERS.table: Filling(40)})
+    made = waiters()
+    for at_ in ("a:1-6", "a:1-7"):
+        assert made.capture_begins(last, Checkpoint(gtids(at_), 40, mirrors=begun)) == []
+    assert made.capture_begins(None, Checkpoint(gtids("a:1-7"), 40)) == []
+    made.journal_progressed(sealed(5, "a:1-9", mirrors=dict(begun)))
+    filling = TableProgress(at(5, "a:1-9"), filling=40)
+    made.consumer_reached(LAKE, delivered(5, "a:1-9", orders=filling))
+    assert isinstance(made.ask(1, query("a:8", LAKE, ORDERS.table)), Applied)
+    assert made.ask(2, query("a:7", LAKE, ORDERS.table)) is None
+    made.capture_begins(
+        sealed(5, "a:1-9", mirrors=dict(begun)), Checkpoint(gtids("a:1-9"), 50, mirrors=begun)
+    )
+    assert isinstance(made.ask(3, query("a:8", LAKE, ORDERS.table)), Applied)
 
 
 NO_GTIDS = all_before("aaaaaaaa-0000-0000-0000-000000000000", Coordinates("binlog.000001", 400))
