@@ -43,8 +43,9 @@ def test_what_is_in_the_cache_is_not_told(tmp_path: Path) -> None:
 
 @pytest.fixture
 def _thawed() -> Iterator[None]:
-    yield
     gc.unfreeze()
+    yield
+    gc.freeze()  # as `conftest` has it
 
 
 @pytest.mark.usefixtures("_thawed")
