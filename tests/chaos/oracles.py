@@ -3,8 +3,9 @@
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -15,9 +16,10 @@ from deploy.oracle.source import primary_key
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.lake.tables import findings_path
+from pipeline.schema.table_schema import TableId
 from tests.chaos.world import World
 from tests.servers.duckdb_engine import engine
-from tests.servers.journal_oracle import ahead, entries, replay, unequal, untrue
+from tests.servers.journal_oracle import Story, ahead, entries, replay, unequal, untrue_stories
 from tests.servers.lake_oracle import unequal_lake, untrue_lake
 from tests.servers.mysqlbinlog import Image, Printed, printed_rows
 from tests.servers.shop import TABLES
@@ -34,12 +36,15 @@ _Shown = tuple[str, ...]
 def findings(world: World, tally: Sequence[Line]) -> list[str]:
     """All that's wrong, with the service ended and the source at rest."""
     journal, source = world.house / "journal", world.source
+    # A run has hundreds of segments: each judge would read them all again.
+    chain = entries(journal)
+    stories = {table: replay(journal, table, since=0, chain=chain) for table in TABLES}
     found = [
-        *unequal(source, journal, *TABLES),
-        *untrue(journal, tally, *TABLES),
-        *ahead(journal, *TABLES),
-        *_positions(source, [str(entry.checkpoint.position) for entry in entries(journal)]),
-        *_otherwise_decoded(source, world.parts.mysql.bin / "mysqlbinlog", journal),
+        *unequal(source, journal, *TABLES, chain=chain),
+        *untrue_stories(stories, tally),
+        *ahead(chain, stories),
+        *_positions(source, [str(entry.checkpoint.position) for entry in chain]),
+        *_otherwise_decoded(source, world.parts.mysql.bin / "mysqlbinlog", stories),
     ]
     if world.lake:
         lake = str(world.house / "lake")
@@ -87,13 +92,18 @@ def _positions(source: MysqlServer, positions: Sequence[str]) -> Iterator[str]:
             yield f"{invented} is in the last position, and the source hasn't executed it"
 
 
-def _otherwise_decoded(source: MysqlServer, mysqlbinlog: Path, journal: Path) -> list[str]:
+def _otherwise_decoded(source: MysqlServer, mysqlbinlog: Path, stories: Mapping[TableId, Story]) -> list[str]:
     """Transactions of which MySQL's own program finds other changes in the source's log than the journal has."""
     files = [source.data / name for name, *_ in source.sql("SHOW BINARY LOGS")]
     [(purged,)] = source.sql("SELECT @@GLOBAL.gtid_purged")
     gone, printed = GtidSet.parse(purged), printed_rows(mysqlbinlog, *files)
+
+    @cache  # a transaction has many changes
+    def is_gone(gtid: str) -> bool:
+        return GtidSet.parse(gtid) <= gone
+
     found: list[str] = []
-    for table in TABLES:
+    for table, story in stories.items():
         columns = [name for name, *_ in source.sql(f"SHOW COLUMNS FROM {table.database}.{table.name}")]
         shown = (*primary_key(source, table), "version", "op_no")
         places = [columns.index(name) for name in shown]
@@ -101,8 +111,8 @@ def _otherwise_decoded(source: MysqlServer, mysqlbinlog: Path, journal: Path) ->
         for row in printed:
             if row.table == table.name:
                 theirs[row.gtid] += _told(row, places)
-        for change in replay(journal, table, since=0).changes:
-            if change.gtid is not None and not GtidSet.parse(change.gtid) <= gone:
+        for change in story.changes:
+            if change.gtid is not None and not is_gone(change.gtid):
                 ours[change.gtid].append((change.op, *(str(change.row[name]) for name in shown)))
         found += [
             f"{table}: {ours[gtid]} is {theirs[gtid]} in what mysqlbinlog prints of {gtid}"

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -152,29 +152,39 @@ def unequal(
 
 def untrue(journal: Path, tally: Sequence[Line], *tables: TableId) -> list[str]:
     """Where the changes of the tables aren't just those that the demo's writer committed, once each and in order."""
-    return [text for table in tables for text in _history(journal, table, tally)]
+    return untrue_stories({table: replay(journal, table, since=0) for table in tables}, tally)
 
 
-def ahead(journal: Path, *tables: TableId) -> list[str]:
+def untrue_stories(stories: Mapping[TableId, Story], tally: Sequence[Line]) -> list[str]:
+    """The same, of what the journal says of each table since its beginning."""
+    return [text for table, story in stories.items() for text in _history(table, story, tally)]
+
+
+def ahead(chain: Sequence[Entry], stories: Mapping[TableId, Story]) -> list[str]:
     """Returns changes whose transaction isn't among those by which their segment's position grew.
 
     If there are none, and none is missing in the end, no position was ever ahead of what was durable with it.
+    `stories`: what the journal says of each table since its beginning.
     """
-    chain = entries(journal)
     positions = {entry.segment: entry.checkpoint.position for entry in chain}
     grew = {
         segment: position - positions.get(segment - 1, NO_GTIDS) for segment, position in positions.items()
     }
+
+    @cache  # a transaction has many changes
+    def fits(gtid: str, segment: int) -> bool:
+        return GtidSet.parse(gtid) <= grew[segment]
+
     return [
         f"{table}: {change} isn't of {grew[change.segment]}"
-        for table in tables
-        for change in replay(journal, table, since=0).changes
-        if change.gtid is not None and not GtidSet.parse(change.gtid) <= grew[change.segment]
+        for table, story in stories.items()
+        for change in story.changes
+        if change.gtid is not None and not fits(change.gtid, change.segment)
     ][:TOLD]
 
 
-def _history(journal: Path, table: TableId, tally: Sequence[Line]) -> list[str]:
-    changes = (c for c in replay(journal, table, since=0).changes if c.op not in ("r", "t"))
+def _history(table: TableId, story: Story, tally: Sequence[Line]) -> list[str]:
+    changes = (c for c in story.changes if c.op not in ("r", "t"))
     told = [
         Written(c.op, "|".join(map(str, c.key)), int(c.row["version"]), int(c.row["op_no"])) for c in changes
     ]
