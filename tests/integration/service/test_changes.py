@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from actors.http.changes.client import changes
-from deploy.toolchain.mysql_server import GTIDS
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS
 from pipeline.config.settings import HttpSettings
 from tests.servers.awaiting import WITHIN_S
 from tests.servers.executed import executed
@@ -86,3 +87,48 @@ async def test_readers_at_different_places_have_each_change_of_a_real_server_onc
         batches = [batch async for batch in stream]
         ids = [id_ for batch in batches for id_ in batch.rows.column("id").to_pylist()]
         assert ids == list(range(TRANSFERS)) and batches[-1].checkpoint is not None
+
+
+async def test_a_reader_adds_up_a_table_without_a_key_from_its_scan_on(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """As lines and as Arrow batches, also where a reader breaks off."""
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    server.sql(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.visits (id INT, page INT)",
+        "INSERT INTO shop.visits VALUES (1, 7), (1, 7), (2, NULL)",
+    )
+    settings = replace(pipeline(server, tmp_path, "shop"), lake=None)
+    async with running(settings) as service, web(service, HttpSettings(), tmp_path) as served:
+        await service.begun()
+        begin = str(executed(server))
+        server.sql("INSERT INTO shop.visits VALUES (3, 8)", "DELETE FROM shop.visits WHERE id = 2")
+        await service.execute("s", r"shop\.visits", type="blocking")
+        await service.completed("s")
+        server.sql("UPDATE shop.visits SET page = 9 WHERE id = 3", "INSERT INTO shop.visits VALUES (-1, 0)")
+        await service.caught_up(server)
+        for killed_after in (10_000, 1):
+            rows = await read(served, killed_after, since=begin)
+            assert "".join(row["op"] for row in rows) == "cdtrrrdcc"
+            assert added_up(rows) == {(1, 7): 2, (3, 9): 1, (-1, 0): 1}
+        stream = changes(served.url, begin, tables=["shop.visits"], through="now")
+        told = [
+            {"op": op, "row": {"id": id_, "page": page}}
+            async for batch in stream
+            for op, id_, page in zip(
+                *(batch.rows.column(name).to_pylist() for name in ("__op", "id", "page")), strict=True
+            )
+        ]
+        assert added_up(told) == {(1, 7): 2, (3, 9): 1, (-1, 0): 1}
+
+
+def added_up(rows: list[dict[str, Any]]) -> Counter[tuple[int, int]]:
+    """The rows of a table without a key, by its changes from the last `t` on."""
+    bag: Counter[tuple[int, int]] = Counter()
+    for row in rows:
+        if row["op"] == "t":
+            bag.clear()
+        else:
+            bag[row["row"]["id"], row["row"]["page"]] += -1 if row["op"] == "d" else 1
+    return +bag
