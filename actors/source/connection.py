@@ -273,6 +273,11 @@ class Source:
         [(how,)] = await self.ask(Statement("SELECT @@GLOBAL.lower_case_table_names"))
         return bool(how)
 
+    async def runs_in_utc(self) -> bool:
+        """Whether the time zone that the server took from its system is UTC."""
+        [(zone,)] = await self.ask(Statement("SELECT @@GLOBAL.system_time_zone"))
+        return bool(zone == "UTC")
+
     async def variables(self, names: tuple[str, ...]) -> dict[str, str]:
         """Those of these global variables that the server has."""
         places = ", ".join(["%s"] * len(names))

@@ -168,13 +168,13 @@ async def _known_schemas(
 
     `told`: the source's earlier answer; `markers`: see `query_tables`.
     """
-    folds = await source.folds_names()
+    folds, system_is_utc = await source.folds_names(), await source.runs_in_utc()
     while True:
         later = await gtid_history.visible_transactions(source, markers)
         tables = await _tables(source, settings)
         again = await source.descriptions(tables)
         if again == told:
-            return KnownSchemas(_schemas(again), later, folds, again.refused, _traits(again))
+            return KnownSchemas(_schemas(again), later, folds, system_is_utc, again.refused, _traits(again))
         told = again
 
 

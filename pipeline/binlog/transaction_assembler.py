@@ -552,6 +552,7 @@ class TransactionAssembler:
             state.server,
             event.failed,
             event.thread_specific,
+            event.zone,
         )
         self._close()
         if not self._passed_before:

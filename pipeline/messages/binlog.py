@@ -57,7 +57,7 @@ class DdlRead:
     `strict`: whether the session's sql_mode is known to have refused values that don't fit. `begins`: where its event
     begins, and `server` the id of the server that wrote it. `failed`: whether the statement ended with an error, so
     that it may have done all, a part, or nothing of what it says. `thread_specific`: whether a name in it may mean a
-    temporary table of its session.
+    temporary table of its session. `zone`: its session's time_zone if it read or wrote local times, else "".
     """
 
     gtid: Gtid
@@ -72,6 +72,7 @@ class DdlRead:
     server: int = 0
     failed: bool = False
     thread_specific: bool = False
+    zone: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ class KnownSchemas:
     """The schemas that the server reported both before and after `at`, its executed set.
 
     `folds`: whether it ignores the case of table names (lower_case_table_names), which no server changes while it runs.
+    `system_is_utc`: whether its own time zone is UTC, which neither changes.
     `refused`: the tables that can't be captured as the server describes them, and why. `traits`: what the log doesn't
     say of the others.
     """
@@ -20,5 +21,6 @@ class KnownSchemas:
     schemas: Mapping[TableId, TableSchema]
     at: GtidSet
     folds: bool = True
+    system_is_utc: bool = False
     refused: Mapping[TableId, str] = field(default_factory=dict)
     traits: Mapping[TableId, Traits] = field(default_factory=dict)

@@ -23,7 +23,10 @@ MERGEABLE: Final = "myisam"
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """How many characters, and how many bytes, a column of text has room for; `charset`: its character set."""
+    """How many characters, and how many bytes, a column of text has room for; `charset`: its character set.
+
+    The bytes of a VARBINARY or a BLOB are text of the character set binary here.
+    """
 
     characters: int
     octets: int

@@ -408,7 +408,7 @@ def _traits(rows: Iterable[ColumnRow]) -> Traits:
     traits = Traits("")
     for row in rows:
         _, _, name, _, charset, _, _, extra, characters, octets, engine, collation, *_ = row
-        room = None if characters is None or charset is None else TextColumn(characters, octets or 0, charset)
+        room = None if characters is None else TextColumn(characters, octets or 0, charset or "binary")
         columns[name] = room
         generated = traits.generated or any(words in extra for words in _GENERATED)
         traits = Traits((engine or "").casefold(), generated, (collation or "").partition("_")[0], columns)

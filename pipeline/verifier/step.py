@@ -92,6 +92,8 @@ from pipeline.messages.row_images import TableChanges, TableImages, TableUnreada
 from pipeline.schema.compatibility import incompatibility
 from pipeline.schema.ddl import effects as ddl
 from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.schema.ddl.effects import Unlogged
+from pipeline.schema.ddl.local_times import has_instants, may_move_instants
 from pipeline.schema.ddl.schema_statements import SchemaStatement, schema_statements
 from pipeline.schema.ddl.statement_kinds import LoggedStatement, parse_logged
 from pipeline.schema.ddl.unlogged_changes import WITHOUT_ROWS, Effect
@@ -416,6 +418,7 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     # A table that was never reported has no mirror: a statement's effect on its rows changes nothing here.
     reported = replace(names, known=state.reported.keys(), unknown_engines=state.unknown_engines)
     unlogged = ddl.changed_unlogged(reported, statement, exact, failed=message.failed)
+    unlogged |= _moved_instants(state, reported, statement, message.zone)
     others = {t for t, u in unlogged.items() if u.effect is not Effect.EXTENDED}
     merging = ddl.may_merge(names, statement)
     others |= ddl.may_create(names, statement) | merging
@@ -459,6 +462,19 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
         _kept_statements(state, statement),
     )
     return state, (*unfit, *engines, passed, *arrived)
+
+
+def _moved_instants(
+    state: State, reported: ddl.StatementScope, statement: LoggedStatement, zone: str
+) -> dict[TableId, Unlogged]:
+    """Returns the tables in which this statement may have moved instants; `zone`: its session's time_zone."""
+    if not may_move_instants(zone, system_is_utc=state.known.system_is_utc):
+        return {}
+    return {
+        table: Unlogged("ALTER TABLE in a time zone whose clock may go back", Effect.CHANGED)
+        for table in ddl.copied_tables(reported, statement)
+        if table in state.doubtful or has_instants(state.reported[table])
+    }
 
 
 def _kept_statements(state: State, statement: LoggedStatement) -> tuple[SchemaStatement, ...]:

@@ -46,7 +46,8 @@ _FIXED: Final = {
 _SQL_MODE: Final = 1
 _OLD_CATALOG: Final = 2
 _COLLATIONS: Final = 4
-_ONE_TEXT: Final = (5, 6)
+_TIME_ZONE: Final = 5
+_CATALOG: Final = 6
 _INVOKER: Final = 11
 
 
@@ -56,6 +57,7 @@ class Query:
 
     `updated`: the databases in which it changed something, None if the event doesn't say. `strict`: whether the
     session's sql_mode refused values that don't fit, and left the others unchanged. `thread`: the connection's.
+    `zone`: the session's time_zone if the statement read or wrote local times, else "".
     `failed`: whether the statement ended with an error. A server writes such a statement if it may have done a part:
     before MySQL 8.0, a DROP TABLE of several tables drops the others. `thread_specific`: whether the statement depended
     on its session, so that a name in it may mean a temporary table.
@@ -68,6 +70,7 @@ class Query:
     thread: int = 0
     failed: bool = False
     thread_specific: bool = False
+    zone: str = ""
 
 
 def query(body: bytes, flags: int = 0) -> Query:
@@ -86,10 +89,10 @@ def query(body: bytes, flags: int = 0) -> Query:
     # What frames nearly all transactions; what they changed is in their rows.
     if statement == b"BEGIN":
         return Query("", "BEGIN", None, False, thread)
-    updated, collation, mode = _variables(Cursor(variables))
+    updated, collation, mode, zone = _variables(Cursor(variables))
     strict = bool(mode & _STRICT) and not mode & ~_NO_CONVERSION
     text, of_thread = _text(statement, collation), bool(flags & _THREAD_SPECIFIC)
-    return Query(utf8(database), text, updated, strict, thread, error != 0, of_thread)
+    return Query(utf8(database), text, updated, strict, thread, error != 0, of_thread, zone)
 
 
 def _text(statement: bytes, collation: int) -> str:
@@ -101,10 +104,10 @@ def _text(statement: bytes, collation: int) -> str:
         return statement.decode("ascii", errors="replace")
 
 
-def _variables(variables: Cursor) -> tuple[frozenset[str] | None, int, int]:
-    """Returns the updated databases, the client's collation and sql_mode; variables after an unknown one are
-    ignored."""
-    updated, collation, mode = None, _UTF8MB4, 0
+def _variables(variables: Cursor) -> tuple[frozenset[str] | None, int, int, str]:
+    """Returns the updated databases, the client's collation, sql_mode and the time zone; variables after an unknown
+    one are ignored."""
+    updated, collation, mode, zone = None, _UTF8MB4, 0, ""
     while variables.left:
         match variables.integer(1):
             case code if code == _UPDATED_DATABASES:
@@ -116,7 +119,9 @@ def _variables(variables: Cursor) -> tuple[frozenset[str] | None, int, int]:
                 mode = variables.integer(8)
             case code if code in _FIXED:
                 variables.take(_FIXED[code])
-            case code if code in _ONE_TEXT:
+            case code if code == _TIME_ZONE:
+                zone = utf8(variables.take(variables.integer(1)))
+            case code if code == _CATALOG:
                 variables.take(variables.integer(1))
             case code if code == _OLD_CATALOG:
                 variables.take(variables.integer(1) + 1)
@@ -125,7 +130,7 @@ def _variables(variables: Cursor) -> tuple[frozenset[str] | None, int, int]:
                 variables.take(variables.integer(1))
             case _:
                 break
-    return updated, collation, mode
+    return updated, collation, mode, zone
 
 
 def _names(variables: Cursor) -> frozenset[str] | None:

@@ -12,7 +12,9 @@ A conversion (MODIFY, CHANGE) is looked at here as strict mode lets it pass: it 
 the types before it and after it say whether the values are the same (`pipeline.schema.compatibility`). `_EXACT` are the
 new types of which this is so. It isn't of CHAR and BINARY, which say nothing of spaces and zero bytes at the end; of a
 FLOAT with digits in parentheses, which rounds; nor of text that gets less room than it had: spaces at its end are cut
-with a warning only. So what had been the room is needed as well (`pipeline.schema.table_traits`).
+with a warning only. MySQL 5.6 even cuts a BLOB that becomes a shorter one, without a word: of 303 bytes it keeps 47. So
+what had been the room is needed as well (`pipeline.schema.table_traits`). CONVERT TO gives a
+TEXT more bytes only if the new character set has longer characters than the old one (`converts_texts_exactly`).
 
 Source: MySQL 9.7 Reference Manual, "CREATE TABLE Statement", "Data Types", "Strict SQL Mode".
 """
@@ -51,17 +53,20 @@ _SPATIAL = frozenset(
 )  # fmt: skip
 _TYPES = _NUMBERS | _APPROXIMATE | _TIMES | _TEXTS | _BINARIES | _SPATIAL
 # Types whose values stay the same if strict mode accepted them and the types say so.
-_EXACT = (
-    _NUMBERS
-    | _TIMES
-    | {"longtext", "enum", "set", "json"}
-    | {"varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
-)
+_EXACT = _NUMBERS | _TIMES | {"longtext", "enum", "set", "json"} | {"varbinary", "longblob"}
 
-# The bytes that fit into the shorter TEXT types.
+# The bytes that fit into the shorter TEXT types, and the shorter BLOB types.
 _ROOM = {"tinytext": (1 << 8) - 1, "text": (1 << 16) - 1, "mediumtext": (1 << 24) - 1}
+_BLOB_ROOM = {"tinyblob": (1 << 8) - 1, "blob": (1 << 16) - 1, "mediumblob": (1 << 24) - 1}
 # The most that a character takes in any character set.
 _CHARACTER_BYTES = 4
+# The most that one takes in its character set, where it isn't one byte.
+_LONGEST: Final = {
+    "big5": 2, "cp932": 2, "eucjpms": 3, "euckr": 2, "gb18030": 4, "gb2312": 2, "gbk": 2, "sjis": 2, "ucs2": 2,
+    "ujis": 3, "utf16": 4, "utf16le": 4, "utf32": 4, "utf8": 3, "utf8mb3": 3, "utf8mb4": 4,
+}  # fmt: skip
+# Character sets in which the same text is the same bytes.
+_UTF_8: Final = frozenset({"ascii", "utf8", "utf8mb3", "utf8mb4"})
 
 # Words that may continue a type's name.
 _SECOND_WORDS = {
@@ -307,8 +312,35 @@ def converts_exactly(definition: Sequence[Lexeme], old: str, before: Traits) -> 
         case "varchar" | "tinytext" | "text" | "mediumtext":
             room = before.columns[old]
             return room is None or _has_room(read, room, before.charset)
+        case "tinyblob" | "blob" | "mediumblob":
+            room = before.columns[old]
+            return room is None or (read.bare and room.octets <= _BLOB_ROOM[read.type])
         case _:
             return read.type in _EXACT
+
+
+def converts_texts_exactly(charset: Sequence[Lexeme], before: Traits) -> bool:
+    """Returns whether CONVERT TO this CHARACTER SET leaves each text as it is, in strict mode.
+
+    A CHAR or a VARCHAR has room for as many characters as before. A TEXT has room for bytes. It gets more of them if
+    the new set's characters may be longer than the old one's. Otherwise characters may take more bytes than they took,
+    and spaces at the end of a text that is too long are cut with a warning only.
+    """
+    try:
+        setting, new = _charset(Reader(charset))
+    except NotRead:
+        return False
+    if setting != "charset":
+        return False
+    texts = (column for column in before.columns.values() if column is not None)
+    return all(_keeps_room(column, new) for column in texts)
+
+
+def _keeps_room(was: TextColumn, charset: str) -> bool:
+    longest, new = _LONGEST.get(was.charset, 1), _LONGEST.get(charset, 1)
+    by_characters = was.octets == longest * was.characters
+    same = was.charset == charset or {was.charset, charset} <= _UTF_8
+    return charset != "default" and (by_characters or same or new == 1 or longest < new)
 
 
 def _has_room(read: _Definition, was: TextColumn, charset: str) -> bool:

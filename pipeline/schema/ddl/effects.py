@@ -19,6 +19,7 @@ from pipeline.schema.ddl.statement_kinds import (
     DropsDatabase,
     DropsTables,
     LoggedStatement,
+    RebuildsTables,
     RenamesTables,
     UnparsedStatement,
 )
@@ -146,6 +147,20 @@ def may_create(names: StatementScope, statement: LoggedStatement) -> frozenset[T
     """The known tables that a statement may create, with any engine; with IF NOT EXISTS they may have been there."""
     created = (way.table for way in statement.ways if isinstance(way, CreatesTable))
     return frozenset(known for table in created for known in names.meant(table))
+
+
+def copied_tables(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:
+    """The known tables that a statement may copy value by value, as ALGORITHM=COPY does."""
+    copied: set[TableId] = set()
+    for way in statement.ways:
+        match way:
+            case AltersTable(table) | DefinesIndex(table) if way.copies:
+                copied |= names.meant(table)
+            case RebuildsTables(tables):
+                copied = copied.union(*map(names.meant, tables))
+            case _:
+                pass
+    return frozenset(copied)
 
 
 @dataclass(frozen=True, slots=True)

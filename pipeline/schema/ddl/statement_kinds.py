@@ -10,6 +10,7 @@ a restart (`DELETE FROM` before MySQL 8.0, `TRUNCATE TABLE` since).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from pipeline.schema.ddl.sql_lexer import (
@@ -43,9 +44,10 @@ class CreatesTable:
 
 @dataclass(frozen=True, slots=True)
 class DefinesIndex:
-    """It adds or removes an index of the table; no row changes."""
+    """It adds or removes an index of the table; no row changes. `copies`: whether it may copy them all."""
 
     table: TableId
+    copies: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,13 @@ class EmptiesTable:
 @dataclass(frozen=True, slots=True)
 class RepairsTables:
     """It takes from tables what it can't read of them."""
+
+    tables: frozenset[TableId]
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildsTables:
+    """It makes the tables' files again, with the same rows; it may copy these value by value."""
 
     tables: frozenset[TableId]
 
@@ -101,6 +110,12 @@ class AltersTable:
     ignore: bool
     options: tuple[tuple[Lexeme, ...], ...]
 
+    @property
+    def copies(self) -> bool:
+        """Whether it may copy the rows value by value. What is about partitions moves them as they are."""
+        of_partitions = [lowercase_word(each) for option in self.options[:1] for each in option[1:2]]
+        return of_partitions != ["partition"] and not any(map(_in_place, self.options))
+
 
 @dataclass(frozen=True, slots=True)
 class UnparsedStatement:
@@ -115,6 +130,7 @@ ParsedStatement = (
     | DefinesIndex
     | EmptiesTable
     | RepairsTables
+    | RebuildsTables
     | DropsTables
     | DropsDatabase
     | DefinesDatabase
@@ -133,7 +149,7 @@ class LoggedStatement:
     ways: tuple[ParsedStatement, ...]
 
 
-# Statements that change no table, by their first word. OPTIMIZE makes a table's file again, with the same rows.
+# Statements that change no table, by their first word.
 _ADMINISTRATIVE = frozenset(
     {
         "analyze",
@@ -143,7 +159,6 @@ _ADMINISTRATIVE = frozenset(
         "flush",
         "grant",
         "install",
-        "optimize",
         "revoke",
         "set",
         "uninstall",
@@ -161,6 +176,12 @@ _NO_TABLES = frozenset(
 _LONGEST_EMPTYING: Final = 1000
 # What follows ALTER DATABASE where that names no database.
 _DATABASE_OPTIONS = frozenset({"character", "charset", "collate", "default", "encryption", "read"})
+
+
+def _in_place(found: Sequence[Lexeme]) -> bool:
+    """Whether a statement says ALGORITHM=INPLACE or INSTANT, so that it fails where the server would have to copy."""
+    words = [lowercase_word(lexeme) for lexeme in found if lexeme != (LexemeKind.SIGN, "=")]
+    return any(pair in (("algorithm", "inplace"), ("algorithm", "instant")) for pair in pairwise(words))
 
 
 def parse_logged(database: str, text: str, *, thread_specific: bool = False) -> LoggedStatement:
@@ -209,6 +230,8 @@ def read_statement(reading: Sequence[Lexeme], database: str) -> ParsedStatement:
                 return _truncate(reader, database)
             case "repair":
                 return _repair(reader, database)
+            case "optimize":
+                return _optimize(reader, database)
             case _:
                 return UnparsedStatement(reading[0].text)
     except NotRead:
@@ -363,6 +386,15 @@ def _repair(reader: Reader, database: str) -> ParsedStatement:
     return RepairsTables(frozenset(tables))
 
 
+def _optimize(reader: Reader, database: str) -> ParsedStatement:
+    reader.expect("optimize")
+    reader.keyword("no_write_to_binlog", "local")
+    reader.expect("table", "tables")
+    tables = _table_list(reader, database)
+    reader.end()
+    return RebuildsTables(frozenset(tables))
+
+
 def _table_list(reader: Reader, database: str) -> tuple[TableId, ...]:
     tables = [reader.table(database)]
     while reader.sign(","):
@@ -394,7 +426,7 @@ def _of_index(reader: Reader, database: str) -> ParsedStatement | None:
     if reader.keyword("using"):
         reader.name()
     reader.expect("on")
-    return DefinesIndex(reader.table(database))
+    return DefinesIndex(reader.table(database), copies=not _in_place(reader.rest()))
 
 
 def _of_others(reader: Reader) -> ParsedStatement:

@@ -20,13 +20,18 @@ TABLE Statement", "Implicit Default Handling" (in "Data Type Default Values").
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain, pairwise
 from typing import assert_never
 
 from pipeline.schema.ddl.alter_table import added_by, dropped_by, renamed_by
-from pipeline.schema.ddl.column_definitions import adds_nulls, constant_column, converts_exactly
+from pipeline.schema.ddl.column_definitions import (
+    adds_nulls,
+    constant_column,
+    converts_exactly,
+    converts_texts_exactly,
+)
 from pipeline.schema.ddl.sql_lexer import NAME_KINDS, Lexeme, LexemeKind, NotRead, Reader, lowercase_word
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
@@ -39,6 +44,7 @@ from pipeline.schema.ddl.statement_kinds import (
     EmptiesTable,
     LoggedStatement,
     ParsedStatement,
+    RebuildsTables,
     RenamesTables,
     RepairsTables,
     UnparsedStatement,
@@ -63,6 +69,9 @@ _HARMLESS = frozenset(
 )  # fmt: skip
 # What defines partitions: each row stays, in one or the other, but an engine may be named among them.
 _PARTITIONS = frozenset({("add", "partition"), ("reorganize", "partition"), ("partition", "by")})
+# What begins an option about a column, and what names a character set.
+_OF_COLUMNS = frozenset({"add", "alter", "change", "drop", "modify"})
+_CHARSETS = frozenset({"char", "character", "charset", "collate"})
 # Options of the table as a whole, each with a value.
 _TABLE_OPTIONS = frozenset(
     {
@@ -146,6 +155,8 @@ def _changes(statement: ParsedStatement, exact: Mapping[TableId, Traits]) -> Ite
             yield OfTables("CREATE TABLE … SELECT", frozenset({table}))
         case ChangesNoTable() | DefinesIndex() | DefinesDatabase() | CreatesTable(if_not_exists=True):
             pass
+        case RebuildsTables():
+            pass
         case CreatesTable(table):
             yield OfTables("CREATE TABLE", frozenset({table}), Effect.CREATED)
         case EmptiesTable(table):
@@ -179,6 +190,8 @@ def _altered(statement: AltersTable, before: Traits | None) -> Iterator[Unlogged
         before is not None and before.generated
     ):  # a value that follows from one of another type may be another one
         before = None
+    if before is not None and any(map(_sets_charset, statement.options)):
+        before = replace(before, charset="")
     table, options = frozenset({statement.table}), tuple(_options(statement.options))
     if statement.ignore:
         yield OfTables("ALTER IGNORE TABLE", table)
@@ -192,6 +205,12 @@ def _altered(statement: AltersTable, before: Traits | None) -> Iterator[Unlogged
     }
     if ({name.casefold() for name in taken} & {name.casefold() for name in given}) - respelled:
         yield OfTables("ALTER TABLE that gives a column's name to another", table)
+
+
+def _sets_charset(option: Sequence[Lexeme]) -> bool:
+    """Whether an option may give the table another character set, which a column has whose definition names none."""
+    words = list(map(lowercase_word, option))
+    return not (_OF_COLUMNS & set(words[:1]) or _CHARSETS.isdisjoint(words))
 
 
 def _options(options: Sequence[Sequence[Lexeme]]) -> Iterator[Sequence[Lexeme]]:
@@ -241,7 +260,9 @@ def _option(
             if before is None or not converts_exactly(reader.rest(), old, before):
                 yield OfTables(f"ALTER TABLE … {verb.upper()}", table)
         case ["convert", "to"]:
-            if before is None:
+            reader.expect("convert")
+            reader.expect("to")
+            if before is None or not converts_texts_exactly(reader.rest(), before):
                 yield OfTables("ALTER TABLE … CONVERT TO", table)
         case ["add", _]:
             if unknown := [definition for definition in added_by(reader) if not adds_nulls(definition)]:

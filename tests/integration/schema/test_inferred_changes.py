@@ -18,6 +18,7 @@ from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.servers.journal_oracle import entries, unequal
 from tests.servers.mysql import MysqlFactory
+from tests.servers.old_temporals import create_old_table
 from tests.servers.service import Running, pipeline, running
 
 Steps = Sequence[Sequence[str]]
@@ -182,6 +183,12 @@ PADDED: Final = "SET sql_mode = 'STRICT_ALL_TABLES,PAD_CHAR_TO_FULL_LENGTH'"
         ("VARCHAR(400)", "CONCAT('x', SPACE(302))", ("ALTER TABLE t MODIFY v TINYTEXT",)),
         ("VARCHAR(400)", "CONCAT('x', SPACE(302))", ("ALTER TABLE t MODIFY v VARCHAR(9)",)),
         ("CHAR(5)", "'a'", (PADDED, "ALTER TABLE t MODIFY v VARCHAR(9)")),
+        # 80 characters of two bytes each get three, so that 75 of the spaces have no room any more.
+        (
+            "TINYTEXT CHARACTER SET gb18030",
+            "CONCAT(REPEAT('漢', 80), SPACE(90))",
+            ("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4",),
+        ),
     ],
 )
 async def test_a_strict_conversion_that_still_changes_values(
@@ -191,6 +198,72 @@ async def test_a_strict_conversion_that_still_changes_values(
     await history(mysql, tmp_path, database, before, (step,), "t", restarted={"t"})
 
 
+# Clocks that go back on the last Sunday in October, from 03:00 to 02:00.
+CENTRAL_EUROPE: Final = "CET-1CEST,M3.5.0,M10.5.0/3"
+# Statements that copy a table, on a table each, and statements that don't.
+COPIES: Final = {
+    "digits": "ALTER TABLE digits MODIFY at TIMESTAMP(3) NULL",
+    "wider": "ALTER TABLE wider MODIFY v BIGINT",
+    "parted": "ALTER TABLE parted PARTITION BY HASH (id) PARTITIONS 2",
+    "indexed": "CREATE INDEX i ON indexed (v) ALGORITHM=COPY",
+}
+LEAVES: Final = {
+    "added": "ALTER TABLE added ADD x INT, ALGORITHM=INPLACE",
+    "plain": "ALTER TABLE plain ADD INDEX (v)",
+}
+
+
+@pytest.mark.parametrize("version", ["9.7", "5.6"])
+@pytest.mark.parametrize(
+    ("system", "session", "moves"),
+    [(CENTRAL_EUROPE, "SYSTEM", True), (CENTRAL_EUROPE, "+02:00", False), ("UTC", "SYSTEM", False)],
+    ids=["clocks that go back", "an offset", "UTC"],
+)
+async def test_instants_that_a_copy_takes_for_one_local_time(
+    mysql_factory: MysqlFactory,
+    mysql56_factory: MysqlFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    system: str,
+    session: str,
+    moves: bool,
+) -> None:
+    """The server gives the first of two equal local times the instant of the second one, in strict mode too."""
+    with monkeypatch.context() as environment:
+        environment.setenv("TZ", system)
+        server = mysql56_factory(GTIDS_56) if version == "5.6" else mysql_factory(GTIDS)
+    server.sql("CREATE DATABASE shop")
+    copies = dict(COPIES)
+    if version == "5.6":  # it gives the types of before MySQL 5.6.4 their new form with any statement
+        create_old_table(server, "shop", "old", at="TIMESTAMP")
+        copies["old"] = "ALTER TABLE old ADD x INT"
+    made = [
+        f"CREATE TABLE {table} (id INT PRIMARY KEY, at TIMESTAMP NULL, v INT)" for table in (*COPIES, *LEAVES)
+    ]
+    rows = [
+        f"INSERT INTO {table} (id, at) VALUES (1, '2024-10-27 00:30:00'), (2, '2024-10-27 01:30:00')"
+        for table in (*copies, *LEAVES)
+    ]
+    step = (
+        f"SET time_zone = '{session}', sql_mode = 'STRICT_ALL_TABLES'", *copies.values(), *LEAVES.values()
+    )  # fmt: skip
+    tables = (*copies, *LEAVES)
+    again = set(copies) if moves else set[str]()
+    await history(
+        server,
+        tmp_path,
+        "shop",
+        ("SET time_zone = '+00:00'", *made, *rows),
+        (step,),
+        *tables,
+        restarted=again,
+    )
+    for table in copies:
+        instants = f"SELECT COUNT(DISTINCT UNIX_TIMESTAMP(at)) FROM {table}"
+        assert server.sql(instants, database="shop") == [(1 if moves else 2,)]
+
+
 def test_strict_mode_refuses_to_cut_what_has_no_spaces_to_spare(mysql: MysqlServer, database: str) -> None:
     """Also where it's spaces that are cut: a value of these types that passed is whole."""
     mysql.sql("CREATE TABLE t (a VARBINARY(400), b BLOB)", database=database)
@@ -198,6 +271,27 @@ def test_strict_mode_refuses_to_cut_what_has_no_spaces_to_spare(mysql: MysqlServ
     for column, kind in (("a", "TINYBLOB"), ("b", "TINYBLOB"), ("a", "VARBINARY(9)")):
         with pytest.raises((DataError, OperationalError)):
             mysql.sql(f"ALTER TABLE t MODIFY {column} {kind}", database=database)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "options"),
+    [
+        ("BLOB", "REPEAT('x', 303)", "MODIFY v TINYBLOB"),  # of these bytes it keeps 47
+        ("TINYTEXT CHARACTER SET ujis", "CONCAT(REPEAT('漢', 80), SPACE(90))", "CONVERT TO CHARSET utf8"),
+        (
+            "TINYTEXT CHARACTER SET utf8mb4",
+            "CONCAT(REPEAT('ä', 60), SPACE(130))",
+            "MODIFY v TINYTEXT, DEFAULT CHARACTER SET ujis",
+        ),
+    ],
+)
+async def test_a_strict_conversion_that_still_cuts_on_the_oldest_server(
+    mysql56: MysqlServer, database56: str, tmp_path: Path, column: str, value: str, options: str
+) -> None:
+    table = f"CREATE TABLE t (id INT PRIMARY KEY, v {column}) DEFAULT CHARSET utf8mb4"
+    before = (table, f"INSERT INTO t VALUES (1, {value})")
+    step = ("SET sql_mode = 'STRICT_ALL_TABLES'", f"ALTER TABLE t {options}")
+    await history(mysql56, tmp_path, database56, before, (step,), "t", restarted={"t"})
 
 
 FOLLOWS: Final = "w VARCHAR(40) AS (CONCAT(v)) "
@@ -236,7 +330,11 @@ async def test_ordinary_migrations_read_nothing_again(
         "INSERT INTO t VALUES (1, 'a ', 'b ', 'c', 4, 'x', 1.5, NOW())",
     )
     steps = [
-        (f"ALTER TABLE t {options}", "INSERT INTO t (id, b, d) SELECT MAX(id) + 1, 'b', MAX(id) + 9 FROM t")
+        (
+            "SET time_zone = '+00:00'",
+            f"ALTER TABLE t {options}",
+            "INSERT INTO t (id, b, d) SELECT MAX(id) + 1, 'b', MAX(id) + 9 FROM t",
+        )
         for options in (
             "MODIFY a VARCHAR(200)",
             "MODIFY a TEXT",

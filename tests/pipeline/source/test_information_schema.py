@@ -142,7 +142,7 @@ def test_what_the_log_does_not_tell() -> None:
         row("c", "blob", room=(65535, 65535)),
     ]
     [found] = describe_tables(plain).described.values()
-    columns = {"a": TextColumn(99, 99, "latin1"), "b": None, "c": None}
+    columns = {"a": TextColumn(99, 99, "latin1"), "b": None, "c": TextColumn(65535, 65535, "binary")}
     assert found.traits == Traits("innodb", generated=False, charset="utf8mb4", columns=columns)
     for words in ("VIRTUAL GENERATED", "STORED GENERATED INVISIBLE"):
         [found] = describe_tables([row("a"), row("b", extra=words), row("c")]).described.values()

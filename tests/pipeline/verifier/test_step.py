@@ -39,7 +39,17 @@ from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.schema.table_traits import Traits
-from pipeline.types.column_types import Binary, ColumnType, Enum, Integer, RawInteger, RawString, Set, Text
+from pipeline.types.column_types import (
+    Binary,
+    ColumnType,
+    Enum,
+    Integer,
+    RawInteger,
+    RawString,
+    Set,
+    Text,
+    Timestamp,
+)
 from pipeline.types.enum_labels import NoLabel, enum_texts, set_texts
 from pipeline.types.field_types import Storage
 from pipeline.verifier import schema_fence
@@ -691,6 +701,63 @@ def test_a_strict_conversion_is_judged_by_what_the_server_said_of_the_table(
     state, _ = step(state, replace(answer(7, SCHEMA), traits=TRAITS))
     assert ORDERS not in tables_to_ask(state)
     assert restarts(run(state, replace(alter, gtid=Gtid(SERVER, 8), end=end(8)))) == []
+
+
+DATED = replace(SCHEMA, columns=(*SCHEMA.columns, Column("at", Timestamp(0), nullable=True)))
+
+
+def in_zone(
+    zone: str, text: str, *, utc: bool = False, schema: TableSchema = DATED
+) -> list[MirrorInvalidated]:
+    """The restarts of a table that has a TIMESTAMP, by a strict statement in this time_zone."""
+    columns = dict.fromkeys(column.name for column in schema.columns)
+    traits = {ORDERS: replace(NUMBERS, columns=columns)}
+    known = KnownSchemas({ORDERS: schema}, upto(5), system_is_utc=utc, traits=traits)
+    state = fresh(known, 5, same=schema)
+    return restarts(run(state, replace(statement(6, text), strict=True, zone=zone)))
+
+
+@pytest.mark.parametrize(
+    ("zone", "utc", "again"),
+    [
+        ("SYSTEM", False, 1),
+        ("SYSTEM", True, 0),
+        ("Europe/Berlin", True, 1),
+        ("+02:00", False, 0),
+        ("", False, 0),
+    ],
+)
+def test_a_copy_moves_instants_only_where_a_clock_may_go_back(zone: str, utc: bool, again: int) -> None:
+    for text in (
+        "ALTER TABLE orders MODIFY id BIGINT",
+        "CREATE INDEX i ON orders (id)",
+        "OPTIMIZE TABLE other, orders",
+    ):
+        assert len(in_zone(zone, text, utc=utc)) == again
+    assert in_zone(zone, "ALTER TABLE orders MODIFY id BIGINT", utc=utc, schema=SCHEMA) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ALTER TABLE orders ADD x INT, ALGORITHM=INPLACE",
+        "ALTER TABLE orders ADD x INT, ALGORITHM INSTANT, LOCK=NONE",
+        "CREATE INDEX i ON orders (id) ALGORITHM = INPLACE",
+        "ALTER TABLE orders ADD PARTITION (PARTITION p VALUES LESS THAN (UNIX_TIMESTAMP('2026-01-01')))",
+        "CREATE TABLE other (at TIMESTAMP DEFAULT '2026-01-01')",
+        "ALTER TABLE other MODIFY x BIGINT",
+        "CREATE TABLE other LIKE orders",
+    ],
+)
+def test_what_copies_no_value_moves_no_instant(text: str) -> None:
+    assert in_zone("SYSTEM", text) == []
+
+
+def test_a_table_that_is_not_known_any_more_may_have_instants() -> None:
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5), traits=TRAITS), 5, same=SCHEMA)
+    state, _ = step(state, statement(6, "ALTER TABLE orders ADD at TIMESTAMP NULL"))
+    alter = replace(statement(7, "ALTER TABLE orders ADD INDEX (id)"), zone="SYSTEM")
+    assert len(restarts(run(state, alter))) == 1
 
 
 def test_a_table_whose_rows_are_elsewhere_stops_by_the_servers_word() -> None:

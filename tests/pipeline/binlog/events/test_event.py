@@ -195,6 +195,13 @@ def test_a_statement_says_whether_it_depended_on_its_session() -> None:
         assert found.thread_specific is bool(flags & 0x4)
 
 
+def test_a_statement_has_its_time_zone_where_it_used_it() -> None:
+    mode = b"\x01" + (1 << 22).to_bytes(8, "little")
+    alter = query(mode + b"\x06\x03std\x05\x06SYSTEM\x07\x00\x00", b"ALTER TABLE t MODIFY a TIMESTAMP(3)")
+    assert (alter.zone, alter.strict) == ("SYSTEM", True)
+    assert query(mode, b"ALTER TABLE t MODIFY a INT").zone == ""
+
+
 def test_a_statement_is_read_in_its_clients_character_set() -> None:
     latin1 = b"\x04" + struct.pack("<HHH", 8, 8, 255)
     assert query(latin1, "DROP TABLE `Ã©`".encode("latin1")).statement == "DROP TABLE `Ã©`"

@@ -2,7 +2,12 @@
 
 import pytest
 
-from pipeline.schema.ddl.column_definitions import adds_nulls, constant_column, converts_exactly
+from pipeline.schema.ddl.column_definitions import (
+    adds_nulls,
+    constant_column,
+    converts_exactly,
+    converts_texts_exactly,
+)
 from pipeline.schema.ddl.sql_lexer import lexemes
 from pipeline.schema.table_traits import TextColumn, Traits
 from pipeline.types import column_types as t
@@ -63,6 +68,51 @@ def test_text_needs_the_room_that_it_had(definition: str, exact: bool) -> None:
     before = Traits("innodb", charset="utf8mb4", columns={"c": TextColumn(100, 100, "latin1")})
     assert converts_exactly(list(lexemes(definition)), "c", before) is exact
     assert converts_exactly(list(lexemes("c INT")), "d", before) is False
+
+
+@pytest.mark.parametrize(
+    ("was", "clause", "exact"),
+    [
+        (TextColumn(255, 255, "gb18030"), "CHARACTER SET utf8mb4", False),
+        (TextColumn(65_535, 65_535, "utf8mb4"), "CHARSET gb18030 COLLATE gb18030_bin", False),
+        (TextColumn(255, 255, "ujis"), "CHARACTER SET utf8mb3", False),
+        (TextColumn(127, 255, "utf16"), "CHARACTER SET 'utf8mb4'", False),
+        (TextColumn(255, 255, "utf8mb4"), "CHARACTER SET DEFAULT", False),
+        (TextColumn(255, 255, "utf8mb4"), "COLLATE utf8mb4_bin", False),
+        (TextColumn(255, 255, "utf8mb4"), "", False),
+        (TextColumn(255, 255, "gb18030"), "CHARACTER SET gb18030 COLLATE gb18030_bin", True),
+        (TextColumn(255, 255, "utf8mb3"), "CHARACTER SET utf8mb4", True),
+        (TextColumn(255, 255, "utf8mb4"), "CHARACTER SET utf8mb3", True),
+        (TextColumn(255, 255, "latin1"), "CHARACTER SET UTF8MB4", True),
+        (TextColumn(255, 255, "gbk"), "CHARACTER SET utf8mb4", True),
+        (TextColumn(255, 255, "utf8mb4"), "CHARACTER SET latin1", True),
+        (TextColumn(255, 1020, "gb18030"), "CHARACTER SET utf8mb4", True),  # a VARCHAR(255)
+        (TextColumn(85, 255, "ujis"), "CHARACTER SET utf8mb3", True),  # a VARCHAR(85)
+        (None, "CHARACTER SET utf8mb4", True),
+    ],
+)
+def test_convert_to_needs_the_room_that_each_text_had(
+    was: TextColumn | None, clause: str, exact: bool
+) -> None:
+    """What CONVERT TO is followed by; only a TEXT may have too few bytes for its characters."""
+    before = Traits("innodb", charset="utf8mb4", columns={"id": None, "c": was})
+    assert converts_texts_exactly(list(lexemes(clause)), before) is exact
+
+
+@pytest.mark.parametrize(
+    ("definition", "exact"),
+    [
+        ("c BLOB", True),
+        ("c MEDIUMBLOB NOT NULL", True),
+        ("c LONGBLOB", True),
+        ("c TINYBLOB", False),
+        ("c BLOB(9)", False),
+    ],
+)
+def test_a_blob_needs_the_room_that_it_had(definition: str, exact: bool) -> None:
+    """MySQL 5.6 cuts one that becomes shorter, whatever the sql_mode is."""
+    before = Traits("innodb", charset="utf8mb4", columns={"c": TextColumn(65_535, 65_535, "binary")})
+    assert converts_exactly(list(lexemes(definition)), "c", before) is exact
 
 
 INT: t.ColumnType = t.Integer(4, unsigned=False)

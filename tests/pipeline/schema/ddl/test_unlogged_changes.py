@@ -225,6 +225,23 @@ def test_what_the_types_do_not_show_changes_rows_under_a_strict_mode_as_well(opt
 
 
 @pytest.mark.parametrize(
+    ("options", "exact"),
+    [
+        ("MODIFY c TINYTEXT", True),
+        ("COMMENT 'charset', MODIFY c TINYTEXT", True),
+        ("MODIFY c TINYTEXT, DEFAULT CHARACTER SET gb18030", False),
+        ("COMMENT 'x' COLLATE gb18030_bin, MODIFY c TINYTEXT", False),
+        ("MODIFY c TINYTEXT CHARSET utf8mb4, CHARSET = gb18030", True),
+        ("CONVERT TO CHARACTER SET utf8mb4, CHANGE c c TINYTEXT", False),
+    ],
+)
+def test_a_column_may_get_its_character_set_from_a_table_that_gets_another(options: str, exact: bool) -> None:
+    traits = Traits("innodb", charset="utf8mb4", columns={"c": TextColumn(255, 255, "utf8mb4")})
+    statement = parse_logged("d", f"ALTER TABLE t {options}")
+    assert any(unlogged_changes(statement, {TableId("d", "t"): traits})) is not exact
+
+
+@pytest.mark.parametrize(
     ("options", "swaps"),
     [
         ("DROP a, ADD a INT", True),
