@@ -219,8 +219,10 @@ class TransactionAssembler:
                 self._take_commit()
             case XaPrepare():
                 self._take_prepare(event)
-            case StatementLoaded():
-                self._changed_by_statement("a LOAD DATA", None)
+            case StatementLoaded(updated):
+                self._require_transaction("a LOAD DATA")
+                if updated is None or any(map(self._captures_in, updated)):
+                    self._changed_by_statement("a LOAD DATA", updated)
             case Heartbeat(file, offset):
                 self._reached.heartbeat(file, offset)
             case Rotate(file, offset):

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events.gtid_event import TransactionBegins, anonymous, gtid, tagged_gtid
 from pipeline.binlog.events.payload_event import Payload, payload
-from pipeline.binlog.events.query_event import Query, query
+from pipeline.binlog.events.query_event import Query, load_query, query
 from pipeline.binlog.rows.row_events import ROW_EVENTS
 from pipeline.errors import UndecodableError
 from pipeline.types.cursor import Cursor, utf8
@@ -131,7 +131,9 @@ class RowsStatement:
 
 @dataclass(frozen=True, slots=True)
 class StatementLoaded:
-    """LOAD DATA as a statement (EXECUTE_LOAD_QUERY), of a database that isn't looked up."""
+    """LOAD DATA as a statement (EXECUTE_LOAD_QUERY); `updated`: as of `Query`."""
+
+    updated: frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +238,7 @@ def _rare(head: Header, body: bytes) -> Event:
         case Code.ROWS_QUERY:
             return RowsStatement(body[1:])  # after a byte of its length, which can't hold it
         case Code.EXECUTE_LOAD_QUERY:
-            return StatementLoaded()
+            return StatementLoaded(load_query(body).updated)
         case Code.TRANSACTION_PAYLOAD:
             return payload(body)
         case Code.INCIDENT:

@@ -1,6 +1,8 @@
 """The QUERY event: a statement as text. It ends most transactions that aren't rows, and frames those that are.
 
-Source: MySQL 9.7 source documentation, class mysql::binlog::event::Query_event.
+A LOAD DATA that is logged as a statement has an event of its own, EXECUTE_LOAD_QUERY, with more in its head.
+
+Source: MySQL 9.7 source documentation, classes mysql::binlog::event::Query_event and Execute_load_query_event.
 """
 
 import struct
@@ -15,6 +17,8 @@ from pipeline.types.cursor import Cursor, utf8
 # Thread id, seconds it took, length of the database's name, error code, length of the status variables.
 _POST_HEADER: Final = struct.Struct("<IIBHH")
 
+# Of a LOAD DATA after these: the file's number, the places of its name in the text, and what becomes of duplicates.
+_LOAD_HEADER: Final = struct.Struct("<IIIB")
 # LOG_EVENT_THREAD_SPECIFIC_F in the event's head.
 _THREAD_SPECIFIC: Final = 0x4
 _UPDATED_DATABASES: Final = 12
@@ -93,6 +97,14 @@ def query(body: bytes, flags: int = 0) -> Query:
     strict = bool(mode & _STRICT) and not mode & ~_NO_CONVERSION
     text, of_thread = _text(statement, collation), bool(flags & _THREAD_SPECIFIC)
     return Query(utf8(database), text, updated, strict, thread, error != 0, of_thread, zone)
+
+
+def load_query(body: bytes) -> Query:
+    """The EXECUTE_LOAD_QUERY event with this body. Raises UndecodableError."""
+    variables = _POST_HEADER.size + _LOAD_HEADER.size
+    if len(body) < variables:
+        raise UndecodableError("it is shorter than its own head")
+    return query(body[: _POST_HEADER.size] + body[variables:])
 
 
 def _text(statement: bytes, collation: int) -> str:

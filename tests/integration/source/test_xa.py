@@ -55,11 +55,15 @@ async def equal(
     def settled() -> bool:
         snapshots = service.status().get("snapshots", [])
         states = {table["state"] for each in snapshots for table in each["tables"]}
-        sealed = service.status(Name.JOURNAL_WRITER).get("position") or ""
-        return states <= {"completed"} and wanted <= GtidSet.parse(sealed)
+        return states <= {"completed"} and wanted <= sealed(service)
 
     await service.until(settled, "it's settled")
     await service.until(lambda: unequal(server, Path(settings.journal.path), T, U) == [], "they're equal")
+
+
+def sealed(service: Running) -> GtidSet:
+    """Returns the position in the journal."""
+    return GtidSet.parse(service.status(Name.JOURNAL_WRITER).get("position") or "")
 
 
 def begun_anew(settings: Settings) -> set[str]:
@@ -211,3 +215,30 @@ async def test_a_session_that_logs_statements(server: MysqlServer, tmp_path: Pat
         await equal(service, server, settings)
         await service.stop()
     assert begun_anew(settings) == {"t", "u"}
+
+
+@pytest.mark.parametrize("version", ["9.7", "5.6"])
+async def test_a_load_data_of_a_session_that_logs_statements(
+    mysql_factory: MysqlFactory, mysql56_factory: MysqlFactory, tmp_path: Path, version: str
+) -> None:
+    """It says in which databases it changed something. A table without a key can't be read again, and stops."""
+    server = mysql56_factory(GTIDS_56) if version == "5.6" else mysql_factory(GTIDS)
+    names = ("d.t (id INT PRIMARY KEY, v INT)", "d.loose (v INT)", "elsewhere.t (v INT)")
+    server.sql("CREATE DATABASE d", "CREATE DATABASE elsewhere", *(f"CREATE TABLE {each}" for each in names))
+    (tmp_path / "rows").write_text("9\n")
+    load = f"LOAD DATA INFILE '{tmp_path / 'rows'}' INTO TABLE "
+    settings = captured(server, tmp_path)
+    async with running(settings) as service:
+        await service.completed("initial-0")
+        server.sql("SET SESSION binlog_format = 'STATEMENT'", f"{load} elsewhere.t", f"{load} elsewhere.t")
+        loaded = GtidSet.parse(server.executed())
+        await service.until(lambda: loaded <= sealed(service), "it's sealed")
+        assert service.status()["stopped"] == {}
+        assert begun_anew(settings) == set()
+        server.sql("SET SESSION binlog_format = 'STATEMENT'", f"{load} d.t (id)")
+        await service.until(lambda: "d.loose" in service.status()["stopped"], "it stops by name")
+        await service.until(lambda: begun_anew(settings) == {"t"}, "the other one is read again")
+        await service.until(
+            lambda: unequal(server, Path(settings.journal.path), T) == [], "the row has come that was loaded"
+        )
+        await service.stop()

@@ -121,6 +121,12 @@ def query(statement: str, database: str = "shop", updated: str | None = None, fl
     return made(Code.QUERY, body, flags=flags)
 
 
+def loaded(updated: str | None) -> bytes:
+    """A LOAD DATA that is logged as a statement."""
+    body = query("LOAD DATA INFILE 'x' INTO TABLE t", updated=updated)[19:-4]
+    return made(Code.EXECUTE_LOAD_QUERY, body[:13] + struct.pack("<IIIB", 1, 9, 20, 0) + body[13:])
+
+
 def rotate(file: str = "binlog.000001", offset: int = 4) -> bytes:
     return made(Code.ROTATE, offset.to_bytes(8, "little") + file.encode())
 
@@ -457,9 +463,18 @@ def test_statement_format_has_captured_tables_read_anew_that_it_may_be_about() -
     slice_ = last(read(stream("orders"), story("statement_format")))
     assert [each.databases for each in slice_.unread] == [frozenset({"shop"})]
     assert "binlog_format=ROW" in slice_.unread[0].reason
-    for anything in (query("UPDATE x SET y = 1", updated=None), made(Code.EXECUTE_LOAD_QUERY, b"?")):
+    for anything in (query("UPDATE x SET y = 1", updated=None), loaded(updated=None)):
         slice_ = last(read(stream("orders"), [rotate(), *transaction(1, anything)]))
         assert (numbers(slice_), [each.databases for each in slice_.unread]) == (["1"], [None])
+
+
+def test_a_load_data_says_where_it_changed_something() -> None:
+    for updated, unread in (("shop", [frozenset({"shop"})]), ("other", [])):
+        log_events = [rotate(), *transaction(1, loaded(updated))]
+        slice_ = last(read(LogStream(everything, lambda name: name == "shop"), log_events))
+        assert (numbers(slice_), [each.databases for each in slice_.unread]) == (["1"], unread)
+    with pytest.raises(UndecodableError, match="EXECUTE_LOAD_QUERY: it is shorter than its own head"):
+        read(stream("orders"), [rotate(), *transaction(1, made(Code.EXECUTE_LOAD_QUERY, b"?"))])
 
 
 def test_what_changes_more_than_its_rows_tell_says_so_behind_its_end() -> None:
