@@ -132,6 +132,10 @@ from pipeline.verifier.table_state import (
     Verified,
 )
 
+_MAY_BE_RENAMED = (
+    "a statement may have renamed a column of it, and does not say for certain which one, so that [protection] may "
+    "mean another column now; compare its rules with the columns"
+)
 _RENAMED = "its column {old!r} was renamed {new!r}, and [protection] has another rule for that name; correct its rules"
 
 News = SchemaVerified | EnginesSurveyed | MirrorInvalidated | TableStopped
@@ -419,6 +423,8 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     reported = replace(names, known=state.reported.keys(), unknown_engines=state.unknown_engines)
     unlogged = ddl.changed_unlogged(reported, statement, exact, failed=message.failed)
     unlogged |= _moved_instants(state, reported, statement, message.zone)
+    uncertain = ddl.uncertain_columns(reported, state.reported, statement, failed=message.failed)
+    unlogged |= _lost_columns(uncertain | ddl.shortened_keys(state.reported, statement), unlogged)
     others = {t for t, u in unlogged.items() if u.effect is not Effect.EXTENDED}
     merging = ddl.may_merge(names, statement)
     others |= ddl.may_create(names, statement) | merging
@@ -432,9 +438,11 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     restarts = restarts_after_statement(unlogged, gtid, _stopped_tables(state))
     restarted = {restart.table for restart in restarts}
     state = replace(state, emptied=state.emptied - restarted | (emptied.keys() & restarted))
-    unfit = _stops((), _unfit_alterations(alterations, state.protection))
+    shown = _uncertain_columns_shown(state, uncertain)
+    unfit = _stops(_stopped_tables(state), shown | _unfit_alterations(alterations, state.protection))
     state = _with_tables(state, {stop.table: Stopped() for stop in unfit})
     gone = {stop.table for stop in unfit}
+    restarts = tuple(each for each in restarts if each.table not in gone)
     alterations = tuple(each for each in alterations if each.schema.table not in gone)
     state = replace(
         state, reported={**state.reported, **{each.schema.table: each.schema for each in alterations}}
@@ -475,6 +483,13 @@ def _moved_instants(
         for table in ddl.copied_tables(reported, statement)
         if table in state.doubtful or has_instants(state.reported[table])
     }
+
+
+def _lost_columns(tables: Iterable[TableId], unlogged: Mapping[TableId, Unlogged]) -> dict[TableId, Unlogged]:
+    """Returns those of these tables that have rows, in which a column may be another one, or gone."""
+    empty = {table for table, each in unlogged.items() if each.effect in WITHOUT_ROWS}
+    what = "ALTER TABLE that may rename or drop a column"
+    return {table: Unlogged(what, Effect.CHANGED) for table in tables if table not in empty}
 
 
 def _kept_statements(state: State, statement: LoggedStatement) -> tuple[SchemaStatement, ...]:
@@ -587,6 +602,12 @@ def _unfit_alterations(alterations: Iterable[Alteration], protection: Protection
         != protection.rule_of_column(each.schema.table, new)
     }
     return {**renamed, **_uncapturable((each.schema for each in alterations), protection)}
+
+
+def _uncertain_columns_shown(state: State, uncertain: Iterable[TableId]) -> dict[TableId, str]:
+    """Those of these tables, of which a column may have got another name, that have protected columns, and why."""
+    has_rules = state.protection.rules_of_columns
+    return {table: _MAY_BE_RENAMED for table in uncertain if has_rules(state.reported[table])}
 
 
 def _stops(ended: Collection[TableId], reasons: Mapping[TableId, str]) -> tuple[TableStopped, ...]:

@@ -5,9 +5,12 @@ The log and the server describe a table's columns before and after a statement (
 say which of the later columns is which of the earlier ones: a removed column and an added one may be the same, with
 another name and all of its values. Nor do they say what an added column has in the rows that there were. Only the
 statement says that. Tidemark reads little of it, and only what is certain: the names in RENAME COLUMN, CHANGE and DROP,
-and the columns in ADD whose default is a constant (`pipeline.schema.ddl.column_definitions`). The text may be read in
-two ways (`pipeline.schema.ddl.sql_lexer`). If these differ, the result is empty, and a column that is missing later
-begins the table's mirror again (`pipeline.schema.compatibility`).
+and the columns in ADD whose default is a constant (`pipeline.schema.ddl.column_definitions`).
+
+What is not certain can't be left to the next schema: a column that goes, and comes back by another statement, leaves no
+trace there, and the rows have NULL in it. So the rows count as changed in three cases: the text may be read in two ways
+(`pipeline.schema.ddl.sql_lexer`) that differ in what is renamed or goes; the server may fold a name to that of a column
+in a way that isn't known; a column of the key goes.
 
 The effect of a statement is applied at once to the schema that was known before it. The verification of the next
 schema brings the types, and columns that are NULL in the rows that there were. So the next schema is compared with one
@@ -104,6 +107,34 @@ def _column_changes(statement: ParsedStatement) -> tuple[TableId, ColumnChanges]
     return (statement.table, changes) if changes else None
 
 
+def uncertain_tables(statement: LoggedStatement) -> frozenset[TableId]:
+    """Returns the tables, of any name, of which a column may get another name or go, if that isn't certain."""
+    ways = [_column_changes(way) for way in statement.ways]
+    if len(set(ways)) == 1:
+        return frozenset()
+    return frozenset(each[0] for each in ways if each is not None and (each[1].renamed or each[1].dropped))
+
+
+def is_certain(schema: TableSchema, changes: ColumnChanges) -> bool:
+    """Whether it's certain which columns of this schema get other names, and which ones go.
+
+    It isn't if two columns would have one name then: the statement found another schema.
+    """
+    meant = [*(old for old, _ in changes.renamed), *changes.dropped]
+    found = {name: _named(schema, name) for name in meant}
+    gone = {found[name] for name in changes.dropped}
+    given = {found[old]: new for old, new in changes.renamed}
+    stay = [column.name for column in schema.columns if column.name not in gone]
+    after = {_ascii_fold(given.get(name, name)) for name in stay}
+    known = all(column is not None or not _may_mean(schema, name) for name, column in found.items())
+    return known and len(after) == len(stay)
+
+
+def shortens_key(schema: TableSchema, changes: ColumnChanges) -> bool:
+    """Whether a column of the key goes, which `alteration_of` doesn't record."""
+    return any(_named(schema, name) in schema.key_names for name in changes.dropped)
+
+
 def alteration_of(schema: TableSchema, changes: ColumnChanges, statement: str) -> Alteration | None:
     """Returns the alteration of a table that had this schema, None if it isn't one.
 
@@ -111,11 +142,8 @@ def alteration_of(schema: TableSchema, changes: ColumnChanges, statement: str) -
     recorded as removed: the rows that it told apart can't stay unchanged. Nor are columns recorded as added if the
     schema has the name of one: then it isn't the schema that the statement found.
     """
-    try:
-        pairs = [(column, new) for old, new in changes.renamed if (column := _named(schema, old))]
-        gone = [column for name in changes.dropped if (column := _named(schema, name))]
-    except NotRead:
-        return None
+    pairs = [(column, new) for old, new in changes.renamed if (column := _named(schema, old))]
+    gone = [column for name in changes.dropped if (column := _named(schema, name))]
     renamed = tuple((old, new) for old, new in pairs if old != new)
     dropped = tuple(column for column in gone if column not in schema.key_names)
     after = _with(schema, dict(renamed), frozenset(dropped))
@@ -128,13 +156,29 @@ def alteration_of(schema: TableSchema, changes: ColumnChanges, statement: str) -
 
 
 def _named(schema: TableSchema, name: str) -> str | None:
-    """The column that a statement calls so; names of columns are folded. Raises NotRead where two may be meant."""
-    names = [column.name for column in schema.columns if column.name.casefold() == name.casefold()]
+    """The column that a statement calls so, by any case of ASCII letters; None where that isn't certain of one."""
+    names = [column.name for column in schema.columns]
     if name in names:
         return name
-    if len(names) > 1:
-        raise NotRead
-    return names[0] if names else None
+    return next((each for each in names if _ascii_fold(each) == _ascii_fold(name)), None)
+
+
+def _may_mean(schema: TableSchema, name: str) -> bool:
+    """Whether the server may take this name for that of a column; it doesn't fold all letters as Unicode does."""
+    return any(widely_folded(column.name) == widely_folded(name) for column in schema.columns)
+
+
+def _ascii_fold(name: str) -> str:
+    """The same for names that every server takes for the same."""
+    return "".join(each.lower() if each.isascii() else each for each in name)
+
+
+def widely_folded(name: str) -> str:
+    """The same for names that a server which folds names may take for the same, and maybe for some that it doesn't.
+
+    MySQL 5.6 and 9.7 take no two characters for one that this keeps apart (observed of all that a name can have).
+    """
+    return name.casefold().replace("\N{COMBINING DOT ABOVE}", "")
 
 
 def _with(schema: TableSchema, names: Mapping[str, str], dropped: frozenset[str]) -> TableSchema:

@@ -10,7 +10,15 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from pipeline.schema.ddl.alter_table import Alteration, alteration_of, column_changes
+from pipeline.schema.ddl.alter_table import (
+    Alteration,
+    alteration_of,
+    column_changes,
+    is_certain,
+    shortens_key,
+    uncertain_tables,
+)
+from pipeline.schema.ddl.alter_table import widely_folded as _fold
 from pipeline.schema.ddl.sql_identifiers import identifiers
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
@@ -230,6 +238,35 @@ def _meant(
             assert_never(change)
 
 
+def uncertain_columns(
+    names: StatementScope,
+    known: Mapping[TableId, TableSchema],
+    statement: LoggedStatement,
+    *,
+    failed: bool = False,
+) -> frozenset[TableId]:
+    """Returns the tables of these schemas in which a statement may give a column another name, or remove it, and of
+    which `alterations` can't say it for certain.
+
+    Their rows count as changed: what goes may come back empty before anything shows that it was gone.
+    """
+    found = {each for table in uncertain_tables(statement) for each in names.meant(table)}
+    told = column_changes(statement)
+    if told is not None and (told[1].renamed or told[1].dropped):
+        table, changes = told
+        of = {each: known[each] for each in names.meant(table) if each in known}
+        found |= {each for each, s in of.items() if failed or each != table or not is_certain(s, changes)}
+    return frozenset(found & known.keys())
+
+
+def shortened_keys(known: Mapping[TableId, TableSchema], statement: LoggedStatement) -> frozenset[TableId]:
+    """Returns the tables of these schemas of whose key a column goes. It may come back with other values."""
+    told = column_changes(statement)
+    if told is None or told[0] not in known or not shortens_key(known[told[0]], told[1]):
+        return frozenset()
+    return frozenset({told[0]})
+
+
 def alterations(
     known: Mapping[TableId, TableSchema], statement: LoggedStatement, emptied: Mapping[TableId, str]
 ) -> tuple[Alteration, ...]:
@@ -243,11 +280,7 @@ def alterations(
         if table in known
     }
     for table, changes in (told,) if (told := column_changes(statement)) else ():
-        if table in known and (alteration := alteration_of(known[table], changes, "ALTER TABLE")):
+        certain = table in known and is_certain(known[table], changes)
+        if certain and (alteration := alteration_of(known[table], changes, "ALTER TABLE")):
             found[table] = replace(alteration, emptied=table in found)
     return tuple(found[table] for table in sorted(found))
-
-
-def _fold(name: str) -> str:
-    """The same for names that a server which folds names may take for the same, and maybe for some that it doesn't."""
-    return name.casefold().replace("\N{COMBINING DOT ABOVE}", "")

@@ -174,6 +174,47 @@ async def test_a_server_that_folds_names_means_a_table_by_any_case(
     await history(server, tmp_path, "shop", FILLED, steps, "t")
 
 
+COLUMNS: Final = (
+    "CREATE TABLE t (k INT, id INT, v INT, w INT, `İi` INT, `ß` INT, PRIMARY KEY (k, id))",
+    "INSERT INTO t VALUES (1, 1, 10, 100, 3, 4), (2, 2, 20, 200, 5, 6)",
+)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        # Not every server reads what is in such a comment.
+        ("ALTER TABLE t /*!80000 DROP COLUMN w */", "ALTER TABLE t ADD COLUMN w INT"),
+        (
+            "ALTER TABLE t /*!80000 RENAME COLUMN v TO x */",
+            "ALTER TABLE t RENAME COLUMN w TO v",
+            "ALTER TABLE t RENAME COLUMN x TO w",
+        ),
+        # MySQL takes İ for i, and not ß for ss.
+        ("ALTER TABLE t DROP COLUMN `ii`", "ALTER TABLE t ADD COLUMN `İi` INT"),
+        ("ALTER TABLE t ADD COLUMN ss INT", "ALTER TABLE t DROP COLUMN ss"),
+        # A column that comes into the key has 0 in the rows that there were.
+        (
+            "ALTER TABLE t DROP COLUMN k",
+            "ALTER TABLE t ADD COLUMN k INT FIRST, DROP PRIMARY KEY, ADD PRIMARY KEY (k, id)",
+        ),
+    ],
+)
+async def test_a_column_that_may_have_gone_before_it_is_there_again(
+    mysql: MysqlServer, database: str, tmp_path: Path, step: Sequence[str]
+) -> None:
+    await history(mysql, tmp_path, database, COLUMNS, (step,), "t", restarted={"t"})
+
+
+async def test_a_column_goes_and_comes_back_in_a_table_that_is_named_by_another_case(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    server = mysql_factory({**GTIDS, **FULL_METADATA, "lower_case_table_names": "1"})
+    server.sql("CREATE DATABASE shop")
+    step = ("ALTER TABLE T DROP COLUMN w", "ALTER TABLE T ADD COLUMN w INT")
+    await history(server, tmp_path, "shop", COLUMNS, (step,), "t", restarted={"t"})
+
+
 PADDED: Final = "SET sql_mode = 'STRICT_ALL_TABLES,PAD_CHAR_TO_FULL_LENGTH'"
 
 

@@ -1309,6 +1309,21 @@ def test_a_protected_column_is_not_shown_under_another_name(text: str) -> None:
     assert schemas(run(state, slice_(7), LogAdvanced(end(8)))) == []
 
 
+def test_a_table_with_protected_columns_stops_if_one_may_have_another_name() -> None:
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
+    text = "ALTER TABLE orders /*!80000 RENAME COLUMN state TO other */"
+    state, said = step(
+        replace(fresh(known, 5, same=SCHEMA), protection=protecting("tags")), statement(6, text)
+    )
+    assert "may have renamed a column" in stops(said)[ORDERS]
+    assert restarts(said) == []
+    _, said = step(state, statement(7, text))
+    assert stops(said) == {}
+    _, said = step(fresh(known, 5, same=SCHEMA), statement(6, text))
+    assert stops(said) == {}
+    assert [each.table for each in restarts(said)] == [ORDERS]
+
+
 def test_columns_without_rules_get_other_names() -> None:
     state = replace(
         fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5, same=SCHEMA), protection=protecting("tags")

@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.schema.ddl.alter_table import Alteration, ColumnChanges, alteration_of, column_changes
+from pipeline.schema.ddl.alter_table import (
+    Alteration,
+    ColumnChanges,
+    alteration_of,
+    column_changes,
+    is_certain,
+    shortens_key,
+    uncertain_tables,
+)
 from pipeline.schema.ddl.column_definitions import ConstantColumn
 from pipeline.schema.ddl.statement_kinds import parse_logged
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -114,6 +122,45 @@ def test_of_two_names_that_are_nearly_one_the_column_of_that_very_name_is_meant(
     found = alteration_of(sharp, ColumnChanges((), ("ß",)), "ALTER TABLE")
     assert found is not None
     assert found.schema.columns == (A, replace(C, name="ss"))
+
+
+@pytest.mark.parametrize(
+    ("text", "uncertain"),
+    [
+        ("ALTER TABLE t DROP a, RENAME COLUMN b TO c", False),
+        ("ALTER TABLE t DROP a /*!80012 , ALGORITHM=INSTANT */", False),
+        ("ALTER TABLE t ADD x INT /*!80000 NOT NULL */", False),
+        ("ALTER TABLE t /*!80000 DROP a */", True),
+        ("ALTER TABLE t ADD x INT /*!80000 , RENAME COLUMN a TO b */", True),
+        (r"ALTER TABLE t COMMENT 'x\', DROP a, COMMENT 'y'", True),
+    ],
+)
+def test_a_text_that_can_be_read_in_two_ways_may_change_columns(text: str, uncertain: bool) -> None:
+    assert uncertain_tables(parse_logged("d", text)) == ({T} if uncertain else set())
+
+
+@pytest.mark.parametrize(
+    ("changes", "certain"),
+    [
+        (ColumnChanges((("A", "x"),), ("b", "gone")), True),
+        (ColumnChanges((("a", "c"), ("c", "a"))), True),
+        (ColumnChanges((("c", "ä"),), ("Äpfel",)), True),
+        # MySQL takes İ for i, and not ß for ss: Unicode folds them otherwise.
+        (ColumnChanges((), ("ii",)), False),
+        (ColumnChanges((), ("ss",)), False),
+        (ColumnChanges((("STRASSE", "x"),)), True),
+        # It found a table without B.
+        (ColumnChanges((("c", "b"),)), False),
+    ],
+)
+def test_a_name_that_may_be_a_columns_is_not_certain(changes: ColumnChanges, certain: bool) -> None:
+    others = (replace(C, name=name) for name in ("Äpfel", "İi", "ß"))
+    assert is_certain(TableSchema(T, (A, B, C, *others), (2, 0)), changes) is certain
+
+
+def test_a_column_of_the_key_that_goes_shortens_it() -> None:
+    assert shortens_key(SCHEMA, ColumnChanges((), ("A",)))
+    assert not shortens_key(SCHEMA, ColumnChanges((("a", "x"),), ("b", "gone")))
 
 
 def test_what_says_nothing_of_the_known_columns_is_no_alteration() -> None:
