@@ -423,8 +423,10 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     reported = replace(names, known=state.reported.keys(), unknown_engines=state.unknown_engines)
     unlogged = ddl.changed_unlogged(reported, statement, exact, failed=message.failed)
     unlogged |= _moved_instants(state, reported, statement, message.zone)
+    unlogged |= _changed_defaults(state, reported, statement, unlogged)
     uncertain = ddl.uncertain_columns(reported, state.reported, statement, failed=message.failed)
-    unlogged |= _lost_columns(uncertain | ddl.shortened_keys(state.reported, statement), unlogged)
+    lost = uncertain | ddl.shortened_keys(state.reported, statement)
+    unlogged |= _with_rows(lost, "ALTER TABLE that may rename or drop a column", unlogged)
     others = {t for t, u in unlogged.items() if u.effect is not Effect.EXTENDED}
     merging = ddl.may_merge(names, statement)
     others |= ddl.may_create(names, statement) | merging
@@ -485,10 +487,24 @@ def _moved_instants(
     }
 
 
-def _lost_columns(tables: Iterable[TableId], unlogged: Mapping[TableId, Unlogged]) -> dict[TableId, Unlogged]:
-    """Returns those of these tables that have rows, in which a column may be another one, or gone."""
+def _changed_defaults(
+    state: State,
+    reported: ddl.StatementScope,
+    statement: LoggedStatement,
+    unlogged: Mapping[TableId, Unlogged],
+) -> dict[TableId, Unlogged]:
+    """Returns the tables in which this statement may have changed generated columns by a default."""
+    traits = state.survey.holding
+    tables = ddl.redefaulted_tables(reported, statement)
+    following = (table for table in tables if table not in traits or traits[table].generated)
+    return _with_rows(following, "ALTER COLUMN … DEFAULT", unlogged)
+
+
+def _with_rows(
+    tables: Iterable[TableId], what: str, unlogged: Mapping[TableId, Unlogged]
+) -> dict[TableId, Unlogged]:
+    """Returns those of these tables that still have rows, which `what` has changed."""
     empty = {table for table, each in unlogged.items() if each.effect in WITHOUT_ROWS}
-    what = "ALTER TABLE that may rename or drop a column"
     return {table: Unlogged(what, Effect.CHANGED) for table in tables if table not in empty}
 
 

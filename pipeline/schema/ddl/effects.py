@@ -171,6 +171,15 @@ def copied_tables(names: StatementScope, statement: LoggedStatement) -> frozense
     return frozenset(copied)
 
 
+def redefaulted_tables(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:
+    """The known tables in which a statement may give a column another default, by ALTER COLUMN.
+
+    A generated column may be DEFAULT(column). It has the new default at once, in all rows, also if it is STORED.
+    """
+    tables = {way.table for way in statement.ways if isinstance(way, AltersTable) and way.sets_default}
+    return frozenset(known for table in tables for known in names.meant(table))
+
+
 @dataclass(frozen=True, slots=True)
 class Unlogged:
     """The effect of a statement on a table's rows that the log doesn't have, and its description for people."""

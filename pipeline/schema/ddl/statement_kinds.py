@@ -116,6 +116,12 @@ class AltersTable:
         of_partitions = [lowercase_word(each) for option in self.options[:1] for each in option[1:2]]
         return of_partitions != ["partition"] and not any(map(_in_place, self.options))
 
+    @property
+    def sets_default(self) -> bool:
+        """Whether an option gives a column another default, or takes it away, and is no definition of a column."""
+        words = (list(map(lowercase_word, option)) for option in self.options)
+        return any(each[:1] == ["alter"] and "default" in each for each in words)
+
 
 @dataclass(frozen=True, slots=True)
 class UnparsedStatement:

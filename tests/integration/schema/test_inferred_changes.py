@@ -362,6 +362,16 @@ async def test_a_generated_column_follows_a_strict_conversion(
     await history(mysql, tmp_path, database, before, ((statement,),), "t", restarted={"t"})
 
 
+@pytest.mark.parametrize("kind", ["VIRTUAL", "STORED"])
+async def test_a_generated_column_follows_a_default(
+    mysql: MysqlServer, database: str, tmp_path: Path, kind: str
+) -> None:
+    columns = f"v INT DEFAULT 5, w INT AS (DEFAULT(v)) {kind}"
+    before = (f"CREATE TABLE t (id INT PRIMARY KEY, {columns})", "INSERT INTO t (id, v) VALUES (1, 1)")
+    step = ("ALTER TABLE t ALTER COLUMN v SET DEFAULT 7",)
+    await history(mysql, tmp_path, database, before, (step,), "t", restarted={"t"})
+
+
 async def test_ordinary_migrations_read_nothing_again(
     mysql: MysqlServer, database: str, tmp_path: Path
 ) -> None:

@@ -753,6 +753,28 @@ def test_what_copies_no_value_moves_no_instant(text: str) -> None:
     assert in_zone("SYSTEM", text) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "generated", "again"),
+    [
+        ("ALTER TABLE orders ALTER id SET DEFAULT 7", True, 1),
+        ("ALTER TABLE orders ADD x INT, ALTER COLUMN id DROP DEFAULT", True, 1),
+        ("ALTER TABLE orders ALTER id SET DEFAULT 7", False, 0),
+        ("ALTER TABLE orders ALTER id SET INVISIBLE, ALTER INDEX x VISIBLE", True, 0),
+        ("ALTER TABLE other ALTER id SET DEFAULT 7", True, 0),
+    ],
+)
+def test_a_generated_column_may_follow_a_default(text: str, generated: bool, again: int) -> None:
+    traits = {ORDERS: replace(NUMBERS, generated=generated)}
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5), traits=traits), 5, same=SCHEMA)
+    assert len(restarts(run(state, statement(6, text)))) == again
+
+
+def test_of_a_table_that_is_not_known_any_more_a_default_may_change_a_column() -> None:
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5), traits=TRAITS), 5, same=SCHEMA)
+    state, _ = step(state, statement(6, "ALTER TABLE orders ADD x INT"))
+    assert len(restarts(run(state, statement(7, "ALTER TABLE orders ALTER id SET DEFAULT 7")))) == 1
+
+
 def test_a_table_that_is_not_known_any_more_may_have_instants() -> None:
     state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5), traits=TRAITS), 5, same=SCHEMA)
     state, _ = step(state, statement(6, "ALTER TABLE orders ADD at TIMESTAMP NULL"))
