@@ -94,14 +94,19 @@ def column_changes(statement: LoggedStatement) -> tuple[TableId, ColumnChanges] 
 
 
 def _column_changes(statement: ParsedStatement) -> tuple[TableId, ColumnChanges] | None:
-    if not isinstance(statement, AltersTable):
-        return None
     try:
-        renamed = tuple(pair for option in statement.options for pair in renamed_by(Reader(option)))
-        dropped = tuple(name for option in statement.options for name in dropped_by(Reader(option)))
-        definitions = [each for option in statement.options for each in added_by(Reader(option))]
+        return _read_changes(statement)
     except NotRead:
         return None
+
+
+def _read_changes(statement: ParsedStatement) -> tuple[TableId, ColumnChanges] | None:
+    """Raises NotRead."""
+    if not isinstance(statement, AltersTable):
+        return None
+    renamed = tuple(pair for option in statement.options for pair in renamed_by(Reader(option)))
+    dropped = tuple(name for option in statement.options for name in dropped_by(Reader(option)))
+    definitions = [each for option in statement.options for each in added_by(Reader(option))]
     added = tuple(column for each in definitions if (column := constant_column(each)) is not None)
     changes = ColumnChanges(renamed, dropped, added)
     return (statement.table, changes) if changes else None
@@ -109,10 +114,15 @@ def _column_changes(statement: ParsedStatement) -> tuple[TableId, ColumnChanges]
 
 def uncertain_tables(statement: LoggedStatement) -> frozenset[TableId]:
     """Returns the tables, of any name, of which a column may get another name or go, if that isn't certain."""
-    ways = [_column_changes(way) for way in statement.ways]
-    if len(set(ways)) == 1:
-        return frozenset()
-    return frozenset(each[0] for each in ways if each is not None and (each[1].renamed or each[1].dropped))
+    unread: set[TableId] = set()
+    for way in statement.ways:
+        try:
+            _read_changes(way)
+        except NotRead:
+            unread |= {way.table} if isinstance(way, AltersTable) else set()
+    ways = {_column_changes(way) for way in statement.ways}
+    told = {each[0] for each in ways if each is not None and (each[1].renamed or each[1].dropped)}
+    return frozenset(unread | told if len(ways) > 1 else unread)
 
 
 def is_certain(schema: TableSchema, changes: ColumnChanges) -> bool:
@@ -203,7 +213,7 @@ def renamed_by(option: Reader) -> Iterator[tuple[str, str]]:
             yield old, option.name()
     elif option.keyword("change"):
         option.keyword("column")
-        old, new = option.name(), option.name()
+        old, new = _column(option), _column(option)
         if old != new:
             yield old, new
 
@@ -212,7 +222,15 @@ def dropped_by(option: Reader) -> Iterator[str]:
     """The column that goes. Raises NotRead."""
     if option.keyword("drop") and lowercase_word(option.next) not in _NO_COLUMN:
         option.keyword("column")
-        yield option.name()
+        yield _column(option)
+
+
+def _column(option: Reader) -> str:
+    """A column's name. Before MySQL 8.0 a table's may come before it, and then it isn't read. Raises NotRead."""
+    name = option.name()
+    if option.sign("."):
+        raise NotRead
+    return name
 
 
 def added_by(option: Reader) -> Iterator[list[Lexeme]]:

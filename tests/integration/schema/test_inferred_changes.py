@@ -206,6 +206,20 @@ async def test_a_column_that_may_have_gone_before_it_is_there_again(
     await history(mysql, tmp_path, database, COLUMNS, (step,), "t", restarted={"t"})
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        ("ALTER TABLE t DROP COLUMN t.w", "ALTER TABLE t ADD COLUMN w INT"),
+        ("ALTER TABLE t DROP t.w, ADD COLUMN w INT",),
+    ],
+)
+async def test_a_column_goes_by_its_tables_name_on_the_oldest_server(
+    mysql56: MysqlServer, database56: str, tmp_path: Path, step: Sequence[str]
+) -> None:
+    before = ("CREATE TABLE t (id INT PRIMARY KEY, v INT, w INT)", "INSERT INTO t VALUES (1, 10, 100)")
+    await history(mysql56, tmp_path, database56, before, (step,), "t", restarted={"t"})
+
+
 async def test_a_column_goes_and_comes_back_in_a_table_that_is_named_by_another_case(
     mysql_factory: MysqlFactory, tmp_path: Path
 ) -> None:
