@@ -186,13 +186,24 @@ class Supervisor:
                 if done.done():
                     done.result()  # raises what the supervisor itself did wrong
         finally:
-            left = waited_for | set(self._tasks.values())
-            self._cancelled |= dict.fromkeys(self._tasks.values(), time.monotonic())
-            for task in left:
-                _soon(task.cancel)
-            _, pending = await asyncio.wait(left, timeout=self._limits.cancel_s)
+            pending = await self._cancel_all(waited_for)
         stuck = [name for name, task in self._tasks.items() if task in pending]
         return replace(self._outcome, stuck=tuple(stuck))
+
+    async def _cancel_all(self, own: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
+        """Cancels these and all actors, also those that a group has begun just before its own cancellation came.
+
+        Returns the ones whose cancellation didn't take.
+        """
+        known: set[asyncio.Task[Any]] = set()
+        pending: set[asyncio.Task[Any]] = set()
+        while left := (own | set(self._tasks.values())) - known:
+            self._cancelled |= dict.fromkeys(left - own, time.monotonic())
+            for task in left:
+                _soon(task.cancel)
+            pending |= (await asyncio.wait(left, timeout=self._limits.cancel_s))[1]
+            known |= left
+        return pending
 
     def stop(self) -> None:
         """Begin a clean stop; a second call ends everything at once."""

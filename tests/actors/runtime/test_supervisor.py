@@ -579,6 +579,18 @@ async def test_stopping_at_any_moment_ends_cleanly(seed: int) -> None:
     assert all(state is LifeState.ENDED for state in house.supervisor.states.values())
 
 
+@pytest.mark.parametrize("steps", range(40))
+async def test_a_cancellation_at_any_step_of_a_build_leaves_no_actor(steps: int) -> None:
+    """As many steps of the loop after the start: at some of them a group has just been built."""
+    house = House()
+    run = asyncio.create_task(house.supervisor.run())
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    run.cancel()
+    await asyncio.wait({run})
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 def test_each_actor_is_in_one_group() -> None:
     assert sorted(name for group in GROUPS for name in group.actors) == sorted(Name)
 
