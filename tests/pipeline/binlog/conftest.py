@@ -8,8 +8,17 @@ import numba
 import pytest
 
 from pipeline.binlog.rows import cells, columns, row_events, stored_values, temporal
+from pipeline.binlog.rows.json import (
+    diff_kernels,
+    document_kernels,
+    document_tree,
+    doubles,
+    opaque_values,
+    partial_update,
+    path_legs,
+    text_kernels,
+)
 from pipeline.binlog.rows.json import document as json
-from pipeline.binlog.rows.json import document_kernels, doubles, opaque_values, text_kernels
 from pipeline.types import byte_kernels, value_kernels
 
 # Each is loaded after those that it uses.
@@ -21,8 +30,11 @@ _COMPILED = (
     opaque_values,
     document_kernels,
     doubles,
+    path_legs,
+    document_tree,
+    diff_kernels,
 )
-_USERS = (row_events, stored_values, columns, temporal, json)
+_USERS = (row_events, stored_values, columns, temporal, json, partial_update)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.binlog.rows import cells
-from pipeline.binlog.rows.json import document_kernels, doubles, opaque_values, text_kernels
+from pipeline.binlog.rows.json import diff_kernels, document_kernels, doubles, opaque_values, text_kernels
 from pipeline.types import byte_kernels, value_kernels
 from pipeline.types.jit import compiled, inlined
 
@@ -28,6 +28,7 @@ def test_a_compiled_function_gives_what_the_plain_one_does() -> None:
         text_kernels.quote_json,
         opaque_values.opaque,
         document_kernels.texts,
+        diff_kernels.apply,
         doubles._fill,
     ],
     ids=lambda loop: loop.__name__,

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.binlog.rows.json import document_tree, path_legs
+from pipeline.binlog.rows.json.document_kernels import DEEPEST, LITERAL, SCALAR_SIZES
 from pipeline.binlog.rows.json.document_tree import ROOT, Nodes
 from pipeline.binlog.rows.json.opaque_values import NOT_WRITTEN
 from pipeline.types.buffers import Bytes, Cells, Int, Longs
@@ -41,8 +42,6 @@ _REPLACE: Final = 0
 _INSERT: Final = 1
 _REMOVE: Final = 2
 
-_MOST_LEGS: Final = 100  # JSON_DOCUMENT_MAX_DEPTH
-
 
 @compiled("UniTuple(int64, 2)(uint8[::1], int64, int64)")
 def _run(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
@@ -71,7 +70,7 @@ def _read_value(nodes: Nodes, node: Int, buffer: Bytes, at: Int, end: Int) -> In
     if at == end:
         return np.int64(NOT_A_VALUE)
     kind = np.int64(buffer[at])
-    size = document_tree.SCALAR_SIZES[kind] if kind < len(document_tree.SCALAR_SIZES) else np.int64(0)
+    size = SCALAR_SIZES[kind] if kind < len(SCALAR_SIZES) else np.int64(0)
     if size and size != end - at - 1:
         return np.int64(NOT_A_VALUE)
     document_tree.set_value(nodes, node, kind, at + 1, end - at - 1)
@@ -93,7 +92,7 @@ def _walk(
     while not wrong:
         at = path_legs.next_leg(buffer, at, end, names, state[_NAMES], leg)
         legs += 1
-        if at < 0 or legs > _MOST_LEGS:
+        if at < 0 or legs > DEEPEST:
             wrong = np.int64(path_legs.NO_PATH)
             break
         used = document_tree.open_container(nodes, parent, buffer, state[_NODES], np.int64(len(nodes)))
@@ -188,7 +187,7 @@ def apply(
             kind = np.int64(buffer[at + prefix])
             document_tree.set_value(nodes, np.int64(ROOT), kind, at + prefix + 1, length - 1)
         else:  # which the server takes for null: a literal whose one byte is zero, like those of the length
-            document_tree.set_value(nodes, np.int64(ROOT), np.int64(document_tree.LITERAL), at, np.int64(1))
+            document_tree.set_value(nodes, np.int64(ROOT), np.int64(LITERAL), at, np.int64(1))
         state[_NODES], state[_NAMES] = ROOT + 1, 0
         diff: Int = np.int64(diffs[document]) + prefix
         end = diff + unsigned(buffer, diff - prefix, prefix)

@@ -47,13 +47,13 @@ _BUDGET: Final = 3
 DOCUMENT_STATE: Final = 4  # numbers
 
 # Types of values (JSONB_TYPE_ of json_binary.cc); below the literals are containers, of which the odd ones are large.
-_ARRAY: Final = 2
-_LITERAL: Final = 4
+ARRAY: Final = 2
+LITERAL: Final = 4
 _DOUBLE: Final = 11
-_STRING: Final = 12
-_OPAQUE: Final = 15
+STRING: Final = 12
+OPAQUE: Final = 15
 
-_SIZES: Final = np.array([0, 0, 0, 0, 1, 2, 2, 4, 4, 8, 8, 8], np.int64)  # bytes, by the type
+SCALAR_SIZES: Final = np.array([0, 0, 0, 0, 1, 2, 2, 4, 4, 8, 8, 8], np.int64)  # bytes, by the type
 _LITERALS: Final = np.frombuffer(b"null true false", np.uint8)
 
 _EXPONENT: Final = 0x7FF0000000000000  # of a double, all set for infinities and what isn't a number
@@ -62,8 +62,8 @@ _EXPONENT: Final = 0x7FF0000000000000  # of a double, all set for infinities and
 # offsets, elements, the next one, and whether it's an array. (Views of rows of a table would be counted references.)
 _AT, _END, _WORD, _COUNT, _NEXT, _IS_ARRAY, _FRAME = range(7)
 
-_DEEPEST: Final = 100  # JSON_DOCUMENT_MAX_DEPTH
-STACK: Final = _DEEPEST * _FRAME
+DEEPEST: Final = 100  # JSON_DOCUMENT_MAX_DEPTH
+STACK: Final = DEEPEST * _FRAME
 
 
 @compiled("UniTuple(int64, 2)(uint8[::1], int64, int64)", inlined=True)
@@ -95,7 +95,7 @@ def _literal(code: Int, out: Bytes, to: Int) -> Int:
 @compiled("int64(uint64, int64, uint8[::1], int64)", inlined=True)
 def _number(bits: np.uint64, kind: Int, out: Bytes, to: Int) -> Int:
     """An integer of this type in the lowest of these bits."""
-    spare = np.uint64(64 - 8 * _SIZES[kind])
+    spare = np.uint64(64 - 8 * SCALAR_SIZES[kind])
     bits <<= spare
     if kind & 1:  # the odd ones are signed
         return signed_integer(np.int64(bits) >> np.int64(spare), out, to)
@@ -122,24 +122,24 @@ def _scalar(
 ) -> Int:
     """Write the value at buffer[at:], which is no container and ends before `end`. Returns where the next one goes."""
     if kind <= _DOUBLE:
-        size = _SIZES[kind]
+        size = SCALAR_SIZES[kind]
         if at + size > end:
             return np.int64(ENDS)
         state[_BUDGET] -= size
-        if kind == _LITERAL:
+        if kind == LITERAL:
             return _literal(np.int64(buffer[at]), out, to)
         bits = word(buffer, at)
         return _number(bits, kind, out, to) if kind != _DOUBLE else _hole(bits, out, to, holes, state)
-    if kind not in (_STRING, _OPAQUE):
+    if kind not in (STRING, OPAQUE):
         return np.int64(NO_TYPE)
-    prefix = np.int64(1) if kind == _OPAQUE else np.int64(0)  # the type's byte
+    prefix = np.int64(1) if kind == OPAQUE else np.int64(0)  # the type's byte
     if at + prefix > end:
         return np.int64(ENDS)
     start, length = varying_length(buffer, at + prefix, end)
     if start < 0:
         return start
     state[_BUDGET] -= start + length - at
-    if kind == _OPAQUE:
+    if kind == OPAQUE:
         return opaque(np.int64(buffer[at]), buffer, start, length, out, to)
     if to + 6 * length + PIECE > len(out) and to + quoted_room(buffer, start, length) + PIECE > len(out):
         return np.int64(NOT_WRITTEN)
@@ -155,7 +155,7 @@ def _enter(buffer: Bytes, kind: Int, at: Int, end: Int, stack: Longs, frame: np.
     count, size = unsigned(buffer, at, size_of_word), unsigned(buffer, at + size_of_word, size_of_word)
     if size > end - at:
         return np.int64(REACHES_BEYOND)
-    is_array = kind >= _ARRAY
+    is_array = kind >= ARRAY
     entries = 2 * size_of_word + count * (size_of_word + 1 + (0 if is_array else size_of_word + 2))
     if entries > size:
         return np.int64(ENDS)
@@ -218,7 +218,7 @@ def _document(
     while True:
         if to + 2 * PIECE > len(out):
             return np.int64(NOT_WRITTEN)
-        if kind >= _LITERAL:
+        if kind >= LITERAL:
             to = _scalar(kind, buffer, at, end, out, to, holes, state)
         else:
             if frame + _FRAME == len(stack):
@@ -227,7 +227,7 @@ def _document(
             if wrong:
                 return wrong
             frame += _FRAME
-            out[to] = 91 if kind >= _ARRAY else 123  # [ {
+            out[to] = 91 if kind >= ARRAY else 123  # [ {
             to += 1
         if to < 0:
             return to
@@ -244,9 +244,9 @@ def _document(
             return to
         end = stack[frame + _END]
         kind = np.int64(buffer[entry])
-        if _LITERAL <= kind < _DOUBLE and _SIZES[kind] <= stack[frame + _WORD]:
+        if LITERAL <= kind < _DOUBLE and SCALAR_SIZES[kind] <= stack[frame + _WORD]:
             at = entry + 1
-            state[_BUDGET] += _SIZES[kind]  # which have been paid for with the entry
+            state[_BUDGET] += SCALAR_SIZES[kind]  # which have been paid for with the entry
         else:
             at = stack[frame + _AT] + unsigned(buffer, entry + 1, stack[frame + _WORD])
 

@@ -22,7 +22,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.binlog.rows.json import path_legs
-from pipeline.binlog.rows.json.document_kernels import ENDS, NO_TYPE, OVERLAPS, REACHES_BEYOND, varying_length
+from pipeline.binlog.rows.json.document_kernels import (
+    ARRAY,
+    DEEPEST,
+    ENDS,
+    LITERAL,
+    NO_TYPE,
+    OPAQUE,
+    OVERLAPS,
+    REACHES_BEYOND,
+    SCALAR_SIZES,
+    STRING,
+    varying_length,
+)
 from pipeline.binlog.rows.json.opaque_values import NOT_WRITTEN
 from pipeline.types.buffers import Bytes, Int, Longs
 from pipeline.types.byte_kernels import copy, put_unsigned, unsigned
@@ -50,24 +62,13 @@ NODE_SIZE: Final = 9  # numbers
 ROOT: Final = 0
 _NONE: Final = -1
 
-# Types of values (JSONB_TYPE_ of json_binary.cc); below the literals are containers, of which the odd ones are large.
-_ARRAY: Final = 2
-_LARGE: Final = 1
-LITERAL: Final = 4
-_INT32: Final = 7
-_UINT32: Final = 8  # the last of those that fit into an entry of a large container
-_STRING: Final = 12
-_OPAQUE: Final = 15
-SCALAR_SIZES: Final = np.array(
-    [0, 0, 0, 0, 1, 2, 2, 4, 4, 8, 8, 8, 0, 0, 0, 0], np.int64
-)  # bytes, of all that has one size
-
-_DEEPEST: Final = 100  # containers on a path: JSON_DOCUMENT_MAX_DEPTH
+_LARGE: Final = 1  # what the type of a large container has, besides that of a small one
+_UINT32: Final = 8  # the last type of those whose values fit into an entry of a large container
 
 # Of each container that is being packed, in `stack` from `frame` on: where it begins, where its next value's entry is,
 # and the number of that value.
 _BASE, _ENTRY, _CHILD, _FRAME = range(4)
-PACK_STACK: Final = _DEEPEST * _FRAME
+PACK_STACK: Final = DEEPEST * _FRAME
 
 
 @compiled("void(int64[:, ::1], int64, int64, int64, int64)", inlined=True)
@@ -83,17 +84,17 @@ def _length(buffer: Bytes, kind: Int, at: Int, end: Int) -> Int:
     if kind < LITERAL:
         width = np.int64(4) if kind & _LARGE else np.int64(2)
         return unsigned(buffer, at + width, width) if at + 2 * width <= end else np.int64(ENDS)
-    if kind in (_STRING, _OPAQUE):
-        behind, length = varying_length(buffer, at + np.int64(kind == _OPAQUE), end)
+    if kind in (STRING, OPAQUE):
+        behind, length = varying_length(buffer, at + np.int64(kind == OPAQUE), end)
         return behind + length - at if behind >= 0 else behind
-    return SCALAR_SIZES[kind] if kind < _STRING else np.int64(NO_TYPE)
+    return SCALAR_SIZES[kind] if kind < STRING else np.int64(NO_TYPE)
 
 
 @compiled("int64(int64[:, ::1], int64, uint8[::1], int64, int64, int64, int64)", inlined=True)
 def _read_value(nodes: Nodes, node: Int, buffer: Bytes, base: Int, end: Int, entry: Int, width: Int) -> Int:
     """Make the node of the value with this entry in buffer[base:end]. Returns its length, or an error code."""
     kind = np.int64(buffer[entry])
-    if LITERAL <= kind < _STRING and SCALAR_SIZES[kind] <= width:
+    if LITERAL <= kind < STRING and SCALAR_SIZES[kind] <= width:
         size: Int = SCALAR_SIZES[kind]
         set_value(nodes, node, kind, entry + 1, size)
         return size
@@ -153,7 +154,7 @@ def open_container(nodes: Nodes, node: Int, buffer: Bytes, used: Int, most: Int)
     end = base + budget
     if budget > nodes[node, _LENGTH]:
         return np.int64(REACHES_BEYOND)
-    is_array = kind >= _ARRAY
+    is_array = kind >= ARRAY
     name_entry = base + 2 * width
     entry = name_entry + (np.int64(0) if is_array else count * (width + 2))
     if entry + count * (width + 1) > end:
@@ -188,7 +189,7 @@ def open_container(nodes: Nodes, node: Int, buffer: Bytes, used: Int, most: Int)
 def find(nodes: Nodes, parent: Int, buffer: Bytes, names: Bytes, leg: Longs) -> tuple[Int, Int]:
     """Returns the child that a leg names in this open container, NONE if it has none, or MISSING if it can't have one;
     and the child before it, or before the place where it would be."""
-    is_array = nodes[parent, _TYPE] >= _ARRAY
+    is_array = nodes[parent, _TYPE] >= ARRAY
     before, child = np.int64(_NONE), nodes[parent, _FIRST]
     if is_array != (leg[path_legs.LEG_KIND] != path_legs.MEMBER_LEG):
         return np.int64(MISSING), before
@@ -243,7 +244,7 @@ def _begin(
     nodes: Nodes, node: Int, buffer: Bytes, names: Bytes, stack: Longs, frame: Int, out: Bytes, to: Int
 ) -> Int:
     """Write an open container up to its first value, with room for the values' entries. Returns where that goes."""
-    is_array, count = nodes[node, _TYPE] >= _ARRAY, nodes[node, _COUNT]
+    is_array, count = nodes[node, _TYPE] >= ARRAY, nodes[node, _COUNT]
     base, entry = to, to + 8
     to = entry + (np.int64(5) if is_array else np.int64(11)) * count
     put_unsigned(out, base, count, np.int64(4))

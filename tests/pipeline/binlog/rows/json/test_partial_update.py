@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.binlog.rows.cells import diffs_at
@@ -262,10 +262,26 @@ def test_an_empty_document_has_no_parts() -> None:
 def test_damaged_diffs_and_documents_end_in_text_or_the_typed_error(
     value: Any, inner: Any, large: bool, data: st.DataObject
 ) -> None:
+    applied_or_refused(value, inner, large, data)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(VALUES, VALUES, LARGE, st.data())
+def test_no_loop_reads_or_writes_outside_of_its_arrays(
+    value: Any, inner: Any, large: bool, data: st.DataObject
+) -> None:
+    applied_or_refused(value, inner, large, data)
+
+
+def applied_or_refused(value: Any, inner: Any, large: bool, data: st.DataObject) -> None:
+    """Diffs and a document of which some bytes are damaged."""
     before = document({"a": [value, {"b": inner}], "c": value}, large=large)
     diffs = diff(REPLACE, "$.a[1].b", document(value, large=large)) + diff(REMOVE, "$.a[0]")
+    diffs += diff(INSERT, r'$."\"\u0001"', document(inner, large=large))
     damaged = [bytearray(before), bytearray(diffs)]
-    for _ in range(data.draw(st.integers(1, 3))):
+    for _ in range(data.draw(st.integers(0, 3))):
         bytes_ = damaged[data.draw(st.integers(0, 1))]
         bytes_[data.draw(st.integers(0, len(bytes_) - 1))] = data.draw(st.integers(0, 255))
     try:
