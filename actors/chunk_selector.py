@@ -36,14 +36,14 @@ from actors.snapshot.connection_pool import SourcePool
 from actors.snapshot.consistent_reads import ConsistentReads, MomentSearch
 from actors.snapshot.load_watch import SourceWatch
 from actors.snapshot.replica_watermarks import ReplicaWatermarks
-from actors.snapshot.scan_transaction import scan_transaction
+from actors.snapshot.scan_transaction import TableScan, scan_transaction
 from actors.source.connection import Result, Source
 from actors.source.errors import AccessDenied, AnotherServer, StatementOutdated
 from actors.source.gtid_history import VISIBLE_WITHIN_S, wait_until_visible
 from actors.source.watermark_table import SignalTable
 from pipeline import metrics as catalogue
 from pipeline.config.settings import ServerSettings, SourceSettings
-from pipeline.errors import Backoff, Definite, Transient, worst_error
+from pipeline.errors import Backoff, Definite, InvariantBroken, Transient, worst_error
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages import chunks, topology
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
@@ -106,10 +106,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
         self._opening = MomentSearch(source, connections, allow_lock, server)
         self._opens: asyncio.Task[None] | None = None
         self._scanning = partial(scan_transaction, source, server, markers)
-        self._scan: asyncio.Task[None] | None = None
-        self._scan_reads: asyncio.Queue[chunks.ReadScan] = asyncio.Queue()
-        self._scan_order: chunks.OpenScan | None = None
-        self._scan_rows: int | None = None
+        self._scan: TableScan | None = None
+        self._scans: asyncio.Task[None] | None = None
         self._consistent: ConsistentReads | None = None
         self._coordinator = coordinator
         self._markers = markers
@@ -152,11 +150,13 @@ class ChunkSelector(Actor[ToChunkSelector]):
                 self._close()
             case chunks.OpenScan():
                 self._close_scan()
-                self._scan_reads, self._scan_order, self._scan_rows = asyncio.Queue(), message, None
-                self._scan = self._orders.create_task(self._scan_table(message, self._scan_reads))
+                self._scan = TableScan(message)
+                self._scans = self._orders.create_task(self._scan_table(self._scan))
             case chunks.ReadScan():
+                if self._scan is None:
+                    raise InvariantBroken(f"rows of {message.chunk.table} are ordered in no scan")
                 self._watch.ordered()
-                self._scan_reads.put_nowait(message)
+                self._scan.reads.put_nowait(message)
             case chunks.CloseScan():
                 self._close_scan()
             case _:
@@ -165,8 +165,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
     def status(self) -> dict[str, Any]:
         """What snapshots wait for, as a moment for a consistent one or the end of a scan; and the source's load."""
         waits = self._opening.status() if self._opens and not self._opens.done() else None
-        if waits is None and self._scan is not None and not self._scan.done():
-            waits = self._scan_waits()
+        if waits is None and self._scan and self._scans and not self._scans.done():
+            waits = self._scan.status()
         return {"waits": waits, "source": self._watch.status()}
 
     async def _report_load(self, reason: str | None) -> None:
@@ -184,29 +184,22 @@ class ChunkSelector(Actor[ToChunkSelector]):
             self._consistent.close()
         self._opens = self._consistent = None
 
-    def _scan_waits(self) -> str | None:
-        order = self._scan_order
-        if order is not None and self._scan_rows is not None:
-            return f"all rows of {order.table} are being read, {self._scan_rows:,} so far, and the log waits"
-        if order is None or not order.failed:
-            return None
-        return f"all rows of {order.table} couldn't be read at one moment yet, {order.failed} times; it keeps trying"
-
     def _close_scan(self) -> None:
         """Ends the scan's transaction. Rows that were ordered in it don't come any more."""
-        if self._scan is not None:
-            self._scan.cancel()
-        while not self._scan_reads.empty():
-            self._scan_reads.get_nowait()
+        if self._scans is not None:
+            self._scans.cancel()
+        while self._scan is not None and not self._scan.reads.empty():
+            self._scan.reads.get_nowait()
             self._watch.carried_out(0)
-        self._scan = None
+        self._scan = self._scans = None
 
-    async def _scan_table(self, order: chunks.OpenScan, reads: asyncio.Queue[chunks.ReadScan]) -> None:
+    async def _scan_table(self, scan: TableScan) -> None:
         """Opens the transaction of a scan, and reads in it as ordered, until all rows have come."""
+        order = scan.order
         try:
             async with self._scanning(order) as (source, opened):
                 await self._coordinator.put(opened)
-                await self._read_scan(source, reads)
+                await self._read_scan(source, scan)
         except self._endings:
             raise
         except (Transient, StatementOutdated, Definite) as failure:
@@ -214,23 +207,24 @@ class ChunkSelector(Actor[ToChunkSelector]):
             log.info("the scan failed", table=str(order.table), again=again, error=str(failure))
             await self._coordinator.put(chunks.ScanFailed(order.number, str(failure), again))
 
-    async def _read_scan(self, source: Source, reads: asyncio.Queue[chunks.ReadScan]) -> None:
-        read = await reads.get()
-        self._scan_rows = 0
+    async def _read_scan(self, source: Source, scan: TableScan) -> None:
+        read = await scan.reads.get()
+        scan.rows = 0
+        none = pa.RecordBatch.from_pylist([], read.schema.arrow)
         async with source.select(chunk_queries.select_all(read.schema)) as result:
             last = False
             while not last:
-                rows = pa.RecordBatch.from_pylist([], read.schema.arrow)
+                rows = none
                 try:
                     if found := await self._next(result, read.schema):
                         rows = found[0]
                 finally:
                     self._watch.carried_out(rows.num_rows, read.rows_per_s)
                 last = found is None
-                self._scan_rows += len(rows)
+                scan.rows += len(rows)
                 await self._coordinator.put(chunks.ScanRead(read.chunk, read.number, rows, last))
                 if not last:
-                    read = await reads.get()
+                    read = await scan.reads.get()
 
     async def _plan(self, order: chunks.PlanTable) -> None:
         async def planned(source: Source) -> chunks.TablePlanned:

@@ -26,6 +26,7 @@ from tests.servers.mysql import (
     mysql56,
     mysql56_factory,
     mysql_factory,
+    own_mysql,
     parts,
 )
 from tests.servers.prometheus import prometheus
@@ -47,6 +48,7 @@ __all__ = [
     "mysql56_factory",
     "mysql_factory",
     "open_shop",
+    "own_mysql",
     "parts",
     "prometheus",
     "s3",

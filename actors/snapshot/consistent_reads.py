@@ -22,7 +22,7 @@ from pipeline.source.statement import Statement
 log = structlog.get_logger()
 
 # A server that writes at a beat shouldn't always be found at the same one, so pauses are random.
-_BACKOFF: Final = Backoff(0.002, 0.2)
+MOMENT_BACKOFF: Final = Backoff(0.002, 0.2)
 
 # So many tries find no quiet moment before the source is locked, where that's allowed.
 TRIES_WITHOUT_LOCK: Final = 20
@@ -96,7 +96,7 @@ class MomentSearch:
             while (found := await self._try_once(control, sources)) is None:
                 await asyncio.gather(*(source.leave() for source in sources))
                 self.tries += 1
-                await asyncio.sleep(random_pause_s(_BACKOFF, self.tries))
+                await asyncio.sleep(random_pause_s(MOMENT_BACKOFF, self.tries))
         except BaseException:
             for source in made:
                 source.close()

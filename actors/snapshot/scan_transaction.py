@@ -10,19 +10,17 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from actors.runtime.retry import random_pause_s
+from actors.snapshot.consistent_reads import MOMENT_BACKOFF
 from actors.source.connection import Source
 from actors.source.gtid_history import VISIBLE_WITHIN_S, wait_until_visible
 from actors.source.watermark_table import SignalTable
 from pipeline.config.settings import ServerSettings
-from pipeline.errors import Backoff, Definite
+from pipeline.errors import Definite
 from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.chunks import OpenScan, ScanOpened
+from pipeline.messages.chunks import OpenScan, ReadScan, ScanOpened
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.source.statement import Statement
-
-# A server that writes at a beat shouldn't always be found at the same one, so pauses are random.
-_BACKOFF: Final = Backoff(0.002, 0.2)
 
 # Only this one keeps the rows of a view.
 _ENGINE: Final = "innodb"
@@ -30,6 +28,24 @@ _ENGINE: Final = "innodb"
 # Rows are read no faster than the journal and the settings want them. A server gives up a connection that doesn't take
 # what it sends for so long (s). The limit of time for a SELECT goes, where there is one.
 _SESSION: Final = "SET SESSION net_write_timeout = 600 /*!50708 , max_execution_time = 0 */"
+
+
+class TableScan:
+    """A scan that is under way: the orders for rows that wait in it, and how many have come (None before the first)."""
+
+    def __init__(self, order: OpenScan) -> None:
+        self.order = order
+        self.reads: asyncio.Queue[ReadScan] = asyncio.Queue()
+        self.rows: int | None = None
+
+    def status(self) -> str | None:
+        """What a snapshot waits for meanwhile."""
+        table, failed = self.order.table, self.order.failed
+        if self.rows is not None:
+            return f"all rows of {table} are being read, {self.rows:,} so far, and the log waits"
+        if not failed:
+            return None
+        return f"all rows of {table} couldn't be read at one moment yet, {failed} times; it keeps trying"
 
 
 @asynccontextmanager
@@ -41,7 +57,7 @@ async def scan_transaction(
     `markers`: where to write a row in place of the low watermark, if the server has no GTIDs.
     """
     if order.failed:
-        await asyncio.sleep(random_pause_s(_BACKOFF, order.failed))
+        await asyncio.sleep(random_pause_s(MOMENT_BACKOFF, order.failed))
     source = await Source.connect(settings, server)
     try:
         await source.ask(Statement(_SESSION))

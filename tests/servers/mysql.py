@@ -29,6 +29,7 @@ __all__ = [
     "mysql56",
     "mysql56_factory",
     "mysql_factory",
+    "own_mysql",
     "parts",
     "parts56",
     "shorten_log",
@@ -66,6 +67,14 @@ def mysql_factory(parts: Parts, tmp_path: Path) -> Iterator[MysqlFactory]:
             return servers.enter_context(MysqlServer(parts.mysql, folder, {**SMALL_AND_QUICK, **options}))
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def own_mysql(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MysqlServer]:
+    """One server for a whole module, as `mysql`, which may be locked, and whose connections may be killed."""
+    folder = tmp_path_factory.mktemp("mysql")
+    with MysqlServer(parts.mysql, folder, {**SMALL_AND_QUICK, **GTIDS, **FULL_METADATA}) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

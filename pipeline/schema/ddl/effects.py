@@ -17,8 +17,8 @@ from pipeline.schema.ddl.alter_table import (
     is_certain,
     shortens_key,
     uncertain_tables,
+    widely_folded,
 )
-from pipeline.schema.ddl.alter_table import widely_folded as _fold
 from pipeline.schema.ddl.sql_identifiers import identifiers
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
@@ -67,7 +67,7 @@ class StatementScope:
             return frozenset({table})
         if not self.folds:
             return frozenset()
-        return frozenset(each for each in self.known if _fold(str(each)) == _fold(str(table)))
+        return frozenset(each for each in self.known if widely_folded(str(each)) == widely_folded(str(table)))
 
     def of_database(self, database: str) -> frozenset[TableId]:
         """The known tables of the database that this name may mean."""
@@ -75,7 +75,7 @@ class StatementScope:
 
     def same(self, known: str, name: str) -> bool:
         """Whether a name may be this one."""
-        return known == name or (self.folds and _fold(known) == _fold(name))
+        return known == name or (self.folds and widely_folded(known) == widely_folded(name))
 
 
 def touched_tables(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:
@@ -91,10 +91,10 @@ def touched_tables(names: StatementScope, statement: LoggedStatement) -> frozens
     whole = bool({each.casefold() for each in words} & _OF_DATABASES)
     unreadable = "\N{REPLACEMENT CHARACTER}" in statement.text + statement.database
     if names.folds:
-        words = {_fold(each) for each in words}
+        words = {widely_folded(each) for each in words}
 
     def is_named(name: str) -> bool:
-        return (_fold(name) if names.folds else name) in words
+        return (widely_folded(name) if names.folds else name) in words
 
     def is_meant(table: TableId) -> bool:
         in_reach = names.same(table.database, statement.database) or is_named(table.database)

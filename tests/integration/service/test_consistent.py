@@ -7,7 +7,7 @@ both tables adds up, if they are of one place in the log, and only by luck if th
 import asyncio
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,7 @@ import pytest
 from actors.chunk_selector import ChunkSelector
 from actors.snapshot import consistent_reads
 from actors.source.connection import Source
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
-from deploy.toolchain.parts import Parts
+from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import Settings, SnapshotMode, Watermark
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
@@ -32,26 +31,18 @@ TOTAL = 2 * ROWS * 100
 A, B = TableId("bank", "a"), TableId("bank", "b")
 
 
-@pytest.fixture(scope="module")
-def own_server(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MysqlServer]:
-    """One that may be locked, and whose connections may be killed."""
-    options = {**SMALL_AND_QUICK, **GTIDS, **FULL_METADATA}
-    with MysqlServer(parts.mysql, tmp_path_factory.mktemp("mysql"), options) as server:
-        yield server
-
-
 @pytest.fixture
-def server(own_server: MysqlServer) -> MysqlServer:
+def server(own_mysql: MysqlServer) -> MysqlServer:
     """The bank, as it is before any money has moved."""
     rows = ", ".join(f"({key}, 100)" for key in range(ROWS))
-    own_server.sql(
+    own_mysql.sql(
         "DROP DATABASE IF EXISTS bank",
         "CREATE DATABASE bank",
         "USE bank",
         *(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)" for name in ("a", "b")),
         *(f"INSERT INTO {name} VALUES {rows}" for name in ("a", "b")),
     )
-    return own_server
+    return own_mysql
 
 
 def moving(server: MysqlServer, pause_s: float) -> AbstractContextManager[object]:

@@ -16,13 +16,9 @@ from actors.source.connection import Source
 from deploy.demo.judge import reads_only
 from deploy.toolchain.mysql_server import (
     CAPTURE,
-    FULL_METADATA,
-    GTIDS,
     GTIDS_56,
-    SMALL_AND_QUICK,
     MysqlServer,
 )
-from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Settings, SignalSettings, Watermark
 from pipeline.coordinator.halted import table_scan
 from pipeline.messages.signals import SignalRejected
@@ -42,18 +38,10 @@ BLOCKING = {"type": "blocking"}
 Bag = Counter[tuple[int, int]]
 
 
-@pytest.fixture(scope="module")
-def own_server(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MysqlServer]:
-    """One whose connections may be killed."""
-    options = {**SMALL_AND_QUICK, **GTIDS, **FULL_METADATA}
-    with MysqlServer(parts.mysql, tmp_path_factory.mktemp("mysql"), options) as server:
-        yield server
-
-
 @pytest.fixture
-def server(own_server: MysqlServer) -> MysqlServer:
+def server(own_mysql: MysqlServer) -> MysqlServer:
     """The bank, as it is before any money has moved."""
-    return open_bank(own_server)
+    return open_bank(own_mysql)
 
 
 def bags(journal: Path) -> Iterator[tuple[int, Bag]]:

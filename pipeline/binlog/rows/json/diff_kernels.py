@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.binlog.rows.json import document_tree, path_legs
-from pipeline.binlog.rows.json.document_kernels import DEEPEST, LITERAL, SCALAR_SIZES
+from pipeline.binlog.rows.json.document_kernels import DEEPEST_DOCUMENT, LITERAL, SCALAR_SIZES
 from pipeline.binlog.rows.json.document_tree import ROOT, Nodes
 from pipeline.binlog.rows.json.opaque_values import NOT_WRITTEN
 from pipeline.types.buffers import Bytes, Cells, Int, Longs
@@ -92,7 +92,7 @@ def _walk(
     while not wrong:
         at = path_legs.next_leg(buffer, at, end, names, state[_NAMES], leg)
         legs += 1
-        if at < 0 or legs > DEEPEST:
+        if at < 0 or legs > DEEPEST_DOCUMENT:
             wrong = np.int64(path_legs.NO_PATH)
             break
         used = document_tree.open_container(nodes, parent, buffer, state[_NODES], np.int64(len(nodes)))

@@ -62,8 +62,8 @@ _EXPONENT: Final = 0x7FF0000000000000  # of a double, all set for infinities and
 # offsets, elements, the next one, and whether it's an array. (Views of rows of a table would be counted references.)
 _AT, _END, _WORD, _COUNT, _NEXT, _IS_ARRAY, _FRAME = range(7)
 
-DEEPEST: Final = 100  # JSON_DOCUMENT_MAX_DEPTH
-STACK: Final = DEEPEST * _FRAME
+DEEPEST_DOCUMENT: Final = 100  # JSON_DOCUMENT_MAX_DEPTH
+STACK: Final = DEEPEST_DOCUMENT * _FRAME
 
 
 @compiled("UniTuple(int64, 2)(uint8[::1], int64, int64)", inlined=True)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pipeline.binlog.rows.json import path_legs
 from pipeline.binlog.rows.json.document_kernels import (
     ARRAY,
-    DEEPEST,
+    DEEPEST_DOCUMENT,
     ENDS,
     LITERAL,
     NO_TYPE,
@@ -68,7 +68,7 @@ _UINT32: Final = 8  # the last type of those whose values fit into an entry of a
 # Of each container that is being packed, in `stack` from `frame` on: where it begins, where its next value's entry is,
 # and the number of that value.
 _BASE, _ENTRY, _CHILD, _FRAME = range(4)
-PACK_STACK: Final = DEEPEST * _FRAME
+PACK_STACK: Final = DEEPEST_DOCUMENT * _FRAME
 
 
 @compiled("void(int64[:, ::1], int64, int64, int64, int64)", inlined=True)
