@@ -33,13 +33,17 @@ async def shown(tmp_path: Path, *, lake_fails: bool = False, width: int = 1280) 
 
 
 def tell(bench: Bench) -> None:
-    """A table that is stopped, and one that is empty and complete."""
-    empty = {"database": "shop", "table": "empty", "state": "completed", "rows": 0, **COUNTS, "to_go": []}
+    """A table that is stopped, one that is empty and complete, and two without a key, of which one has its rows."""
+    empty, audit = (
+        {"database": "shop", "table": name, "state": "completed", "rows": 0, **COUNTS, "to_go": []}
+        for name in ("empty", "audit")
+    )
     bench.said[Name.WATERMARK_COORDINATOR] = {
         "position": "uuid:1-5",
-        "captured": ["shop.empty"],
+        "captured": ["shop.empty", "shop.audit", "shop.log"],
+        "keyless": ["shop.audit", "shop.log"],
         "stopped": {"shop.halted": REASON},
-        "snapshots": [{"id": "s1", "tables": [empty]}],
+        "snapshots": [{"id": "s1", "tables": [empty, audit]}],
     }
 
 
@@ -61,6 +65,15 @@ async def test_an_empty_table_has_no_rows_and_not_an_unknown_number(tmp_path: Pa
     async with asyncio.timeout(120), shown(tmp_path) as seen:
         row = seen.get_by_role("row").filter(has_text="empty")
         await expect(row.locator("[data-label=Rows]")).to_have_text("0")
+
+
+async def test_a_table_without_a_key_has_its_changes_only_until_a_snapshot_is_complete(
+    tmp_path: Path,
+) -> None:
+    async with asyncio.timeout(120), shown(tmp_path) as seen:
+        for table, word in (("log", "changes only"), ("audit", "complete")):
+            row = seen.get_by_role("row").filter(has_text=table)
+            await expect(row.get_by_text(word, exact=True)).to_be_visible()
 
 
 async def test_what_nobody_reports_is_unknown(tmp_path: Path) -> None:

@@ -164,8 +164,7 @@ function stateOf({ stopped, keyless, snapshot, lake }, paused) {
   if (lake.late) return "late";
   if (["chunking", "repairing"].includes(snapshot?.state)) return paused ? "paused" : "reading";
   if (snapshot?.state === "waiting") return paused ? "paused" : "waiting";
-  if (keyless) return "keyless";
-  return { completed: "complete", stopped: "stopped" }[snapshot?.state] ?? "streaming";
+  return { completed: "complete", stopped: "stopped" }[snapshot?.state] ?? (keyless ? "keyless" : "streaming");
 }
 
 function summary(all, found, wanted) {
