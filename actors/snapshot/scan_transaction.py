@@ -20,6 +20,7 @@ from pipeline.gtid import file_positions
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.chunks import OpenScan, ReadScan, ScanOpened
 from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.snapshot import chunk_queries
 from pipeline.source.statement import Statement
 
 # Only this one keeps the rows of a view.
@@ -63,8 +64,11 @@ async def scan_transaction(
         await source.ask(Statement(_SESSION))
         low = await _low(source, markers, order)
         await source.begin()
+        schema = await _schema(source, order.table)
+        # A view has the rows of whatever table has the name when it's read. From here on the name keeps its table.
+        await source.ask(chunk_queries.open_table(order.table))
         high, _ = await source.end_of_log()
-        yield source, ScanOpened(order.number, await _schema(source, order.table), low, high)
+        yield source, ScanOpened(order.number, schema, low, high)
     finally:
         source.close()
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pipeline.schema.row_keys import Key
-from pipeline.schema.table_schema import TableSchema
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.source.parameters import Fragment, comparison, key_storage
 from pipeline.source.result_set import LocatedRows
@@ -62,6 +62,11 @@ def select_all(schema: TableSchema) -> Statement:
     """All rows, in any order, all columns in the table's order."""
     columns = ", ".join(quote_name(column.name) for column in schema.columns)
     return Statement(f"SELECT {columns} FROM {quoted_table(schema.table)}")  # noqa: S608 - quoted names
+
+
+def open_table(table: TableId) -> Statement:
+    """No rows. In a transaction, no other session can alter, rename or drop the table from this answer to the end."""
+    return Statement(f"SELECT 1 FROM {quoted_table(table)} LIMIT 0")  # noqa: S608 - a quoted name
 
 
 def select_where(schema: TableSchema, where: Fragment) -> Statement:
