@@ -43,6 +43,10 @@ from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
 from pipeline.snapshot.snapshot import Completed, Snapshot, SnapshotStopped, SnapshotWaiting, progress
 
 _EXTENDED = "a column was added with a value for rows that had been read before"
+_NO_SUM = (
+    "{reason}; without a primary key it can't be read again by itself, and its changes don't add up to its rows: give "
+    "it one, or have a blocking snapshot read its rows afterwards"
+)
 _ALTERED = "a statement has altered it, or created it again, since a snapshot of it failed"
 _GONE = "the lake needs all of its rows again: it lacks some, or lake.types has changed"
 
@@ -72,12 +76,15 @@ def schema_changed(state: State, message: SchemaChanged) -> State:
 def _invalidate_unextended(state: State, alterations: tuple[Alteration, ...]) -> Iterator[MirrorInvalidated]:
     """Returns the tables that get columns with constants in the rows that there were while chunks fill their mirrors.
 
-    Nothing distinguishes the chunks that were read before the statement from later ones, which have the columns.
+    Nothing distinguishes the chunks that were read before the statement from later ones, which have the columns. A
+    table without a key has no mirror that could get them.
     """
     for alteration in alterations:
-        mirror = state.checkpoint.mirrors.get(alteration.schema.table)
-        if alteration.changes.added and isinstance(mirror, Filling) and mirror.since < state.checkpoint.scn:
-            yield MirrorInvalidated(alteration.schema.table, False, _EXTENDED)
+        table, checkpoint = alteration.schema.table, state.checkpoint
+        mirror = checkpoint.mirrors.get(table)
+        filled = isinstance(mirror, Filling) and mirror.since < checkpoint.scn
+        if alteration.changes.added and (filled or table in checkpoint.scanned):
+            yield MirrorInvalidated(table, False, _EXTENDED)
 
 
 def emptying_changes(state: State, message: SchemaChanged) -> tuple[ChangePart, ...]:
@@ -139,7 +146,10 @@ def schema_verified(state: State, message: SchemaVerified) -> State:
     removed the cause for which a snapshot failed: the table was gone, for example, and is there again. So a mirror that
     lacks rows since then begins again.
     """
-    schema, state = message.schema, invalidate_mirrors(state, message.restarted)
+    schema, scanned = message.schema, state.checkpoint.scanned
+    if schema.key and schema.table in scanned:
+        state = with_checkpoint(state, scanned=scanned - {schema.table})
+    state = invalidate_mirrors(state, message.restarted)
     schemas = state.checkpoint.schemas
     if schemas.get(schema.table) != schema or isinstance(state.plans.get(schema.table), SchemaDiffers):
         state = drop_windows(state, {schema.table})
@@ -165,7 +175,8 @@ def _lacks_failed_rows(checkpoint: Checkpoint, table: TableId) -> bool:
 def mirror_invalidated(state: State, message: MirrorInvalidated) -> State:
     """Begins a new generation of the table's mirror here, because the mirror's rows are no longer right.
 
-    Without a key the new generation is never complete, even if it is empty now: no later change could be merged.
+    Without a key the new generation is never complete, even if it is empty now: no later change could be merged. A
+    table whose changes added up to its rows stops, unless it is empty now.
     """
     table, scn = message.table, state.checkpoint.scn
     schema = state.checkpoint.schemas.get(table)
@@ -173,6 +184,8 @@ def mirror_invalidated(state: State, message: MirrorInvalidated) -> State:
     mirror = state.checkpoint.mirrors.get(table)
     if message.gap and mirror is None and not _gets_mirror(state, table):
         return stop_table(state, table, message.reason)
+    if not message.emptied and table in state.checkpoint.scanned:
+        return stop_table(state, table, _NO_SUM.format(reason=message.reason))
     state = forget_unknown_rows(drop_windows(state, {table}), table)
     while emptied and (snapshot := snapshot_of(state.checkpoint, table)):
         state = end_table(state, snapshot, table, Completed(progress(snapshot.tables[table])))

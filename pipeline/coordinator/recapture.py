@@ -120,6 +120,7 @@ def _begin_again(
         stopped={t: reason for t, reason in checkpoint.stopped.items() if t not in back},
         unread={t: scn for t, scn in checkpoint.unread.items() if t not in back},
         mirrors=mirrors,
+        scanned=checkpoint.scanned - set(back),
         snapshots=forget_old_snapshots(
             (*(_wait_again(each, back) for each in checkpoint.snapshots), Snapshot(signal, states))
         ),

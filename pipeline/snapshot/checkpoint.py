@@ -65,6 +65,8 @@ class Checkpoint:
     next start of capture begins again, each with the signal that requested it (`pipeline.coordinator.recapture`).
     `prepared`: the XA transactions that wait for their second phase. `unknown_engines`: the tables whose engine may be
     one whose rows the log doesn't have, because the server hasn't told it since a statement may have changed it.
+    `scanned`: the tables without a key whose changes add up to their rows, since a scan
+    (`pipeline.coordinator.halted.table_scan`) has read these.
     """
 
     position: GtidSet
@@ -83,6 +85,7 @@ class Checkpoint:
     prepared: tuple[XaPrepared, ...] = ()
     recapturing: dict[TableId, str] = field(default_factory=dict)
     unknown_engines: frozenset[TableId] = frozenset()
+    scanned: frozenset[TableId] = frozenset()
 
     @property
     def to_be_resumed(self) -> bool:
@@ -117,6 +120,7 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "recapturing": [[t.database, t.name, signal] for t, signal in checkpoint.recapturing.items()],
         "prepared": [prepared_xa.to_json(each) for each in checkpoint.prepared],
         "unknown_engines": [[t.database, t.name] for t in sorted(checkpoint.unknown_engines)],
+        "scanned": [[t.database, t.name] for t in sorted(checkpoint.scanned)],
     }
 
 
@@ -140,4 +144,5 @@ def from_json(value: dict[str, Any], versions: dict[str, dict[str, Any]]) -> Che
         recapturing={TableId(d, t): signal for d, t, signal in value.get("recapturing", ())},
         prepared=tuple(prepared_xa.from_json(each) for each in value.get("prepared", ())),
         unknown_engines=frozenset(TableId(d, t) for d, t in value.get("unknown_engines", ())),
+        scanned=frozenset(TableId(d, t) for d, t in value.get("scanned", ())),
     )

@@ -9,7 +9,7 @@ because the log waits meanwhile. The scan takes no lock, and needs no moment at 
 
 - A: the stream's position when the coordinator orders the transaction (`OpenScan`).
 - L, the low watermark: a GTID set that the ChunkSelector reads just before V, as for a window.
-- V: the view of the transaction. All rows are read in it.
+- V: the view of the transaction. All rows are read in it. Just after V was made the transaction opens the table.
 - H, the high watermark: the end of the server's log, which the ChunkSelector reads just after V was made. The rows are
   read later, but what they are was settled at V.
 - E: the position in the stream at which the rows are emitted.
@@ -24,14 +24,16 @@ because the log waits meanwhile. The scan takes no lock, and needs no moment at 
 3. What V has was in the log before H was read, because a server writes a transaction to its log before it commits.
 4. The stream has passed H at E, which is between two transactions (`_begin_scan`). It stays at E until the last row is
    emitted: any message of the log ends the scan (`ENDING`).
-5. No transaction that passed between A and E and isn't in L changed the table (`touch_scan`). No statement passed there
+5. From the table's opening to the transaction's end the name means the same table: the server lets no other session
+   alter, rename or drop it. A statement that did so before, after V, is in the log before H: 6 excludes it.
+6. No transaction that passed between A and E and isn't in L changed the table (`touch_scan`). No statement passed there
    that may have altered it (`drop_windows`).
 
 **Proof.** Suppose that a transaction T changed the table, and only one of V and the stream up to E has it.
 
 1. V has T, and the stream lacks it. By 3 T was in the log before H was read. By 4 the stream has passed H: a
    contradiction.
-2. The stream has T, and V lacks it. By 2 T isn't in L. By 1 T isn't in A. So T passed between A and E: 5 excludes it.
+2. The stream has T, and V lacks it. By 2 T isn't in L. By 1 T isn't in A. So T passed between A and E: 6 excludes it.
 
 So both have the same transactions of this table. A bag is the sum of its changes in any order. So both have the same
 rows. Transactions of other tables don't matter: that is why one busy source can be scanned. If the table itself changed
@@ -46,6 +48,7 @@ begins again, if it is still wanted. So no reader sees a part of a table, and no
 **In the stream.** First comes a row that says that all rows of the table come now (`ChunkPart.begins_scan`, `t`). The
 sum of the table's changes begins there. The rows (`r`) follow, each chunk with an SCN of its own. Then the log
 continues. So the sum is the source's table at each later transaction boundary. It's right whatever the sum was before.
+If a statement changes the rows and the log doesn't have that, the table stops by name (`Checkpoint.scanned`).
 
 **What waits for a scan.** InnoDB keeps row versions for V, so the source purges nothing meanwhile. A statement that
 alters the table waits for the scan's end, and so does everything behind that statement, as for any SELECT. The signals
@@ -290,8 +293,9 @@ def _take_rows(state: State, message: ScanRead) -> tuple[State, tuple[ChunkPart,
         return replace(state, scan=scan), tuple(parts)
     done = Progress(chunks=scan.chunks - 1, rows=scan.rows, ranges=1, ranges_done=1)
     ended = replace(_left(state, failed=0), scan=NoScan(message.number, completed=True))
-    ended = with_checkpoint(ended, scn=state.checkpoint.scn + scan.chunks)
-    return end_table(ended, _snapshot(state, scan), scan.order.table, Completed(done)), tuple(parts)
+    table, checkpoint = scan.order.table, state.checkpoint
+    ended = with_checkpoint(ended, scn=checkpoint.scn + scan.chunks, scanned=checkpoint.scanned | {table})
+    return end_table(ended, _snapshot(state, scan), table, Completed(done)), tuple(parts)
 
 
 def _part(state: State, scan: Scanning, chunk: ChunkId, rows: pa.RecordBatch, scn: int) -> ChunkPart:

@@ -12,6 +12,7 @@ import pytest
 
 from actors.chunk_selector import ChunkSelector
 from actors.journal.store import JournalReader
+from actors.snapshot.scan_transaction import TableScan
 from actors.source.connection import Source
 from deploy.demo.judge import reads_only
 from deploy.toolchain.mysql_server import (
@@ -29,7 +30,7 @@ from tests.servers.bank import ROWS, TOTAL, open_bank, writing
 from tests.servers.journal_oracle import unequal
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
-from tests.servers.source import cut, gives_log
+from tests.servers.source import cut, gives_log, process_list, waits_for_lock
 
 LOG, PEOPLE = TableId("bank", "log"), TableId("bank", "people")
 WITHOUT_GTIDS = {name: GTIDS_56[name] for name in ("binlog_format", "log_bin")}
@@ -221,6 +222,98 @@ async def test_it_reads_no_faster_than_it_may(server: MysqlServer, tmp_path: Pat
         await service.completed("s")
         await service.stop()
     check(server, tmp_path / "journal")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "RENAME TABLE bank.log TO bank.log_old, bank.log_new TO bank.log",
+        "ALTER TABLE bank.log EXCHANGE PARTITION p1 WITH TABLE bank.log_new",
+        "ALTER TABLE bank.log DROP PARTITION p1",
+    ],
+)
+async def test_rows_that_a_statement_brings_are_not_read_before_it_passes(
+    server: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """It comes after the end of the log that the scan has seen, and before the rows are read: it waits for these.
+
+    Then the changes don't add up to the rows any more, and the table stops.
+    """
+    server.sql(
+        "USE bank",
+        "ALTER TABLE log PARTITION BY RANGE (account) (PARTITION p0 VALUES LESS THAN (25), "
+        "PARTITION p1 VALUES LESS THAN MAXVALUE)",
+        "CREATE TABLE log_new LIKE log",
+        "ALTER TABLE log_new REMOVE PARTITIONING",
+        "INSERT INTO log_new VALUES (30, 1, ''), (30, 2, '')",
+    )
+    altering: list[asyncio.Task[object]] = []
+    async with running(pipeline(server, tmp_path, "bank")) as service:
+        await service.begun()
+        read_rows = ChunkSelector._read_scan
+
+        async def late(selector: ChunkSelector, source: Source, scan: TableScan) -> None:
+            if not altering:
+                task = asyncio.create_task(asyncio.to_thread(server.sql, statement))
+                altering.append(task)
+                await service.until(lambda: task.done() or blocked(server), "the statement waits, or is over")
+            await read_rows(selector, source, scan)
+
+        monkeypatch.setattr(ChunkSelector, "_read_scan", late)
+        await service.execute("s", str(LOG), **BLOCKING)
+        await service.completed("s")
+        await asyncio.gather(*altering)
+        await service.caught_up(server)
+        assert "without a primary key" in service.status()["stopped"][str(LOG)]
+        await service.stop()
+    (_, bag), *_ = bags(tmp_path / "journal")
+    assert sum(amount * count for (_, amount), count in bag.items()) == TOTAL
+
+
+def blocked(server: MysqlServer) -> bool:
+    """Whether a statement waits for a table that another session has."""
+    return any(map(waits_for_lock, process_list(server)))
+
+
+@pytest.mark.parametrize(
+    ("statement", "stops"),
+    [
+        ("ALTER TABLE log ADD COLUMN c INT NOT NULL DEFAULT 5", True),
+        ("ALTER TABLE log MODIFY amount VARCHAR(9) NOT NULL", True),
+        ("ALTER TABLE log ADD COLUMN id INT AUTO_INCREMENT PRIMARY KEY", True),
+        ("ALTER TABLE log ADD COLUMN c INT", False),
+        ("ALTER TABLE log ADD INDEX (account)", False),
+        ("TRUNCATE TABLE log", False),
+    ],
+)
+async def test_where_changes_do_not_add_up_any_more_the_table_stops_by_name(
+    server: MysqlServer, tmp_path: Path, statement: str, *, stops: bool
+) -> None:
+    settings = pipeline(server, tmp_path, "bank")
+    async with running(settings) as service:
+        await service.begun()
+        await service.execute("s", **BLOCKING)
+        await service.completed("s")
+        await service.stop()
+    server.sql("USE bank", statement, "DELETE FROM log LIMIT 1", "INSERT INTO people VALUES (3, 'eve')")
+    async with running(settings) as service:
+        await service.begun()
+        await service.caught_up(server)
+        stopped = service.status()["stopped"]
+        assert (["don't add up to its rows" in why for why in stopped.values()] == [True]) is stops
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", PEOPLE) == []
+    if not stops:
+        *_, (_, bag) = bags(tmp_path / "journal")
+        assert +bag == Counter(server.sql("SELECT account, amount FROM bank.log"))
+        return
+    async with running(settings) as service:
+        await service.begun()
+        await service.tell("recapture", "again", str(LOG))
+    async with running(settings) as service:
+        await service.begun()
+        await service.until(lambda: not service.status()["stopped"], "it has begun again")
+        await service.stop()
 
 
 async def test_a_statement_between_two_scans_and_an_empty_table(server: MysqlServer, tmp_path: Path) -> None:

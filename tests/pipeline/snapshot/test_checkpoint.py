@@ -38,6 +38,7 @@ DIFFERENT: dict[str, Checkpoint] = {
     "prepared": replace(EMPTY, prepared=(XaPrepared("a", 7, (ORDERS.table,), gtids("a:7")),)),
     "recapturing": replace(EMPTY, recapturing={ORDERS.table: "s1"}),
     "unknown_engines": replace(EMPTY, unknown_engines=frozenset({ORDERS.table})),
+    "scanned": replace(EMPTY, scanned=frozenset({ORDERS.table})),
 }
 MOVEMENT = {"position", "scn", "witnesses", "prepared"}
 
