@@ -16,7 +16,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import SnapshotMode
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
-from tests.servers.journal_oracle import entries, unequal
+from tests.servers.journal_oracle import entries, replay, unequal
 from tests.servers.mysql import MysqlFactory
 from tests.servers.old_temporals import create_old_table
 from tests.servers.service import Running, pipeline, running
@@ -676,6 +676,45 @@ async def test_memory_tables_that_a_restart_of_the_server_empties(
         await service.stop()
     tables = [TableId("shop", name) for name in ("t", "u", "w", "x", "y")]
     assert unequal(server, tmp_path / "journal", *tables) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "charset", "name"),
+    [(True, "latin1", "té"), (True, "gbk", "t表"), (True, "sjis", "表"), (False, "gbk", "t表")],
+)
+async def test_what_a_server_writes_itself_for_a_client_of_another_character_set(
+    mysql_factory: MysqlFactory,
+    mysql56_factory: MysqlFactory,
+    tmp_path: Path,
+    old: bool,
+    charset: str,
+    name: str,
+) -> None:
+    """MySQL 5.6 writes which tables a DROP meant, and that a MEMORY table is empty, in UTF-8 in any case."""
+    server = mysql56_factory(GTIDS_56) if old else mysql_factory({**GTIDS, **FULL_METADATA})
+    server.sql("CREATE DATABASE shop")
+    for table, engine in ((name, "MEMORY"), (f"{name}_d", "InnoDB")):
+        creation = f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT) ENGINE={engine}"
+        server.sql(creation, f"INSERT INTO {table} VALUES (1, 1), (2, 2)", database="shop")
+    settings = pipeline(server, tmp_path, "shop")
+    async with running(settings) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+        await service.stop()
+    server.stop()
+    server.start()
+    with closing(server.connect(database="shop")) as connection, connection.cursor() as cursor:
+        connection.set_character_set(charset)
+        cursor.execute(f"DROP TABLE {name}_d")
+        cursor.execute(f"SELECT * FROM {name}")
+    async with running(settings) as service:
+        await service.begun()
+        await at_rest(service, server)
+        assert service.status()["stopped"] == {}
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", TableId("shop", name)) == []
+    assert replay(tmp_path / "journal", TableId("shop", f"{name}_d")).live() == {}
 
 
 ALTERED_TWICE: Final = (
