@@ -163,8 +163,8 @@ async def test_rows_that_change_while_their_chunk_is_read(
 
 
 def change_at_length(connection: "pymysql.Connection[pymysql.cursors.Cursor]") -> set[int]:
-    """A transaction of some 100 MB, many slices of the log, with changes to the chunk's rows all along; their keys."""
-    rows = "INSERT INTO large (pad) SELECT REPEAT('x', 60000) FROM t, t AS u LIMIT 800"
+    """A transaction of some 24 MB, six slices of the log, with changes to the chunk's rows all along; their keys."""
+    rows = "INSERT INTO large (pad) SELECT REPEAT('x', 60000) FROM t, t AS u LIMIT 200"
     with connection.cursor() as cursor:
         connection.begin()
         for statement in (
