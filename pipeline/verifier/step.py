@@ -423,7 +423,7 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     reported = replace(names, known=state.reported.keys(), unknown_engines=state.unknown_engines)
     unlogged = ddl.changed_unlogged(reported, statement, exact, failed=message.failed)
     unlogged |= _moved_instants(state, reported, statement, message.zone)
-    unlogged |= _changed_defaults(state, reported, statement, unlogged)
+    unlogged |= _regenerated(state, reported, statement, unlogged)
     uncertain = ddl.uncertain_columns(reported, state.reported, statement, failed=message.failed)
     lost = uncertain | ddl.shortened_keys(state.reported, statement)
     unlogged |= _with_rows(lost, "ALTER TABLE that may rename or drop a column", unlogged)
@@ -487,17 +487,18 @@ def _moved_instants(
     }
 
 
-def _changed_defaults(
+def _regenerated(
     state: State,
     reported: ddl.StatementScope,
     statement: LoggedStatement,
     unlogged: Mapping[TableId, Unlogged],
 ) -> dict[TableId, Unlogged]:
-    """Returns the tables in which this statement may have changed generated columns by a default."""
-    traits = state.survey.holding
-    tables = ddl.redefaulted_tables(reported, statement)
-    following = (table for table in tables if table not in traits or traits[table].generated)
-    return _with_rows(following, "ALTER COLUMN … DEFAULT", unlogged)
+    """Returns the tables in which this statement may have changed generated columns, and no others."""
+    traits, found = state.survey.holding, dict[TableId, Unlogged]()
+    for table, what in ddl.regenerated_tables(reported, statement).items():
+        if table not in traits or traits[table].generated:
+            found |= _with_rows((table,), what, unlogged)
+    return found
 
 
 def _with_rows(

@@ -29,6 +29,7 @@ from pipeline.schema.ddl.statement_kinds import (
     LoggedStatement,
     RebuildsTables,
     RenamesTables,
+    ReplacesSpatialReference,
     UnparsedStatement,
 )
 from pipeline.schema.ddl.unlogged_changes import (
@@ -171,13 +172,22 @@ def copied_tables(names: StatementScope, statement: LoggedStatement) -> frozense
     return frozenset(copied)
 
 
-def redefaulted_tables(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:
-    """The known tables in which a statement may give a column another default, by ALTER COLUMN.
+def regenerated_tables(names: StatementScope, statement: LoggedStatement) -> dict[TableId, str]:
+    """The known tables in which a statement may change generated columns that follow from none, and what it is.
 
-    A generated column may be DEFAULT(column). It has the new default at once, in all rows, also if it is STORED.
+    A generated column may be DEFAULT(column). It has the new default at once, in all rows, also if it is STORED. Or it
+    may use a spatial reference system. Which one it uses isn't known.
     """
-    tables = {way.table for way in statement.ways if isinstance(way, AltersTable) and way.sets_default}
-    return frozenset(known for table in tables for known in names.meant(table))
+    found: dict[TableId, str] = {}
+    for way in statement.ways:
+        match way:
+            case AltersTable(table) if way.sets_default:
+                found |= dict.fromkeys(names.meant(table), "ALTER COLUMN … DEFAULT")
+            case ReplacesSpatialReference():
+                found |= dict.fromkeys(names.known, "another spatial reference system")
+            case _:
+                pass
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,11 @@ class DefinesDatabase:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplacesSpatialReference:
+    """It gives a spatial reference system another definition, or takes it away. What follows from it may change."""
+
+
+@dataclass(frozen=True, slots=True)
 class RenamesTables:
     """Pairs of old name and new name, in their order."""
 
@@ -140,6 +145,7 @@ ParsedStatement = (
     | DropsTables
     | DropsDatabase
     | DefinesDatabase
+    | ReplacesSpatialReference
     | RenamesTables
     | AltersTable
     | UnparsedStatement
@@ -291,7 +297,8 @@ def _first_words(reading: Sequence[Lexeme]) -> str:
 
 def _create(reader: Reader, database: str) -> ParsedStatement:
     reader.expect("create")
-    if reader.keyword("or"):
+    replaces = reader.keyword("or")
+    if replaces:
         reader.expect("replace")
     if reader.keyword("temporary"):
         # It hides another table of this name from its session only, and the log has no row of it.
@@ -302,7 +309,7 @@ def _create(reader: Reader, database: str) -> ParsedStatement:
     if reader.keyword("database", "schema"):
         _if("not", reader)
         return DefinesDatabase(reader.name(), created=True)
-    return _of_index(reader, database) or _of_others(reader)
+    return _of_index(reader, database, replaces=replaces) or _of_others(reader)
 
 
 def _has_rows(definition: Sequence[Lexeme]) -> bool:
@@ -356,7 +363,7 @@ def _drop(reader: Reader, database: str) -> ParsedStatement:
         name = reader.name()
         reader.end()
         return DropsDatabase(name)
-    return _of_index(reader, database) or _of_others(reader)
+    return _of_index(reader, database, replaces=True) or _of_others(reader)
 
 
 def _rename(reader: Reader, database: str) -> ParsedStatement:
@@ -418,12 +425,15 @@ def _if(not_: str, reader: Reader) -> bool:
     return True
 
 
-def _of_index(reader: Reader, database: str) -> ParsedStatement | None:
-    """An added or removed index, of the table that ON names; None if it's no index."""
+def _of_index(reader: Reader, database: str, *, replaces: bool) -> ParsedStatement | None:
+    """An added or removed index, of the table that ON names; None if it's no index, nor a spatial reference system.
+
+    `replaces`: whether it takes away one that there is.
+    """
     reader.keyword("online", "offline")  # before MySQL 5.7
     if reader.keyword("spatial"):
         if reader.keyword("reference"):
-            return ChangesNoTable()
+            return ReplacesSpatialReference() if replaces else ChangesNoTable()
     else:
         reader.keyword("unique", "fulltext")
     if not reader.keyword("index"):

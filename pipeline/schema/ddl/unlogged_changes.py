@@ -47,6 +47,7 @@ from pipeline.schema.ddl.statement_kinds import (
     RebuildsTables,
     RenamesTables,
     RepairsTables,
+    ReplacesSpatialReference,
     UnparsedStatement,
 )
 from pipeline.schema.table_schema import TableId
@@ -155,7 +156,7 @@ def _changes(statement: ParsedStatement, exact: Mapping[TableId, Traits]) -> Ite
             yield OfTables("CREATE TABLE … SELECT", frozenset({table}))
         case ChangesNoTable() | DefinesIndex() | DefinesDatabase() | CreatesTable(if_not_exists=True):
             pass
-        case RebuildsTables():
+        case RebuildsTables() | ReplacesSpatialReference():
             pass
         case CreatesTable(table):
             yield OfTables("CREATE TABLE", frozenset({table}), Effect.CREATED)

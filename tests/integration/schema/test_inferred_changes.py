@@ -229,6 +229,11 @@ async def test_a_column_goes_and_comes_back_in_a_table_that_is_named_by_another_
     await history(server, tmp_path, "shop", COLUMNS, (step,), "t", restarted={"t"})
 
 
+SPATIAL: Final = (
+    "{verb} SPATIAL REFERENCE SYSTEM {srid} NAME 'X{srid}' DEFINITION "
+    '\'GEOGCS["X",DATUM["Y",SPHEROID["Z",{radius},298.257223563]],PRIMEM["G",0],UNIT["degree",0.017453292519943278],'
+    'AXIS["Lat",NORTH],AXIS["Lon",EAST]]\''
+)
 PADDED: Final = "SET sql_mode = 'STRICT_ALL_TABLES,PAD_CHAR_TO_FULL_LENGTH'"
 
 
@@ -384,6 +389,27 @@ async def test_a_generated_column_follows_a_default(
     before = (f"CREATE TABLE t (id INT PRIMARY KEY, {columns})", "INSERT INTO t (id, v) VALUES (1, 1)")
     step = ("ALTER TABLE t ALTER COLUMN v SET DEFAULT 7",)
     await history(mysql, tmp_path, database, before, (step,), "t", restarted={"t"})
+
+
+async def test_a_generated_column_follows_its_spatial_reference_system(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    """All other tables stay, and so does any where the system is a new one."""
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    server.sql("CREATE DATABASE shop")
+    far = "ST_Distance_Sphere(p, ST_GeomFromText('POINT(0 0)', 990000))"
+    before = (
+        SPATIAL.format(verb="CREATE", srid=990000, radius=6378137),
+        f"CREATE TABLE t (id INT PRIMARY KEY, p POINT, far DOUBLE AS ({far}) VIRTUAL)",
+        "INSERT INTO t (id, p) VALUES (1, ST_GeomFromText('POINT(1 1)', 990000))",
+        "CREATE TABLE u (id INT PRIMARY KEY, p POINT)",
+        "INSERT INTO u VALUES (1, ST_GeomFromText('POINT(1 1)', 990000))",
+    )
+    new = SPATIAL.format(verb="CREATE", srid=990001, radius=6378137)
+    steps = ((new,), (SPATIAL.format(verb="CREATE OR REPLACE", srid=990000, radius=7378137),))
+    await history(server, tmp_path, "shop", before, steps[:1], "t", "u", restarted=set())
+    again = tmp_path / "again"
+    await history(server, again, "shop", ("DO 1",), steps[1:], "t", "u", restarted={"t"})
 
 
 async def test_ordinary_migrations_read_nothing_again(

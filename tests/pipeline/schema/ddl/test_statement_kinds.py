@@ -32,6 +32,8 @@ def meaning(text: str) -> statement_kinds.ParsedStatement:
         ("DROP INDEX i ON t ALGORITHM INSTANT", statement_kinds.DefinesIndex(T, copies=False)),
         ("CREATE INDEX i ON t (a) LOCK=NONE ALGORITHM=COPY", statement_kinds.DefinesIndex(T)),
         ("CREATE SPATIAL REFERENCE SYSTEM 4120 NAME 'x'", statement_kinds.ChangesNoTable()),
+        ("CREATE OR REPLACE SPATIAL REFERENCE SYSTEM 4 NAME 'x'", statement_kinds.ReplacesSpatialReference()),
+        ("DROP SPATIAL REFERENCE SYSTEM IF EXISTS 4", statement_kinds.ReplacesSpatialReference()),
         ("CREATE UNDO TABLESPACE u ADD DATAFILE 'x.ibu'", statement_kinds.ChangesNoTable()),
         ("CREATE AGGREGATE FUNCTION f RETURNS INT SONAME 'x.so'", statement_kinds.ChangesNoTable()),
         ("CREATE OR REPLACE TABLE t (a INT)", statement_kinds.CreatesTable(T)),
