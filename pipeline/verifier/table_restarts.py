@@ -92,16 +92,17 @@ def effects_of_unread_rows(
     """Returns the tables, of those that are `there`, to read again, and those without a key for that.
 
     If any table may be meant, a table without a key continues, because most likely it isn't. It stops if the log has
-    lost changes (like a gap without a mirror).
+    lost changes (like a gap without a mirror), or if a scan has read it (`Checkpoint.scanned`).
     """
     stops: dict[TableId, TableStopped] = {}
     restarts: dict[TableId, MirrorInvalidated] = {}
     for each in unread:
         meant = changed_along(keys, [table for table in there if _meant(each, table)]) & frozenset(there)
         for table in sorted(meant):
-            if each.lost or table not in told or told[table].key:
+            keyed = table not in told or bool(told[table].key)
+            if each.lost or keyed or each.databases is None:
                 restarts[table] = MirrorInvalidated(table, False, each.reason, gap=each.lost)
-            elif each.databases is not None:
+            else:
                 stops[table] = TableStopped(table, _KEYLESS.format(reason=each.reason))
     return tuple(stops.values()), tuple(restarts.values())
 

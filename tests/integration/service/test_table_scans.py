@@ -316,6 +316,24 @@ async def test_where_changes_do_not_add_up_any_more_the_table_stops_by_name(
         await service.stop()
 
 
+async def test_an_unknown_transaction_may_have_changed_what_was_scanned(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    """It was prepared before capture began. A table that wasn't scanned goes on: its changes don't add up anyway."""
+    server.sql("CREATE TABLE bank.other LIKE bank.log")
+    server.sql("XA START 'x'", "INSERT INTO bank.log VALUES (1, 7, '')", "XA END 'x'", "XA PREPARE 'x'")
+    async with running(pipeline(server, tmp_path, "bank")) as service:
+        await service.begun()
+        await service.execute("s", str(LOG), str(PEOPLE), **BLOCKING)
+        await service.completed("s")
+        server.sql("XA COMMIT 'x'")
+        await service.caught_up(server)
+        [(table, why)] = service.status()["stopped"].items()
+        assert table == str(LOG)
+        assert "was committed here, and prepared before" in why
+        await service.stop()
+
+
 async def test_a_statement_between_two_scans_and_an_empty_table(server: MysqlServer, tmp_path: Path) -> None:
     async with running(pipeline(server, tmp_path, "bank")) as service:
         await service.begun()

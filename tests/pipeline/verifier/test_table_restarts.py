@@ -84,7 +84,10 @@ def test_a_table_without_a_key_stops_where_it_is_surely_meant() -> None:
     [stop], restarts = effects_of_unread_rows([RowsUnread("so", frozenset({A}))], [], told, {A})
     assert (stop.table, restarts) == (A, ())
     assert stop.reason.startswith("so; it has no primary key")
-    assert effects_of_unread_rows([RowsUnread("so", databases=None)], [], told, {A}) == ((), ())
+    assert effects_of_unread_rows([RowsUnread("so", databases=None)], [], told, {A}) == (
+        (),
+        (MirrorInvalidated(A, False, "so"),),  # it stops if a scan has read it
+    )
     lost = RowsUnread("so", databases=None, lost=True)
     assert effects_of_unread_rows([lost], [], told, {A}) == (
         (),
