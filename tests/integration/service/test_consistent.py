@@ -26,7 +26,7 @@ from tests.servers.journal_oracle import entries, replay, unequal
 from tests.servers.service import Running, pipeline, running
 from tests.servers.source import cut, gives_log
 
-ROWS = 400
+ROWS = 150
 TOTAL = 2 * ROWS * 100
 A, B = TableId("bank", "a"), TableId("bank", "b")
 
