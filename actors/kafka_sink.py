@@ -167,6 +167,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._wait: _Wait | None = None
         self._heartbeat_at: float | None = None
         self._due_at: dict[str, float] = {}
+        # Whether the position wasn't compared with the journal's end yet.
+        self._unchecked = True
         # Where records are open that no position knows.
         self._open = frozenset[TopicPart]()
         # A topic of events, or one that a row names, is set aside as its table's topic.
@@ -282,6 +284,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             self._journal.last_segment(),
             told.segment,
             told.said is not None,
+            told.unchecked_end,
         )
 
     async def _take_in(self, fact: Fact) -> None:
@@ -325,6 +328,9 @@ class KafkaSink(Actor[ToKafkaSink]):
         assert connected is not None
         match order:
             case BeginTransaction():
+                if self._unchecked:  # before the topics have anything that a crash would find ahead of it
+                    await self._in_thread(self._journal.consumers.checked, KAFKA_CONSUMER)
+                    self._unchecked = False
                 self._sent, self._gathered = _Sent(time.monotonic()), GatheredRows()
                 await self._at_broker(connected.producer.begin())
             case PlanSegment(segment, after_scn, split, capacity):

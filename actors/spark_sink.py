@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar, assert_never
 
@@ -132,7 +132,8 @@ class SparkSink(Actor[ToSparkSink]):
         for kind in ("complete", "merge", "verify", *Chore):
             self.metrics.count(catalogue.CONFLICTS, 0, kind=kind)
             self.metrics.count(catalogue.WORK_FAILED, 0, kind=kind)
-        await self._in_thread(self._join)
+        end = await self._in_thread(self._join)
+        self._state = replace(self._state, unchecked_end=end)
         up = await self._in_thread(self._start)
         self._pulse.begin(partial(self._call_spark, up.spark.progress))
         self.begin_work(self._pulse.followed(), self._take_in)
@@ -223,11 +224,15 @@ class SparkSink(Actor[ToSparkSink]):
         entry = await self._in_thread(self._journal.entry, last)
         return spark_sink.JournalFound(entry.checkpoint, last)
 
-    def _join(self) -> None:
-        """Registers as a consumer, so that the journal removes nothing while Spark starts, however long that takes."""
+    def _join(self) -> int | None:
+        """Registers as a consumer, so that the journal removes nothing while Spark starts, however long that takes.
+
+        Returns the segment of the journal that no table may be ahead of, None if that was checked before.
+        """
         consumers = self._journal.consumers
         if LAKE_CONSUMER not in consumers.all():
             consumers.tell(LAKE_CONSUMER, consumers.first() - 1)
+        return consumers.all()[LAKE_CONSUMER].unchecked_end
 
     async def _take_in(self, facts: Iterable[spark_sink.Fact | None]) -> None:
         """Begins the orders that follow from facts that come together. Their own facts come later."""

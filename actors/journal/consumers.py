@@ -6,12 +6,17 @@ A consumer's own cursor is where its output is, in the same commit, if that rece
 it leave no trace there. So the progress in this file may be ahead of the output, and retention may have removed the
 segments between. A consumer that begins again has them all if the file also has what its output reported at that time
 (`said`) and the output doesn't report less now: then it isn't older than the file.
+
+No output is ever ahead of the journal, unless an older copy of the journal was put in its place. Then capture seals
+other segments under the numbers that the output has, and nobody could tell them apart any more. So before capture seals
+anything, the file gets the journal's end (`unchecked_end`), and keeps it through restarts until the consumer has
+compared its output with it.
 """
 
 import json
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from actors.journal.files import Files
 from actors.journal.writer_epochs import FIRST, JSON_SUFFIX, first_segment
@@ -27,11 +32,14 @@ class Consumer:
     """It has everything through `segment`, and reported that at `told_at` (µs since the epoch).
 
     `said`: the segment that its output reported at that time; None if the output lacks something older.
+    `unchecked_end`: the segment with which the journal ended before the writer began. The output must not be ahead of
+    it. None once that is checked.
     """
 
     segment: int
     told_at: int
     said: int | None
+    unchecked_end: int | None = None
 
 
 class Consumers:
@@ -41,10 +49,30 @@ class Consumers:
         self._files = files
 
     def tell(self, name: str, segment: int, said: int | None = None) -> None:
-        """This consumer has everything through the segment, or never will have what it lacks."""
+        """This consumer has everything through the segment, or never will have what it lacks.
+
+        Its output isn't ahead of the journal.
+        """
         if not _NAME.fullmatch(name):
             raise Definite(f"{name!r} can't be a consumer's name: use a-z, 0-9, _ and -, a letter first")
-        value = {"segment": segment, "told_at": time.time_ns() // 1000, "said": said}
+        self._put(name, Consumer(segment, time.time_ns() // 1000, said))
+
+    def leave_unchecked(self, name: str, end: int) -> None:
+        """Records that the journal ends with this segment, if a consumer is known and no earlier end is unchecked."""
+        known = self.all().get(name)
+        if known is not None and known.unchecked_end is None:
+            self._put(name, replace(known, unchecked_end=end))
+
+    def checked(self, name: str) -> None:
+        """Records that a consumer's output isn't ahead of the journal."""
+        known = self.all().get(name)
+        if known is not None and known.unchecked_end is not None:
+            self._put(name, replace(known, unchecked_end=None))
+
+    def _put(self, name: str, consumer: Consumer) -> None:
+        value = {"segment": consumer.segment, "told_at": consumer.told_at, "said": consumer.said}
+        if consumer.unchecked_end is not None:
+            value["unchecked_end"] = consumer.unchecked_end
         self._files.put(f"{CONSUMERS}/{name}{JSON_SUFFIX}", json.dumps(value).encode())
 
     def all(self) -> dict[str, Consumer]:
@@ -56,7 +84,10 @@ class Consumers:
             try:
                 value = json.loads(self._files.read(f"{CONSUMERS}/{file}"))
                 found[file.removesuffix(JSON_SUFFIX)] = Consumer(
-                    int(value["segment"]), int(value["told_at"]), value.get("said")
+                    int(value["segment"]),
+                    int(value["told_at"]),
+                    value.get("said"),
+                    value.get("unchecked_end"),
                 )
             except FileNotFoundError:
                 continue  # it was forgotten meanwhile

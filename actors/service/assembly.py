@@ -55,7 +55,7 @@ from actors.source import witnesses
 from actors.source.failover import Servers
 from actors.source.preflight import Preflight, query_tables, signal_table, stored_schemas
 from actors.source.unmatched_tables import protection_findings, type_findings
-from actors.spark_sink import SinkPorts, SparkSink
+from actors.spark_sink import LAKE_CONSUMER, SinkPorts, SparkSink
 from actors.status.alert_webhook import AlertWebhook
 from actors.status.applied_watch import AppliedWatch
 from actors.status.lag_watch import LagWatch
@@ -139,6 +139,7 @@ class Assembly:
         self._servers = Servers(settings, store.identity.id, self.metrics)
         if settings.kafka is not None:
             kafka_sink.join_journal(store)
+        store.leave_unchecked(LAKE_CONSUMER, kafka_sink.KAFKA_CONSUMER)
         for name, mailbox in self.mailboxes.items():
             self.metrics.set(catalogue.MAILBOX_CAPACITY, mailbox.capacity, actor=name)
             self.metrics.watch(catalogue.MAILBOX_DEPTH, partial(getattr, mailbox, "depth"), actor=name)

@@ -109,7 +109,8 @@ class JournalBounds:
     """The journal has every segment from `first` through `last`.
 
     `joined`: the segment through which we need nothing, as retention knows it. `confirmed`: whether the sink reported
-    that after a Kafka transaction.
+    that after a Kafka transaction. `unchecked_end`: the segment with which the journal ended before its writer began,
+    which the topics may not be ahead of; None if that was checked before.
     """
 
     journal: str
@@ -117,6 +118,12 @@ class JournalBounds:
     last: int
     joined: int
     confirmed: bool
+    unchecked_end: int | None = None
+
+    @property
+    def end(self) -> int:
+        """Returns the last segment that the topics may have."""
+        return self.last if self.unchecked_end is None else self.unchecked_end
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,10 +291,12 @@ def _checked_position(found: PlacesFound) -> KafkaPosition:
         )
     if position is None:
         position = KafkaPosition(journal.joined)
-    if position.segment > journal.last:
+    begun = position.scn > 0 or position.rows > 0
+    if position.segment + begun > journal.end:
         raise PositionLost(
-            f"the topics have everything through segment {position.segment}, and the journal ends with "
-            f"{journal.last}: it was restored from a copy; restore a newer one"
+            f"the topics have segment {position.segment + begun}, and the journal ended with {journal.end} before this "
+            "service continued it: it was restored from a copy; restore a newer one, or name another position topic "
+            "with kafka.position_topic and order snapshots"
         )
     if position.segment + 1 < journal.first:
         raise PositionLost(

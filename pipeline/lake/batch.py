@@ -52,6 +52,11 @@ class LakeTableState:
     uncompared: bool = False
     capture_stopped: str = ""
 
+    @property
+    def furthest(self) -> int:
+        """Returns the last segment of which it has anything."""
+        return max(self.changes, self.rows, self.merged, self.after, self.since, self.mirror_since)
+
 
 def reported_segment(tables: Iterable[LakeTableState]) -> int:
     """Returns the segment through which a lake's own tables report that all have everything; -1 without tables."""

@@ -213,7 +213,8 @@ class State:
     """What is known, what the batches do (`doing`), and what runs beside them (`background`).
 
     `stop_at`: when (s) a stop ends, whatever is delivered by then; None without a stop. `ending`: whether no segment
-    comes any more. Then nothing begins beside the batches.
+    comes any more. Then nothing begins beside the batches. `unchecked_end`: the segment with which the journal ended
+    before its writer began. No table that is met may be ahead of it. None if that was checked before.
     """
 
     settings: LakeSettings
@@ -222,6 +223,7 @@ class State:
     background: Background = field(default_factory=Background)
     stop_at: float | None = None
     ending: bool = False
+    unchecked_end: int | None = None
 
     @property
     def rules(self) -> tuple[LakeRule, ...]:

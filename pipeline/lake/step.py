@@ -40,7 +40,7 @@ from typing import Final, TypeVar, assert_never
 
 from pipeline.config.lake_types import forms_differ
 from pipeline.config.table_rules import rule_of
-from pipeline.errors import Backoff, InvariantBroken
+from pipeline.errors import Backoff, Definite, InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.journal.missing_generations import incomplete_generations
 from pipeline.lake import background
@@ -335,6 +335,12 @@ Order = (
 )
 _Next = tuple[State, tuple[Order, ...]]
 
+_AHEAD: Final = (
+    "the lake has {table} through segment {segment}, and the journal ended with {end} before this service continued "
+    "it: it was restored from a copy, and what it seals now isn't what the lake has; restore a newer copy, or move the "
+    "journal and the lake's tables away, and begin with a new snapshot"
+)
+
 # How long a table pauses after a failure.
 TABLE_BACKOFF: Final = Backoff(1.0, 600.0)
 
@@ -547,7 +553,9 @@ def _search_again(state: State, end: Checkpoint, sealed: int, now: float) -> _Ne
 
 
 def _table_found(state: State, fact: TableFound, now: float) -> _Next:
-    table = fact.table
+    table, end = fact.table, state.unchecked_end
+    if end is not None and table not in state.so_far.tables and fact.found.furthest > end:
+        raise Definite(_AHEAD.format(table=table, segment=fact.found.furthest, end=end))
     mirror_rules.check_mirrors(fact.found, table, rule_of(state.rules, table))
     met = background.table_met(state.background, table, fact.found, fact.sizes, now)
     state = replace(state, so_far=_with_table(state, table, fact.found), background=met)

@@ -1,5 +1,6 @@
 """The consumers of a journal, and where it begins."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,29 @@ def test_a_damaged_cursor_is_refused_by_name_and_what_a_crash_left_is_passed_ove
         (tmp_path / CONSUMERS / "lake.json").write_text(damaged)
         with pytest.raises(Definite, match=r"consumers/lake\.json is damaged"):
             consumers.all()
+
+
+def test_an_output_is_unchecked_from_the_first_end_on_until_it_was_compared(files: Files) -> None:
+    consumers = Consumers(files)
+
+    def unchecked() -> int | None:
+        return consumers.all()["lake"].unchecked_end
+
+    consumers.leave_unchecked("lake", 3)
+    assert consumers.all() == {}
+    consumers.tell("lake", 3, 2)
+    told = consumers.all()["lake"]
+    consumers.checked("lake")
+    assert consumers.all()["lake"] == told
+    for end in (4, 9):  # two starts: what is sealed between them was not compared either
+        consumers.leave_unchecked("lake", end)
+        assert consumers.all()["lake"] == replace(told, unchecked_end=4)
+    consumers.checked("lake")
+    assert consumers.all()["lake"] == told
+    consumers.leave_unchecked("lake", 9)
+    assert unchecked() == 9
+    consumers.tell("lake", 10)
+    assert unchecked() is None
 
 
 def test_the_beginning_only_moves_on(files: Files) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors.chunk_selector import ChunkSelector
-from actors.journal.store import JournalStore
+from actors.journal.store import JournalReader, JournalStore
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Settings
@@ -22,7 +22,7 @@ from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import Chunking
 from tests.servers.journal_oracle import entries, replay, unequal
-from tests.servers.service import pipeline, running
+from tests.servers.service import Running, pipeline, running
 
 # Rows of a table that has twenty chunks, the last one half full.
 ROWS = 1_950
@@ -239,3 +239,23 @@ async def test_a_log_that_was_purged_before_the_first_start_is_none_to_go_on_fro
         await service.stop()
     changes = replay(tmp_path / "journal", TABLE).changes
     assert [change.row["v"] for change in changes] == [1, 2]
+
+
+async def test_a_start_has_consumers_compare_their_output_with_where_the_journal_ended(
+    server: MysqlServer, settings: Settings
+) -> None:
+    async def changed(service: Running, v: int) -> int:
+        await service.begun()
+        server.sql(f"UPDATE shop.t SET v = {v} WHERE id = 1")
+        await service.caught_up(server)
+        return await service.sealed()
+
+    async with running(settings) as service:
+        ended = await changed(service, 1)
+        await service.stop()
+    JournalReader(settings.journal.path).consumers.tell("lake", 0)
+    for v in (2, 3):  # no lake is there to compare, so what the first start has found counts
+        async with running(settings) as service:
+            assert await changed(service, v) > ended
+            assert JournalReader(settings.journal.path).consumers.all()["lake"].unchecked_end == ended
+            await service.stop()

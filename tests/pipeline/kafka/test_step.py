@@ -69,6 +69,8 @@ def test_a_start_continues_where_the_topic_says() -> None:
         (BeginTransaction(), PlanSegment(6, 0, False, CAPACITY)),
     )
     assert step(State(4), found(KafkaPosition(9)))[1] == (ConfirmSegment(9),)
+    _, orders = step(State(4), found(KafkaPosition(4, 7, 2), unchecked_end=5))
+    assert orders[0] == ConfirmSegment(4)
 
 
 def test_a_topic_that_refuses_is_set_aside_where_all_were() -> None:
@@ -150,6 +152,8 @@ def test_a_topic_whose_messages_the_journal_no_longer_has_is_not_guessed() -> No
         (found(confirmed=True), "the position topic is empty"),
         (found(KafkaPosition(3), "another"), "of the journal another"),
         (found(KafkaPosition(10)), "restored from a copy"),
+        (found(KafkaPosition(6), unchecked_end=5), "ended with 5 before this service continued it"),
+        (found(KafkaPosition(5, 7), unchecked_end=5), "the topics have segment 6"),
         (found(KafkaPosition(3), first=5), "the journal begins with 5"),
     ],
 )

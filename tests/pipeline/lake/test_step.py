@@ -133,6 +133,41 @@ def begun(
     return story.after(*(TableFound(t, found.get(t, NOTHING)) for t in end.checkpoint.schemas)).after(place)
 
 
+@pytest.mark.parametrize(
+    "ahead",
+    [
+        had(6, 3),
+        had(3, 6),
+        replace(had(3, 3), merged=6),
+        replace(had(3, 3), since=6),
+        replace(had(3, 3), rows=6),
+    ],
+)
+def test_a_table_that_is_ahead_of_the_journal_is_refused(ahead: LakeTableState) -> None:
+    end = entry(9, V1, ITEMS).checkpoint
+    story = Story()
+    story.state = replace(story.state, unchecked_end=5)
+    story.after(JournalFound(end, 9), TableFound(ITEMS.table, had(5, 5)))
+    with pytest.raises(
+        Definite, match=r"shop\.orders through segment 6, and the journal ended with 5 before"
+    ):
+        story.after(TableFound(ORDERS, ahead))
+    story.state = replace(story.state, unchecked_end=None)
+    assert story.after(TableFound(ORDERS, ahead)).only(FindCursor).said >= 3
+
+
+def test_a_table_that_was_compared_may_get_further_before_it_is_found_again() -> None:
+    story = Story()
+    story.state = replace(story.state, unchecked_end=2)
+    story.after(JournalFound(of(ORDERS, 3).checkpoint, 3), TableFound(ORDERS, had(2, 2)))
+    story.after(CursorFound(2, of(ORDERS, 2).checkpoint))
+    story.read(of(ORDERS, 3)).after(TableFailed(ORDERS, "no such folder"))
+    story.after(ProgressReported())
+    story.now += 10
+    story.retried(of(ORDERS, 3).checkpoint).after(TableFound(ORDERS, had(3, 2)))
+    assert story.only(FindCursor).said == 2
+
+
 def test_a_batch_is_read_met_delivered_and_told_and_then_comes_the_next() -> None:
     story = Story().after(JournalFoundEmpty())
     assert story.orders == []
