@@ -87,7 +87,7 @@ Due = CompletionDue | MergeDue | ChoreDue | ComparisonDue
 class CompleteMirror:
     """Show readers a generation of a table's mirror, with these `changes` of the table, `through` a segment.
 
-    `since`: when (s since the epoch) its filling began, which distinguishes it from a later one.
+    `since`: when (s since the epoch) its filling began, which distinguishes it from a later one of the generation.
     """
 
     table: TableId
@@ -319,8 +319,11 @@ def work_done(
         failed={due: times for due, times in background.failed.items() if due != work.due},
     )
     match work:
-        case CompleteMirror(table, since=since):
-            # A batch that came meanwhile may have begun the next one.
+        case CompleteMirror(table, generation, since=since):
+            # A batch that came meanwhile may have begun the next one. If it was first, nothing was done, and readers
+            # see the same frozen mirror since the same moment.
+            if background.mirrored[table].reached.generation != generation:
+                return background
             if background.rebuilding.get(table) == since:
                 background = background.rebuilt(table, None)
             return _record_merge(background, work, under_way.began, size, now)

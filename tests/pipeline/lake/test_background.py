@@ -110,6 +110,21 @@ def test_what_ends_is_the_filling_that_was_begun_and_no_later_one() -> None:
     assert completable_tables(background, lake_of(again, Ready(0))) == [ID]
 
 
+def test_a_generation_that_came_before_an_earlier_one_was_completed_is_still_to_be_completed() -> None:
+    """Readers see the same frozen mirror meanwhile, so that both have been filled since the same moment."""
+    filled = LakeTableState(ORDERS, generation=5, rebuilding=7.0, pending=4)
+    background = table_met(Background(), ID, filled, {}, 0.0)
+    background, work = next_work(background, lake_of(filled, Ready(5)), 3, "position", 1.0)
+    assert work is not None
+    later = replace(filled, generation=9)
+    background = files_delivered(background, ID, filled, later, Pieces(), 2.0)
+    background = work_done(background, TableSize(), 3.0)
+    assert background.rebuilding == {ID: 7.0}
+    reached = background.mirrored[ID].reached
+    assert (reached.generation, reached.merged) == (9, 0), "nothing of it is merged"
+    assert completable_tables(background, lake_of(later, Ready(9))) == [ID]
+
+
 def chores(monkeypatch: pytest.MonkeyPatch) -> tuple[Background, LakeTables]:
     """A changelog that is always due for trimming and vacuuming."""
     for every in ("TRIM_EVERY_S", "VACUUM_EVERY_S", "VACUUM_FIRST_S"):
