@@ -279,7 +279,9 @@ class LakeVerification:
         return Judgement(run.run, run.table, verdict, run.rows, found, work.position, reason)
 
     def _record(self, run: VerificationRun, judgement: Judgement) -> None:
-        with side_session(self._session, made_once(self._judged_once(run), 1, NO_REPORT)) as session:
+        with side_session(
+            self._session, made_once(self._judged_once(run), run.since + 1, NO_REPORT)
+        ) as session:
             _append(session.sql(judgement_sql(judgement, run.since)), judgements_path(self._root))
 
     def _left_over(
@@ -338,7 +340,7 @@ class LakeVerification:
         if logged is None or self._judged_once(run) not in logged.applications:
             return None
         row = self._session.sql(
-            f"SELECT * FROM {table_at(path)} WHERE {of_table(run.run, run.table)}"
+            f"SELECT * FROM {table_at(path)} WHERE {of_table(run.run, run.table)} AND since = {run.since}"
         ).first()
         if row is None:
             return None
@@ -354,7 +356,10 @@ class LakeVerification:
         )
 
     def _judged_once(self, run: VerificationRun) -> str:
-        """Returns the application whose version 1 says that a run is judged."""
+        """Returns the application whose version says that a run is judged: the SCN after its beginning.
+
+        After many other signals another verification may have the same id.
+        """
         return f"{self._journal}/judged/{_digest(f'{run.run} {run.table}')}"
 
     def _held(self, table: TableId, through: int | None) -> list[_HeldFile]:

@@ -349,6 +349,18 @@ def test_verifications_that_ended_together_are_judged_each_by_itself(spark: Spar
     history.store.close()
 
 
+def test_a_verification_with_the_id_of_an_earlier_one_has_a_result_of_its_own(
+    spark: Spark, tmp_path: Path
+) -> None:
+    """Capture remembers an id for a thousand signals."""
+    verified = merged_few(spark, tmp_path, 5)
+    assert verified.verify_all("again").verdict is LakeVerdict.EQUAL
+    verified.history.snapshots = ()
+    verified.sql("UPDATE MIRROR SET small = 6 WHERE id = 0")
+    assert verified.verify_all("again").verdict is LakeVerdict.DIFFERENT
+    verified.history.store.close()
+
+
 # Of so many rows a thousand differ: one of these ways by the rest of their keys, and one row in 29 is right.
 WAYS = (*LEAST, "older", "missing", "duplicate", "key", "extra", "generation", "former")
 MANY = 1040
