@@ -296,7 +296,12 @@ class SparkSink(Actor[ToSparkSink]):
                 await self._ports.mirrors.put(MirrorDataExpired(generations))
             case spark_sink.RequestRepair(run, found):
                 await self._request_repair(self._up, run, found)
-            case spark_sink.ReportGap() | spark_sink.ReportMissingMirrors() | spark_sink.ReportKeptTypes():
+            case (
+                spark_sink.ReportGap()
+                | spark_sink.ReportLostChanges()
+                | spark_sink.ReportMissingMirrors()
+                | spark_sink.ReportKeptTypes()
+            ):
                 _warn(order)
             case _:
                 assert_never(order)
@@ -599,13 +604,22 @@ def _mirror_status(state: State, table: TableId) -> dict[str, Any]:
 
 @contain_errors
 def _warn(
-    order: spark_sink.ReportGap | spark_sink.ReportMissingMirrors | spark_sink.ReportKeptTypes,
+    order: spark_sink.ReportGap
+    | spark_sink.ReportLostChanges
+    | spark_sink.ReportMissingMirrors
+    | spark_sink.ReportKeptTypes,
 ) -> None:
     tables = sorted(map(str, order.tables))
     match order:
         case spark_sink.ReportGap(_, begins):
             log.warning(
                 "the lake needs segments that the journal removed: its tables are read again",
+                journal_begins_at=begins,
+                tables=tables,
+            )
+        case spark_sink.ReportLostChanges(_, begins):
+            log.warning(
+                "changelogs lack the segments that the journal removed",
                 journal_begins_at=begins,
                 tables=tables,
             )

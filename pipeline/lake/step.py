@@ -30,7 +30,7 @@ any table, and what's under way ends or is broken off. That leaves the lake as a
 when there is no batch.
 
 **Facts** say what has happened, and `step` gives the orders that follow. The orders of one step don't depend on each
-other. Each order is answered by a fact, except the last five kinds of orders.
+other. Each order is answered by a fact, except the last six kinds of orders.
 """
 
 from collections.abc import Iterator, Mapping
@@ -305,6 +305,14 @@ class ReportGap:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportLostChanges:
+    """Log that the changelogs of these tables lack segments for good: they have no mirror that could begin again."""
+
+    tables: frozenset[TableId]
+    begins: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReportMissingMirrors:
     """Log that these tables have no mirror in the lake."""
 
@@ -330,6 +338,7 @@ Order = (
     | RequestMirrors
     | RequestRepair
     | ReportGap
+    | ReportLostChanges
     | ReportMissingMirrors
     | ReportKeptTypes
 )
@@ -601,7 +610,10 @@ def _cursor_answered(state: State, place: CursorAnswer, joining: Joining) -> _Ne
             lacking = behind if so_far.ahead is None else so_far.catching_up | so_far.late.tables
             late = IncompleteTables(lacking, first.first_scn - 1)
             so_far = replace(so_far, segment=segment, whole=through, late=late)
-            tell = (ReportGap(late.tables, first.segment),)
+            mirrored = late.tables & first.checkpoint.mirrors.keys()
+            tell = (ReportGap(mirrored, first.segment),) if mirrored else ()
+            if others := late.tables - mirrored:
+                tell = (*tell, ReportLostChanges(others, first.segment))
         case BeginningFound(through):
             so_far = replace(so_far, segment=through, whole=through)
         case _:

@@ -33,6 +33,7 @@ from pipeline.lake.step import (
     ReadBatch,
     ReportGap,
     ReportKeptTypes,
+    ReportLostChanges,
     ReportMissingMirrors,
     ReportProgress,
     RequestMirrors,
@@ -267,6 +268,16 @@ def test_a_mirror_that_begins_anew_makes_its_table_wanted() -> None:
     assert same.after(SegmentSealed(4)).read(restarted).only(ReportProgress).batch.through == 4
 
 
+def test_a_table_without_a_mirror_is_not_said_to_be_read_again_behind_a_gap() -> None:
+    first = of(ITEMS.table, 5, {ORDERS: Ready(0)})
+    first.checkpoint.schemas[ITEMS.table] = ITEMS
+    tables, end = {ORDERS: had(2, 2), ITEMS.table: had(2, 2)}, of(ORDERS, 8)
+    end.checkpoint.schemas[ITEMS.table] = ITEMS
+    gap, lost = begun(tables, GapFound(2, first), end).orders
+    assert gap == ReportGap(frozenset({ORDERS}), 5)
+    assert lost == ReportLostChanges(frozenset({ITEMS.table}), 5)
+
+
 def test_behind_a_gap_tables_are_left_out_until_their_mirrors_have_begun_anew() -> None:
     first, end = of(ITEMS.table, 5, {ORDERS: Ready(0)}), of(ORDERS, 8, {ORDERS: Ready(0)})
     for each in (first, end):
@@ -463,7 +474,7 @@ def test_what_a_failed_table_lacks_may_have_gone_and_no_other_table_begins_anew(
     story = failing(ITEMS.table).after(ProgressReported())
     story.retried(entry(9, V1, ITEMS).checkpoint).after(TableFound(ITEMS.table, had(3, 2)))
     gap, *_ = story.after(GapFound(3, entry(8, V1, ITEMS))).orders
-    assert isinstance(gap, ReportGap)
+    assert isinstance(gap, ReportLostChanges)
     assert gap.tables == {ITEMS.table}
 
 
