@@ -555,7 +555,8 @@ class Lake:
             of, told = (*of, LakeColumn(pin, PIN_TYPE)), {**told, Property.PIN: pin}
         properties = self._properties(changelog, told)
         self._session.sql(lake_tables.create_sql(changelog.path, Tier.CHANGELOG, of, properties))
-        if changelog.snapshot() is None:  # its log has no version
+        # Another pipeline may have made it first. Or its log has no version.
+        if self._own(table, Tier.CHANGELOG) is None:
             self._make_anew(changelog, Tier.CHANGELOG, of, told, ("made", 0))
 
     def _make_anew(

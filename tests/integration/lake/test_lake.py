@@ -805,6 +805,25 @@ def test_a_lake_of_another_journal_is_refused(delivery: Delivery, tmp_path: Path
             lake.find(ORDERS.table)
 
 
+def test_a_table_that_another_pipeline_makes_first_is_refused(
+    delivery: Delivery, spark: Spark, tmp_path: Path
+) -> None:
+    """Both have found that there is none."""
+    other = Delivery(spark, tmp_path / "other")
+    other.root = delivery.root
+    other.begin()
+    for each in (delivery, other):
+        orders = each.history.table(ORDERS)
+        each.history.transaction((orders, "c", (1, "a")))
+        each.history.seal()
+        each.delivered[ORDERS.table] = each.lake.find(ORDERS.table)
+    delivery.deliver_sealed()
+    with pytest.raises(Definite, match="give this pipeline a lake of its own"):
+        other.deliver_sealed()
+    assert delivery.tier(delivery.history.tables[ORDERS.table], Tier.CHANGELOG).count() == 1
+    other.history.store.close()
+
+
 def test_a_commit_tells_its_position(delivery: Delivery) -> None:
     orders = delivery.history.table(ORDERS)
     delivery.history.transaction((orders, "c", (1, "a")))
