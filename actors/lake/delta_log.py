@@ -30,6 +30,8 @@ NO_REPORT = "{}"
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d+\.(\d+))?\.parquet")
 _TOLD = ("metaData", "txn")
+# How many commits of others may follow a RESTORE.
+_LOOKED_BACK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,26 @@ def last_report(path: str) -> str | None:
                 case {"commitInfo": {"userMetadata": str(said)}} if said != NO_REPORT:
                     return said
     return None
+
+
+def is_restored(path: str, version: int, applications: str) -> bool:
+    """Returns whether the newest commits of a table, up to a version, have a RESTORE.
+
+    It looks back to the newest commit that sets an application whose name begins with `applications`. Raises as
+    `read_version`.
+    """
+    filesystem, root = lake_filesystem(path)
+    for at in range(version, max(-1, version - _LOOKED_BACK), -1):
+        try:
+            lines = _read(filesystem, f"{root}/{LOG}/{at:020d}.json").splitlines()
+        except FileNotFoundError:  # it has expired
+            return False
+        actions = list(map(json.loads, lines))
+        if any(action.get("commitInfo", {}).get("operation") == "RESTORE" for action in actions):
+            return True
+        if any(action.get("txn", {}).get("appId", "").startswith(applications) for action in actions):
+            return False
+    return False
 
 
 def _log_files(path: str) -> tuple[fs.FileSystem, str, list[str]]:

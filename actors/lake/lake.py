@@ -34,6 +34,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from actors.journal.store import JournalReader
+from actors.lake.delta_log import is_restored
 from actors.lake.delta_table import Conflict, LakeTable, TableVersion, is_conflict, made_once
 from actors.lake.delta_tables import delta_tables
 from actors.lake.file_placement import LakeFiles
@@ -45,7 +46,7 @@ from actors.lake.threads.table_locks import TableLocks
 from actors.lake.verification import LakeVerification
 from pipeline.config.lake_types import LakeTypeRule
 from pipeline.config.table_rules import LakeRule, rule_of
-from pipeline.errors import Definite
+from pipeline.errors import Definite, Transient
 from pipeline.lake import tables as lake_tables
 from pipeline.lake.batch import Batch, DeliveryStop, LakeTableState, Piece
 from pipeline.lake.column_changes import (
@@ -657,6 +658,11 @@ class Lake:
                 f"{delta.path} is fed from another journal ({journal or 'none that it names'}, and this one is "
                 f"{self._journal}): give this pipeline a lake of its own, or remove the tables and "
                 "take a new snapshot of them"
+            )
+        if snapshot is not None and is_restored(delta.path, snapshot.version, f"{self._journal}/"):
+            raise Transient(
+                f"{delta.path} was set back by RESTORE, and Delta still says of it that it has what came later: stop "
+                "the service, remove the table's folder, and start again, so that its mirror is filled again"
             )
         return snapshot
 

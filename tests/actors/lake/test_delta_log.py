@@ -4,7 +4,7 @@ tests/integration/lake/test_live_view_text.py."""
 import json
 from pathlib import Path
 
-from actors.lake.delta_log import last_report, read_version
+from actors.lake.delta_log import is_restored, last_report, read_version
 
 
 def test_what_the_last_commit_that_says_anything_says(tmp_path: Path) -> None:
@@ -23,3 +23,22 @@ def test_what_the_last_commit_that_says_anything_says(tmp_path: Path) -> None:
     for half in ("", '{"version": 9, "size": 1}'):
         (log / "_last_checkpoint").write_text(half)
         assert read_version(str(tmp_path)) == found
+
+
+def test_a_restore_is_found_behind_what_others_have_committed_since(tmp_path: Path) -> None:
+    log, own, theirs = tmp_path / "_delta_log", {"txn": {"appId": "j/changes"}}, {"txn": {"appId": "jj"}}
+    log.mkdir()
+    commits = [
+        [{"commitInfo": {"operation": "WRITE"}}, own],
+        [{"commitInfo": {"operation": "RESTORE"}}],
+        [{"commitInfo": {"operation": "OPTIMIZE"}}],
+        [{"commitInfo": {"operation": "WRITE"}}, theirs],
+        [{"commitInfo": {"operation": "WRITE"}}, own],
+        [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}],
+    ]
+    for version, actions in enumerate(commits):
+        (log / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    found = [is_restored(str(tmp_path), version, "j/") for version in range(len(commits))]
+    assert found == [False, True, True, True, False, False]
+    (log / f"{1:020}.json").unlink()  # it has expired
+    assert not is_restored(str(tmp_path), 3, "j/")
