@@ -12,6 +12,7 @@ Source: POSIX `link`, `rename` and `fsync`; Delta's VACUUM goes by modification 
 
 import errno
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,6 +38,9 @@ from pipeline.lake.tables import Tier
 # More commits than this (changes of columns, MERGEs, maintenance) come between two appends only if most of them are
 # old. Those the kernel has written long since.
 _BEFORE: Final = 100
+
+# The kernel has long since written an older file (s).
+_WRITTEN_WITHIN_S: Final = 600.0
 
 # There can't be a link: another filesystem, one without links, a file of another user, too many links.
 _NO_LINK: Final = frozenset(
@@ -115,6 +119,17 @@ class LakeFiles:
             sync(f"{folder}/{LOG}/{version:020}.json")
             sync(f"{folder}/{LOG}")
             self._synced[table] = version
+
+    def sync_table(self, table: str, version: int) -> None:
+        """Makes a table durable as Spark has left it at a version: its youngest files, and all of its commits."""
+        with _naming_table(table):
+            lake, folder = lake_filesystem(table)
+            if not _is_local(lake):
+                return
+            for path in _written_after(time.time() - _WRITTEN_WITHIN_S, folder):
+                with suppress(FileNotFoundError):  # VACUUM removes files
+                    sync(path)
+        self.sync_commit(table, version)
 
     def remove(self, begins: str, kept: str | None) -> None:
         """Removes the lake tables whose paths begin like this, except the one to keep."""
@@ -247,6 +262,18 @@ def _extent(said: pq.Statistics) -> tuple[Ordered, Ordered]:
     if said.logical_type.type == "DATE":
         return Day(said.min_raw), Day(said.max_raw)
     return said.min, said.max
+
+
+def _written_after(moment: float, folder: str) -> Iterator[str]:
+    """Returns the files that were written after a moment (s since the epoch), and the folders, without the log's."""
+    for inside, folders, files in os.walk(folder):
+        if LOG in folders:
+            folders.remove(LOG)
+        for name in files:
+            with suppress(FileNotFoundError):
+                if os.lstat(path := f"{inside}/{name}").st_mtime > moment:
+                    yield path
+        yield inside
 
 
 def _is_local(filesystem: fs.FileSystem) -> bool:

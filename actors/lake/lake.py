@@ -41,6 +41,7 @@ from actors.lake.file_placement import LakeFiles
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.live_view import CatalogViews
 from actors.lake.maintenance import Upkeep
+from actors.lake.spark_connect import is_connect_session
 from actors.lake.spark_session import side_session
 from actors.lake.threads.table_locks import TableLocks
 from actors.lake.verification import LakeVerification
@@ -225,6 +226,7 @@ class Lake:
             at = batch.checkpoint.scn
             told: dict[str, str] = {Property.STOPPED: todo.reason, Property.STOPPED_AT: str(at)}
             self._set(table, Tier.CHANGELOG, told)
+            self._make_durable(self._table(table, Tier.CHANGELOG))
             return replace(present, stopped=DeliveryStop(todo.reason, at))
         if (
             present.stopped is not None
@@ -424,6 +426,9 @@ class Lake:
             else:
                 self._take_on(table, todo, told)
                 rebuilding = self._follow(table, todo, todo.generation, told, rebuilding)
+            self._make_durable(*(self._table(table, tier) for tier in Tier))
+            if todo.generation is not None:
+                self._make_durable(self._fed(table, todo.generation))
         return replace(
             present,
             schema=wanted,
@@ -433,6 +438,15 @@ class Lake:
             generation=todo.generation,
             rebuilding=rebuilding,
         )
+
+    def _make_durable(self, *tables: LakeTable) -> None:
+        """Makes durable what Spark has committed to these. Only a commit with rows is made durable by itself.
+
+        A segment may bring a statement and no row. The journal learns that the lake has it, and it doesn't come again.
+        """
+        for each in tables if not is_connect_session(self._session) else ():
+            if (version := each.version()) is not None:
+                self._files.sync_table(each.path, version)
 
     def _begin(
         self,

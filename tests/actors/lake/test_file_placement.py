@@ -185,6 +185,23 @@ def test_a_commit_is_durable_with_all_that_come_before_it(
     assert [int(name) for name in synced[:-1]] == [3, 4, 5]
 
 
+def test_a_table_is_durable_with_what_spark_has_written_of_late(
+    placing: Placing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner, log = placing.table / "aB", placing.table / "_delta_log"
+    for folder in (inner, log):
+        folder.mkdir()
+    for path in (placing.table / "old", placing.table / "young", inner / "young", log / f"{0:020}.json"):
+        path.touch()
+    os.utime(placing.table / "old", (1, 1))
+    synced: list[str] = []
+    monkeypatch.setattr(
+        file_placement, "sync", lambda path: synced.append(str(Path(path).relative_to(placing.table)))
+    )
+    LakeFiles(placing.history.store).sync_table(str(placing.table), 0)
+    assert synced == ["young", ".", "aB/young", "aB", f"_delta_log/{0:020}.json", "_delta_log"]
+
+
 def test_a_long_log_is_not_gone_through_at_a_start(placing: Placing, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(file_placement, "sync", asked.append)

@@ -9,20 +9,27 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from actors.lake import spark_session
+from actors.journal.store import JournalStore
+from actors.lake import file_placement, spark_session
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
+from actors.runtime.filesystem import sync
+from actors.spark_sink import LAKE_CONSUMER
 from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
-from pipeline.errors import Backoff
+from pipeline.errors import Backoff, Definite
 from pipeline.lake import step as spark_sink
-from pipeline.messages.journal import MirrorDataExpired
+from pipeline.lake.tables import Tier, location, table_at
+from pipeline.messages.journal import MirrorDataExpired, SegmentSealed
+from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
+from pipeline.schema.table_schema import Column
 from pipeline.snapshot.checkpoint import Filling
 from tests.integration.history import FILLING
-from tests.integration.lake.test_spark_sink import House, table
+from tests.integration.lake.test_spark_sink import INT, SEALED, House, table
 
 
 class Borrowed(Spark):
@@ -185,3 +192,140 @@ async def test_a_table_that_stopped_is_told_again_and_begins_anew_when_it_is_rem
             assert sorted(map(tuple, shown)) == [(n, n) for n in (1, 2, 3)]
         house.mailbox.close()
         await running
+
+
+async def test_a_journal_that_was_restored_from_an_older_copy_is_refused(
+    house: House, tmp_path: Path
+) -> None:
+    """What it seals has the numbers of what the lake has, and other rows."""
+    history, copy = house.history, tmp_path / "copy"
+    house.items = history.table(house.items.schema)
+    async with house.life() as running:
+        await house.at_work(running)
+        house.is_filled(house.orders)
+        await house.write(2, 2)
+        await house.until(house.arrived, running)
+        shutil.copytree(history.store.directory, copy)
+        place = history.scn, history.segment, history.sealed_scn
+        for n in (3, 4, 5):
+            await house.write(n, n)
+        await house.until(lambda: house.arrived() and house.complete(), running)
+        house.mailbox.close()
+        await running
+    history.store.close()
+    shutil.rmtree(history.store.directory)
+    copy.rename(history.store.directory)
+    history.scn, history.segment, history.sealed_scn = place
+    for each in history.tables.values():
+        each.segment = history.segment + 1
+    for start in range(2):  # a second one doesn't come through, though as much is sealed as the lake has
+        history.store = JournalStore.open_single_writer(history.store.directory, "test")
+        history.store.recover()
+        history.store.leave_unchecked(LAKE_CONSUMER)
+        for n in range(3 + 6 * start, 9 + 6 * start, 2):
+            for v in (n, n + 1):
+                history.transaction((house.orders, "u", (v, v)), (house.items, "u", (v, v)))
+            history.seal()
+        async with house.life() as running:
+            with pytest.raises(Definite, match="the journal ended with 2 before this service continued it"):
+                await running
+        history.store.close()
+
+
+class PowerCut:
+    """Takes from the lake's logs what was never made durable: all that a power cut may take."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._durable: set[str] = set()
+        self._sync = sync
+        monkeypatch.setattr(file_placement, "sync", self._note)
+
+    def _note(self, path: str) -> None:
+        self._sync(path)
+        self._durable.add(path)
+
+    def strike(self, house: House) -> None:
+        """Leaves each log the commits up to the last durable one."""
+        for log in house.root.glob("*/*/*/_delta_log"):
+            for commit in sorted(log.glob("*.json"), reverse=True):
+                if str(commit) in self._durable:
+                    break
+                for lost in log.glob(f"*{commit.stem}*"):
+                    lost.unlink()
+        jvm: Any = house.up.spark.session.sparkContext._jvm
+        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
+async def told(house: House, running: asyncio.Task[None]) -> None:
+    """Wait until the journal knows that the lake has all."""
+    known = house.history.store.consumers
+    await house.until(lambda: known.all()[LAKE_CONSUMER].segment == house.history.segment, running)
+
+
+async def test_a_power_cut_does_not_take_back_a_columns_name(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No row came with it, so the segment doesn't come again."""
+    history, power = house.history, PowerCut(monkeypatch)
+    items = house.items = history.table(house.items.schema)
+    async with house.life() as running:
+        await house.write(1, 1)
+        await told(house, running)
+        renamed = replace(items.schema, columns=(items.schema.columns[0], Column("w", INT, True)))
+        changes = ColumnChanges((("v", "w"),))
+        history.altered = [Altered(history.scn, Alteration(renamed, "ALTER TABLE items", changes))]
+        items.schema = renamed
+        await house.mailbox.put(SEALED, SegmentSealed(history.seal()))
+        await told(house, running)
+    power.strike(house)
+    async with house.life() as running:
+        await house.write(2, 2)
+        await house.until(house.arrived, running)
+        assert house.shown("items") == [(1, 1), (2, 2)]
+
+
+async def test_a_power_cut_does_not_take_back_a_stop(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the table would go on without the segment that it stopped at."""
+    history, power = house.history, PowerCut(monkeypatch)
+    items = house.items = history.table(house.items.schema)
+    async with house.life() as running:
+        await house.write(1, 1)
+        await told(house, running)
+        schema, items.schema = items.schema, replace(items.schema, key=(1, 0))
+        await house.write(2, 2)
+        await told(house, running)
+        assert house.stopped("items")
+        items.close_version()
+        items.schema = schema
+        await house.write(3, 3)
+        await told(house, running)
+    power.strike(house)
+    async with house.life() as running:
+        await house.write(4, 4)
+        await house.until(house.arrived, running)
+        assert house.stopped("items")
+        assert [v for _, _, v in house.changes("items")] == [1]
+
+
+async def test_a_table_that_was_set_back_by_restore_is_set_aside_by_name(house: House) -> None:
+    """Delta keeps the versions of applications at a RESTORE: the table says that it has what is gone."""
+    house.items = house.history.table(house.items.schema)
+    async with house.life() as running:
+        for n in (1, 2):
+            await house.write(n, n)
+            await house.until(house.arrived, running)
+        house.mailbox.close()
+        await running
+    at = table_at(location(str(house.root), house.items.schema.table, Tier.CHANGELOG))
+    house.up.spark.session.sql(f"RESTORE TABLE {at} TO VERSION AS OF 1")
+    async with house.life() as running:
+        await house.write(3, 3)
+        await house.until(house.arrived, running)
+        assert "changelog was set back by RESTORE" in house.stopped("items")
+        assert not house.stopped("orders")
+        house.mailbox.close()
+        await running
+    shutil.rmtree(house.root / "shop" / "items")
+    async with house.life() as running:
+        await house.until(lambda: bool(house.coordinator.depth), running)
+        assert await house.coordinator.get() == MirrorDataExpired({house.items.schema.table: 0})
