@@ -121,6 +121,8 @@ class SparkSink(Actor[ToSparkSink]):
         self._state = State(lake)
         self._up: SparkUp | None = None
         self._freshness: float | None = None
+        # Whether the journal doesn't know yet that the lake was compared with its end.
+        self._unchecked = True
         self._closing: asyncio.Task[Any] | None = None
         self._breaks_off = False
         self._calls: set[asyncio.Future[Any]] = set()
@@ -278,6 +280,9 @@ class SparkSink(Actor[ToSparkSink]):
             case spark_sink.FindCursor(said):
                 return await self._in_thread(self._place, said)
             case spark_sink.ReadBatch(after, through):
+                if self._unchecked:  # before the lake has anything that a crash would find ahead of it
+                    await self._in_thread(self._journal.consumers.checked, LAKE_CONSUMER)
+                    self._unchecked = False
                 return await self._in_thread(self._read_batch, after, through)
             case spark_sink.DeliverTable():
                 return await self._deliver(self._up, order)

@@ -26,6 +26,7 @@ _COMPACTION: Final = {
     "spark.databricks.delta.optimize.maxFileSize": str(LARGE_BYTES),
     "spark.databricks.delta.optimize.maxDeletedRowsRatio": str(HIDDEN_PART),
 }
+_LARGEST: Final = 2**63 - 1
 # Delta refuses less than a week, to protect against mistakes. And listing a folder without subfolders needs no ten
 # thousand tasks.
 _VACUUM: Final = {
@@ -92,16 +93,24 @@ class Upkeep:
             session.sql(f"DELETE FROM {changelog} WHERE {quoted(SEGMENT)} <= {through}{needless}")
 
     def _through(self, table: TableId, trim: Trim) -> int:
-        """Returns the segment through which changes are deleted; 0 for none."""
+        """Returns the segment through which changes are deleted; 0 for none.
+
+        The source may have an old time for a young transaction, as in a log that was replayed. So only segments before
+        the first young one are deleted.
+        """
         if trim.hours is None:
             return trim.merged or 0
-        merged = "" if trim.merged is None else f" AND {quoted(SEGMENT)} <= {trim.merged}"
+        changelog, segment, committed = (
+            self._at(table, Tier.CHANGELOG),
+            quoted(SEGMENT),
+            quoted("__commit_time"),
+        )
+        merged = "" if trim.merged is None else f" AND {segment} <= {trim.merged}"
         ago = f"current_timestamp() - make_dt_interval(0, 0, 0, {3600 * trim.hours:.6f})"
-        old = f"{quoted('__commit_time')} < {ago}{merged}"
+        young = f"SELECT min({segment}) FROM {changelog} WHERE {committed} >= {ago}"
+        old = f"{committed} < {ago}{merged} AND {segment} < coalesce(({young}), {_LARGEST})"
         with side_session(self._session, {}) as session:
-            row = session.sql(
-                f"SELECT max({quoted(SEGMENT)}) FROM {self._at(table, Tier.CHANGELOG)} WHERE {old}"
-            ).first()
+            row = session.sql(f"SELECT max({segment}) FROM {changelog} WHERE {old}").first()
         assert row is not None
         return row[0] or 0
 

@@ -15,6 +15,7 @@ import pytest
 
 from actors.journal.store import JournalStore
 from actors.lake import file_placement, spark_session
+from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
 from actors.runtime.filesystem import sync
@@ -23,6 +24,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
 from pipeline.errors import Backoff, Definite
 from pipeline.lake import step as spark_sink
+from pipeline.lake.batch import LakeTableState
 from pipeline.lake.tables import Tier, location, table_at
 from pipeline.messages.journal import MirrorDataExpired, SegmentSealed
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
@@ -329,3 +331,24 @@ async def test_a_table_that_was_set_back_by_restore_is_set_aside_by_name(house: 
     async with house.life() as running:
         await house.until(lambda: bool(house.coordinator.depth), running)
         assert await house.coordinator.get() == MirrorDataExpired({house.items.schema.table: 0})
+
+
+async def test_a_lake_is_compared_before_it_gets_anything_of_an_empty_journal(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a crash right after its first segment would leave it ahead of where the journal ended."""
+    known, unchecked, deliver = house.history.store.consumers, list[int | None](), Lake.deliver
+    known.tell(LAKE_CONSUMER, 0)
+    house.history.store.leave_unchecked(LAKE_CONSUMER)
+    assert known.all()[LAKE_CONSUMER].unchecked_end == 0
+
+    def delivered(lake: Lake, *arguments: Any) -> LakeTableState:
+        unchecked.append(known.all()[LAKE_CONSUMER].unchecked_end)
+        return deliver(lake, *arguments)
+
+    monkeypatch.setattr(Lake, "deliver", delivered)
+    async with house.life() as running:
+        await house.until(lambda: house.metrics.value(catalogue.SPARK_UP) == 1, running)
+        await house.write(1, 1)
+        await house.until(house.arrived, running)
+    assert unchecked == [None, None]
