@@ -5,6 +5,7 @@ The sink's lives borrow the process's Spark. `test_spark_sink` has those that st
 
 import asyncio
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,7 +32,7 @@ from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column
 from pipeline.snapshot.checkpoint import Filling
 from tests.integration.history import FILLING
-from tests.integration.lake.test_spark_sink import INT, SEALED, House, table
+from tests.integration.lake.test_spark_sink import INT, SEALED, WITHIN_S, House, table
 
 
 class Borrowed(Spark):
@@ -352,3 +353,35 @@ async def test_a_lake_is_compared_before_it_gets_anything_of_an_empty_journal(
         await house.write(1, 1)
         await house.until(house.arrived, running)
     assert unchecked == [None, None]
+
+
+async def test_a_table_that_is_read_again_twice_in_a_row_is_shown_as_it_is_then(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second time begins after the first was to be shown, and before it could be."""
+    history, orders, begun, complete = house.history, house.orders, threading.Event(), Lake.complete
+
+    def late(lake: Lake, *arguments: Any) -> None:
+        assert begun.wait(WITHIN_S)
+        complete(lake, *arguments)
+
+    async with house.life() as running:
+        await house.at_work(running)
+        house.is_filled(orders)
+        await house.write(2, 2)
+        await house.until(lambda: house.arrived() and house.complete(), running)
+        monkeypatch.setattr(Lake, "complete", late)
+        for n, filled in ((3, True), (4, False)):
+            history.restart(orders, orders.schema, Filling)
+            history.chunk(orders, list(orders.source))
+            if filled:
+                house.is_filled(orders)
+            await house.write(n, n)
+            await house.until(house.arrived, running)
+        begun.set()
+        await house.until(lambda: house.sink.status()["beside"] is None, running)
+        assert not house.complete()
+        house.is_filled(orders)
+        await house.write(5, 5)
+        await house.until(lambda: house.arrived() and house.complete(), running)
+        assert house.shown("orders") == [(n, n) for n in range(1, 6)]
