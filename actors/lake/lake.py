@@ -538,7 +538,8 @@ class Lake:
     ) -> None:
         """Gives the changelog its new columns. Creates it if it doesn't exist."""
         delta = self._table(table, Tier.CHANGELOG)
-        present = delta.snapshot()
+        # Another pipeline may have made it since it was looked for.
+        present = self._own(table, Tier.CHANGELOG)
         told = {**told, **self._about_changelog(table, todo.schema)}
         if present is None:
             plan = follow_steps(unchanged_plan((), None), Tier.CHANGELOG, todo.steps)

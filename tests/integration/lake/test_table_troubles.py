@@ -262,7 +262,12 @@ class PowerCut:
 async def told(house: House, running: asyncio.Task[None]) -> None:
     """Wait until the journal knows that the lake has all."""
     known = house.history.store.consumers
-    await house.until(lambda: known.all()[LAKE_CONSUMER].segment == house.history.segment, running)
+
+    def through() -> int | None:
+        consumer = known.all().get(LAKE_CONSUMER)
+        return None if consumer is None else consumer.segment
+
+    await house.until(lambda: through() == house.history.segment, running)
 
 
 async def test_a_power_cut_does_not_take_back_a_columns_name(
