@@ -50,7 +50,7 @@ async def test_a_snapshot_under_writes_equals_the_source(
             await service.begun()
             with writing(server) as tally:
                 for snapshot in ("first", "second"):
-                    await service.execute(snapshot, chunk_rows=50)
+                    await service.execute(snapshot, chunk_rows=100)
                     await service.completed(snapshot)
                     divided = [table["ranges"] for table in service.tables(snapshot).values()]
                     assert max(divided) == WAYS[way]["ranges"], divided
