@@ -27,8 +27,11 @@ from pipeline.source.statement import Statement
 _ENGINE: Final = "innodb"
 
 # Rows are read no faster than the journal and the settings want them. A server gives up a connection that doesn't take
-# what it sends for so long (s). The limit of time for a SELECT goes, where there is one.
-_SESSION: Final = "SET SESSION net_write_timeout = 600 /*!50708 , max_execution_time = 0 */"
+# what it sends for so long (s), or that asks nothing for so long, as while the stream comes to what the transaction
+# sees. The limit of time for a SELECT goes, where there is one.
+_SESSION: Final = (
+    "SET SESSION net_write_timeout = 600, wait_timeout = 31536000 /*!50708 , max_execution_time = 0 */"
+)
 
 
 class TableScan:

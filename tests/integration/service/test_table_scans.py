@@ -270,6 +270,36 @@ async def test_rows_that_a_statement_brings_are_not_read_before_it_passes(
     assert sum(amount * count for (_, amount), count in bag.items()) == TOTAL
 
 
+async def test_the_server_keeps_a_transaction_for_as_long_as_the_log_takes_to_reach_it(
+    server: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_rows, waited = ChunkSelector._read_scan, 0
+    server.sql("SET GLOBAL wait_timeout = 1")
+    async with running(pipeline(server, tmp_path, "bank")) as service:
+        await service.begun()
+
+        async def late(selector: ChunkSelector, source: Source, scan: TableScan) -> None:
+            nonlocal waited
+            waited += 1
+            await service.until(lambda: idle_s(server) >= 2 or not source.usable, "the server has waited")
+            await read_rows(selector, source, scan)
+
+        monkeypatch.setattr(ChunkSelector, "_read_scan", late)
+        await service.execute("s", str(LOG), **BLOCKING)
+        await service.completed("s")
+        await service.stop()
+    assert waited == 1
+
+
+def idle_s(server: MysqlServer) -> int:
+    """For how long (s) the sessions of capture have asked nothing, the longest one."""
+    told = server.sql("SHOW PROCESSLIST")
+    return max(
+        (time for _, user, _, _, command, time, *_ in told if (user, command) == (CAPTURE.user, "Sleep")),
+        default=0,
+    )
+
+
 def blocked(server: MysqlServer) -> bool:
     """Whether a statement waits for a table that another session has."""
     return any(map(waits_for_lock, process_list(server)))
