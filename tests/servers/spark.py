@@ -17,6 +17,11 @@ __all__ = ["quick", "quick_java", "shared_spark", "spark", "spark_settings", "to
 
 _JAVA = "spark.driver.extraJavaOptions"
 
+# Spark plans each stage again when it knows what the one before made. Of a few rows that makes nothing better.
+_PLANNED_ONCE = {"spark.sql.adaptive.enabled": "false"}
+# A few rows end in one part in any case. Without adaptive planning nothing joins small ones.
+_ONE_PART = {"spark.sql.shuffle.partitions": "1", "spark.databricks.delta.snapshotPartitions": "1"}
+
 
 def quick(parts: Parts) -> dict[str, str]:
     """Settings with which Spark costs the least.
@@ -35,12 +40,17 @@ def quick(parts: Parts) -> dict[str, str]:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # VACUUM lists its folders with so many tasks.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+        **_PLANNED_ONCE,
+        **_ONE_PART,
     }
 
 
 def quick_java(parts: Parts) -> str:
-    """The same, as JDK_JAVA_OPTIONS, for each Spark of a program whose settings a test can't set."""
-    conf = quick(parts)
+    """The same, as JDK_JAVA_OPTIONS, for each Spark of a program whose settings a test can't set.
+
+    It plans and divides as a user's, since the program says into how many parts.
+    """
+    conf = {name: value for name, value in quick(parts).items() if name not in _PLANNED_ONCE | _ONE_PART}
     return " ".join((conf.pop(_JAVA), *(f"-D{name}={value}" for name, value in conf.items())))
 
 

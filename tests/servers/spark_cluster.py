@@ -98,6 +98,10 @@ class SparkCluster:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            # Each worker takes a part, and each stage is planned again, as on a user's cluster.
+            "spark.sql.adaptive.enabled": "true",
+            "spark.sql.shuffle.partitions": str(_WORKERS),
+            "spark.databricks.delta.snapshotPartitions": str(_WORKERS),
         }
 
     @property
