@@ -120,6 +120,14 @@ def wide(key: int, name: str = "a") -> Row:
     )
 
 
+# Of a table with few columns Spark plans the long queries in a fraction of the time.
+FEW = TableSchema(TableId("shop", "few"), WIDE.columns[:3], WIDE.key)
+
+
+def few(key: int, small: int = 5) -> Row:
+    return (key, "a", small)
+
+
 class Verified:
     """A journal, and the lake that is fed from it and compared with it."""
 
@@ -252,8 +260,8 @@ class Verified:
 
 def merged_few(spark: Spark, folder: Path, count: int) -> Verified:
     """A table of three columns with so many rows, which the mirror has."""
-    verified = Verified(spark, folder, TableSchema(TableId("shop", "few"), WIDE.columns[:3], WIDE.key))
-    verified.history.transaction(*((verified.table, "c", wide(key)[:3]) for key in range(count)))
+    verified = Verified(spark, folder, FEW)
+    verified.history.transaction(*((verified.table, "c", few(key)) for key in range(count)))
     verified.deliver()
     verified.merge()
     return verified
@@ -262,6 +270,14 @@ def merged_few(spark: Spark, folder: Path, count: int) -> Verified:
 @pytest.fixture
 def verified(spark: Spark, tmp_path: Path) -> Iterator[Verified]:
     made = Verified(spark, tmp_path)
+    yield made
+    made.history.store.close()
+
+
+@pytest.fixture
+def narrow(spark: Spark, tmp_path: Path) -> Iterator[Verified]:
+    """As `verified`, of few columns."""
+    made = Verified(spark, tmp_path, FEW)
     yield made
     made.history.store.close()
 
@@ -469,85 +485,83 @@ def one_bit(rows: pa.Table) -> pa.Table:
     return rows.set_column(place, field, pa.array(values, field.type))
 
 
-def test_changes_and_merges_after_a_chunk_are_no_findings(verified: Verified) -> None:
-    history, table = verified.history, verified.table
-    history.transaction(*((table, "c", wide(key)) for key in range(8)))
-    verified.deliver()
-    verified.merge()
+def test_changes_and_merges_after_a_chunk_are_no_findings(narrow: Verified) -> None:
+    history, table = narrow.history, narrow.table
+    history.transaction(*((table, "c", few(key)) for key in range(8)))
+    narrow.deliver()
+    narrow.merge()
     history.begin_verification("v", table)
     history.verify("v", table, [(key, "a") for key in range(5)])
-    history.transaction(
-        (table, "u", (*wide(0)[:2], 6, *wide(0)[3:])), (table, "d", wide(1)), (table, "c", wide(9))
-    )
-    history.transaction((table, "d", wide(2)), (table, "c", wide(2)))
-    verified.deliver()
-    history.transaction((table, "d", wide(2)))
-    verified.deliver()
-    verified.merge()
-    verified.sql(
+    history.transaction((table, "u", few(0, 6)), (table, "d", few(1)), (table, "c", few(9)))
+    history.transaction((table, "d", few(2)), (table, "c", few(2)))
+    narrow.deliver()
+    history.transaction((table, "d", few(2)))
+    narrow.deliver()
+    narrow.merge()
+    narrow.sql(
         "UPDATE MIRROR SET small = 9 WHERE id = 0"
     )  # it has changed after its chunk: this run can't see it
-    verified.sql("UPDATE MIRROR SET small = 9 WHERE id = 4")
-    assert verified.compare("v") == ()
-    assert verified.compare("v") == (), "as after a kill"
+    narrow.sql("UPDATE MIRROR SET small = 9 WHERE id = 4")
+    assert narrow.compare("v") == ()
+    assert narrow.compare("v") == (), "as after a kill"
     history.verify("v", table, [(key, "a") for key in range(5, 10)])
-    assert verified.end("v", 9).found == {"different": 1}
-    assert verified.found("v") == {("different", (4, "a"), "small")}
-    (judged,) = verified.compare("v")
+    assert narrow.end("v", 9).found == {"different": 1}
+    assert narrow.found("v") == {("different", (4, "a"), "small")}
+    (judged,) = narrow.compare("v")
     assert judged.found == {"different": 1}, "a result that was found before a restart"
-    verifying = Path(verified.root) / "_tidemark" / "verifying"
+    verifying = Path(narrow.root) / "_tidemark" / "verifying"
     assert not [path for path in verifying.rglob("*") if path.is_file()], "nothing is left beside the lake"
 
 
-def test_what_isnt_delivered_yet_isnt_compared(verified: Verified, monkeypatch: pytest.MonkeyPatch) -> None:
-    history, table = verified.history, verified.table
-    history.transaction((table, "c", wide(1)))
+def test_what_isnt_delivered_yet_isnt_compared(narrow: Verified, monkeypatch: pytest.MonkeyPatch) -> None:
+    history, table = narrow.history, narrow.table
+    history.transaction((table, "c", few(1)))
     history.begin_verification("v", table)
-    verified.deliver()
-    before = verified.segment
-    history.transaction((table, "c", wide(2)))
+    narrow.deliver()
+    before = narrow.segment
+    history.transaction((table, "c", few(2)))
     history.verify("v", table, [(1, "a"), (2, "a")])
     history.seal()
     batch = next_batch(history.store.entries(before, history.segment))
-    verified.lake.verification.hold(verified.id, batch.tables[verified.id].verified)
-    assert verified.compare("v", through=before) == ()
-    assert verified.lake.verification.holds(verified.id)
-    history.transaction((table, "u", (*wide(2)[:2], 6, *wide(2)[3:])), (table, "c", wide(3)))
-    verified.deliver()
+    narrow.lake.verification.hold(narrow.id, batch.tables[narrow.id].verified)
+    assert narrow.compare("v", through=before) == ()
+    assert narrow.lake.verification.holds(narrow.id)
+    history.transaction((table, "u", few(2, 6)), (table, "c", few(3)))
+    narrow.deliver()
     with monkeypatch.context() as one_query:
         one_query.delattr(LakeVerification, "_search")
-        assert verified.end("v", 2).verdict is LakeVerdict.EQUAL
-    verified.merge()
-    verified.sql("UPDATE MIRROR SET small = 9 WHERE id = 3")
+        assert narrow.end("v", 2).verdict is LakeVerdict.EQUAL
+    narrow.merge()
+    narrow.sql("UPDATE MIRROR SET small = 9 WHERE id = 3")
     history.begin_verification("w", table)
     history.verify("w", table, [(1, "a"), (2, "a"), (3, "a")])
-    assert verified.end("w", 3).verdict is LakeVerdict.DIFFERENT
-    assert verified.found("w") == {("different", (3, "a"), "small")}
+    assert narrow.end("w", 3).verdict is LakeVerdict.DIFFERENT
+    assert narrow.found("w") == {("different", (3, "a"), "small")}
 
 
-def test_what_cant_be_judged_has_a_reason(verified: Verified) -> None:
-    history, table = verified.history, verified.table
-    history.transaction((table, "c", wide(1)))
+def test_what_cant_be_judged_has_a_reason(narrow: Verified) -> None:
+    history, table = narrow.history, narrow.table
+    history.transaction((table, "c", few(1)))
     history.begin_verification("columns", table)
     history.verify("columns", table, [(1, "a")])
-    verified.deliver()
-    wider = TableSchema(WIDE.table, (*WIDE.columns, Column("more", INT, True)), WIDE.key)
+    narrow.deliver()
+    wider = TableSchema(FEW.table, (*FEW.columns, Column("more", INT, True)), FEW.key)
     add_column(table, wider)
-    history.transaction((table, "c", (*wide(2), 7)))
-    judged = verified.end("columns", 1)
+    history.transaction((table, "c", (*few(2), 7)))
+    judged = narrow.end("columns", 1)
     assert (judged.verdict, judged.reason) == (LakeVerdict.UNJUDGED, COLUMNS_CHANGED)
     history.begin_verification("lost", table)
-    judged = verified.end("lost", 2)
+    judged = narrow.end("lost", 2)
     assert (judged.verdict, judged.reason) == (LakeVerdict.UNJUDGED, ROWS_LOST)
     history.begin_verification("mirror", table)
     history.verify("mirror", table, [(2, "a")])
-    verified.deliver()
-    history.transaction((table, "c", (*wide(3), 7)))
+    narrow.deliver()
+    history.transaction((table, "c", (*few(3), 7)))
     history.restart(table, wider, Ready)
-    history.transaction((table, "c", (*wide(4), 7)))
-    verified.deliver()
-    verified.complete()
-    judged = verified.end("mirror", 1)
+    history.transaction((table, "c", (*few(4), 7)))
+    narrow.deliver()
+    narrow.complete()
+    judged = narrow.end("mirror", 1)
     assert (judged.verdict, judged.reason) == (LakeVerdict.UNJUDGED, MIRROR_CHANGED)
 
 
