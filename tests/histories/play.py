@@ -593,8 +593,7 @@ class Player:
         return chain[-1].checkpoint if chain else None
 
     def _reached(self, executed: GtidSet) -> bool:
-        status = self.service.status() if self.service else {}
-        return bool(status) and executed <= GtidSet.parse(status["position"])
+        return self.service is not None and self.service.has_passed(executed)
 
     async def _catch_up(self, within_s: float) -> bool:
         """Whether all that the source has executed passes in that time."""

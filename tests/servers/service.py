@@ -16,15 +16,17 @@ from actors.runtime.actor import Actor
 from actors.runtime.redaction import redacted_traceback
 from actors.runtime.supervisor import ExitCode, RestartLimits, RunOutcome, Supervisor
 from actors.service.assembly import Assembly
+from actors.watermark_coordinator import WatermarkCoordinator
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config import settings as config
 from pipeline.errors import Backoff
-from pipeline.gtid.gtid_set import GtidSet
+from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.messages import topology
 from pipeline.messages.journal import SegmentSealed
 from pipeline.messages.signals import SignalAccepted, SignalAnswer
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
+from pipeline.snapshot.checkpoint import Checkpoint
 from tests.servers.awaiting import WITHIN_S, Value, until
 from tests.servers.executed import executed
 from tests.servers.source import settings as source_settings
@@ -86,6 +88,21 @@ class Running:
         """What an actor says of itself; nothing before it's built."""
         return self.supervisor.actors[name].status() if name in self.supervisor.actors else {}
 
+    def checkpoint(self) -> Checkpoint:
+        """What the coordinator's status is made of; an empty one before it's built.
+
+        Who waits asks all the time, and the status is long.
+        """
+        coordinator = self.supervisor.actors.get(Name.WATERMARK_COORDINATOR)
+        if coordinator is None:
+            return Checkpoint(NO_GTIDS)
+        assert isinstance(coordinator, WatermarkCoordinator)
+        return coordinator._state.checkpoint
+
+    def has_passed(self, gtids: GtidSet) -> bool:
+        """Whether all of these transactions have passed."""
+        return gtids <= self.checkpoint().position
+
     async def until(self, told: Callable[[], Value], what: str, within_s: float = WITHIN_S) -> Value:
         """As `until`, for as long as the service runs. If it fails, the error has what each actor says of itself."""
         try:
@@ -122,11 +139,10 @@ class Running:
 
     async def completed(self, id_: str) -> None:
         """Until a snapshot has ended; it must have completed."""
-        ended = {"completed", "failed", "stopped"}
 
         def told() -> bool:
-            states = [table["state"] for table in self.tables(id_).values()]
-            return bool(states) and ended.issuperset(states)
+            found = [each for each in self.checkpoint().snapshots if each.id == id_]
+            return any(snapshot.tables and snapshot.ended for snapshot in found)
 
         await self.until(told, f"the end of snapshot {id_}")
         assert {table["state"] for table in self.tables(id_).values()} == {"completed"}, self.tables(id_)
@@ -134,9 +150,7 @@ class Running:
     async def caught_up(self, server: MysqlServer) -> None:
         """Until all that the server has executed has passed."""
         all_of_it = executed(server)
-        await self.until(
-            lambda: all_of_it <= GtidSet.parse(self.status().get("position", "")), "all has passed"
-        )
+        await self.until(lambda: self.has_passed(all_of_it), "all has passed")
 
     async def sealed(self) -> int:
         """The segment by which all that has passed by now is sealed, once it is."""
