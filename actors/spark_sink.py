@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from actors.journal.store import JournalReader
 from actors.lake import spark_session
 from actors.lake.background_work import do_work
-from actors.lake.delta_table import Conflict, is_conflict
+from actors.lake.delta_table import is_conflict
 from actors.lake.file_placement import LakeFull
 from actors.lake.lake import Lake
 from actors.lake.spark_session import Pool, RunningSpark, SparkFailed, SparkLost
@@ -44,6 +44,7 @@ from pipeline.lake import step as spark_sink
 from pipeline.lake.background import BackgroundWork, CompleteMirror, MaintainTable, MergeMirror, VerifyRows
 from pipeline.lake.batch import Batch, Pieces
 from pipeline.lake.consumer_progress import LakeConsumerProgress
+from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.maintenance import Chore
 from pipeline.lake.state import Idle, LakeProgress, SinkEnded, State
 from pipeline.lake.tables import Tier

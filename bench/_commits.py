@@ -19,6 +19,7 @@ from typing import Any, Final
 from actors.journal.store import JournalStore
 from actors.lake import spark_session
 from actors.lake.delta_table import DeltaTable
+from actors.lake.delta_tables import delta_tables
 from actors.lake.file_placement import LakeFiles
 from actors.lake.spark_session import Spark
 from actors.spark_sink import TABLES_DELIVERED_AT_ONCE
@@ -143,10 +144,10 @@ def _measured(commit: Commit, pieces: Sequence[Piece], made: Callable[[], list[s
 
 
 def _placing(spark: Spark, store: JournalStore) -> Commit:
-    files = LakeFiles(store)
+    files, tables = LakeFiles(store), delta_tables(spark.session)
 
     def commit(path: str, piece: Piece) -> None:
-        committed = DeltaTable(spark.session, path).append(
+        committed = tables(path).append(
             lambda folder, there: files.place(folder, Tier.CHANGELOG, [piece], there),
             "bench",
             piece.segment,

@@ -38,9 +38,9 @@ from typing import ClassVar
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_log import NO_REPORT, read_version
 from actors.lake.delta_table import PlaceFiles, TableVersion, columns_of, merge_by_statement
 from actors.lake.filesystem import lake_filesystem
+from actors.lake.transaction_log.delta_log import NO_REPORT, read_version
 from pipeline.errors import Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import Plan
@@ -139,6 +139,10 @@ class ConnectTable:
             with self._placed_rows(place, found.columns) as rows:
                 self._write(rows, application, version, metadata)
         self._tables.tell(self, marks)
+
+    def create(self, *_: object) -> bool:
+        """Does nothing: a statement makes each table."""
+        return False
 
     def tell(self, application: str, version: int) -> None:
         """Sets an application's version by an append of no rows."""

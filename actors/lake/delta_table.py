@@ -14,28 +14,36 @@ that Delta saw last and doesn't list the log's folder, which takes longer the mo
 finds what others have committed since, when it takes its own version. Delta doesn't promise to keep these classes, so
 `spark_session` insists on one version of Delta.
 
+Even so the transaction takes most of the time of an append. Where it can, this process writes the commit itself
+(`actors.lake.transaction_log.own_log`). Delta sees such a commit as one of another writer: whatever reads the table
+looks for newer versions first.
+
 Source: delta-io/delta, `OptimisticTransaction.txnVersion`, `WriteIntoDelta.run`, `ConflictChecker`
 (`checkForUpdatedApplicationTransactionIdsThatCurrentTxnDependsOn`).
 """
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from actors.lake.delta_log import NO_REPORT
+from actors.lake.file_placement import naming_table
 from actors.lake.spark_session import side_session
-from pipeline.errors import Transient
+from actors.lake.transaction_log.delta_log import NO_REPORT
+from actors.lake.transaction_log.own_log import OwnLog
 from pipeline.lake.column_changes import Plan, schema_text
+from pipeline.lake.files.delta_commit import BlindAppend, CommitStamp, Conflict, NewTable
 from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.merge import Merge
-from pipeline.lake.tables import VECTORS, Property, TableReport, quoted
+from pipeline.lake.tables import VECTORS, LakeColumn, Property, TableReport, quoted
 from pipeline.schema.spelling import fold_name
 
 # How the names of these exceptions begin.
@@ -50,9 +58,12 @@ _PARTS = {"spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64"}
 # someone lists the log's folder. So the folder is listed after each of so many versions.
 _LOOK_EVERY = 50
 
+# The log store under which Delta locks a table while it commits, and what would turn that off.
+_LOCKING_STORE: Final = ("spark.delta.logStore.file.impl", "io.delta.storage.LocalLogStore")
+_LOCKING: Final = "spark.databricks.delta.commitLock.enabled"
 
-class Conflict(Transient):
-    """Delta gave up a transaction, because another writer committed to the lake table meanwhile."""
+# How settings begin that give each new table a property.
+_DEFAULTS: Final = "spark.databricks.delta.properties.defaults."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +114,18 @@ class LakeTable(Protocol):
 
         `marks`: versions of other applications that the same commit sets. `metadata`: the commit's own report. Returns
         the table's version if the caller must make it durable, else None.
+        """
+
+    def create(
+        self,
+        columns: Sequence[LakeColumn],
+        properties: Mapping[str, str],
+        marks: Mapping[str, int],
+        metadata: str | None,
+    ) -> bool:
+        """Makes the table without a statement of Spark's. Returns False if that can't be, or if there is one.
+
+        `marks`, `metadata`: as of `append`.
         """
 
     def tell(self, application: str, version: int) -> None:
@@ -165,16 +188,24 @@ class DeltaTable:
         self._delta: Any = self._jvm.org.apache.spark.sql.delta
         self._classes = _classes(jvm)
         self._none = self._classes.none
+        self._own = OwnLog(path) if _locks_commits(session) else None
 
     def snapshot(self) -> TableVersion | None:
         """Returns the newest version; None if there is no table."""
+        if self._own is not None:
+            if (end := self._own.newest()) is not None:
+                return TableVersion(end.properties, end.applications, end.version, columns_of(end.schema))
+            if self._own.version() == -1:
+                return None
         log = self._log()
         snapshot = log.update(False, self._none, self._none)
         return self._version(snapshot) if log.tableExists() else None
 
     def version(self) -> int | None:
-        """Returns the newest version that Delta has made or seen here, without a listing of the log's folder."""
-        version: int = self._log().unsafeVolatileSnapshot().version()
+        """Returns the newest version, or the newest that Delta has made or seen here. It lists no folder."""
+        version = None if self._own is None else self._own.version()
+        if version is None:
+            version = int(self._log().unsafeVolatileSnapshot().version())
         return None if version < 0 else version
 
     def finish_alter(self) -> TableVersion | None:
@@ -187,6 +218,8 @@ class DeltaTable:
 
     def size(self) -> TableSize | None:
         """Returns the size of the newest version; None if there is no table."""
+        if self._own is not None and (size := self._own.size()) is not None:
+            return size
         log = self._log()
         snapshot = log.update(False, self._none, self._none)
         if not log.tableExists():
@@ -228,26 +261,63 @@ class DeltaTable:
     ) -> int | None:
         """Appends files in one commit and returns its version; None if `application` has reached it already.
 
-        Raises Py4JJavaError with Delta's ConcurrentTransactionException if another writer reaches it meanwhile, and
-        with MetadataChangedException if another writer changes the columns.
+        Raises Conflict, or Py4JJavaError with Delta's ConcurrentTransactionException, if another writer reaches it
+        meanwhile. With MetadataChangedException the same for another writer who changes the columns.
         """
-        log = self._log()
+        log, marks = self._log(), {application: version, **marks}
+        if self._own is not None and (end := self._own.end()) is not None:
+            if end.applications.get(application, -1) >= version:
+                return None
+            append = BlindAppend(place(self.path, columns_of(end.schema)), marks, metadata, _stamp())
+            with naming_table(self.path):
+                committed = self._own.append(end, append, application, lambda: _locked(log))
+            if committed is not None:
+                return committed
+        return self._append_by_delta(log, place, application, version, marks, metadata)
+
+    def _append_by_delta(
+        self,
+        log: Any,
+        place: PlaceFiles,
+        application: str,
+        version: int,
+        marks: Mapping[str, int],
+        metadata: str,
+    ) -> int | None:
+        made = None if self._own is None else self._own.version()
+        if made is not None and made > log.unsafeVolatileSnapshot().version():
+            log.update(False, self._none, self._none)  # else an append of our own would be a rival's
         transaction = log.startTransaction(self._none, self._classes.some(log.unsafeVolatileSnapshot()))
         if not self._lacks(transaction, application, version):
             return None
         actions = self._classes.no_actions
         for line in place(self.path, columns_of(transaction.metadata().schemaString())):
             actions = actions.appended(self._classes.action(line))
-        for name, reached in {application: version, **marks}.items():
+        for name, reached in marks.items():
             actions = actions.appended(self._progress_action(name, reached))
         committed: int = transaction.commit(actions, self._operation(metadata))
         if committed % _LOOK_EVERY == 0:
             log.update(False, self._none, self._none)
         return committed
 
+    def create(
+        self,
+        columns: Sequence[LakeColumn],
+        properties: Mapping[str, str],
+        marks: Mapping[str, int],
+        metadata: str | None,
+    ) -> bool:
+        """Makes the table in a commit of this process's own. Returns False if that can't be, or if there is one."""
+        if self._own is None or _has_defaults(self._spark):
+            return False
+        with naming_table(self.path):
+            return self._own.create(NewTable(columns, properties, marks, metadata, str(uuid4())), _stamp())
+
     def tell(self, application: str, version: int) -> None:
         """Sets an application's version, in a commit of nothing else."""
-        self.append(lambda *_: (), application, version, {}, NO_REPORT)
+        self._append_by_delta(
+            self._log(), lambda *_: (), application, version, {application: version}, NO_REPORT
+        )
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Marks rows of the mirror as deleted and appends others in their place, in one commit.
@@ -298,6 +368,22 @@ class DeltaTable:
 
     def alter(self, plan: Plan, properties: Mapping[str, str], pin: str | None = None) -> None:
         """Changes the columns, including those that aren't the source table's, and sets properties, in one commit."""
+        if plan.changes or not self._altered(plan, properties, pin):
+            self._alter_by_delta(plan, properties, pin)
+
+    def _altered(self, plan: Plan, properties: Mapping[str, str], pin: str | None) -> bool:
+        """Sets properties and the pin without the JVM. Returns False if that can't be."""
+        end = None if self._own is None else self._own.end()
+        if self._own is None or end is None:
+            return False
+        pin = pin or end.properties.get(Property.PIN)
+        pinned = {} if pin is None else {Property.PIN.value: pin}
+        log, schema = self._log(), schema_text(plan, end.schema, pin)
+        with naming_table(self.path):
+            made = self._own.alter(end, schema, {**properties, **pinned}, _stamp(), lambda: _locked(log))
+        return made is not None
+
+    def _alter_by_delta(self, plan: Plan, properties: Mapping[str, str], pin: str | None) -> None:
         transaction = self._log().startTransaction(self._none, self._none)
         present = transaction.metadata()
         configuration = present.configuration()
@@ -368,8 +454,39 @@ def merge_by_statement(
         session.sql(merge.statement())
 
 
+def _stamp() -> CommitStamp:
+    return CommitStamp(int(time.time() * 1000), str(uuid4()))
+
+
+@contextmanager
+def _locked(log: Any) -> Iterator[None]:
+    """Keeps Delta from committing to a table in this JVM. A thread here is one thread there, and holds its locks."""
+    lock = log.snapshotLock()
+    lock.lock()
+    try:
+        yield
+    finally:
+        lock.unlock()
+
+
+@lru_cache(maxsize=1)
+def _locks_commits(session: SparkSession) -> bool:
+    """Returns whether Delta locks a table on a local disk while it commits."""
+    name, store = _LOCKING_STORE
+    return session.conf.get(name, "") == store and session.conf.get(_LOCKING, "true") == "true"
+
+
+@lru_cache(maxsize=1)
+def _has_defaults(session: SparkSession) -> bool:
+    """Returns whether the settings give new tables properties that this process doesn't know."""
+    settings: Any = session.sparkContext.getConf().getAll()
+    return any(name.startswith(_DEFAULTS) for name, _ in settings)
+
+
 def is_conflict(error: Exception) -> bool:
-    """Returns whether Delta gave up a transaction because another writer (an OPTIMIZE, say) committed meanwhile."""
+    """Returns whether a commit was given up because another writer (an OPTIMIZE, say) committed meanwhile."""
+    if isinstance(error, Conflict):
+        return True
     said = str(error)  # which asks the JVM
     return any(f"io.delta.exceptions.{name}" in said for name in _CONFLICTS)
 

@@ -10,7 +10,6 @@ the journal learns that the lake has its files. So the journal still has what a 
 Source: POSIX `link`, `rename` and `fsync`; Delta's VACUUM goes by modification times.
 """
 
-import errno
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +22,9 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from actors.journal.store import JournalReader
-from actors.lake.delta_log import LOG
 from actors.lake.filesystem import lake_filesystem
-from actors.runtime.filesystem import DISK_FULL, TEMPORARY, list_folder, sync
+from actors.lake.transaction_log.delta_log import LOG
+from actors.runtime.filesystem import DISK_FULL, NO_LINK, TEMPORARY, list_folder, sync
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal.change_rows import SOURCE, changes_schema
@@ -41,11 +40,6 @@ _BEFORE: Final = 100
 
 # The kernel has long since written an older file (s).
 _WRITTEN_WITHIN_S: Final = 600.0
-
-# There can't be a link: another filesystem, one without links, a file of another user, too many links.
-_NO_LINK: Final = frozenset(
-    {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
-)
 
 # How many rows are rewritten at a time, and how many bytes are copied.
 _ROWS: Final = 8192
@@ -72,7 +66,7 @@ class LakeFiles:
         Raises Definite if a file of the journal is gone or damaged, Transient if the lake's filesystem fails, and
         ValueRefused if a column's form can't have a value.
         """
-        with _naming_table(table):
+        with naming_table(table):
             lake, folder = lake_filesystem(table)
             actions = [self._place(lake, folder, tier, piece, columns) for piece in pieces]
             if _is_local(lake):
@@ -84,7 +78,7 @@ class LakeFiles:
 
         Raises as `place` does.
         """
-        with _naming_table(folder):
+        with naming_table(folder):
             lake, inside = lake_filesystem(folder)
             lake.create_dir(inside, recursive=True)
             for piece in pieces:
@@ -109,7 +103,7 @@ class LakeFiles:
         If an earlier one is lost, such as a change of columns, no later one can be read. A predecessor has made its own
         appends durable. So this process's first append only syncs what may have come since then.
         """
-        with _naming_table(table):
+        with naming_table(table):
             lake, folder = lake_filesystem(table)
             if not _is_local(lake):
                 return
@@ -122,7 +116,7 @@ class LakeFiles:
 
     def sync_table(self, table: str, version: int) -> None:
         """Makes a table durable as Spark has left it at a version: its youngest files, and all of its commits."""
-        with _naming_table(table):
+        with naming_table(table):
             lake, folder = lake_filesystem(table)
             if not _is_local(lake):
                 return
@@ -133,7 +127,7 @@ class LakeFiles:
 
     def remove(self, begins: str, kept: str | None) -> None:
         """Removes the lake tables whose paths begin like this, except the one to keep."""
-        with _naming_table(begins):
+        with naming_table(begins):
             lake, beginning = lake_filesystem(begins)
             folder, _, name = beginning.rpartition("/")
             there = list_folder(lake, folder)
@@ -189,7 +183,7 @@ class LakeFiles:
             try:
                 os.link(source, target)
             except OSError as error:
-                if error.errno not in _NO_LINK:
+                if error.errno not in NO_LINK:
                     raise
             else:
                 os.utime(target)
@@ -286,7 +280,7 @@ def _sync_if_local(filesystem: fs.FileSystem, path: str) -> None:
 
 
 @contextmanager
-def _naming_table(table: str) -> Iterator[None]:
+def naming_table(table: str) -> Iterator[None]:
     """Names the table in an error of the lake's filesystem, as LakeFull or Transient."""
     try:
         yield

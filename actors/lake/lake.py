@@ -34,8 +34,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from actors.journal.store import JournalReader
-from actors.lake.delta_log import is_restored
-from actors.lake.delta_table import Conflict, LakeTable, TableVersion, is_conflict, made_once
+from actors.lake.delta_table import LakeTable, TableVersion, is_conflict, made_once
 from actors.lake.delta_tables import delta_tables
 from actors.lake.file_placement import LakeFiles
 from actors.lake.filesystem import lake_filesystem
@@ -44,6 +43,7 @@ from actors.lake.maintenance import Upkeep
 from actors.lake.spark_connect import is_connect_session
 from actors.lake.spark_session import side_session
 from actors.lake.threads.table_locks import TableLocks
+from actors.lake.transaction_log.delta_log import is_restored
 from actors.lake.verification import LakeVerification
 from pipeline.config.lake_types import LakeTypeRule
 from pipeline.config.table_rules import LakeRule, rule_of
@@ -59,6 +59,7 @@ from pipeline.lake.column_changes import (
     unchanged_plan,
 )
 from pipeline.lake.delivery import AcceptedBatch, accept_batch
+from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.files.value_conversion import ValueRefused
 from pipeline.lake.live_view import MirrorPosition, Versions, filled_sql
 from pipeline.lake.mirrors.merge import Merge, pending_sql
@@ -287,12 +288,14 @@ class Lake:
             if self.views is not None:
                 self.views.follow(table)
 
-    def complete(self, table: TableId, generation: int, through: int, position: str) -> None:
+    def complete(
+        self, table: TableId, generation: int, through: int, position: str, pending: int | None = None
+    ) -> None:
         """Shows readers a generation of a table's mirror once it has all its rows, as of a segment.
 
-        Blocks until the mirror is written. Batches continue meanwhile. If readers see the generation already, it is
-        merged. If it isn't the newest one, nothing happens. Raises Conflict if a batch has changed the table's columns
-        meanwhile.
+        `pending`: how many changes through there the mirror hasn't merged, None if that isn't known. Blocks until the
+        mirror is written. Batches continue meanwhile. If readers see the generation already, it is merged. If it isn't
+        the newest one, nothing happens. Raises Conflict if a batch has changed the table's columns meanwhile.
         """
         with self._changing(table):
             mirror = self._table(table, Tier.MIRROR)
@@ -305,7 +308,7 @@ class Lake:
                 if filled is not None and filled.generation == generation:
                     swap = self._planned(table, mirrored, generation, through, position)
             elif mirrored.generation == generation:
-                self._complete(table, mirror, mirrored, through, position)
+                self._complete(table, mirror, mirrored, through, position, pending)
         if swap is not None:
             self._swap(table, mirror, swap)
         elif self.views is not None:
@@ -321,14 +324,28 @@ class Lake:
             changelog.alter(_as_it_is(told), {}, pin_of(generation))
 
     def _complete(
-        self, table: TableId, mirror: LakeTable, mirrored: TableVersion, through: int, position: str
+        self,
+        table: TableId,
+        mirror: LakeTable,
+        mirrored: TableVersion,
+        through: int,
+        position: str,
+        pending: int | None,
     ) -> None:
-        """Merges what there is, and shows readers the first generation, which was filled in the mirror itself."""
-        told, pin = self._table(table, Tier.CHANGELOG).snapshot(), pin_of(mirrored.generation)
-        assert told is not None
-        self._merge(mirror, mirrored, MirrorPosition.from_reports(mirrored, told), through, position=position)
+        """Merges what there is, and shows readers the first generation, which was filled in the mirror itself.
+
+        Without a change the mirror only says that it has merged all of them.
+        """
+        shown: dict[str, str] = {Property.REBUILDING: ""}
+        if pending == 0:
+            shown[Property.MERGED] = str(max(through, mirrored.merged))
+        else:
+            told = self._table(table, Tier.CHANGELOG).snapshot()
+            assert told is not None
+            reached = MirrorPosition.from_reports(mirrored, told)
+            self._merge(mirror, mirrored, reached, through, position=position)
         if _rebuilding(mirrored) is not None:
-            mirror.alter(_as_it_is(mirrored), {Property.REBUILDING: ""}, pin)
+            mirror.alter(_as_it_is(mirrored), shown, pin_of(mirrored.generation))
 
     def _planned(
         self, table: TableId, mirrored: TableVersion, generation: int, through: int, position: str
@@ -570,6 +587,9 @@ class Lake:
         if pin is not None:
             of, told = (*of, LakeColumn(pin, PIN_TYPE)), {**told, Property.PIN: pin}
         properties = self._properties(changelog, told)
+        whole = lake_tables.properties_of(Tier.CHANGELOG, properties)
+        if changelog.version() is None and changelog.create(of, whole, {}, None):
+            return
         self._session.sql(lake_tables.create_sql(changelog.path, Tier.CHANGELOG, of, properties))
         # Another pipeline may have made it first. Or its log has no version.
         if self._own(table, Tier.CHANGELOG) is None:
@@ -586,13 +606,18 @@ class Lake:
         **said: object,
     ) -> None:
         """Replaces a lake table by one with these rows, or an empty one, unless its mark has got there already."""
+        mark, number = reached
+        report, properties = self._metadata(**{mark: number}, **said), self._properties(table, told)
         present = table.snapshot()
+        if present is None and rows is None:
+            whole = lake_tables.properties_of(tier, properties)
+            if table.create(of, whole, {self._mark(mark): number}, report):
+                return
         if present is not None and (lacking := features_of_types(_columns(present), of)):
             self._session.sql(lake_tables.set_properties_sql(table.path, lacking))
-        mark, number = reached
-        once = made_once(self._mark(mark), number, self._metadata(**{mark: number}, **said))
+        once = made_once(self._mark(mark), number, report)
         with side_session(self._session, once) as session:
-            session.sql(lake_tables.begin_sql(table.path, tier, of, self._properties(table, told), rows))
+            session.sql(lake_tables.begin_sql(table.path, tier, of, properties, rows))
 
     def _properties(self, table: LakeTable, told: Mapping[str, str]) -> dict[str, str]:
         """Returns the properties of a new table."""

@@ -20,13 +20,13 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_log import NO_REPORT, read_version
 from actors.lake.delta_table import made_once
 from actors.lake.delta_tables import TableOpener
 from actors.lake.file_placement import LakeFiles
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.live_view import FoundView, find_view
 from actors.lake.spark_session import side_session
+from actors.lake.transaction_log.delta_log import NO_REPORT, read_version
 from actors.runtime.filesystem import list_folder
 from pipeline.lake.background import VerifyRows
 from pipeline.lake.batch import Piece

@@ -18,6 +18,11 @@ from pyarrow import fs
 # Errors of a full filesystem, or of a full quota of its user.
 DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
+# There can't be a link: another filesystem, one without links, a file of another user, too many links.
+NO_LINK: Final = frozenset(
+    {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+)
+
 TEMPORARY: Final = ".tmp"
 
 

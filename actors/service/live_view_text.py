@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from actors.lake.delta_log import LoggedVersion, last_report
+from actors.lake.transaction_log.delta_log import LoggedVersion, last_report
 from actors.service.lake.lake_listing import find_lake, read_own
 from pipeline.errors import Definite
 from pipeline.lake.live_view import MirrorPosition, Versions, check_complete, live_view_sql, sum_sql

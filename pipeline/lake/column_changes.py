@@ -310,6 +310,16 @@ def features_of_types(before: Iterable[LakeColumn], after: Iterable[LakeColumn])
     return {"delta.feature.timestampNtz": "supported"} if "timestamp_ntz" in has - had else {}
 
 
+def new_schema_text(of: Iterable[LakeColumn], comments: Mapping[str, str]) -> str:
+    """Returns the schema of a new Delta table's metadata, in JSON; `comments`: of columns by name."""
+    fields = [_new_field(column.name, _delta_type(column.type)) for column in of]
+    told = [
+        {**field, "metadata": {"comment": comments[field["name"]]}} if field["name"] in comments else field
+        for field in fields
+    ]
+    return json.dumps({"type": "struct", "fields": told})
+
+
 def schema_text(plan: Plan, present: str, pin: str | None = None) -> str:
     """Returns the schema of a Delta table's metadata after a plan, with this pin. It and `present` are JSON."""
     schema = json.loads(present)

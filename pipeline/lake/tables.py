@@ -62,8 +62,8 @@ class Property(StrEnum):
     it, else empty, and STOPPED_AT: the SCN through which the sink had read the journal then. ALTERING: the columns that
     it is about to get, if that takes several commits; else empty. PIN: the column that texts of the live view are bound
     to (`pipeline.lake.live_view`), once a mirror is complete. REBUILDING: that a generation of the mirror is being
-    filled (`Rebuilding`); else empty. MERGED: the segment that a mirror had merged when a swap brought it. CONSTANTS:
-    the columns of its schema that a mirror lacks (`Constant`); empty if there are none.
+    filled (`Rebuilding`); else empty. MERGED: the segment that a mirror had merged when a swap brought it, or when it
+    was shown first. CONSTANTS: the columns of its schema that a mirror lacks (`Constant`); empty if there are none.
     """
 
     JOURNAL = "tidemark.journal"
@@ -410,9 +410,12 @@ _SETTINGS: Final = {
 
 def _settings(tier: Tier, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
     mapping = {MAPPING: "name"} if need_mapping(column.name for column in of) else {}
-    return _properties(
-        {**_SETTINGS[tier], **mapping, **{str(key): value for key, value in properties.items()}}
-    )
+    return _properties({**mapping, **properties_of(tier, properties)})
+
+
+def properties_of(tier: Tier, properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns the properties of a new lake table: these, and those that each of its tier has."""
+    return {**_SETTINGS[tier], **{str(key): value for key, value in properties.items()}}
 
 
 def set_properties_sql(path: str, properties: Mapping[str, str]) -> str:

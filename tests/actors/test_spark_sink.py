@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from actors.lake.delta_table import Conflict
 from actors.lake.spark_session import SparkLost
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
@@ -19,6 +18,7 @@ from pipeline.lake import maintenance
 from pipeline.lake.background import MaintainTable
 from pipeline.lake.batch import Batch, LakeTableState
 from pipeline.lake.consumer_progress import LakeConsumerProgress
+from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.maintenance import Chore, TableSize
 from pipeline.lake.step import CursorFound, Fact, WorkFailed, WorkGivenUp, next_batch_of
 from pipeline.lake.tables import Tier

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from duckdb import DuckDBPyConnection
 
-from actors.lake.delta_log import read_version
+from actors.lake.transaction_log.delta_log import read_version
 from actors.service.live_view_text import live_view_text
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import SparkSettings

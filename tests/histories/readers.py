@@ -22,7 +22,7 @@ import pyarrow as pa
 import pymysql
 from pymysql.constants import ER
 
-from actors.lake.delta_log import LOG, read_version
+from actors.lake.transaction_log.delta_log import LOG, read_version
 from actors.service.live_view_text import live_view_text
 from deploy.oracle.forms import forms
 from deploy.oracle.source import source_table

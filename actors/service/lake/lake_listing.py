@@ -10,8 +10,8 @@ from typing import Final
 
 from pyarrow import fs
 
-from actors.lake.delta_log import LOG, LoggedVersion, read_version
 from actors.lake.filesystem import lake_filesystem
+from actors.lake.transaction_log.delta_log import LOG, LoggedVersion, read_version
 from actors.runtime.filesystem import list_folder
 from pipeline.errors import Definite
 from pipeline.lake.tables import Property, Tier, location

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from actors.lake.delta_log import LoggedVersion, last_report
+from actors.lake.transaction_log.delta_log import LoggedVersion, last_report
 from actors.service.lake.lake_listing import list_lake
 from pipeline.lake.tables import Tier, location
 

@@ -23,11 +23,12 @@ from pyspark.sql import DataFrame
 
 from actors.journal.store import JournalStore
 from actors.lake import lake
-from actors.lake.delta_log import NO_REPORT, read_version
-from actors.lake.delta_table import Conflict, DeltaTable, is_conflict
+from actors.lake.delta_table import DeltaTable, is_conflict
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import RunningSpark, Spark
+from actors.lake.transaction_log.delta_log import NO_REPORT, read_version
+from actors.lake.transaction_log.own_log import OwnLog
 from actors.service.live_view_text import live_view_text
 from pipeline.config.lake_types import LakeType, LakeTypeRule
 from pipeline.config.table_rules import LakeRule
@@ -35,6 +36,7 @@ from pipeline.errors import Definite
 from pipeline.lake.batch import Batch, LakeTableState, next_batch
 from pipeline.lake.delivery import accept_batch
 from pipeline.lake.files import parquet_files
+from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.reading.sql_dialects import Dialect
@@ -268,7 +270,12 @@ def three_rows(table: Path, name: str) -> Any:
     return place
 
 
-def test_of_two_writers_of_the_same_segment_one_lands(spark: Spark, tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [True, False], ids=["own commits", "Delta's commits"])
+def test_of_two_writers_of_the_same_segment_one_lands(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    if not own:
+        monkeypatch.setattr(OwnLog, "end", lambda *_: None)
     session, path = spark.session, str(tmp_path / "table")
     session.sql(f"CREATE TABLE delta.`{path}` (n BIGINT) USING delta")
     table = DeltaTable(session, path)
@@ -288,7 +295,8 @@ def test_of_two_writers_of_the_same_segment_one_lands(spark: Spark, tmp_path: Pa
     def rival() -> None:
         assert DeltaTable(session.newSession(), path).append(rows("c"), "us", 8, {}, "{}") == 2
 
-    with pytest.raises(Exception, match="ConcurrentTransactionException") as raised:
+    why = "another writer has delivered to it, in version 2" if own else "ConcurrentTransactionException"
+    with pytest.raises(Exception, match=why) as raised:
         table.append(rows("d", rival), "us", 8, {}, "{}")
     assert is_conflict(raised.value)
 
@@ -311,6 +319,7 @@ def test_without_checksums_the_log_itself_is_asked(spark: Spark, tmp_path: Path)
     table.append(three_rows(tmp_path / "table", "b"), "us", 7, {}, "{}")
     for checksum in (tmp_path / "table" / "_delta_log").glob("*.crc"):
         checksum.unlink()
+    table = DeltaTable(session, path)
     session.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
     # As the sink's are: a thread that Spark has seen nothing of yet, and whose session it can't know.
     with ThreadPoolExecutor(1) as thread:
@@ -326,6 +335,31 @@ def test_a_log_without_a_version_as_a_kill_leaves_it_is_no_table(delivery: Deliv
     delivery.history.transaction((orders, "c", (1, "a")))
     delivery.deliver()
     assert delivery.view(orders) == expected(orders)
+
+
+def test_a_first_mirror_without_a_change_is_shown_without_a_merge(delivery: Delivery) -> None:
+    orders = delivery.history.table(ORDERS, FILLING)
+    orders.source = {(1,): (1, "a"), (2,): (2, "b")}
+    delivery.history.chunk(orders, [(1,), (2,)])
+    delivery.deliver()
+    orders.mirror = READY
+    delivery.history.seal()
+    batch = delivery.batch()
+    delivery.deliver_table(ORDERS.table, batch)
+    delivery.segment = batch.through
+    delivery.lake.complete(ORDERS.table, 0, delivery.segment, "position", 0)
+    path = location(delivery.root, ORDERS.table, Tier.MIRROR)
+    history = delivery.spark.session.sql(f"DESCRIBE HISTORY delta.`{path}`").collect()
+    assert [row["operation"] for row in history] == ["SET TBLPROPERTIES", "WRITE", "CREATE TABLE"]
+    assert delivery.view(orders) == expected(orders) == [(1, "a"), (2, "b")]
+    delivery.begin()
+    found = delivery.lake.find(ORDERS.table)
+    assert (found.merged, found.rows, found.rebuilding, found.pending) == (2, 2, None, 0)
+    delivery.history.transaction((orders, "u", (1, "c")))
+    delivery.deliver()
+    assert delivery.view(orders) == expected(orders)
+    delivery.merge(orders)
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders) == [(1, "c"), (2, "b")]
 
 
 def test_a_merge_that_was_made_is_not_made_again(delivery: Delivery) -> None:

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import pytest
 
-from actors.lake.delta_log import read_version
 from actors.lake.delta_table import DeltaTable
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
+from actors.lake.transaction_log.delta_log import read_version
 from actors.service.lake.lake_status import lake_report
 from actors.service.start_checks import lake_findings
 from deploy.toolchain.parts import Parts

@@ -17,10 +17,10 @@ import sqlglot
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from actors.lake.delta_log import read_version
 from actors.lake.delta_table import DeltaTable
 from actors.lake.lake import Lake
 from actors.lake.spark_session import Spark
+from actors.lake.transaction_log.delta_log import read_version
 from actors.service.lake.lake_status import lake_report, lake_status
 from actors.service.live_view_text import live_view_text
 from pipeline.config.table_rules import LakeRule, Tiers

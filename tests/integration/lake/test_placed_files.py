@@ -13,6 +13,7 @@ from actors.lake import delta_table
 from actors.lake.delta_table import DeltaTable, _module
 from actors.lake.file_placement import LakeFiles
 from actors.lake.spark_session import Spark
+from actors.lake.transaction_log.own_log import OwnLog
 from pipeline.journal.entry import FileKind
 from pipeline.lake.batch import Piece
 from pipeline.lake.tables import LakeColumn, Tier, columns, ddl
@@ -77,8 +78,12 @@ class Placed:
         assert found.applications["us"] == self.history.segment
 
 
-@pytest.fixture
-def placed(spark: Spark, tmp_path: Path) -> Iterator[Placed]:
+@pytest.fixture(params=["own commits", "Delta's commits"])
+def placed(
+    spark: Spark, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Placed]:
+    if request.param == "Delta's commits":
+        monkeypatch.setattr(OwnLog, "end", lambda *_: None)
     made = Placed(spark, tmp_path)
     with closing(made.history.store):
         yield made

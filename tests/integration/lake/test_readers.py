@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 from actors.lake import lake
-from actors.lake.delta_log import read_version
+from actors.lake.transaction_log.delta_log import read_version
 from actors.service.assembly import Assembly
 from actors.service.live_view_text import live_view_text
 from deploy.toolchain.mysql_server import MysqlServer

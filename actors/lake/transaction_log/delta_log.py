@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,8 @@ LOG = "_delta_log"
 # The report of a commit that has nothing to report.
 NO_REPORT = "{}"
 
-_COMMIT = re.compile(r"(\d{20})\.json")
+# The name of a commit's file, with its version.
+COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d+\.(\d+))?\.parquet")
 _TOLD = ("metaData", "txn")
 # How many commits of others may follow a RESTORE.
@@ -54,17 +56,19 @@ def read_version(path: str, at: int | None = None) -> LoggedVersion | None:
     """
     filesystem, folder, names = _log_files(path)
     actions, last = _Actions(), sys.maxsize if at is None else at
-    version, checkpoint = _newest_checkpoint(names, last)
+    version, checkpoint = newest_checkpoint(names, last)
     for name in checkpoint:
         actions.take(_read_checkpoint(filesystem, f"{folder}/{name}"))
     for name in names:
-        if (match := _COMMIT.fullmatch(name)) and version < int(match[1]) <= last:
+        if (match := COMMIT.fullmatch(name)) and version < int(match[1]) <= last:
             actions.take(map(json.loads, _read(filesystem, f"{folder}/{name}").splitlines()))
             version = int(match[1])
     if version < 0:
         return None
-    checksum = f"{version:020d}.crc"
-    sums = json.loads(_read(filesystem, f"{folder}/{checksum}")) if checksum in names else {}
+    sums: dict[str, Any] = {}
+    if (checksum := f"{version:020d}.crc") in names:
+        with suppress(ValueError):  # a power cut may leave a part of it
+            sums = json.loads(_read(filesystem, f"{folder}/{checksum}"))
     return LoggedVersion(
         actions.properties,
         actions.applications,
@@ -76,7 +80,7 @@ def read_version(path: str, at: int | None = None) -> LoggedVersion | None:
     )
 
 
-def _newest_checkpoint(names: Iterable[str], last: int) -> tuple[int, list[str]]:
+def newest_checkpoint(names: Iterable[str], last: int) -> tuple[int, list[str]]:
     """Returns the newest version, up to the `last` one, whose checkpoint is listed completely, and its files; -1 for
     none.
 
@@ -97,7 +101,7 @@ def last_report(path: str) -> str | None:
     A checkpoint has no report.
     """
     filesystem, folder, names = _log_files(path)
-    for name in filter(_COMMIT.fullmatch, reversed(names)):
+    for name in filter(COMMIT.fullmatch, reversed(names)):
         for action in map(json.loads, _read(filesystem, f"{folder}/{name}").splitlines()):
             match action:
                 case {"commitInfo": {"userMetadata": str(said)}} if said != NO_REPORT:

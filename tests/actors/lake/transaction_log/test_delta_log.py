@@ -4,7 +4,7 @@ tests/integration/lake/test_live_view_text.py."""
 import json
 from pathlib import Path
 
-from actors.lake.delta_log import is_restored, last_report, read_version
+from actors.lake.transaction_log.delta_log import is_restored, last_report, read_version
 
 
 def test_what_the_last_commit_that_says_anything_says(tmp_path: Path) -> None:

@@ -1,0 +1,228 @@
+"""The log of one Delta table, which this process reads and writes without the JVM where it can.
+
+`pipeline.lake.files.delta_commit` has the format, and says which commits may be written. This is done here:
+
+- A commit appears at once, completely and durably, or not at all: a file that was synced gets its name by `link`, which
+  fails if the name is taken. So of two writers of one version one fails. Then the other's commit is read and judged.
+- Delta's own store for local disks looks whether the name is free, and renames a file to it a moment later. Delta holds
+  a lock of the table for all of that. So the name is given under the same lock. A JVM that isn't ours has a lock of its
+  own, and must not commit at the same moment, as before.
+- Who knows a version finds the newest one by its successors' names. If the known version's commit isn't the same file
+  any more, others have cleaned the log, and an old version's name may be free again. So then the folder is listed.
+- The checksum appears after the commit. Delta takes one that is missing or torn for none.
+
+A filesystem without links, and an object store, leave all commits to Delta.
+
+Source: POSIX `link`, `rename` and `fsync`; delta-io/delta, `LocalLogStore`,
+`OptimisticTransaction.lockCommitIfEnabled`.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from pyarrow import fs
+
+from actors.lake.filesystem import lake_filesystem
+from actors.lake.transaction_log.delta_log import COMMIT, LOG, newest_checkpoint
+from actors.runtime.filesystem import NO_LINK, TEMPORARY, sync, whole_file
+from pipeline.lake.files.delta_commit import (
+    BlindAppend,
+    CommitStamp,
+    Conflict,
+    LogEnd,
+    NewTable,
+    alter_text,
+    altered,
+    can_be_made,
+    checkpoint_due,
+    checksum_text,
+    commit_text,
+    created,
+    creation_text,
+    following,
+    hindrance,
+    log_end,
+    takes_alter,
+    takes_append,
+)
+from pipeline.lake.maintenance import TableSize
+
+# Keeps the JVM from committing to the table.
+CommitLock = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A version, and what tells its commit's file from any other of that name; None if there is none."""
+
+    version: int
+    identity: tuple[int, int] | None
+
+
+class OwnLog:
+    """The log of the table at a path, as far as it can be read and written without the JVM."""
+
+    def __init__(self, path: str) -> None:
+        filesystem, folder = lake_filesystem(path)
+        self._folder = Path(folder, LOG) if isinstance(filesystem, fs.LocalFileSystem) else None
+        self._known = _Known(-1, None)
+        self._end: LogEnd | None = None
+
+    def version(self) -> int | None:
+        """Returns the newest version; -1 if there is no table, None if its log isn't on a disk, or has no commits."""
+        if self._folder is None:
+            return None
+        known = self._known
+        if known.version < 0 or self._identity(known.version) != known.identity:
+            names = self._names()
+            newest = max((int(found[1]) for found in map(COMMIT.fullmatch, names) if found), default=-1)
+            if newest < 0 and newest_checkpoint(names, sys.maxsize)[1]:
+                return None
+            known = _Known(newest, self._identity(newest))
+            self._end = None
+        while (identity := self._identity(known.version + 1)) is not None:
+            known = _Known(known.version + 1, identity)
+        self._known = known
+        return known.version
+
+    def newest(self) -> LogEnd | None:
+        """Returns the newest version; None if there is none, or if its checksum is of no use."""
+        version, end = self.version(), self._end
+        if version is None or version < 0:
+            return None
+        if end is None or end.version != version:
+            end = self._end = self._checked(version)
+        return end
+
+    def size(self) -> TableSize | None:
+        """Returns the size of the newest version; None if there is none, or if its checksum is of no use."""
+        end = self.newest()
+        if end is None:
+            return None
+        after, _ = newest_checkpoint(self._names(), end.version)
+        hidden = end.checksum.get("numDeletedRecordsOpt") or 0
+        return TableSize(end.checksum["numFiles"], hidden, end.version - after)
+
+    def end(self) -> LogEnd | None:
+        """Returns the newest version if an append may follow it here, else None."""
+        end = self.newest()
+        return end if end is not None and takes_append(end) and not checkpoint_due(end) else None
+
+    def append(self, end: LogEnd, append: BlindAppend, application: str, lock: CommitLock) -> int | None:
+        """Commits after `end`, and returns the version; None if this filesystem has no links. `lock`: of the table, in
+        the JVM.
+
+        Raises Conflict if another writer's commit hinders it, and OSError if the filesystem does.
+        """
+        version = self._committed(commit_text(append, end.version), end, application, lock)
+        if version is not None:
+            before = end if version == end.version + 1 else self._checked(version - 1)
+            self._reached(version, None if before is None else following(before, append))
+        return version
+
+    def alter(
+        self, end: LogEnd, schema: str, properties: Mapping[str, str], stamp: CommitStamp, lock: CommitLock
+    ) -> int | None:
+        """Sets properties and columns after `end`, and returns the version; None if Delta has to do it.
+
+        Raises as `append`.
+        """
+        if not takes_alter(end):
+            return None
+        after = altered(end, schema, properties, stamp)
+        version = self._committed(alter_text(after, properties, stamp), end, None, lock)
+        if version is not None:
+            self._reached(version, after if version == after.version else None)
+        return version
+
+    def create(self, table: NewTable, stamp: CommitStamp) -> bool:
+        """Makes the table. Returns False if Delta has to do it, or if there is one."""
+        if self._folder is None or not can_be_made(table):
+            return False
+        self._folder.mkdir(parents=True, exist_ok=True)
+        first = created(table, stamp)
+        with self._written(creation_text(first, table, stamp)) as written:
+            if not self._named(written, first.version, nullcontext):
+                return False
+        self._reached(first.version, first)
+        return True
+
+    def _committed(self, text: str, end: LogEnd, application: str | None, lock: CommitLock) -> int | None:
+        """Makes a text the next commit after `end` that is free, unless those between hinder it."""
+        version = end.version + 1
+        with self._written(text) as written:
+            while not (named := self._named(written, version, lock)):
+                if named is None:
+                    self._folder = None
+                    return None
+                with self._commit(version).open("rb") as other:
+                    if why := hindrance(other, application):
+                        raise Conflict(f"{why}, in version {version} of {self._folder}")
+                version += 1
+        return version
+
+    def _reached(self, version: int, end: LogEnd | None) -> None:
+        """Remembers a version that was made here, and writes its checksum if that is known."""
+        self._end = end
+        self._known = _Known(version, self._identity(version))
+        if end is not None:
+            self._put_checksum(end)
+
+    @contextmanager
+    def _written(self, text: str) -> Iterator[Path]:
+        """A file in the log's folder that is no part of the log, until the block ends."""
+        assert self._folder is not None
+        path = self._folder / f".{uuid4().hex}{TEMPORARY}"
+        with whole_file(path) as file:
+            file.write(text.encode())
+        try:
+            yield path
+        finally:
+            path.unlink()
+
+    def _named(self, written: Path, version: int, lock: CommitLock) -> bool | None:
+        """Makes a file the commit of a version. Returns False if there is one, and None if there can be no link."""
+        with lock():
+            try:
+                os.link(written, self._commit(version))
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if error.errno in NO_LINK:
+                    return None
+                raise
+        sync(written.parent)
+        return True
+
+    def _names(self) -> list[str]:
+        assert self._folder is not None
+        return [path.name for path in self._folder.iterdir()] if self._folder.exists() else []
+
+    def _identity(self, version: int) -> tuple[int, int] | None:
+        with suppress(FileNotFoundError):
+            there = self._commit(version).stat()
+            return there.st_ino, there.st_mtime_ns
+        return None
+
+    def _checked(self, version: int) -> LogEnd | None:
+        with suppress(FileNotFoundError):
+            return log_end(version, self._file(f"{version:020}.crc").read_bytes())
+        return None
+
+    def _put_checksum(self, end: LogEnd) -> None:
+        path = self._file(f"{end.version:020}.crc")
+        beside = path.with_name(f".{path.name}{TEMPORARY}")
+        beside.write_text(checksum_text(end))
+        beside.rename(path)
+
+    def _commit(self, version: int) -> Path:
+        return self._file(f"{version:020}.json")
+
+    def _file(self, name: str) -> Path:
+        assert self._folder is not None
+        return self._folder / name

@@ -1,0 +1,449 @@
+"""Commits that this process writes beside those of a real JVM: each reader sees the same table, and none is lost."""
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from actors.lake import delta_table
+from actors.lake.delta_table import DeltaTable, PlaceFiles, _module
+from actors.lake.spark_session import Spark
+from actors.lake.transaction_log.delta_log import read_version
+from actors.lake.transaction_log.own_log import OwnLog
+from pipeline.lake.column_changes import unchanged_plan
+from pipeline.lake.files import parquet_files
+from pipeline.lake.files.delta_commit import Conflict
+from pipeline.lake.files.parquet_files import Stored
+from pipeline.lake.maintenance import TableSize
+from pipeline.lake.tables import (
+    META_COLUMNS,
+    SPARK_TYPES,
+    LakeColumn,
+    Property,
+    Tier,
+    create_sql,
+    properties_of,
+)
+from tests.servers.duckdb_engine import engine
+
+# Longer than any commit takes.
+WITHIN_S: Final = 60.0
+NO_INTERVAL: Final = "'delta.checkpointInterval' = '2147483647'"
+
+
+class Written:
+    """A Delta table with a column of numbers, and who has written each of its versions."""
+
+    def __init__(self, spark: Spark, folder: Path) -> None:
+        self.session = spark.session
+        self.folder = folder / "table"
+        self.log = self.folder / "_delta_log"
+        self.name = f"delta.`{self.folder}`"
+        self.table = DeltaTable(spark.session, str(self.folder))
+        self._files = 0
+
+    def create(self, properties: str = NO_INTERVAL) -> None:
+        self.sql(f"CREATE TABLE {self.name} (n BIGINT) USING delta TBLPROPERTIES ({properties})")
+
+    def sql(self, text: str) -> Any:
+        return self.session.sql(text)
+
+    def place(self, *numbers: int) -> PlaceFiles:
+        """What places a file of these numbers."""
+
+        def placed(folder: str, _columns: Mapping[str, Stored]) -> Sequence[str]:
+            self._files += 1
+            file = Path(folder, f"{self._files}-{numbers[0]}.parquet")
+            pq.write_table(pa.table({"n": pa.array(numbers, pa.int64())}), file)
+            bounds = [parquet_files.Bounds("n", min(numbers), max(numbers), 0)]
+            told = parquet_files.stats(len(numbers), bounds)
+            return [parquet_files.add(file.name, file.stat().st_size, 1_700_000_000_000, told)]
+
+        return placed
+
+    def append(self, segment: int, *numbers: int) -> int | None:
+        return self.table.append(self.place(*numbers), "us", segment, {"after": segment}, "{}")
+
+    def engines(self) -> list[str]:
+        """Who has written each version."""
+        found = []
+        for path in sorted(self.log.glob("*.json")):
+            told = json.loads(path.read_text().splitlines()[0])["commitInfo"]
+            found.append(told.get("engineInfo", told.get("clientVersion", "")).partition("/")[0])
+        return found
+
+    def numbers(self) -> list[int]:
+        """The rows, which Spark, delta-rs and DuckDB must find alike."""
+        spark = sorted(row[0] for row in self.session.read.format("delta").load(str(self.folder)).collect())
+        rust = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(self.folder)))
+        assert pa.table(rust.execute("SELECT n FROM t ORDER BY n"))["n"].to_pylist() == spark
+        with engine() as duck:
+            found = duck.execute(f"SELECT n FROM delta_scan('{self.folder}') ORDER BY n").fetchall()
+        assert [row[0] for row in found] == spark
+        return spark
+
+    def is_sound(self) -> None:
+        """The newest version's checksum is what the log comes to, as Delta counts it."""
+        jvm: Any = self.session.sparkContext._jvm
+        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        snapshot = self.table._log().unsafeVolatileSnapshot()
+        assert snapshot.checksumOpt().isDefined()
+        assert snapshot.validateChecksum(_module(jvm.scala.collection.immutable, "Map$").empty())
+        told = read_version(str(self.folder))
+        assert told is not None
+        assert told.files == snapshot.numOfFiles()
+
+
+@pytest.fixture
+def written(spark: Spark, tmp_path: Path) -> Written:
+    return Written(spark, tmp_path)
+
+
+def test_every_reader_sees_the_appends_and_each_checksum_is_right(written: Written) -> None:
+    written.create()
+    for segment in range(1, 8):
+        assert written.append(segment, segment, 10 * segment) == segment
+        written.is_sound()
+    assert written.engines() == ["Apache-Spark", *["Tidemark"] * 7]
+    assert written.numbers() == sorted([*range(1, 8), *range(10, 71, 10)])
+    assert written.append(7, 99) is None, "it has that"
+    assert written.table.version() == 7
+    assert not list(written.log.glob(".*")), "nothing is left beside the log"
+    told = written.sql(f"DESCRIBE HISTORY {written.name}").where("version = 7").first()
+    assert (told["operation"], told["isBlindAppend"], told["readVersion"]) == ("WRITE", True, 6)
+    one = written.sql(f"SELECT n FROM {written.name} WHERE n = 70")
+    assert len(one.inputFiles()) == 1, "the statistics are of use"
+
+
+def test_delta_and_this_process_take_turns(written: Written) -> None:
+    """Whatever Delta commits in between, both know at once what the other one has done."""
+    written.create()
+    written.append(1, 1, 2)
+    written.sql(f"INSERT INTO {written.name} VALUES (100)")
+    assert written.table.version() == 2
+    assert written.append(2, 3) == 3
+    written.sql(f"ALTER TABLE {written.name} ADD COLUMNS (m INT)")
+    seen: list[set[str]] = []
+    place = written.place(4)
+
+    def placed(folder: str, there: Mapping[str, Stored]) -> Sequence[str]:
+        seen.append(set(there))
+        return place(folder, there)
+
+    assert written.table.append(placed, "us", 3, {}, "{}") == 5
+    assert seen == [{"n", "m"}]
+    written.table.tell("swap", 1)
+    snapshot = written.table.snapshot()
+    assert snapshot is not None
+    assert snapshot.applications == {"us": 3, "after": 2, "swap": 1}
+    written.sql(f"DELETE FROM {written.name} WHERE n = 2")
+    assert written.append(4, 5) == 8
+    written.table.checkpoint()
+    assert written.append(5, 6) == 9
+    written.sql(f"OPTIMIZE {written.name}")
+    assert written.append(6, 7) == 11
+    spark, own = "Apache-Spark", "Tidemark"
+    assert written.engines() == [spark, own, spark, own, spark, own, spark, spark, own, own, spark, own]
+    assert written.table.size() == TableSize(files=2, commits=3)
+    written.is_sound()
+    assert written.numbers() == [1, 3, 4, 5, 6, 7, 100]
+
+
+def test_a_foreign_commit_just_before_is_followed(written: Written) -> None:
+    """An OPTIMIZE, a DELETE and an append of delta-rs, each when the files are placed and not committed."""
+    written.create()
+    for segment in range(1, 4):
+        written.append(segment, segment)
+
+    def meanwhile(foreign: Any, number: int) -> PlaceFiles:
+        place = written.place(number)
+
+        def placed(folder: str, there: Mapping[str, Stored]) -> Sequence[str]:
+            foreign()
+            return place(folder, there)
+
+        return placed
+
+    def rust() -> None:
+        deltalake.write_deltalake(
+            str(written.folder), pa.table({"n": pa.array([7], pa.int64())}), mode="append"
+        )
+
+    for segment, foreign in enumerate(
+        (
+            lambda: written.sql(f"OPTIMIZE {written.name}"),
+            lambda: written.sql(f"DELETE FROM {written.name} WHERE n = 2"),
+            rust,
+        ),
+        start=4,
+    ):
+        version = written.table.version()
+        assert version is not None
+        assert (
+            written.table.append(meanwhile(foreign, 10 * segment), "us", 10 * segment, {}, "{}")
+            == version + 2
+        )
+        assert written.append(10 * segment + 1, segment) == version + 3, "and it continues"
+    assert written.numbers() == [1, 3, 4, 5, 6, 7, 40, 50, 60]
+    written.is_sound()
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        "ALTER TABLE {name} ADD COLUMNS (m INT)",
+        "ALTER TABLE {name} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+    ],
+)
+def test_a_foreign_change_of_the_table_gives_the_append_up(written: Written, foreign: str) -> None:
+    written.create()
+    written.append(1, 1)
+    place = written.place(2)
+
+    def meanwhile(folder: str, there: Mapping[str, Stored]) -> Sequence[str]:
+        written.sql(foreign.format(name=written.name))
+        return place(folder, there)
+
+    with pytest.raises(
+        Conflict, match=r"another writer has changed its (metaData|protocol), in version 2 of "
+    ):
+        written.table.append(meanwhile, "us", 2, {}, "{}")
+    assert written.numbers() == [1]
+    assert written.append(2, 3) == 3
+    assert written.numbers() == [1, 3]
+    written.is_sound()
+
+
+def test_of_two_processes_at_once_none_loses_a_commit(written: Written) -> None:
+    """Two threads commit as fast as they can, one by Delta, the other one here."""
+    written.create()
+    rounds = 20
+    start = threading.Barrier(2)
+
+    def by_delta() -> None:
+        start.wait()
+        for number in range(rounds):
+            table, place = DeltaTable(written.session, str(written.folder)), written.place(1000 + number)
+            marks = {"them": number}
+            assert table._append_by_delta(table._log(), place, "them", number, marks, "{}") is not None
+
+    def here() -> None:
+        start.wait()
+        for number in range(rounds):
+            assert written.append(number + 1, number) is not None
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(by_delta), threads.submit(here)]:
+            done.result()
+    assert written.numbers() == [*range(rounds), *range(1000, 1000 + rounds)]
+    assert len(written.engines()) == 2 * rounds + 1
+    written.append(rounds + 1, 5000)
+    written.is_sound()
+
+
+def test_an_append_waits_for_a_commit_of_delta(written: Written) -> None:
+    """Delta looks whether a version is free, and takes it a moment later."""
+    written.create()
+    written.append(1, 1)
+    lock = written.table._log().snapshotLock()
+    lock.lock()
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            waiting = thread.submit(written.append, 2, 2)
+            while not lock.hasQueuedThreads():
+                assert not waiting.done()
+            assert not (written.log / f"{2:020}.json").exists()
+            lock.unlock()
+            assert waiting.result(WITHIN_S) == 2
+    finally:
+        if lock.isHeldByCurrentThread():
+            lock.unlock()
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "'delta.enableRowTracking' = 'true'",
+        "'delta.enableInCommitTimestamps' = 'true'",
+        "'delta.enableChangeDataFeed' = 'true'",
+    ],
+)
+def test_a_table_that_asks_more_is_left_to_delta(written: Written, properties: str) -> None:
+    written.create(f"{properties}, {NO_INTERVAL}")
+    for segment in (1, 2):
+        assert written.append(segment, segment) == segment
+    assert written.engines() == ["Apache-Spark"] * 3
+    assert [row[0] for row in written.sql(f"SELECT n FROM {written.name} ORDER BY n").collect()] == [1, 2]
+
+
+def test_the_version_of_a_checkpoint_is_left_to_delta(written: Written) -> None:
+    written.create("'delta.checkpointInterval' = '3'")
+    for segment in range(1, 8):
+        assert written.append(segment, segment) == segment
+    spark, own = "Apache-Spark", "Tidemark"
+    assert written.engines() == [spark, own, own, spark, own, own, spark, own]
+    assert len(list(written.log.glob("*.checkpoint*.parquet"))) == 2
+    written.is_sound()
+    assert written.numbers() == list(range(1, 8))
+
+
+def test_without_a_checksum_delta_commits_and_brings_one(written: Written) -> None:
+    written.create()
+    written.append(1, 1)
+    (written.log / f"{1:020}.crc").write_text('{"txnId":')
+    table = DeltaTable(written.session, str(written.folder))
+    place = written.place(2)
+    assert table.append(place, "us", 2, {}, "{}") == 2
+    assert table.append(written.place(3), "us", 3, {}, "{}") == 3
+    assert written.engines()[2:] == ["Apache-Spark", "Tidemark"]
+    written.is_sound()
+
+
+def test_a_torn_checksum_is_none_to_those_who_read_the_log(written: Written) -> None:
+    written.create()
+    written.append(1, 1)
+    (written.log / f"{1:020}.crc").write_text("")
+    told = read_version(str(written.folder))
+    assert told is not None
+    assert (told.version, told.files) == (1, None)
+
+
+def test_where_the_log_was_cleaned_meanwhile_the_newest_version_is_found(written: Written) -> None:
+    """The name of an old version is free again then: its commit would be none that a reader sees."""
+    written.create()
+    written.append(1, 1)
+    behind = DeltaTable(written.session, str(written.folder))
+    assert behind.append(written.place(2), "us", 2, {}, "{}") == 2
+    for segment in range(3, 6):
+        written.append(segment, segment)
+    written.table.checkpoint()
+    for version in range(5):
+        for path in written.log.glob(f"{version:020}.*"):
+            path.unlink()
+    assert behind.append(written.place(6), "us", 6, {}, "{}") == 6
+    assert written.numbers() == [1, 2, 3, 4, 5, 6]
+
+
+def test_on_a_filesystem_without_links_delta_commits(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written.create()
+
+    def link(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.link", link)
+        assert written.append(1, 1) == 1
+    assert written.append(2, 2) == 2
+    assert written.engines() == ["Apache-Spark"] * 3
+    assert written.numbers() == [1, 2]
+    assert not list(written.log.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize("tier", list(Tier))
+def test_a_table_that_is_made_here_is_the_one_that_delta_makes(
+    written: Written, tmp_path: Path, tier: Tier
+) -> None:
+    """But for its number, and the moment: what is in its log, and what readers see of it."""
+    types = [*SPARK_TYPES.values(), "DECIMAL(12,2)", "ARRAY<STRING>", "STRUCT<x:DOUBLE,y:DOUBLE>"]
+    own = tuple(LakeColumn(f"c{number}", type_) for number, type_ in enumerate(types))
+    of = (*META_COLUMNS, *own) if tier is Tier.CHANGELOG else own
+    told = {**DeltaTable.checkpoints, Property.JOURNAL: "j", Property.ABOUT: "it's a table"}
+    assert written.table.create(of, properties_of(tier, told), {"us": 3}, "{}")
+    other = tmp_path / "other"
+    written.sql(create_sql(str(other), tier, of, told))
+    here, there = (
+        {
+            kind: value
+            for line in (path / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+            for kind, value in json.loads(line).items()
+        }
+        for path in (written.folder, other)
+    )
+    assert here["txn"]["version"] == 3
+    for made in (here, there):
+        made["metaData"]["schemaString"] = json.loads(made["metaData"]["schemaString"])
+        for name in ("id", "createdTime"):
+            del made["metaData"][name]
+        if (
+            tier is Tier.MIRROR
+        ):  # only the statement for changelogs has comments, and mirrors have other columns
+            assert "comment" not in json.dumps(made["metaData"]["schemaString"])
+        for name, features in made["protocol"].items():
+            made["protocol"][name] = set(features) if isinstance(features, list) else features
+    assert here["metaData"] == there["metaData"]
+    assert here["protocol"] == there["protocol"]
+    assert not written.table.create(of, properties_of(tier, told), {}, None), "there is one"
+    written.is_sound()
+    snapshot = written.table.snapshot()
+    assert snapshot is not None
+    assert snapshot.applications == {"us": 3}
+    assert written.sql(f"SELECT * FROM {written.name}").collect() == []
+    assert deltalake.DeltaTable(str(written.folder)).metadata().description == "it's a table"
+    written.sql(f"INSERT INTO {written.name} (c0) VALUES (true)")
+    written.is_sound()
+
+
+def test_other_properties_and_the_pin_come_in_one_commit(written: Written) -> None:
+    written.create()
+    written.append(1, 1)
+    plan = unchanged_plan([LakeColumn("n", "BIGINT")], None)
+    written.table.alter(plan, {Property.MERGED: "7", Property.ABOUT: "another"}, "__generation_3")
+    written.sql(f"INSERT INTO {written.name} (n) VALUES (2)")
+    written.table.alter(plan, {Property.MERGED: "8"})
+    assert written.engines() == ["Apache-Spark", "Tidemark", "Tidemark", "Apache-Spark", "Tidemark"]
+    snapshot = written.table.snapshot()
+    assert snapshot is not None
+    assert snapshot.properties[Property.MERGED] == "8"
+    assert snapshot.pin == "__generation_3"
+    assert set(snapshot.columns) == {"n", "__generation_3"}
+    written.is_sound()
+    assert deltalake.DeltaTable(str(written.folder)).metadata().description == "another"
+    assert written.numbers() == [1, 2]
+
+
+def test_properties_that_another_has_changed_meanwhile_are_not_overwritten(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written.create()
+    alter = OwnLog.alter
+
+    def late(log: OwnLog, *arguments: Any) -> int | None:
+        written.sql(f"ALTER TABLE {written.name} SET TBLPROPERTIES ('theirs' = 'yes')")
+        return alter(log, *arguments)
+
+    plan = unchanged_plan([LakeColumn("n", "BIGINT")], None)
+    with monkeypatch.context() as patched:
+        patched.setattr(OwnLog, "alter", late)
+        with pytest.raises(Conflict, match="another writer has changed its metaData"):
+            written.table.alter(plan, {Property.MERGED: "7"})
+    written.table.alter(plan, {Property.MERGED: "7"})
+    snapshot = written.table.snapshot()
+    assert snapshot is not None
+    assert (snapshot.properties["theirs"], snapshot.properties[Property.MERGED]) == ("yes", "7")
+
+
+def test_where_settings_give_tables_properties_delta_makes_them(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_table, "_has_defaults", lambda _: True)
+    assert not written.table.create((LakeColumn("n", "BIGINT"),), {}, {}, None)
+    assert written.table.snapshot() is None
+
+
+def test_what_a_kill_leaves_in_the_log_is_no_part_of_it(written: Written) -> None:
+    written.create()
+    written.append(1, 1)
+    (written.log / ".0123456789abcdef.tmp").write_text('{"commitInfo":')
+    (written.log / f".{2:020}.crc.tmp").write_text("{")
+    assert written.append(2, 2) == 2
+    assert written.numbers() == [1, 2]
+    written.is_sound()
