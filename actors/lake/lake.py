@@ -288,14 +288,12 @@ class Lake:
             if self.views is not None:
                 self.views.follow(table)
 
-    def complete(
-        self, table: TableId, generation: int, through: int, position: str, pending: int | None = None
-    ) -> None:
+    def complete(self, table: TableId, generation: int, through: int, position: str) -> None:
         """Shows readers a generation of a table's mirror once it has all its rows, as of a segment.
 
-        `pending`: how many changes through there the mirror hasn't merged, None if that isn't known. Blocks until the
-        mirror is written. Batches continue meanwhile. If readers see the generation already, it is merged. If it isn't
-        the newest one, nothing happens. Raises Conflict if a batch has changed the table's columns meanwhile.
+        Blocks until the mirror is written. Batches continue meanwhile. If readers see the generation already, it is
+        merged. If it isn't the newest one, nothing happens. Raises Conflict if a batch has changed the table's columns
+        meanwhile.
         """
         with self._changing(table):
             mirror = self._table(table, Tier.MIRROR)
@@ -308,7 +306,7 @@ class Lake:
                 if filled is not None and filled.generation == generation:
                     swap = self._planned(table, mirrored, generation, through, position)
             elif mirrored.generation == generation:
-                self._complete(table, mirror, mirrored, through, position, pending)
+                self._complete(table, mirror, mirrored, through, position)
         if swap is not None:
             self._swap(table, mirror, swap)
         elif self.views is not None:
@@ -324,24 +322,19 @@ class Lake:
             changelog.alter(_as_it_is(told), {}, pin_of(generation))
 
     def _complete(
-        self,
-        table: TableId,
-        mirror: LakeTable,
-        mirrored: TableVersion,
-        through: int,
-        position: str,
-        pending: int | None,
+        self, table: TableId, mirror: LakeTable, mirrored: TableVersion, through: int, position: str
     ) -> None:
         """Merges what there is, and shows readers the first generation, which was filled in the mirror itself.
 
-        Without a change the mirror only says that it has merged all of them.
+        If the changelog is empty, the mirror only says that it has merged all of it.
         """
+        changelog = self._table(table, Tier.CHANGELOG)
+        told, size = changelog.snapshot(), changelog.size()
         shown: dict[str, str] = {Property.REBUILDING: ""}
-        if pending == 0:
+        assert told is not None
+        if size is not None and size.files == 0 and _rebuilding(mirrored) is not None:
             shown[Property.MERGED] = str(max(through, mirrored.merged))
         else:
-            told = self._table(table, Tier.CHANGELOG).snapshot()
-            assert told is not None
             reached = MirrorPosition.from_reports(mirrored, told)
             self._merge(mirror, mirrored, reached, through, position=position)
         if _rebuilding(mirrored) is not None:

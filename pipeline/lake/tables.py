@@ -410,7 +410,7 @@ _SETTINGS: Final = {
 
 def _settings(tier: Tier, of: tuple[LakeColumn, ...], properties: Mapping[str, str]) -> str:
     mapping = {MAPPING: "name"} if need_mapping(column.name for column in of) else {}
-    return _properties({**mapping, **properties_of(tier, properties)})
+    return _properties(properties_of(tier, {**mapping, **properties}))
 
 
 def properties_of(tier: Tier, properties: Mapping[str, str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from actors.lake.file_placement import LakeFiles
 from actors.lake.lake import Lake
 from actors.lake.live_view import CatalogViews
 from actors.lake.maintenance import Upkeep
+from actors.lake.transaction_log.own_log import OwnLog
 from actors.spark_sink import SparkSink
 from pipeline.lake.maintenance import Trim
 from pipeline.lake.tables import Tier, location
@@ -99,6 +100,8 @@ BATCH: Final = {
     "changes placed, not committed": Step(
         LakeFiles, "place", Moment.BEHIND, concerns=_places(Tier.CHANGELOG)
     ),
+    "commit written, not named": Step(OwnLog, "_named", Moment.BEFORE),
+    "commit named, without a checksum": Step(OwnLog, "_named", Moment.BEHIND),
     "committing": Step(DeltaTable, "append", Moment.AMID, where=_log),
     "changes committed": Step(DeltaTable, "append", Moment.BEHIND, concerns=_appends(Tier.CHANGELOG)),
     "commit durable": Step(LakeFiles, "sync_commit", Moment.BEHIND),

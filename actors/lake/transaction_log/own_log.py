@@ -10,6 +10,7 @@
 - Who knows a version finds the newest one by its successors' names. If the known version's commit isn't the same file
   any more, others have cleaned the log, and an old version's name may be free again. So then the folder is listed.
 - The checksum appears after the commit. Delta takes one that is missing or torn for none.
+- A kill may leave a file that never got its name. It lies in the table's folder, where VACUUM removes it.
 
 A filesystem without links, and an object store, leave all commits to Delta.
 
@@ -18,7 +19,7 @@ Source: POSIX `link`, `rename` and `fsync`; delta-io/delta, `LocalLogStore`,
 """
 
 import os
-import sys
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -52,6 +53,9 @@ from pipeline.lake.files.delta_commit import (
 )
 from pipeline.lake.maintenance import TableSize
 
+# How the name of a checkpoint of any kind begins.
+_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.")
+
 # Keeps the JVM from committing to the table.
 CommitLock = Callable[[], AbstractContextManager[None]]
 
@@ -71,7 +75,7 @@ class OwnLog:
         filesystem, folder = lake_filesystem(path)
         self._folder = Path(folder, LOG) if isinstance(filesystem, fs.LocalFileSystem) else None
         self._known = _Known(-1, None)
-        self._end: LogEnd | None = None
+        self._has_links = self._folder is not None
 
     def version(self) -> int | None:
         """Returns the newest version; -1 if there is no table, None if its log isn't on a disk, or has no commits."""
@@ -81,10 +85,9 @@ class OwnLog:
         if known.version < 0 or self._identity(known.version) != known.identity:
             names = self._names()
             newest = max((int(found[1]) for found in map(COMMIT.fullmatch, names) if found), default=-1)
-            if newest < 0 and newest_checkpoint(names, sys.maxsize)[1]:
+            if newest < 0 and any(map(_CHECKPOINT.match, names)):
                 return None
             known = _Known(newest, self._identity(newest))
-            self._end = None
         while (identity := self._identity(known.version + 1)) is not None:
             known = _Known(known.version + 1, identity)
         self._known = known
@@ -92,25 +95,24 @@ class OwnLog:
 
     def newest(self) -> LogEnd | None:
         """Returns the newest version; None if there is none, or if its checksum is of no use."""
-        version, end = self.version(), self._end
-        if version is None or version < 0:
-            return None
-        if end is None or end.version != version:
-            end = self._end = self._checked(version)
-        return end
+        version = self.version()
+        return None if version is None or version < 0 else self._checked(version)
 
     def size(self) -> TableSize | None:
-        """Returns the size of the newest version; None if there is none, or if its checksum is of no use."""
+        """Returns the size of the newest version; None if there is none, or if its log has what is unknown here."""
         end = self.newest()
         if end is None:
             return None
-        after, _ = newest_checkpoint(self._names(), end.version)
+        names = self._names()
+        after, whole = newest_checkpoint(names, end.version)
+        if not whole and any(map(_CHECKPOINT.match, names)):  # of another kind
+            return None
         hidden = end.checksum.get("numDeletedRecordsOpt") or 0
         return TableSize(end.checksum["numFiles"], hidden, end.version - after)
 
     def end(self) -> LogEnd | None:
         """Returns the newest version if an append may follow it here, else None."""
-        end = self.newest()
+        end = self.newest() if self._has_links else None
         return end if end is not None and takes_append(end) and not checkpoint_due(end) else None
 
     def append(self, end: LogEnd, append: BlindAppend, application: str, lock: CommitLock) -> int | None:
@@ -132,7 +134,7 @@ class OwnLog:
 
         Raises as `append`.
         """
-        if not takes_alter(end):
+        if not takes_alter(end, properties):
             return None
         after = altered(end, schema, properties, stamp)
         version = self._committed(alter_text(after, properties, stamp), end, None, lock)
@@ -142,9 +144,9 @@ class OwnLog:
 
     def create(self, table: NewTable, stamp: CommitStamp) -> bool:
         """Makes the table. Returns False if Delta has to do it, or if there is one."""
-        if self._folder is None or not can_be_made(table):
+        if not self._has_links or self.version() != -1 or not can_be_made(table):
             return False
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         first = created(table, stamp)
         with self._written(creation_text(first, table, stamp)) as written:
             if not self._named(written, first.version, nullcontext):
@@ -158,7 +160,6 @@ class OwnLog:
         with self._written(text) as written:
             while not (named := self._named(written, version, lock)):
                 if named is None:
-                    self._folder = None
                     return None
                 with self._commit(version).open("rb") as other:
                     if why := hindrance(other, application):
@@ -168,22 +169,28 @@ class OwnLog:
 
     def _reached(self, version: int, end: LogEnd | None) -> None:
         """Remembers a version that was made here, and writes its checksum if that is known."""
-        self._end = end
         self._known = _Known(version, self._identity(version))
         if end is not None:
             self._put_checksum(end)
 
+    def _make_folder(self) -> None:
+        """Makes the log's folder, and each new folder's name durable."""
+        assert self._folder is not None
+        new = [folder for folder in (self._folder, *self._folder.parents) if not folder.exists()]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for folder in new:
+            sync(folder.parent)
+
     @contextmanager
     def _written(self, text: str) -> Iterator[Path]:
-        """A file in the log's folder that is no part of the log, until the block ends."""
-        assert self._folder is not None
-        path = self._folder / f".{uuid4().hex}{TEMPORARY}"
+        """A file beside the log, until the block ends."""
+        path = self._beside()
         with whole_file(path) as file:
             file.write(text.encode())
         try:
             yield path
         finally:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
     def _named(self, written: Path, version: int, lock: CommitLock) -> bool | None:
         """Makes a file the commit of a version. Returns False if there is one, and None if there can be no link."""
@@ -193,15 +200,18 @@ class OwnLog:
             except FileExistsError:
                 return False
             except OSError as error:
-                if error.errno in NO_LINK:
-                    return None
-                raise
-        sync(written.parent)
+                if error.errno not in NO_LINK:
+                    raise
+                self._has_links = False
+                return None
+        sync(self._commit(version).parent)
         return True
 
     def _names(self) -> list[str]:
         assert self._folder is not None
-        return [path.name for path in self._folder.iterdir()] if self._folder.exists() else []
+        with suppress(FileNotFoundError):
+            return [path.name for path in self._folder.iterdir()]
+        return []
 
     def _identity(self, version: int) -> tuple[int, int] | None:
         with suppress(FileNotFoundError):
@@ -215,10 +225,18 @@ class OwnLog:
         return None
 
     def _put_checksum(self, end: LogEnd) -> None:
-        path = self._file(f"{end.version:020}.crc")
-        beside = path.with_name(f".{path.name}{TEMPORARY}")
-        beside.write_text(checksum_text(end))
-        beside.rename(path)
+        """Writes a checksum, if the filesystem takes it: the commit was made, and needs none."""
+        beside = self._beside()
+        try:
+            beside.write_text(checksum_text(end))
+            beside.rename(self._file(f"{end.version:020}.crc"))
+        except OSError:
+            beside.unlink(missing_ok=True)
+
+    def _beside(self) -> Path:
+        """Returns the path of a file that isn't there yet. VACUUM knows none of its name."""
+        assert self._folder is not None
+        return self._folder.parent / f"{uuid4().hex}{TEMPORARY}"
 
     def _commit(self, version: int) -> Path:
         return self._file(f"{version:020}.json")

@@ -208,9 +208,13 @@ def checkpoint_due(end: LogEnd) -> bool:
     return (end.version + 1) % every == 0
 
 
-def takes_alter(end: LogEnd) -> bool:
-    """Returns whether a table asks nothing of a commit that changes properties, or adds a column without a value."""
-    return takes_append(end) and end.properties.get(MAPPING, "none") == "none"
+def takes_alter(end: LogEnd, properties: Mapping[str, str]) -> bool:
+    """Returns whether a table asks nothing of a commit that sets these properties, or adds a column without a value.
+
+    A property of Delta's may ask for another protocol.
+    """
+    mapped = end.properties.get(MAPPING, "none") != "none"
+    return takes_append(end) and not mapped and not any(name.startswith("delta.") for name in properties)
 
 
 def can_be_made(table: NewTable) -> bool:
@@ -338,12 +342,15 @@ def hindrance(commit: Iterable[str | bytes], application: str | None) -> str | N
 
     `application`: whose progress the commit records; None if it records none.
     """
-    for line in commit:
-        for kind, told in json.loads(line).items():
-            if kind == "txn" and told["appId"] == application:
-                return "another writer has delivered to it"
-            if kind not in _HARMLESS:
-                return f"another writer has changed its {kind}"
+    try:
+        actions = [action for line in commit for action in json.loads(line).items()]
+    except ValueError:  # a power cut may leave a part of it
+        return "another writer's commit can't be read"
+    for kind, told in actions:
+        if kind == "txn" and told["appId"] == application:
+            return "another writer has delivered to it"
+        if kind not in _HARMLESS:
+            return f"another writer has changed its {kind}"
     return None
 
 

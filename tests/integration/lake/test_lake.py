@@ -347,7 +347,7 @@ def test_a_first_mirror_without_a_change_is_shown_without_a_merge(delivery: Deli
     batch = delivery.batch()
     delivery.deliver_table(ORDERS.table, batch)
     delivery.segment = batch.through
-    delivery.lake.complete(ORDERS.table, 0, delivery.segment, "position", 0)
+    delivery.lake.complete(ORDERS.table, 0, delivery.segment, "position")
     path = location(delivery.root, ORDERS.table, Tier.MIRROR)
     history = delivery.spark.session.sql(f"DESCRIBE HISTORY delta.`{path}`").collect()
     assert [row["operation"] for row in history] == ["SET TBLPROPERTIES", "WRITE", "CREATE TABLE"]
@@ -360,6 +360,20 @@ def test_a_first_mirror_without_a_change_is_shown_without_a_merge(delivery: Deli
     assert delivery.view(orders) == expected(orders)
     delivery.merge(orders)
     assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders) == [(1, "c"), (2, "b")]
+
+
+def test_a_first_mirror_with_a_change_is_merged_before_it_is_shown(delivery: Delivery) -> None:
+    orders = delivery.history.table(ORDERS, FILLING)
+    orders.source = {(1,): (1, "a"), (2,): (2, "b")}
+    delivery.history.chunk(orders, [(1,), (2,)])
+    delivery.history.transaction((orders, "u", (1, "c")))
+    delivery.deliver()
+    orders.mirror = READY
+    delivery.history.seal()
+    delivery.deliver()
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders) == [(1, "c"), (2, "b")]
+    found = delivery.lake.find(ORDERS.table)
+    assert (found.merged, found.rebuilding, found.pending) == (delivery.segment, None, 0)
 
 
 def test_a_merge_that_was_made_is_not_made_again(delivery: Delivery) -> None:

@@ -1,6 +1,8 @@
 """Commits that this process writes beside those of a real JVM: each reader sees the same table, and none is lost."""
 
+import errno
 import json
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +17,7 @@ import pytest
 from actors.lake import delta_table
 from actors.lake.delta_table import DeltaTable, PlaceFiles, _module
 from actors.lake.spark_session import Spark
+from actors.lake.transaction_log import own_log
 from actors.lake.transaction_log.delta_log import read_version
 from actors.lake.transaction_log.own_log import OwnLog
 from pipeline.lake.column_changes import unchanged_plan
@@ -42,6 +45,7 @@ class Written:
     """A Delta table with a column of numbers, and who has written each of its versions."""
 
     def __init__(self, spark: Spark, folder: Path) -> None:
+        self.spark = spark
         self.session = spark.session
         self.folder = folder / "table"
         self.log = self.folder / "_delta_log"
@@ -115,7 +119,8 @@ def test_every_reader_sees_the_appends_and_each_checksum_is_right(written: Writt
     assert written.numbers() == sorted([*range(1, 8), *range(10, 71, 10)])
     assert written.append(7, 99) is None, "it has that"
     assert written.table.version() == 7
-    assert not list(written.log.glob(".*")), "nothing is left beside the log"
+    assert not list(written.log.glob(".*")), "nothing is left in the log"
+    assert {path.suffix for path in written.folder.iterdir()} == {"", ".parquet"}, "and nothing beside it"
     told = written.sql(f"DESCRIBE HISTORY {written.name}").where("version = 7").first()
     assert (told["operation"], told["isBlindAppend"], told["readVersion"]) == ("WRITE", True, 6)
     one = written.sql(f"SELECT n FROM {written.name} WHERE n = 70")
@@ -343,9 +348,11 @@ def test_on_a_filesystem_without_links_delta_commits(
         patched.setattr("os.link", link)
         assert written.append(1, 1) == 1
     assert written.append(2, 2) == 2
+    assert written.table.version() == 2
+    assert written.table.size() == TableSize(files=2, commits=3)
     assert written.engines() == ["Apache-Spark"] * 3
     assert written.numbers() == [1, 2]
-    assert not list(written.log.glob(".*.tmp"))
+    assert not list(written.folder.glob("*.tmp"))
 
 
 @pytest.mark.parametrize("tier", list(Tier))
@@ -439,11 +446,102 @@ def test_where_settings_give_tables_properties_delta_makes_them(
     assert written.table.snapshot() is None
 
 
-def test_what_a_kill_leaves_in_the_log_is_no_part_of_it(written: Written) -> None:
+def test_what_a_kill_leaves_beside_the_log_is_no_part_of_it_and_vacuum_removes_it(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written.create()
     written.append(1, 1)
-    (written.log / ".0123456789abcdef.tmp").write_text('{"commitInfo":')
-    (written.log / f".{2:020}.crc.tmp").write_text("{")
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.link", killed)
+        patched.setattr(Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(Killed):
+            written.append(2, 2)
+    (left,) = written.folder.glob("*.tmp")
     assert written.append(2, 2) == 2
     assert written.numbers() == [1, 2]
     written.is_sound()
+    old = left.stat().st_mtime - 10 * 24 * 3600
+    os.utime(left, (old, old))
+    written.sql(f"VACUUM {written.name}")
+    assert not left.exists()
+    assert written.numbers() == [1, 2]
+
+
+def test_a_commit_without_room_for_its_checksum_is_made(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written.create()
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        assert written.append(1, 1) == 1
+    assert not list(written.folder.glob("*.tmp"))
+    assert written.append(2, 2) == 2
+    assert written.append(3, 3) == 3
+    assert written.engines() == ["Apache-Spark", "Tidemark", "Apache-Spark", "Tidemark"]
+    assert written.numbers() == [1, 2, 3]
+    written.is_sound()
+
+
+def test_a_new_table_is_durable_in_each_folder_above_it(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut takes a folder whose name isn't synced, whatever was synced in it."""
+    synced: list[Path] = []
+    table = DeltaTable(spark.session, str(tmp_path / "shop" / "orders" / "changelog"))
+    with monkeypatch.context() as patched:
+        patched.setattr(own_log, "sync", synced.append)
+        assert table.create((LakeColumn("n", "BIGINT"),), {}, {}, None)
+    folder = Path(table.path)
+    assert set(synced) == {tmp_path, tmp_path / "shop", folder.parent, folder, folder / "_delta_log"}
+    assert synced[-1] == folder / "_delta_log", "the commit's own name comes last"
+
+
+def test_where_only_a_checkpoint_is_left_there_is_a_table(written: Written) -> None:
+    """Of either kind: the first version's name is free, and its commit would be none that a reader sees."""
+    for kind in ("classic", "v2"):
+        folder = written.folder.parent / kind
+        of = Written(written.spark, folder)
+        of.create(f"'delta.checkpointPolicy' = '{kind}', {NO_INTERVAL}")
+        of.append(1, 1)
+        of.table.checkpoint()
+        for path in of.log.glob("*.json"):
+            if ".checkpoint." not in path.name:
+                path.unlink()
+        table = DeltaTable(written.session, str(of.folder))
+        assert not table.create((LakeColumn("n", "BIGINT"),), {}, {}, None)
+        assert not (of.log / f"{0:020}.json").exists()
+
+
+def test_commits_are_counted_from_a_checkpoint_of_either_kind(written: Written) -> None:
+    for kind in ("classic", "v2"):
+        of = Written(written.spark, written.folder.parent / kind)
+        of.create(f"'delta.checkpointPolicy' = '{kind}', {NO_INTERVAL}")
+        for segment in range(1, 4):
+            of.append(segment, segment)
+        assert of.table.size() == TableSize(files=3, commits=4)
+        of.table.checkpoint()
+        assert of.append(4, 4) == 4
+        assert of.table.size() == TableSize(files=4, commits=1)
+        of.is_sound()
+
+
+def test_properties_of_delta_s_are_set_by_delta(written: Written) -> None:
+    """They may ask for another protocol."""
+    written.create()
+    written.append(1, 1)
+    plan = unchanged_plan([LakeColumn("n", "BIGINT")], None)
+    written.table.alter(plan, {"delta.enableDeletionVectors": "true"})
+    assert written.engines() == ["Apache-Spark", "Tidemark", "Apache-Spark"]
+    detail = written.sql(f"DESCRIBE DETAIL {written.name}").first()
+    assert "deletionVectors" in detail["tableFeatures"]

@@ -202,6 +202,10 @@ def test_another_commit_hinders_or_does_not(action: dict[str, Any], why: str | N
     assert hindrance(lines, "us") == why
 
 
+def test_a_torn_commit_of_another_hinders() -> None:
+    assert hindrance([b'{"commitInfo":{}}', b'{"add":{"pa'], "us") == "another writer's commit can't be read"
+
+
 def new_table(*types: str, **properties: str) -> NewTable:
     columns = tuple(LakeColumn(f"c{number}", type_) for number, type_ in enumerate(types))
     named = {f"delta.{name}": value for name, value in properties.items()}
@@ -253,7 +257,8 @@ def test_other_properties_leave_all_else_as_it_was() -> None:
     told, metadata = map(json.loads, alter_text(after, {"tidemark.merged": "5"}, stamp).splitlines())
     assert told["commitInfo"]["readVersion"] == 5
     assert metadata == {"metaData": after.checksum["metadata"]}
-    assert takes_alter(after)
+    assert takes_alter(after, {"tidemark.merged": "6"})
+    assert not takes_alter(after, {"delta.enableDeletionVectors": "true"}), "it may ask for another protocol"
     mapped = whole(configuration={"delta.columnMapping.mode": "name"})
     assert takes_append(mapped)
-    assert not takes_alter(mapped)
+    assert not takes_alter(mapped, {})
