@@ -184,10 +184,15 @@ class Spark:
         return None
 
     def stop(self) -> None:
-        """Ends Spark cleanly, then the JVM."""
-        if self.alive:
-            self.session.stop()
-        self.kill()
+        """Ends Spark cleanly, then the JVM. A JVM that has just ended by itself, or was killed, is no error."""
+        try:
+            if self.alive:
+                self.session.stop()
+        except (Py4JError, ConnectionError) as error:
+            if self.lost(error) is None:
+                raise
+        finally:
+            self.kill()
 
     def kill(self) -> None:
         """Ends the JVM, whatever it is doing. Calls that wait for it fail. Afterwards another Spark can start."""

@@ -1,8 +1,11 @@
-"""The priorities of a real Spark's threads."""
+"""The priorities of a real Spark's threads, and its end."""
 
 import os
+import signal
 from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 from actors.lake import spark_session
 from actors.lake.threads.thread_priorities import NICE
@@ -35,3 +38,24 @@ def _judge(spark: spark_session.Spark) -> None:
         for name, nice in nices.items()
         if nice != {own} and not name.startswith(("Executor task", "dispatcher-even", "task-result"))
     }
+
+
+def test_a_jvm_that_is_killed_while_it_is_to_stop_is_no_error(
+    spark_settings: SparkSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing may have asked it for anything since, so nobody knows that it's gone."""
+    spark = spark_session.start_local(spark_settings, tmp_path)
+    stop = spark.session.stop
+
+    def killed_first() -> None:
+        os.kill(spark.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, spark.pid, os.WEXITED | os.WNOWAIT)
+        stop()
+
+    monkeypatch.setattr(spark.session, "stop", killed_first)
+    spark.stop()
+    again = spark_session.start_local(spark_settings, tmp_path)
+    try:
+        assert again.session.range(3).count() == 3
+    finally:
+        again.stop()
