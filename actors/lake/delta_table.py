@@ -202,7 +202,7 @@ class DeltaTable:
         return self._version(snapshot) if log.tableExists() else None
 
     def version(self) -> int | None:
-        """Returns the newest version, or the newest that Delta has made or seen here. It lists no folder."""
+        """Returns the newest version, or the newest that Delta has made or seen here."""
         version = None if self._own is None else self._own.version()
         if version is None:
             version = int(self._log().unsafeVolatileSnapshot().version())

@@ -79,6 +79,15 @@ _PROPERTIES: Final = frozenset(
         "tuneFileSizesForRewrites",
     )
 )
+# Those of them that ask nothing of the protocol of a new table, or what `_needs` says.
+_PROPERTIES_OF_NEW_TABLES: Final = frozenset(
+    (
+        "delta.checkpointInterval",
+        "delta.deletedFileRetentionDuration",
+        "delta.logRetentionDuration",
+        VECTORS,
+    )
+)
 _EVERY: Final = "delta.checkpointInterval"
 _EVERY_BY_DEFAULT: Final = 10
 
@@ -220,7 +229,7 @@ def takes_alter(end: LogEnd, properties: Mapping[str, str]) -> bool:
 def can_be_made(table: NewTable) -> bool:
     """Returns whether a table asks nothing of the commit that makes it."""
     names = (name for name in table.properties if name.startswith("delta."))
-    return all(name in _PROPERTIES for name in names) and not need_mapping(
+    return _PROPERTIES_OF_NEW_TABLES.issuperset(names) and not need_mapping(
         column.name for column in table.columns
     )
 

@@ -249,6 +249,14 @@ def test_a_table_that_needs_names_of_its_own_is_made_by_delta() -> None:
     assert not can_be_made(new_table("BIGINT", enableRowTracking="true"))
 
 
+@pytest.mark.parametrize("name", ["columnMapping.mode", "enableTypeWidening", "checkpointPolicy"])
+def test_a_table_with_a_property_that_asks_for_a_protocol_is_made_by_delta(name: str) -> None:
+    """An append to such a table asks nothing."""
+    named = {f"delta.{name}": "name"}
+    assert not can_be_made(NewTable((LakeColumn("n", "BIGINT"),), named, {}, None, "identity"))
+    assert takes_append(whole(configuration=named))
+
+
 def test_other_properties_leave_all_else_as_it_was() -> None:
     before, stamp = following(whole(4), append(10, us=3)), CommitStamp(9, "d")
     after = altered(before, SCHEMA, {"tidemark.merged": "5"}, stamp)
