@@ -34,10 +34,8 @@ async def shown(tmp_path: Path, *, lake_fails: bool = False, width: int = 1280) 
 
 def tell(bench: Bench) -> None:
     """A table that is stopped, one that is empty and complete, and two without a key, of which one has its rows."""
-    empty, audit = (
-        {"database": "shop", "table": name, "state": "completed", "rows": 0, **COUNTS, "to_go": []}
-        for name in ("empty", "audit")
-    )
+    empty = {"database": "shop", "table": "empty", "state": "completed", "rows": 0, **COUNTS, "to_go": []}
+    audit = {**empty, "table": "audit"}
     bench.said[Name.WATERMARK_COORDINATOR] = {
         "position": "uuid:1-5",
         "captured": ["shop.empty", "shop.audit", "shop.log"],
