@@ -3,14 +3,17 @@
 The sink and the signals' channel share them.
 """
 
+import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partialmethod
+from traceback import walk_tb
 from typing import Any, Final
 
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.metadata import MetadataRequest
@@ -24,6 +27,25 @@ logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 # A client asks for a topic without making it. Else a broker makes one that is missing or was removed, with the broker's
 # own partitions and settings (auto.create.topics.enable, its default). No client of aiokafka's has an option for this.
 MetadataRequest.__init__ = partialmethod(MetadataRequest.__init__, allow_auto_topic_creation=False)
+
+_bootstrap = AIOKafkaClient.bootstrap
+
+
+async def _bootstrap_or_close(client: AIOKafkaClient) -> None:
+    """Finds the cluster. If it is cancelled, it closes the connection, which nothing but aiokafka's frame knows.
+
+    aiokafka 0.14 would leave it open.
+    """
+    try:
+        await _bootstrap(client)
+    except asyncio.CancelledError as cancelled:
+        for frame, _ in walk_tb(cancelled.__traceback__):
+            if (connection := frame.f_locals.get("bootstrap_conn")) is not None:
+                await connection.close()
+        raise
+
+
+AIOKafkaClient.bootstrap = _bootstrap_or_close
 
 # A broker that hasn't answered for so long is asked again.
 BROKER_ANSWERS_WITHIN_S: Final = 10.0
