@@ -64,7 +64,7 @@ class Service:
         """Start its process, and wait for nothing."""
         self._address.unlink(missing_ok=True)
         with self.log.open("ab") as log:
-            # The kernel kills it when this process dies, however that happens.
+            # The kernel kills it when the thread dies that starts it, however that happens.
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", sys.executable, *self.program, "run", str(self.config)],
                 stdin=subprocess.DEVNULL,
@@ -74,8 +74,12 @@ class Service:
             )
 
     def start(self, probe: str = "/readyz") -> None:
-        """Start it and wait until the probe is answered with 200. Raises RuntimeError with its last words if not."""
+        """Start it, and `await_ready`."""
         self.launch()
+        self.await_ready(probe)
+
+    def await_ready(self, probe: str = "/readyz") -> None:
+        """Wait until the probe is answered with 200. Raises RuntimeError with its last words if it isn't."""
         deadline = time.monotonic() + READY_WITHIN_S
         while not self._answers(probe):
             self._must_run()
@@ -119,6 +123,10 @@ class Service:
         command = [sys.executable, "-m", "actors", "verify", str(self.config), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.returncode, f"{done.stdout}{done.stderr}".strip()
+
+    def metrics(self) -> str:
+        """What `/metrics` says now, as Prometheus reads it."""
+        return self._get("/metrics").decode()
 
     def token(self) -> str:
         """The token that the service has made for signals over HTTP."""

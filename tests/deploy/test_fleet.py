@@ -65,6 +65,7 @@ def test_what_it_refers_to_is_there() -> None:
 
 
 def test_its_pipelines_share_a_spark_that_only_they_reach(tmp_path: Path) -> None:
+    """That it works is shown by `tests/integration/service/test_fleet.py`, whose Spark has its arguments."""
     assert "ports" not in SPARK and FLEET["networks"]["spark"] == {"internal": True}
     [lake] = SPARK["volumes"]
     for service in PIPELINES.values():

@@ -1,18 +1,20 @@
 """A real Spark Connect server with Delta on it, in a JVM of its own on a port of 127.0.0.1."""
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 
+from deploy.toolchain.cache import REPOSITORY
 from deploy.toolchain.parts import Parts
 from deploy.toolchain.ports import take_port
 from deploy.toolchain.server_process import ServerProcess
 from pipeline.config.settings import SparkSettings
 
-__all__ = ["connect_server"]
+__all__ = ["connect_server", "fleet_spark"]
 
 
 class SparkConnectServer(ServerProcess):
@@ -40,42 +42,65 @@ class SparkConnectServer(ServerProcess):
         )
 
     def _command(self) -> Sequence[str | Path]:
+        conf = {
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.databricks.delta.snapshotPartitions": "2",
+            "spark.sql.artifact.isolation.enabled": "false",
+            "spark.ui.enabled": "false",
+        }
+        return [
+            *self._submit(),
+            *("--master", "local[2]", "--driver-memory", "768m"),
+            *("--jars", ",".join(map(str, self._parts.jars))),
+            *_arguments({**conf, **self._own()}),
+            *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
+        ]
+
+    def _submit(self) -> Sequence[str | Path]:
         spec = find_spec("pyspark")
         assert spec is not None
         assert spec.origin is not None
-        conf = {
+        submit = Path(spec.origin).parent / "bin" / "spark-submit"
+        return ["env", f"JAVA_HOME={self._parts.java_home}", "SPARK_LOCAL_IP=127.0.0.1", submit]
+
+    def _own(self) -> Mapping[str, str]:
+        """Where it listens and writes, and what makes it quick."""
+        return {
             **self._quick.conf,
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.databricks.delta.snapshotPartitions": "2",
             "spark.local.dir": str(self.data / "local"),
             "spark.sql.warehouse.dir": str(self.data / "warehouse"),
-            "spark.sql.artifact.isolation.enabled": "false",
-            "spark.ui.enabled": "false",
             "spark.driver.extraJavaOptions": (
                 f"-Dlog4j2.configurationFile=file:{self.data / 'log4j2.properties'} "
                 f"{self._quick.conf['spark.driver.extraJavaOptions']}"
             ),
         }
-        return [
-            "env",
-            f"JAVA_HOME={self._parts.java_home}",
-            "SPARK_LOCAL_IP=127.0.0.1",
-            Path(spec.origin).parent / "bin" / "spark-submit",
-            *("--master", "local[2]", "--driver-memory", "768m"),
-            *("--jars", ",".join(map(str, self._parts.jars))),
-            *(word for name, value in conf.items() for word in ("--conf", f"{name}={value}")),
-            *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
-        ]
 
     def _answers(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+class FleetSpark(SparkConnectServer):
+    """The one that `deploy/fleet.yaml` starts in a container: with its arguments, and this machine's places."""
+
+    def _command(self) -> Sequence[str | Path]:
+        service = yaml.safe_load((REPOSITORY / "deploy" / "fleet.yaml").read_text())["services"]["spark"]
+        assert service["entrypoint"] == ["tini", "--", "spark-submit"]
+        *arguments, what = service["command"]
+        jars = str(self._parts.jars[0].parent)
+        placed = [each.replace("/opt/tidemark/jars", jars) for each in arguments]
+        assert placed != arguments
+        return [*self._submit(), *placed, *_arguments(self._own()), what]
+
+
+def _arguments(conf: Mapping[str, str]) -> list[str]:
+    return [f"--conf={name}={value}" for name, value in conf.items()]
 
 
 @pytest.fixture(scope="module")
@@ -84,4 +109,13 @@ def connect_server(
 ) -> Iterator[SparkConnectServer]:
     """A server for a whole module; a test that ends it comes last."""
     with SparkConnectServer(parts, spark_settings, tmp_path_factory.mktemp("connect")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def fleet_spark(
+    parts: Parts, spark_settings: SparkSettings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkConnectServer]:
+    """A fleet's Spark for a whole module."""
+    with FleetSpark(parts, spark_settings, tmp_path_factory.mktemp("connect")) as server:
         yield server

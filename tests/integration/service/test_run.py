@@ -72,9 +72,11 @@ def tidemark(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
-def until(service: Service, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+def until(
+    service: Service, holds: Callable[[dict[str, Any]], bool], within_s: float = WITHIN_S
+) -> dict[str, Any]:
     """The first status for which it holds."""
-    deadline = time.monotonic() + WITHIN_S
+    deadline = time.monotonic() + within_s
     while not holds(status := service.status()):
         assert time.monotonic() < deadline, f"{json.dumps(status, indent=1)}\n{service.last_words()}"
         time.sleep(0.1)
