@@ -436,9 +436,8 @@ class Lake:
             else:
                 self._take_on(table, todo, told)
                 rebuilding = self._follow(table, todo, todo.generation, told, rebuilding)
-            self._make_durable(*(self._table(table, tier) for tier in Tier))
-            if todo.generation is not None:
-                self._make_durable(self._fed(table, todo.generation))
+            shadow = () if todo.generation is None else (self._shadow(table, todo.generation),)
+            self._make_durable(*(self._table(table, tier) for tier in Tier), *shadow)
         return replace(
             present,
             schema=wanted,
@@ -450,9 +449,10 @@ class Lake:
         )
 
     def _make_durable(self, *tables: LakeTable) -> None:
-        """Makes durable what Spark has committed to these. Only a commit with rows is made durable by itself.
+        """Makes durable what Spark has committed to these, as far as they exist.
 
-        A segment may bring a statement and no row. The journal learns that the lake has it, and it doesn't come again.
+        Only a commit with rows is made durable by itself. A segment may bring a statement and no row. The
+        journal learns that the lake has it, and it doesn't come again.
         """
         for each in tables if not is_connect_session(self._session) else ():
             if (version := each.version()) is not None:
