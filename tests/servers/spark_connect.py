@@ -63,12 +63,13 @@ class SparkConnectServer(ServerProcess):
         assert spec is not None
         assert spec.origin is not None
         submit = Path(spec.origin).parent / "bin" / "spark-submit"
-        return ["env", f"JAVA_HOME={self._parts.java_home}", "SPARK_LOCAL_IP=127.0.0.1", submit]
+        environment = ["env", f"JAVA_HOME={self._parts.java_home}", "SPARK_LOCAL_IP=127.0.0.1"]
+        # What makes it quick. Later arguments are stronger.
+        return [*environment, submit, *_arguments(self._quick.conf)]
 
     def _own(self) -> Mapping[str, str]:
-        """Where it listens and writes, and what makes it quick."""
+        """Where it listens and writes."""
         return {
-            **self._quick.conf,
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.driver.bindAddress": "127.0.0.1",
