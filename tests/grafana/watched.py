@@ -192,8 +192,8 @@ def configuration(
     path = folder / "shop.toml"
     path.write_text(f"""name = "shop"
 tables = ["{shop.DATABASE}\\\\..*"]
-journal = {{ path = "journal" }}
-lake = {{ path = "lake", merge_after_s = 1, compact_files = 4 }}
+journal = {{ path = "journal", seal_after_ms = 1000 }}
+lake = {{ path = "lake", merge_after_s = 3, compact_files = 4 }}
 kafka = {{ bootstrap_servers = ["{kafka.address}"], topic_prefix = "watched", tables = ["{_ORDERED}"] }}
 snapshot = {{ mode = "no_data", chunk_rows = 50, rows_per_s = 400 }}
 

@@ -40,6 +40,8 @@ def config(
     start_quickly(monkeypatch, parts)
     # Merges come between, and not all the time: a comparison waits for the one that is under way.
     monkeypatch.setenv("TIDEMARK__LAKE__MERGE_AFTER_S", "10")
+    # The writer writes all the time: else Spark would take a few rows with each batch, and one batch after the other.
+    monkeypatch.setenv("TIDEMARK__JOURNAL__SEAL_AFTER_MS", "1000")
     numbers = ", ".join(f"('k{number}', {number})" for number in range(ROWS))
     mysql.sql(
         "CREATE TABLE items (code VARCHAR(20) PRIMARY KEY, n INT)",
