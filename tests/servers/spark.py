@@ -48,9 +48,9 @@ def quick(parts: Parts) -> dict[str, str]:
 def quick_java(parts: Parts) -> str:
     """The same, as JDK_JAVA_OPTIONS, for each Spark of a program whose settings a test can't set.
 
-    It plans and divides as a user's, since the program says into how many parts.
+    It divides as a user's, since the program says into how many parts.
     """
-    conf = {name: value for name, value in quick(parts).items() if name not in _PLANNED_ONCE | _ONE_PART}
+    conf = {name: value for name, value in quick(parts).items() if name not in _ONE_PART}
     return " ".join((conf.pop(_JAVA), *(f"-D{name}={value}" for name, value in conf.items())))
 
 
