@@ -123,7 +123,7 @@ class _Sent:
 def join_journal(journal: JournalReader) -> None:
     """Registers us as a consumer of the journal, from the next segment on, before any segment is sealed for us."""
     if KAFKA_CONSUMER not in journal.consumers.all():
-        journal.consumers.tell(KAFKA_CONSUMER, journal.last_segment())
+        journal.consumers.record_progress(KAFKA_CONSUMER, journal.last_segment())
 
 
 class KafkaSink(Actor[ToKafkaSink]):
@@ -283,7 +283,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             self._journal.consumers.first(),
             self._journal.last_segment(),
             told.segment,
-            told.said is not None,
+            told.reported is not None,
             told.unchecked_end,
         )
 
@@ -354,7 +354,8 @@ class KafkaSink(Actor[ToKafkaSink]):
             case ConfirmSegment(segment):
                 await self._report_position()
                 needless = segment - 1 if self._settings.notification_sink_topic_name else segment
-                await self._in_thread(self._journal.consumers.tell, KAFKA_CONSUMER, max(0, needless), segment)
+                record = self._journal.consumers.record_progress
+                await self._in_thread(record, KAFKA_CONSUMER, max(0, needless), segment)
                 self.metrics.set(catalogue.KAFKA_SEGMENT, self._state.at.position.segment)
             case _:
                 assert_never(order)

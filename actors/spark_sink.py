@@ -234,7 +234,7 @@ class SparkSink(Actor[ToSparkSink]):
         """
         consumers = self._journal.consumers
         if LAKE_CONSUMER not in consumers.all():
-            consumers.tell(LAKE_CONSUMER, consumers.first() - 1)
+            consumers.record_progress(LAKE_CONSUMER, consumers.first() - 1)
         return consumers.all()[LAKE_CONSUMER].unchecked_end
 
     async def _take_in(self, facts: Iterable[spark_sink.Fact | None]) -> None:
@@ -278,8 +278,8 @@ class SparkSink(Actor[ToSparkSink]):
                 return await self._find_end()
             case spark_sink.FindTable(table):
                 return await self._find(self._up, table)
-            case spark_sink.FindCursor(said):
-                return await self._in_thread(self._place, said)
+            case spark_sink.FindCursor(reported):
+                return await self._in_thread(self._place, reported)
             case spark_sink.ReadBatch(after, through):
                 if self._unchecked:  # before the lake has anything that a crash would find ahead of it
                     await self._in_thread(self._journal.consumers.checked, LAKE_CONSUMER)
@@ -287,9 +287,11 @@ class SparkSink(Actor[ToSparkSink]):
                 return await self._in_thread(self._read_batch, after, through)
             case spark_sink.DeliverTable():
                 return await self._deliver(self._up, order)
-            case spark_sink.ReportProgress(batch, said, seconds):
+            case spark_sink.ReportProgress(batch, reported, seconds):
                 self._measure_batch(batch, seconds)
-                await self._in_thread(self._journal.consumers.tell, LAKE_CONSUMER, batch.through, said)
+                await self._in_thread(
+                    self._journal.consumers.record_progress, LAKE_CONSUMER, batch.through, reported
+                )
                 return spark_sink.ProgressReported()
             case CompleteMirror() | MergeMirror() | MaintainTable() | VerifyRows():
                 return await self._do_work(self._up, order)
@@ -348,15 +350,15 @@ class SparkSink(Actor[ToSparkSink]):
         self.metrics.set(catalogue.TABLE_STOPPED, found.stopped is not None, table=str(table), part="lake")
         return spark_sink.TableFound(table, found, sizes)
 
-    def _place(self, said: int) -> spark_sink.CursorAnswer:
+    def _place(self, reported: int) -> spark_sink.CursorAnswer:
         """Reports to the journal how far the lake is, and finds out what it lacks."""
         consumers = self._journal.consumers
-        told = consumers.all()[LAKE_CONSUMER]
-        segment = whole = spark_sink.complete_through(said, told.segment, told.said)
-        consumers.tell(LAKE_CONSUMER, segment, said)
+        known = consumers.all()[LAKE_CONSUMER]
+        segment = whole = spark_sink.complete_through(reported, known.segment, known.reported)
+        consumers.record_progress(LAKE_CONSUMER, segment, reported)
         while (first := consumers.first()) > segment + 1:
             segment = first - 1
-            consumers.tell(LAKE_CONSUMER, segment)
+            consumers.record_progress(LAKE_CONSUMER, segment)
         if segment > whole:
             return spark_sink.GapFound(whole, self._journal.entry(first))
         if segment < first:

@@ -5,7 +5,7 @@
 A consumer's own cursor is where its output is, in the same commit, if that received anything: segments without data for
 it leave no trace there. So the progress in this file may be ahead of the output, and retention may have removed the
 segments between. A consumer that begins again has them all if the file also has what its output reported at that time
-(`said`) and the output doesn't report less now: then it isn't older than the file.
+(`reported`) and the output doesn't report less now: then it isn't older than the file.
 
 No output is ever ahead of the journal, unless an older copy of the journal was put in its place. Then capture seals
 other segments under the numbers that the output has, and nobody could tell them apart any more. So before capture seals
@@ -29,16 +29,16 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """It has everything through `segment`, and reported that at `told_at` (µs since the epoch).
+    """It has everything through `segment`, and reported that at `reported_at` (µs since the epoch).
 
-    `said`: the segment that its output reported at that time; None if the output lacks something older.
+    `reported`: the segment that its output reported at that time; None if the output lacks something older.
     `unchecked_end`: the segment with which the journal ended before the writer began. The output must not be ahead of
     it. None once that is checked.
     """
 
     segment: int
-    told_at: int
-    said: int | None
+    reported_at: int
+    reported: int | None
     unchecked_end: int | None = None
 
 
@@ -48,14 +48,14 @@ class Consumers:
     def __init__(self, files: Files) -> None:
         self._files = files
 
-    def tell(self, name: str, segment: int, said: int | None = None) -> None:
+    def record_progress(self, name: str, segment: int, reported: int | None = None) -> None:
         """This consumer has everything through the segment, or never will have what it lacks.
 
         Its output isn't ahead of the journal.
         """
         if not _NAME.fullmatch(name):
             raise Definite(f"{name!r} can't be a consumer's name: use a-z, 0-9, _ and -, a letter first")
-        self._put(name, Consumer(segment, time.time_ns() // 1000, said))
+        self._put(name, Consumer(segment, time.time_ns() // 1000, reported))
 
     def leave_unchecked(self, name: str, end: int) -> None:
         """Records that the journal ends with this segment, if a consumer is known and no earlier end is unchecked."""
@@ -70,7 +70,7 @@ class Consumers:
             self._put(name, replace(known, unchecked_end=None))
 
     def _put(self, name: str, consumer: Consumer) -> None:
-        value = {"segment": consumer.segment, "told_at": consumer.told_at, "said": consumer.said}
+        value = {"segment": consumer.segment, "told_at": consumer.reported_at, "said": consumer.reported}
         if consumer.unchecked_end is not None:
             value["unchecked_end"] = consumer.unchecked_end
         self._files.put(f"{CONSUMERS}/{name}{JSON_SUFFIX}", json.dumps(value).encode())

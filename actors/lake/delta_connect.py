@@ -64,20 +64,20 @@ class ConnectTables:
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
-        self._told: dict[str, int] = {}
-        self._telling = Lock()
+        self._set: dict[str, int] = {}
+        self._setting = Lock()
 
     def __call__(self, path: str) -> "ConnectTable":
         """Returns the table at a path."""
         return ConnectTable(self, path)
 
-    def tell(self, table: "ConnectTable", marks: Mapping[str, int]) -> None:
+    def set_transactions(self, table: "ConnectTable", marks: Mapping[str, int]) -> None:
         """Sets other applications' versions, those that no table has been given yet."""
-        with self._telling:
+        with self._setting:
             for application, version in marks.items():
-                if self._told.get(application, 0) < version:
-                    table.tell(application, version)
-                    self._told[application] = version
+                if self._set.get(application, 0) < version:
+                    table.set_transaction(application, version)
+                    self._set[application] = version
 
 
 class ConnectTable:
@@ -138,13 +138,13 @@ class ConnectTable:
         if found.applications.get(application, -1) < version:
             with self._placed_rows(place, found.columns) as rows:
                 self._write(rows, application, version, metadata)
-        self._tables.tell(self, marks)
+        self._tables.set_transactions(self, marks)
 
     def create(self, *_: object) -> bool:
         """Does nothing: a statement makes each table."""
         return False
 
-    def tell(self, application: str, version: int) -> None:
+    def set_transaction(self, application: str, version: int) -> None:
         """Sets an application's version by an append of no rows."""
         nothing = self._session.read.format("delta").load(self.path).limit(0)
         self._write(nothing, application, version, NO_REPORT)

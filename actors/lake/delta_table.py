@@ -128,7 +128,7 @@ class LakeTable(Protocol):
         `marks`, `metadata`: as of `append`.
         """
 
-    def tell(self, application: str, version: int) -> None:
+    def set_transaction(self, application: str, version: int) -> None:
         """Sets an application's version, in a commit of nothing else."""
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
@@ -313,7 +313,7 @@ class DeltaTable:
         with naming_table(self.path):
             return self._own.create(NewTable(columns, properties, marks, metadata, str(uuid4())), _stamp())
 
-    def tell(self, application: str, version: int) -> None:
+    def set_transaction(self, application: str, version: int) -> None:
         """Sets an application's version, in a commit of nothing else."""
         self._append_by_delta(
             self._log(), lambda *_: (), application, version, {application: version}, NO_REPORT

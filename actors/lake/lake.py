@@ -91,9 +91,9 @@ class _Swap:
 
     number: int
     of: tuple[LakeColumn, ...]
-    told: Mapping[str, str]
+    properties: Mapping[str, str]
     rows: str
-    said: Mapping[str, object]
+    report: Mapping[str, object]
     pin: str
 
 
@@ -162,7 +162,7 @@ class Lake:
             generation=None if fed is None else fed.generation,
             merged=reached.merged,
             pending=self._pending(table, reached) if mirrored is not None and changes > reached.merged else 0,
-            after=max(told.mark("after") for told in (changelog, mirrored, fed) if told is not None),
+            after=max(each.mark("after") for each in (changelog, mirrored, fed) if each is not None),
             partial=Property.PARTIAL in changelog.properties,
             stopped=_stop(changelog),
             rebuilding=None if mirrored is None else _rebuilding(mirrored),
@@ -225,8 +225,8 @@ class Lake:
             self._create(table, lake_tables.META_COLUMNS, self._about_changelog(table, None))
         if todo.reason:
             at = batch.checkpoint.scn
-            told: dict[str, str] = {Property.STOPPED: todo.reason, Property.STOPPED_AT: str(at)}
-            self._set(table, Tier.CHANGELOG, told)
+            stopped: dict[str, str] = {Property.STOPPED: todo.reason, Property.STOPPED_AT: str(at)}
+            self._set(table, Tier.CHANGELOG, stopped)
             self._make_durable(self._table(table, Tier.CHANGELOG))
             return replace(present, stopped=DeliveryStop(todo.reason, at))
         if (
@@ -255,7 +255,7 @@ class Lake:
             self._append(table, changelog, Tier.CHANGELOG, "changes", todo.pieces.changes, todo, batch)
             if todo.pieces.rows:
                 assert todo.generation is not None
-                fed = self._fed(table, todo.generation)
+                fed = self._table_of_generation(table, todo.generation)
                 self._append(table, fed, Tier.MIRROR, "rows", todo.pieces.rows, todo, batch)
         except ValueRefused as refused:
             return self._append_pieces(table, todo.until(refused), batch)
@@ -316,10 +316,10 @@ class Lake:
     def _bind(self, table: TableId, generation: int) -> None:
         """Gives the changelog a pin, if it was created before there were pins."""
         changelog = self._table(table, Tier.CHANGELOG)
-        told = changelog.snapshot()
-        assert told is not None
-        if told.pin is None:
-            changelog.alter(_as_it_is(told), {}, pin_of(generation))
+        present = changelog.snapshot()
+        assert present is not None
+        if present.pin is None:
+            changelog.alter(_as_it_is(present), {}, pin_of(generation))
 
     def _complete(
         self, table: TableId, mirror: LakeTable, mirrored: TableVersion, through: int, position: str
@@ -329,13 +329,13 @@ class Lake:
         If the changelog is empty, the mirror only says that it has merged all of it.
         """
         changelog = self._table(table, Tier.CHANGELOG)
-        told, size = changelog.snapshot(), changelog.size()
+        present, size = changelog.snapshot(), changelog.size()
         shown: dict[str, str] = {Property.REBUILDING: ""}
-        assert told is not None
+        assert present is not None
         if size is not None and size.files == 0 and _rebuilding(mirrored) is not None:
             shown[Property.MERGED] = str(max(through, mirrored.merged))
         else:
-            reached = MirrorPosition.from_reports(mirrored, told)
+            reached = MirrorPosition.from_reports(mirrored, present)
             self._merge(mirror, mirrored, reached, through, position=position)
         if _rebuilding(mirrored) is not None:
             mirror.alter(_as_it_is(mirrored), shown, pin_of(mirrored.generation))
@@ -346,7 +346,10 @@ class Lake:
         """Returns the swap that brings a generation, or the constants that it lacks, for the two tables as they are
         now.
         """
-        changelog, fed = self._table(table, Tier.CHANGELOG).snapshot(), self._fed(table, generation)
+        changelog, fed = (
+            self._table(table, Tier.CHANGELOG).snapshot(),
+            self._table_of_generation(table, generation),
+        )
         filled = fed.snapshot()
         assert changelog is not None
         assert filled is not None
@@ -356,7 +359,7 @@ class Lake:
             self.views.hold(table)
             self._swapping.add(table)
         pin, of = pin_of(generation), columns(schema, Tier.MIRROR)
-        told: dict[str, str] = {
+        properties: dict[str, str] = {
             Property.SCHEMA: filled.properties[Property.SCHEMA],
             Property.SINCE: str(filled.since),
             Property.MERGED: str(through),
@@ -367,14 +370,16 @@ class Lake:
         reached = replace(MirrorPosition.from_reports(filled, changelog), generation=generation, pin=pin)
         at = Versions(filled.version, changelog.version)
         rows = filled_sql(self._root, schema, reached, through, fed.path, filled.constants, at)
-        said = {"merged": through, "position": position}
-        return _Swap(mirrored.mark("swap") + 1, of, told, rows, said, pin)
+        report = {"merged": through, "position": position}
+        return _Swap(mirrored.mark("swap") + 1, of, properties, rows, report, pin)
 
     def _swap(self, table: TableId, mirror: LakeTable, swap: _Swap) -> None:
         """Replaces the mirror by a generation that was filled beside it, with the changes that have come meanwhile."""
         try:
             number = ("swap", swap.number)
-            self._make_anew(mirror, Tier.MIRROR, swap.of, swap.told, number, swap.rows, **swap.said)
+            self._replace_table(
+                mirror, Tier.MIRROR, swap.of, swap.properties, number, swap.rows, **swap.report
+            )
         finally:
             with self._changing(table):
                 self._swapping.discard(table)
@@ -394,7 +399,7 @@ class Lake:
         mirror = self._table(table, Tier.MIRROR)
         while (shown := mirror.snapshot()) is not None and _swappable(shown):
             try:
-                mirror.tell(self._mark("swap"), shown.mark("swap") + 1)
+                mirror.set_transaction(self._mark("swap"), shown.mark("swap") + 1)
             except (Py4JError, PySparkException) as error:
                 if not is_conflict(error):
                     raise
@@ -402,13 +407,18 @@ class Lake:
                 return
 
     def _merge(
-        self, mirror: LakeTable, mirrored: TableVersion, reached: MirrorPosition, through: int, **told: object
+        self,
+        mirror: LakeTable,
+        mirrored: TableVersion,
+        reached: MirrorPosition,
+        through: int,
+        **report: object,
     ) -> None:
         """Merges the pending changes, if there are any."""
         assert mirrored.schema is not None
         if mirrored.schema.key and reached.merged < through:
             merge = self._within(Merge(self._root, mirrored.schema, reached, through), mirror)
-            mirror.merge(merge, self._mark("merged"), self._metadata(merged=through, **told))
+            mirror.merge(merge, self._mark("merged"), self._metadata(merged=through, **report))
 
     def _prepare(
         self, table: TableId, present: LakeTableState, todo: AcceptedBatch, wanted: TableSchema, batch: Batch
@@ -422,7 +432,7 @@ class Lake:
             present.since > batch.through
         ):  # a crash came between the two tables' commits: that batch continues
             return present
-        told: dict[str, str] = {
+        properties: dict[str, str] = {
             Property.SCHEMA: json.dumps(table_schema.to_json(wanted)),
             Property.SINCE: str(todo.since),
         }
@@ -430,12 +440,12 @@ class Lake:
         with self._changing(table):
             self._give_up_swap(table)
             if todo.generation is None:
-                self._take_on(table, todo, told)
+                self._evolve_changelog(table, todo, properties)
             elif begun:
-                rebuilding = self._begin(table, todo, todo.generation, wanted, told, batch)
+                rebuilding = self._begin(table, todo, todo.generation, wanted, properties, batch)
             else:
-                self._take_on(table, todo, told)
-                rebuilding = self._follow(table, todo, todo.generation, told, rebuilding)
+                self._evolve_changelog(table, todo, properties)
+                rebuilding = self._evolve_mirror(table, todo, todo.generation, properties, rebuilding)
             shadow = () if todo.generation is None else (self._shadow(table, todo.generation),)
             self._make_durable(*(self._table(table, tier) for tier in Tier), *shadow)
         return replace(
@@ -464,7 +474,7 @@ class Lake:
         todo: AcceptedBatch,
         generation: int,
         wanted: TableSchema,
-        told: Mapping[str, str],
+        properties: Mapping[str, str],
         batch: Batch,
     ) -> float | None:
         """Begins another generation. Returns since when it is being filled, None if it is complete.
@@ -474,23 +484,23 @@ class Lake:
         """
         mirror, of = self._table(table, Tier.MIRROR), columns(wanted, Tier.MIRROR)
         pin, marks = pin_of(generation), ("generation", generation)
-        present, empty = mirror.snapshot(), batch.tells_all_of(table, generation)
+        present, empty = mirror.snapshot(), batch.completes(table, generation)
         if present is not None and present.pin is not None and not empty:
             since = self._freeze(table, mirror, present, generation)
-            self._take_on(table, todo, told, pin)
-            filled = {**told, **_SHADOWS, **self._of_mirror(table, shadow=True)}
-            self._make_anew(self._shadow(table, generation), Tier.MIRROR, of, filled, marks)
+            self._evolve_changelog(table, todo, properties, pin)
+            filled = {**properties, **_SHADOWS, **self._of_mirror(table, shadow=True)}
+            self._replace_table(self._shadow(table, generation), Tier.MIRROR, of, filled, marks)
             return since
-        self._take_on(table, todo, told, pin)
+        self._evolve_changelog(table, todo, properties, pin)
         if empty:
             pinned = (*of, LakeColumn(pin, PIN_TYPE))
-            complete = {**told, Property.PIN: pin, Property.REBUILDING: "", **self._of_mirror(table)}
-            self._make_anew(mirror, Tier.MIRROR, pinned, complete, marks)
+            complete = {**properties, Property.PIN: pin, Property.REBUILDING: "", **self._of_mirror(table)}
+            self._replace_table(mirror, Tier.MIRROR, pinned, complete, marks)
             self._sweep(table, mirror.snapshot())
             return None
         filling = Rebuilding(generation, None, time.time())
-        beginning = {**told, Property.REBUILDING: filling.text, **self._of_mirror(table)}
-        self._make_anew(mirror, Tier.MIRROR, of, beginning, marks)
+        beginning = {**properties, Property.REBUILDING: filling.text, **self._of_mirror(table)}
+        self._replace_table(mirror, Tier.MIRROR, of, beginning, marks)
         return filling.since
 
     def _freeze(self, table: TableId, mirror: LakeTable, present: TableVersion, generation: int) -> float:
@@ -505,23 +515,23 @@ class Lake:
             segment = changelog.mark("changes")
             self._merge(mirror, present, MirrorPosition.from_reports(present, changelog), segment)
             frozen = Rebuilding(generation, segment, time.time())
-        told = replace(frozen, generation=generation)
-        self._set(table, Tier.MIRROR, {Property.REBUILDING: told.text})
-        return told.since
+        renewed = replace(frozen, generation=generation)
+        self._set(table, Tier.MIRROR, {Property.REBUILDING: renewed.text})
+        return renewed.since
 
-    def _follow(
+    def _evolve_mirror(
         self,
         table: TableId,
         todo: AcceptedBatch,
         generation: int,
-        told: Mapping[str, str],
+        properties: Mapping[str, str],
         rebuilding: float | None,
     ) -> float | None:
         """Gives a generation of the mirror its new columns, except those whose constants it owes.
 
         Returns since when it is being filled then, None if it is complete.
         """
-        delta = self._fed(table, generation)
+        delta = self._table_of_generation(table, generation)
         present = delta.snapshot()
         assert present is not None
         if present.since >= todo.since:
@@ -536,85 +546,91 @@ class Lake:
                     filled = present.rebuilding or Rebuilding(generation, None, time.time())
                     owing[Property.REBUILDING] = filled.text if owed else ""
             plan = follow_steps(_as_it_is(present), Tier.MIRROR, steps)
-            self._alter(delta, present, plan, {**told, **owing})
+            self._alter(delta, present, plan, {**properties, **owing})
         if not owed and not present.constants:
             return rebuilding
         shown = self._table(table, Tier.MIRROR).snapshot()
         assert shown is not None
         return _rebuilding(shown)
 
-    def _take_on(
-        self, table: TableId, todo: AcceptedBatch, told: Mapping[str, str], pin: str | None = None
+    def _evolve_changelog(
+        self, table: TableId, todo: AcceptedBatch, properties: Mapping[str, str], pin: str | None = None
     ) -> None:
         """Gives the changelog its new columns. Creates it if it doesn't exist."""
         delta = self._table(table, Tier.CHANGELOG)
         # Another pipeline may have made it since it was looked for.
         present = self._own(table, Tier.CHANGELOG)
-        told = {**told, **self._about_changelog(table, todo.schema)}
+        properties = {**properties, **self._about_changelog(table, todo.schema)}
         if present is None:
             plan = follow_steps(unchanged_plan((), None), Tier.CHANGELOG, todo.steps)
-            self._create(table, plan.after, told, pin)
+            self._create(table, plan.after, properties, pin)
             return
         further = present.since < todo.since
         steps = [step for step in todo.steps if step.segment > present.since] if further else []
         plan = follow_steps(_as_it_is(present), Tier.CHANGELOG, steps)
         if further or pin is not None:
-            self._alter(delta, present, plan, told if further else {}, pin)
+            self._alter(delta, present, plan, properties if further else {}, pin)
 
     def _alter(
         self,
         delta: LakeTable,
         present: TableVersion,
         plan: Plan,
-        told: Mapping[str, str],
+        properties: Mapping[str, str],
         pin: str | None = None,
     ) -> None:
         if lacking := needed_features(plan, present.properties):
             self._session.sql(lake_tables.set_properties_sql(delta.path, lacking))
-        delta.alter(plan, told, pin)
+        delta.alter(plan, properties, pin)
 
     def _create(
-        self, table: TableId, of: tuple[LakeColumn, ...], told: Mapping[str, str], pin: str | None = None
+        self,
+        table: TableId,
+        of: tuple[LakeColumn, ...],
+        properties: Mapping[str, str],
+        pin: str | None = None,
     ) -> None:
         changelog = self._table(table, Tier.CHANGELOG)
         if pin is not None:
-            of, told = (*of, LakeColumn(pin, PIN_TYPE)), {**told, Property.PIN: pin}
-        properties = self._properties(changelog, told)
-        whole = lake_tables.properties_of(Tier.CHANGELOG, properties)
+            of = (*of, LakeColumn(pin, PIN_TYPE))
+            properties = {**properties, Property.PIN: pin}
+        stored = self._stored_properties(changelog, properties)
+        whole = lake_tables.properties_of(Tier.CHANGELOG, stored)
         if changelog.version() is None and changelog.create(of, whole, {}, None):
             return
-        self._session.sql(lake_tables.create_sql(changelog.path, Tier.CHANGELOG, of, properties))
+        self._session.sql(lake_tables.create_sql(changelog.path, Tier.CHANGELOG, of, stored))
         # Another pipeline may have made it first. Or its log has no version.
         if self._own(table, Tier.CHANGELOG) is None:
-            self._make_anew(changelog, Tier.CHANGELOG, of, told, ("made", 0))
+            self._replace_table(changelog, Tier.CHANGELOG, of, properties, ("made", 0))
 
-    def _make_anew(
+    def _replace_table(
         self,
         table: LakeTable,
         tier: Tier,
         of: tuple[LakeColumn, ...],
-        told: Mapping[str, str],
+        properties: Mapping[str, str],
         reached: tuple[str, int],
         rows: str | None = None,
-        **said: object,
+        **report: object,
     ) -> None:
         """Replaces a lake table by one with these rows, or an empty one, unless its mark has got there already."""
         mark, number = reached
-        report, properties = self._metadata(**{mark: number}, **said), self._properties(table, told)
+        metadata = self._metadata(**{mark: number}, **report)
+        stored = self._stored_properties(table, properties)
         present = table.snapshot()
         if present is None and rows is None:
-            whole = lake_tables.properties_of(tier, properties)
-            if table.create(of, whole, {self._mark(mark): number}, report):
+            whole = lake_tables.properties_of(tier, stored)
+            if table.create(of, whole, {self._mark(mark): number}, metadata):
                 return
         if present is not None and (lacking := features_of_types(_columns(present), of)):
             self._session.sql(lake_tables.set_properties_sql(table.path, lacking))
-        once = made_once(self._mark(mark), number, report)
+        once = made_once(self._mark(mark), number, metadata)
         with side_session(self._session, once) as session:
-            session.sql(lake_tables.begin_sql(table.path, tier, of, properties, rows))
+            session.sql(lake_tables.begin_sql(table.path, tier, of, stored, rows))
 
-    def _properties(self, table: LakeTable, told: Mapping[str, str]) -> dict[str, str]:
+    def _stored_properties(self, table: LakeTable, properties: Mapping[str, str]) -> dict[str, str]:
         """Returns the properties of a new table."""
-        return {**table.checkpoints, Property.JOURNAL: self._journal, **told}
+        return {**table.checkpoints, Property.JOURNAL: self._journal, **properties}
 
     def _set(self, table: TableId, tier: Tier, properties: Mapping[str, str]) -> None:
         self._session.sql(lake_tables.set_properties_sql(location(self._root, table, tier), properties))
@@ -667,7 +683,7 @@ class Lake:
         shadow = mirrored.rebuilding if mirrored.pin is not None else None
         return (shadow and self._shadow(table, shadow.generation).finish_alter()) or mirrored
 
-    def _fed(self, table: TableId, generation: int) -> LakeTable:
+    def _table_of_generation(self, table: TableId, generation: int) -> LakeTable:
         """Returns the lake table that has a generation of the mirror."""
         mirror = self._table(table, Tier.MIRROR)
         mirrored = mirror.snapshot()
@@ -705,8 +721,8 @@ class Lake:
     def _mark(self, name: str) -> str:
         return f"{self._journal}/{name}"
 
-    def _metadata(self, **told: object) -> str:
-        return json.dumps({"journal": self._journal, **told})
+    def _metadata(self, **report: object) -> str:
+        return json.dumps({"journal": self._journal, **report})
 
 
 def _stop(changelog: TableVersion) -> DeliveryStop | None:

@@ -134,7 +134,7 @@ class Batch:
         stopped = self.checkpoint.stopped.get(table, "")
         return delivered.schema is not None and delivered.capture_stopped != stopped
 
-    def tells_all_of(self, table: TableId, generation: int) -> bool:
+    def completes(self, table: TableId, generation: int) -> bool:
         """Returns whether a generation that begins in the batch is complete with it: no snapshot has to fill it."""
         begins = next(each.segment for each in self.generations[table] if each.since == generation)
         rows = self.tables.get(table, Pieces()).rows

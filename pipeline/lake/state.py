@@ -51,7 +51,7 @@ class LakeProgress:
     """How far the lake is: through `segment`, which has this `checkpoint`.
 
     `tables`: what it has of each table that was met. `unlike_rules`: those of them whose columns have other forms than
-    the rules for types want. `said`: the segment through which these report that all have
+    the rules for types want. `reported`: the segment through which these report that all have
     everything. `late`: tables that wait for a mirror which the journal has all of
     (`pipeline.journal.missing_generations`), `aside`: those that failed and pause, and `whole` the segment through
     which both have everything; `bare`: tables whose mirror is missing (`pipeline.lake.mirrors.mirror_rules`). `failed`:
@@ -63,7 +63,7 @@ class LakeProgress:
     checkpoint: Checkpoint = _NOTHING
     tables: Mapping[TableId, LakeTableState] = field(default_factory=dict)
     unlike_rules: frozenset[TableId] = frozenset()
-    said: int = -1
+    reported: int = -1
     late: IncompleteTables = field(default_factory=IncompleteTables)
     whole: int = 0
     bare: IncompleteTables = field(default_factory=IncompleteTables)
@@ -167,13 +167,16 @@ class LoadingTables:
 
 @dataclass(frozen=True, slots=True)
 class Delivering:
-    """A batch is delivered to the tables that are `left`. Then they report that all have everything through `said`."""
+    """A batch is delivered to the tables that are `left`.
+
+    Then they report that all have everything through `reported`.
+    """
 
     sealed: int
     batch: Batch
     began: float
     left: frozenset[TableId]
-    said: int
+    reported: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,9 +235,9 @@ class FindTable:
 
 @dataclass(frozen=True, slots=True)
 class FindCursor:
-    """Find where to continue. `said`: the segment through which the tables report that all have everything."""
+    """Find where to continue. `reported`: the segment through which the tables report that all have everything."""
 
-    said: int
+    reported: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,11 +262,11 @@ class DeliverTable:
 class ReportProgress:
     """Tell the journal that everything is delivered through the batch's end.
 
-    `said`: the segment that the tables report, None if that must not count. `seconds`: how long the batch took.
+    `reported`: the segment that the tables report, None if that must not count. `seconds`: how long the batch took.
     """
 
     batch: Batch
-    said: int | None
+    reported: int | None
     seconds: float
 
 
@@ -500,13 +500,14 @@ def retry_at(state: State) -> float | None:
     return min((so_far.failed[table].again for table in so_far.aside), default=None) if resting else None
 
 
-def complete_through(said: int, told: int, by: int | None) -> int:
-    """Returns the segment through which the lake has everything, if its tables report that they have it through `said`.
+def complete_through(reported: int, recorded: int, by: int | None) -> int:
+    """Returns the segment through which the lake has everything.
 
-    Later segments had nothing for them, as far as the sink `told` the journal about the very same tables when they
-    reported that they had everything through `by` (None: it must not count).
+    Its tables report that they have it through `reported`. Later segments had nothing for them through `recorded`: the
+    sink wrote that into the journal for the very same tables, when they reported that they had everything through `by`
+    (None: it must not count).
     """
-    return max(0, said if by is None or by > said else max(said, told))
+    return max(0, reported if by is None or by > reported else max(reported, recorded))
 
 
 def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST_BATCH_BYTES) -> BatchRead:
@@ -583,11 +584,11 @@ def _continue_search(state: State, searching: Searching) -> _Next:
         return replace(state, doing=searching), ()
     if state.so_far.ahead is not None and not state.so_far.catching_up:
         return _read_next_batch(replace(state, so_far=_end_catching_up(state.so_far)), searching.sealed)
-    said = reported_segment(state.so_far.tables.values())
+    reported = reported_segment(state.so_far.tables.values())
     state = replace(
-        state, so_far=replace(state.so_far, said=said), doing=Joining(searching.end, searching.sealed)
+        state, so_far=replace(state.so_far, reported=reported), doing=Joining(searching.end, searching.sealed)
     )
-    return state, (FindCursor(said if state.so_far.ahead is None else max(said, state.so_far.whole)),)
+    return state, (FindCursor(reported if state.so_far.ahead is None else max(reported, state.so_far.whole)),)
 
 
 def _cursor_answered(state: State, place: CursorAnswer, joining: Joining) -> _Next:
@@ -687,8 +688,10 @@ def _continue_loading(state: State, loading: LoadingTables, now: float) -> _Next
             orders.append(DeliverTable(table, before, pieces, batch))
     brought = any(order.pieces.changes or order.pieces.rows for order in orders)
     left = frozenset(order.table for order in orders)
-    said = batch.after if brought else so_far.said
-    state, told = _continue_delivery(state, Delivering(loading.sealed, batch, loading.began, left, said), now)
+    reported = batch.after if brought else so_far.reported
+    state, told = _continue_delivery(
+        state, Delivering(loading.sealed, batch, loading.began, left, reported), now
+    )
     return state, (*orders, *told)
 
 
@@ -703,9 +706,9 @@ def _continue_delivery(state: State, delivering: Delivering, now: float) -> _Nex
         state.so_far,
         segment=batch.through,
         checkpoint=batch.checkpoint,
-        said=max(delivering.said, 0 if there else -1),
+        reported=max(delivering.reported, 0 if there else -1),
     )
-    tell = ReportProgress(batch, None if so_far.left_out else so_far.said, now - delivering.began)
+    tell = ReportProgress(batch, None if so_far.left_out else so_far.reported, now - delivering.began)
     so_far = _end_catching_up(so_far)
     state = replace(state, so_far=so_far, doing=Confirming(delivering.sealed))
     return state, (tell, *_request_lacking_mirrors(state, batch.checkpoint), *_request_repair(state))

@@ -83,7 +83,7 @@ def retain_and_die(directory: Path, deadly: int | None, way: str) -> None:
     store, _ = opened(directory)
     for number in range(1, RETAINED + 1):
         seal(store, number)
-    store.consumers.tell("lake", RETAINED)
+    store.consumers.record_progress("lake", RETAINED)
     steps = Steps(deadly, way)
     store.retain(ALL_OLD, LATER)
     (directory.parent / "steps.json").write_text(json.dumps(steps.names))

@@ -77,10 +77,10 @@ async def need_reserve(directory: Path) -> None:
     await reserved(journal)
     take_all(others)
     with pytest.raises(OSError, match="No space left"):
-        store.consumers.tell("lake", 0)
+        store.consumers.record_progress("lake", 0)
     await house.put(scattered(2, APPEND_ROWS))
     assert isinstance(await house.coordinator.get(), JournalFull)
-    store.consumers.tell("lake", 1)
+    store.consumers.record_progress("lake", 1)
     others.unlink()
     assert await house.coordinator.get() == JournalHasSpace()
     assert await house.sink.get() == SegmentSealed(2)
@@ -127,7 +127,7 @@ async def go_on(directory: Path) -> None:
     house, telling = await until_no_room(directory)
     assert not house.writer.hung()
     # A consumer can say where it is, though there's no room for anything else.
-    house.store.consumers.tell("lake", 1)
+    house.store.consumers.record_progress("lake", 1)
     (directory / "others").unlink()
     assert await house.coordinator.get() == JournalHasSpace()
     await telling

@@ -456,8 +456,8 @@ async def test_capture_waits_at_the_quota_until_the_slowest_consumer_has_got_on(
     store: GatedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_writer, "PUBLISH_AGAIN_S", 0.01)
-    store.consumers.tell("lake", 0)
-    store.consumers.tell("other", 1)
+    store.consumers.record_progress("lake", 0)
+    store.consumers.record_progress("other", 1)
     house = House(store, replace(SOON, keep_mib=0, quota_mib=1))
     for number in range(1, 4):
         await house.put(scattered(number, rows=60_000))
@@ -477,8 +477,8 @@ async def test_capture_waits_at_the_quota_until_the_slowest_consumer_has_got_on(
     # What's on its way is journalled still.
     await house.put(append(4))
     assert await house.sink.get() == journal_messages.SegmentSealed(4)
-    store.consumers.tell("lake", 4)
-    store.consumers.tell("other", 4)
+    store.consumers.record_progress("lake", 4)
+    store.consumers.record_progress("other", 4)
     assert await house.coordinator.get() == journal_messages.JournalHasSpace()
     status = house.writer.status()
     assert (status["no_room"], status["no_room_since"]) == (None, None)

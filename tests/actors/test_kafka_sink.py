@@ -14,7 +14,7 @@ from pipeline.messages.topology import ActorName, inbox
 
 def test_it_knows_where_the_journal_ended_before_its_writer_began(tmp_path: Path) -> None:
     with closing(JournalStore.open_single_writer(tmp_path / "journal", "test")) as store:
-        store.consumers.tell(KAFKA_CONSUMER, 3, 3)
+        store.consumers.record_progress(KAFKA_CONSUMER, 3, 3)
         store.leave_unchecked(KAFKA_CONSUMER)
         settings = KafkaSinkSettings(("localhost:9092",), "shop")
         mailbox: Mailbox[ToKafkaSink] = Mailbox(inbox(ActorName.KAFKA_SINK))

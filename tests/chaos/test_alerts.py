@@ -108,7 +108,7 @@ async def cancelled(task: asyncio.Task[None]) -> None:
 async def takes_all(reader: JournalReader) -> None:
     """As a consumer that needs no time to take whatever comes."""
     while True:
-        reader.consumers.tell("lake", reader.last_segment())
+        reader.consumers.record_progress("lake", reader.last_segment())
         await asyncio.sleep(0.1)
 
 
@@ -154,7 +154,7 @@ async def test_a_journal_without_room_a_table_that_stops_and_a_service_that_ends
     rows = ", ".join(f"({number}, RANDOM_BYTES(1000))" for number in range(1000))
     async with watched(settings, prometheus, tmp_path) as it:
         reader = JournalReader(settings.journal.path)
-        reader.consumers.tell("lake", 0)
+        reader.consumers.record_progress("lake", 0)
         while it.prometheus.value("tidemark_journal_size_bytes") < 0.9 * 4 * 2**20:
             server.sql("DELETE FROM shop.t", f"INSERT INTO shop.t VALUES {rows}")
             await it.service.caught_up(server)

@@ -30,7 +30,7 @@ class Lake:
         self._journal = there.house / "journal"
         self._reader = JournalReader(self._journal)
         self._taken = 0
-        self._reader.consumers.tell("lake", self._taken)
+        self._reader.consumers.record_progress("lake", self._taken)
 
     def take(self) -> None:
         """What's there by now; then it may go."""
@@ -39,7 +39,7 @@ class Lake:
             self._journal, self.copy, dirs_exist_ok=True, copy_function=_once, ignore=self._ignored
         )
         self._taken = last
-        self._reader.consumers.tell("lake", self._taken)
+        self._reader.consumers.record_progress("lake", self._taken)
 
     def _ignored(self, folder: str, names: list[str]) -> list[str]:
         """What has been taken: it may go at any moment."""

@@ -429,7 +429,7 @@ def test_a_worker_is_killed_with_all_that_it_runs(
 
 
 PLANTED = [
-    (Planted.NO_MARK, "batch delivered, journal not told", "isn't the source's"),
+    (Planted.NO_MARK, "batch delivered, progress not recorded", "isn't the source's"),
     (Planted.MARK_FIRST, "changes placed, not committed", "is missing"),
     (Planted.RANDOM_NAME, "changes placed, not committed", "files are there"),
     (Planted.TRIMMED_TOO_FAR, "trimmed", "is missing"),

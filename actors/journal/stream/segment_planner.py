@@ -152,7 +152,7 @@ class SegmentPlanner:
 
     def _register(self, segment: int) -> None:
         if self._options.consumer is not None:
-            self._journal.consumers.tell(self._options.consumer, segment)
+            self._journal.consumers.record_progress(self._options.consumer, segment)
             self._registered = True
 
     def _there(self) -> RetainedRange:

@@ -21,24 +21,24 @@ def files(tmp_path: Path) -> Files:
 def test_what_a_consumer_told_last_is_known_to_all(files: Files) -> None:
     consumers = Consumers(files)
     assert consumers.all() == {}
-    consumers.tell("lake", 3)
-    consumers.tell("topics", 9)
-    consumers.tell("lake", 7, 5)
+    consumers.record_progress("lake", 3)
+    consumers.record_progress("topics", 9)
+    consumers.record_progress("lake", 7, 5)
     told = Consumers(files).all()
-    assert (told["lake"].said, told["topics"].said) == (5, None)
+    assert (told["lake"].reported, told["topics"].reported) == (5, None)
     assert {name: consumer.segment for name, consumer in told.items()} == {"lake": 7, "topics": 9}
-    assert told["lake"].told_at >= told["topics"].told_at > 1_700_000_000_000_000
+    assert told["lake"].reported_at >= told["topics"].reported_at > 1_700_000_000_000_000
 
 
 @pytest.mark.parametrize("name", ["", "Lake", "../lake", "a b", "x" * 64])
 def test_a_name_that_will_not_do_is_refused(files: Files, name: str) -> None:
     with pytest.raises(Definite, match="can't be a consumer's name"):
-        Consumers(files).tell(name, 1)
+        Consumers(files).record_progress(name, 1)
 
 
 def test_a_consumer_is_forgotten(files: Files) -> None:
     consumers = Consumers(files)
-    consumers.tell("lake", 3)
+    consumers.record_progress("lake", 3)
     with pytest.raises(Definite, match=r"'topics' isn't a consumer .* there are: lake"):
         consumers.forget("topics")
     consumers.forget("lake")
@@ -50,7 +50,7 @@ def test_a_damaged_cursor_is_refused_by_name_and_what_a_crash_left_is_passed_ove
     files: Files, tmp_path: Path
 ) -> None:
     consumers = Consumers(files)
-    consumers.tell("lake", 3)
+    consumers.record_progress("lake", 3)
     (tmp_path / CONSUMERS / "lake.json.tmp").write_text("{")
     assert list(consumers.all()) == ["lake"]
     for damaged in ("", "{}", '{"segment": null, "told_at": 1}'):
@@ -67,7 +67,7 @@ def test_an_output_is_unchecked_from_the_first_end_on_until_it_was_compared(file
 
     consumers.leave_unchecked("lake", 3)
     assert consumers.all() == {}
-    consumers.tell("lake", 3, 2)
+    consumers.record_progress("lake", 3, 2)
     told = consumers.all()["lake"]
     consumers.checked("lake")
     assert consumers.all()["lake"] == told
@@ -78,7 +78,7 @@ def test_an_output_is_unchecked_from_the_first_end_on_until_it_was_compared(file
     assert consumers.all()["lake"] == told
     consumers.leave_unchecked("lake", 9)
     assert unchecked() == 9
-    consumers.tell("lake", 10)
+    consumers.record_progress("lake", 10)
     assert unchecked() is None
 
 

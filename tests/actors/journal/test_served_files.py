@@ -88,7 +88,7 @@ async def test_what_the_service_does_not_have_or_give_is_named(tmp_path: Path) -
             lambda: files.make(["x"]),
             lambda: files.put("x", b""),
             lambda: files.remove("x"),
-            lambda: JournalReader(tap.url).consumers.tell("reports", 1),
+            lambda: JournalReader(tap.url).consumers.record_progress("reports", 1),
         ):
             with pytest.raises(
                 Definite, match=r"can only be read through it; give journal\.path, or the option"

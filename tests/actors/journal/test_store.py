@@ -195,10 +195,10 @@ def test_retention_keeps_what_a_consumer_lacks_and_the_last_segment(store: Journ
     for number in (1, 2, 3):
         seal(store, number)
     store.recover()
-    store.consumers.tell("lake", 0)
+    store.consumers.record_progress("lake", 0)
     assert store.retain(ALL_OLD, LATER) == Removed(0, 0)
     assert store.told == {"lake": 0}
-    store.consumers.tell("lake", 3)
+    store.consumers.record_progress("lake", 3)
     size = store.recover().bytes
     removed = store.retain(ALL_OLD, LATER)
     assert removed.segments == 2
@@ -210,7 +210,7 @@ def test_retention_keeps_what_a_consumer_lacks_and_the_last_segment(store: Journ
     assert store.recover().last == store.entry(3)
     seal(store, 4)
     assert store.retain(ALL_OLD, LATER).segments == 0  # the consumer is at the third one
-    store.consumers.tell("lake", 4)
+    store.consumers.record_progress("lake", 4)
     assert store.retain(ALL_OLD, LATER).segments == 1
     assert names(store) == [store._view.name(4)]
     store.close()
@@ -225,7 +225,7 @@ def test_a_consumer_that_comes_while_segments_go_finds_what_it_saw(
 
     def begin_at(segment: int) -> None:
         assert store.consumers.first() == 1
-        store.consumers.tell("topics", 2)
+        store.consumers.record_progress("topics", 2)
         real(segment)
 
     with monkeypatch.context() as patched:

@@ -123,7 +123,7 @@ def test_without_a_service_it_says_how_to_start_it(arguments: list[str], config:
 def test_a_consumer_is_forgotten(config: Path) -> None:
     settings = load(config, {})
     store = JournalStore.open_single_writer(settings.journal.path, settings.name)
-    store.consumers.tell("topics", 7)
+    store.consumers.record_progress("topics", 7)
     assert tidemark("forget-consumer", config, "topics").exit_code == ExitCode.CLEAN
     assert store.consumers.all() == {}
     again = tidemark("forget-consumer", config, "topics")

@@ -163,7 +163,7 @@ def test_delta_itself_refuses_what_has_come_already(connected: ConnectSpark, tab
     for _ in range(2):
         table._write(rows, "us", 5, "{}")
     table._write(rows, "us", 4, "{}")
-    table.tell("after", 3)
+    table.set_transaction("after", 3)
     found = table.snapshot()
     assert found is not None
     assert found.applications == {"us": 5, "after": 3}

@@ -466,11 +466,11 @@ def test_columns_change_while_a_mirror_is_written_and_the_swap_begins_again(
     history, (orders, begun) = delivery.history, filled_beside(delivery)
     before = expected(orders)
     history.seal()
-    make_anew, views = Lake._make_anew, list[list[Row]]()
+    replace_table, views = Lake._replace_table, list[list[Row]]()
 
     def wide() -> None:
         """A segment with a column more, while the mirror is about to be written."""
-        monkeypatch.setattr(Lake, "_make_anew", make_anew)
+        monkeypatch.setattr(Lake, "_replace_table", replace_table)
         orders.schema = replace(ORDERS, columns=(*ORDERS.columns, Column("n", INT, True)))
         orders.rows = {key: (*row, None) for key, row in orders.rows.items()}
         history.transaction((orders, "u", (2, "b", 22)))
@@ -488,9 +488,9 @@ def test_columns_change_while_a_mirror_is_written_and_the_swap_begins_again(
             other.submit(wide).result(WITHIN_S)
         finally:
             other.shutdown(wait=False)
-        make_anew(*arguments, **more)
+        replace_table(*arguments, **more)
 
-    monkeypatch.setattr(Lake, "_make_anew", swap)
+    monkeypatch.setattr(Lake, "_replace_table", swap)
     with pytest.raises(Conflict, match="the table's columns have changed"):
         delivery.lake.complete(ORDERS.table, begun.since, 2, "position")
     assert [*views, delivery.view(orders)] == [before, before]
@@ -542,8 +542,8 @@ class Cut(Exception):
 STEPS = [
     (Lake, "_create"),
     (Lake, "_freeze"),
-    (Lake, "_take_on"),
-    (Lake, "_make_anew"),
+    (Lake, "_evolve_changelog"),
+    (Lake, "_replace_table"),
     (Lake, "_begin"),
     (DeltaTable, "append"),
     (Lake, "complete"),

@@ -144,7 +144,7 @@ def test_delta_and_this_process_take_turns(written: Written) -> None:
 
     assert written.table.append(placed, "us", 3, {}, "{}") == 5
     assert seen == [{"n", "m"}]
-    written.table.tell("swap", 1)
+    written.table.set_transaction("swap", 1)
     snapshot = written.table.snapshot()
     assert snapshot is not None
     assert snapshot.applications == {"us": 3, "after": 2, "swap": 1}

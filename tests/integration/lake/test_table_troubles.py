@@ -344,7 +344,7 @@ async def test_a_lake_is_compared_before_it_gets_anything_of_an_empty_journal(
 ) -> None:
     """Otherwise a crash right after its first segment would leave it ahead of where the journal ended."""
     known, unchecked, deliver = house.history.store.consumers, list[int | None](), Lake.deliver
-    known.tell(LAKE_CONSUMER, 0)
+    known.record_progress(LAKE_CONSUMER, 0)
     house.history.store.leave_unchecked(LAKE_CONSUMER)
     assert known.all()[LAKE_CONSUMER].unchecked_end == 0
 

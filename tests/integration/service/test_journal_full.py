@@ -37,7 +37,7 @@ class Consumer:
                 into = self.changes if "__op" in found[0] else self.rows
                 into |= {row["id"]: row["v"] for row in found}
         self.segment = last
-        self.reader.consumers.tell("lake", last)
+        self.reader.consumers.record_progress("lake", last)
 
     async def go_on(self) -> None:
         """Takes whatever comes, until it's cancelled."""
@@ -71,7 +71,7 @@ async def test_capture_waits_at_the_quota_and_goes_on_when_a_consumer_has_got_on
     async with running(replace(settings, journal=journal)) as service:
         await service.begun()
         consumer = Consumer(JournalReader(journal.path))
-        consumer.reader.consumers.tell("lake", 0)
+        consumer.reader.consumers.record_progress("lake", 0)
         mysql.sql("UPDATE t SET filler = RANDOM_BYTES(400)", database=database)
         reason = await service.until(lambda: waits(service), "capture waits")
         assert "journal.quota_mib" in reason

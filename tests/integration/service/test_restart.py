@@ -253,7 +253,7 @@ async def test_a_start_has_consumers_compare_their_output_with_where_the_journal
     async with running(settings) as service:
         ended = await changed(service, 1)
         await service.stop()
-    JournalReader(settings.journal.path).consumers.tell("lake", 0)
+    JournalReader(settings.journal.path).consumers.record_progress("lake", 0)
     for v in (2, 3):  # no lake is there to compare, so what the first start has found counts
         async with running(settings) as service:
             assert await changed(service, v) > ended

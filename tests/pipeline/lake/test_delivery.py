@@ -186,11 +186,11 @@ def test_a_mirror_that_begins_anew_takes_any_schema_and_no_rows_of_before() -> N
 
 def test_a_generation_is_complete_with_its_batch_only_where_no_snapshot_fills_it() -> None:
     emptied, filled = entry(3, V1, mirror=Ready(30)), entry(4, V1, kind=FileKind.ROWS, mirror=Ready(30))
-    assert next_batch([emptied]).tells_all_of(V1.table, 30)
+    assert next_batch([emptied]).completes(V1.table, 30)
     assert not next_batch(
         [replace(emptied, checkpoint=entry(3, V1, mirror=Filling(30)).checkpoint), filled]
-    ).tells_all_of(V1.table, 30)
-    assert not next_batch([entry(3, V1, mirror=Filling(30))]).tells_all_of(V1.table, 30)
+    ).completes(V1.table, 30)
+    assert not next_batch([entry(3, V1, mirror=Filling(30))]).completes(V1.table, 30)
 
 
 def test_behind_a_crash_the_mirror_may_be_ahead_of_a_batch() -> None:

@@ -154,7 +154,7 @@ def test_a_table_that_is_ahead_of_the_journal_is_refused(ahead: LakeTableState) 
     ):
         story.after(TableFound(ORDERS, ahead))
     story.state = replace(story.state, unchecked_end=None)
-    assert story.after(TableFound(ORDERS, ahead)).only(FindCursor).said >= 3
+    assert story.after(TableFound(ORDERS, ahead)).only(FindCursor).reported >= 3
 
 
 def test_a_table_that_was_compared_may_get_further_before_it_is_found_again() -> None:
@@ -166,7 +166,7 @@ def test_a_table_that_was_compared_may_get_further_before_it_is_found_again() ->
     story.after(ProgressReported())
     story.now += 10
     story.retried(of(ORDERS, 3).checkpoint).after(TableFound(ORDERS, had(3, 2)))
-    assert story.only(FindCursor).said == 2
+    assert story.only(FindCursor).reported == 2
 
 
 def test_a_batch_is_read_met_delivered_and_told_and_then_comes_the_next() -> None:
@@ -182,11 +182,11 @@ def test_a_batch_is_read_met_delivered_and_told_and_then_comes_the_next() -> Non
     assert [piece.segment for piece in one.pieces.changes] == [1]
     assert story.after(TableDelivered(ORDERS, had(1, 0))).orders == []
     told = story.after(TableDelivered(ITEMS.table, had(1, 0))).only(ReportProgress)
-    assert (told.batch.through, told.said, told.seconds) == (1, 0, 4.0)
+    assert (told.batch.through, told.reported, told.seconds) == (1, 0, 4.0)
     assert (story.state.so_far.segment, story.state.so_far.of(ORDERS).changes) == (1, 1)
     assert story.after(ProgressReported()).orders == [ReadBatch(1, 2)]
     assert story.read(of(ORDERS, 2)).only(DeliverTable).before == had(1, 0)
-    assert story.after(TableDelivered(ORDERS, had(2, 1))).only(ReportProgress).said == 1
+    assert story.after(TableDelivered(ORDERS, had(2, 1))).only(ReportProgress).reported == 1
     assert story.after(ProgressReported()).orders == []
     assert story.state.doing == Idle()
     assert story.after(SegmentSealed(2)).orders == []  # it was told of that already
@@ -195,13 +195,13 @@ def test_a_batch_is_read_met_delivered_and_told_and_then_comes_the_next() -> Non
 def test_what_has_nothing_for_any_table_is_told_at_once_and_says_no_more_than_before() -> None:
     story = begun({ORDERS: had(3, 2)}, CursorFound(3, entry(3).checkpoint), entry(4))
     told = story.after(SegmentSealed(4)).read(entry(4)).only(ReportProgress)
-    assert (told.batch.through, told.said, told.seconds) == (4, 2, 0.0)
+    assert (told.batch.through, told.reported, told.seconds) == (4, 2, 0.0)
 
 
 def test_a_table_that_is_made_says_that_it_is_there() -> None:
     made = entry(1, mirror=Filling(1))
     story = Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(made).after(TableFound(ORDERS, NOTHING))
-    assert story.after(TableDelivered(ORDERS, had(1, 0, generation=1))).only(ReportProgress).said == 0
+    assert story.after(TableDelivered(ORDERS, had(1, 0, generation=1))).only(ReportProgress).reported == 0
     # Once it's removed, what the journal was told counts no more.
     assert spark_sink.complete_through(-1, 1, 0) == 0
 
@@ -229,11 +229,11 @@ def test_at_the_start_the_tables_say_where_the_lake_is() -> None:
     story = Story().after(JournalFound(end.checkpoint, 0))
     assert story.orders == [FindTable(ITEMS.table), FindTable(ORDERS)]
     assert story.after(TableFound(ITEMS.table, had(7, 6))).orders == []
-    assert story.after(TableFound(ORDERS, had(5, 4))).only(FindCursor).said == 6
+    assert story.after(TableFound(ORDERS, had(5, 4))).only(FindCursor).reported == 6
     assert story.after(CursorFound(7, entry(7, V1).checkpoint)).orders == []
     assert story.state.so_far.segment == 7
     assert story.after(SegmentSealed(9)).orders == [ReadBatch(7, 9)]
-    assert Story().after(JournalFound(replace(end.checkpoint, schemas={}), 0)).only(FindCursor).said == -1
+    assert Story().after(JournalFound(replace(end.checkpoint, schemas={}), 0)).only(FindCursor).reported == -1
 
 
 def test_a_table_that_has_stopped_gets_nothing_and_one_that_has_it_already_nothing_again() -> None:
@@ -293,12 +293,12 @@ def test_behind_a_gap_tables_are_left_out_until_their_mirrors_have_begun_anew() 
     assert (order.table, order.batch.through, order.batch.after) == (ITEMS.table, 6, 2)
     told, asked = story.after(TableDelivered(ITEMS.table, had(6, 2))).orders
     assert isinstance(told, ReportProgress)
-    assert told.said is None  # a restart has to find what's left out again
+    assert told.reported is None  # a restart has to find what's left out again
     assert asked == RequestMirrors({ORDERS: 0})
     story.after(ProgressReported()).read(*entries[2:])
     order = story.only(DeliverTable)
     assert (order.table, order.batch.through, order.batch.after) == (ORDERS, 8, 6)
-    assert story.after(TableDelivered(ORDERS, had(8, 6))).only(ReportProgress).said == 6
+    assert story.after(TableDelivered(ORDERS, had(8, 6))).only(ReportProgress).reported == 6
     assert story.state.so_far.late.tables == frozenset()
 
 
@@ -313,7 +313,7 @@ def test_a_mirror_that_has_gone_is_asked_for_and_the_changelog_goes_on() -> None
     assert asked == RequestMirrors({ORDERS: 1})
     story.after(ProgressReported(), SegmentSealed(5)).read(of(ORDERS, 5, {ORDERS: Filling(4)}))
     assert story.only(DeliverTable).batch.generations[ORDERS][0].since == 4
-    assert story.after(TableDelivered(ORDERS, had(5, 4, generation=4))).only(ReportProgress).said == 4
+    assert story.after(TableDelivered(ORDERS, had(5, 4, generation=4))).only(ReportProgress).reported == 4
 
 
 def test_a_table_whose_columns_have_other_types_than_rules_want_begins_again() -> None:
@@ -336,7 +336,7 @@ def test_a_table_whose_columns_have_other_types_than_rules_want_begins_again() -
     _, asked = story.after(TableDelivered(ORDERS, replace(formed, changes=4))).orders
     assert asked == RequestMirrors({ORDERS: 1}), "until it is carried out"
     story.after(ProgressReported(), SegmentSealed(5)).read(of(ORDERS, 5, {ORDERS: Filling(5)}))
-    assert story.after(TableDelivered(ORDERS, had(5, 4, generation=5))).only(ReportProgress).said == 4
+    assert story.after(TableDelivered(ORDERS, had(5, 4, generation=5))).only(ReportProgress).reported == 4
 
 
 def test_a_table_begins_again_once_a_renamed_column_has_another_type_than_rules_want() -> None:
@@ -410,7 +410,7 @@ def test_a_table_that_fails_for_weeks_has_the_longest_pause() -> None:
 
 def test_a_table_that_fails_is_set_aside_and_the_others_say_that_it_lacks_something() -> None:
     story = failing(ITEMS.table)
-    assert (story.only(ReportProgress).batch.through, story.only(ReportProgress).said) == (4, None)
+    assert (story.only(ReportProgress).batch.through, story.only(ReportProgress).reported) == (4, None)
     aside = story.state.so_far.failed[ITEMS.table]
     assert (aside.reason, aside.times, aside.again) == ("so", 1, story.now + spark_sink.TABLE_BACKOFF.first_s)
     assert spark_sink.retry_at(story.state) is None, "something is under way"
@@ -427,7 +427,7 @@ def test_a_table_catches_up_from_where_it_failed_while_the_others_have_it_all() 
     story.after(TableDelivered(ORDERS, had(5, 3)), ProgressReported())
     end = entry(5, V1, ITEMS).checkpoint
     assert story.retried(end).only(FindTable).table == ITEMS.table
-    assert story.after(TableFound(ITEMS.table, had(3, 2))).only(FindCursor).said == 3
+    assert story.after(TableFound(ITEMS.table, had(3, 2))).only(FindCursor).reported == 3
     story.after(CursorFound(3, entry(3).checkpoint))
     assert story.state.so_far.mergeable == {}, "batches are behind what the others have"
     assert story.after(SegmentSealed(5)).only(ReadBatch) == ReadBatch(3, 5)
@@ -438,7 +438,7 @@ def test_a_table_catches_up_from_where_it_failed_while_the_others_have_it_all() 
     assert brought == {ORDERS: [], ITEMS.table: [4, 5]}
     story.after(TableDelivered(ORDERS, had(5, 3)))
     told = story.after(TableDelivered(ITEMS.table, had(5, 3))).only(ReportProgress)
-    assert (told.batch.through, told.said) == (5, 3)
+    assert (told.batch.through, told.reported) == (5, 3)
     so_far = story.after(ProgressReported()).state.so_far
     assert (so_far.segment, so_far.aside, so_far.failed, so_far.ahead) == (5, frozenset(), {}, None)
 
@@ -464,7 +464,7 @@ def test_a_table_that_fails_again_rests_longer_and_the_others_are_where_they_wer
 def test_a_table_that_cannot_be_found_at_the_start_is_left_out() -> None:
     end = entry(4, V1, ITEMS)
     story = Story().after(JournalFound(end.checkpoint, 0), TableFound(ORDERS, had(3, 2)))
-    assert story.after(TableFailed(ITEMS.table, "so")).only(FindCursor).said == 2
+    assert story.after(TableFailed(ITEMS.table, "so")).only(FindCursor).reported == 2
     story.after(CursorFound(2, entry(2).checkpoint), SegmentSealed(4)).read(entry(3, V1, ITEMS), end)
     order = story.only(DeliverTable)
     assert (order.table, order.batch.after, len(order.pieces.changes)) == (ORDERS, 2, 1)

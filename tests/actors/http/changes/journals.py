@@ -62,7 +62,7 @@ class Tapped:
     def forget(self, through: int) -> None:
         """Removes the segments before this one, which the journal's consumer has."""
         store = self.history.store
-        store.consumers.tell("another", through)
+        store.consumers.record_progress("another", through)
         store.retain(JournalSettings(str(store.directory), keep_hours=0), 10**18)
 
     async def lines(self, **asked: str) -> list[dict[str, Any]]:

@@ -68,7 +68,7 @@ class House:
 
     def remove_through(self, segment: int) -> None:
         """Retention removes old segments; a consumer needs the others."""
-        self.history.store.consumers.tell("another", segment + 1)
+        self.history.store.consumers.record_progress("another", segment + 1)
         self.history.store.retain(JournalSettings(str(self.history.store.directory), keep_hours=0), 10**18)
         self.history.store.consumers.forget("another")
 
@@ -241,7 +241,7 @@ def test_the_journal_keeps_segments_for_a_stream_that_has_a_name(house: House) -
     house.remove_through(4)
     assert consumers.first() == 2, "the consumer's own segment stays"
     # A restart may be behind what it has told: it tells again where it is before anything is planned.
-    consumers.tell("mine", 5)
+    consumers.record_progress("mine", 5)
     house.planner(consumer="mine").end(house.at(2), NO_LIMIT)
     assert consumers.all()["mine"].segment == 2
     house.planner().committed(end)
