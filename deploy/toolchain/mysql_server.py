@@ -54,6 +54,8 @@ SMALL_AND_QUICK_56: Final[Mapping[str, str]] = {
     "explicit_defaults_for_timestamp": "ON",
     "innodb_log_file_size": "16M",
 }
+# A time zone whose clocks go back on the last Sunday in October, from 03:00 to 02:00.
+CENTRAL_EUROPE: Final = "CET-1CEST,M3.5.0,M10.5.0/3"
 # Options that hold for the whole life of a data directory, so that its template depends on them.
 SET_AT_BIRTH: Final = frozenset({"innodb_page_size", "lower_case_table_names"})
 
@@ -81,16 +83,22 @@ class LoggedCommand:
 
 
 class MysqlServer(ServerProcess):
-    """One server. `options` are mysqld's own, by their names as system variables: `{"gtid_mode": "ON"}`."""
+    """One server. `options` are mysqld's own, by their names as system variables: `{"gtid_mode": "ON"}`.
+
+    `zone`: the time zone of its system, as TZ has it; this machine's if it is empty.
+    """
 
     what = "MySQL server"
     program = "mysqld"
 
-    def __init__(self, parts: MysqlParts, folder: Path, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, parts: MysqlParts, folder: Path, options: Mapping[str, str] | None = None, zone: str = ""
+    ) -> None:
         super().__init__(folder / "data", folder / "error.log")
         self.parts = parts
         self.folder = folder
         self.options = dict(options or {})
+        self.zone = zone
         self.host = "127.0.0.1"
         self.port = take_port()
         self.uuid = str(uuid.uuid4())
@@ -180,7 +188,8 @@ class MysqlServer(ServerProcess):
         _new_data_directory(self.parts, self.data, self.options, self.uuid)
 
     def _command(self) -> list[str | Path]:
-        return [self.parts.bin / "mysqld", *self._arguments()]
+        zone = ["env", f"TZ={self.zone}"] if self.zone else []
+        return [*zone, self.parts.bin / "mysqld", *self._arguments()]
 
     def _arguments(self) -> list[str]:
         settings = {

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from pymysql.err import DataError, OperationalError
 
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
+from deploy.toolchain.mysql_server import CENTRAL_EUROPE, FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
 from pipeline import metrics as catalogue
 from pipeline.config.settings import SnapshotMode
 from pipeline.messages.topology import ActorName as Name
@@ -258,8 +258,6 @@ async def test_a_strict_conversion_that_still_changes_values(
     await history(mysql, tmp_path, database, before, (step,), "t", restarted={"t"})
 
 
-# Clocks that go back on the last Sunday in October, from 03:00 to 02:00.
-CENTRAL_EUROPE: Final = "CET-1CEST,M3.5.0,M10.5.0/3"
 # Statements that copy a table, on a table each, and statements that don't.
 COPIES: Final = {
     "digits": "ALTER TABLE digits MODIFY at TIMESTAMP(3) NULL",
