@@ -12,7 +12,10 @@ def history(seed: str, version: Version, metadata: Metadata, weights: Mapping[Mo
     """The history of this seed; `weights`: how often each move comes in it."""
     some = Random(f"{seed} {version} {metadata}")
     calm = metadata is Metadata.FULL and some.random() < 0.1
-    world = World(some, version, hostile=not calm and some.random() < 0.6)
+    summer = some.random() < _SUMMER
+    # A statement that copies a table with a TIMESTAMP may have changed it where clocks go back.
+    hostile, instants = not calm and some.random() < 0.6, not (calm and summer)
+    world = World(some, version, hostile, summer, instants)
     steps: list[Step] = []
     if some.random() < 0.3:
         steps += settings(world) if not calm else ()
@@ -29,9 +32,11 @@ def history(seed: str, version: Version, metadata: Metadata, weights: Mapping[Mo
         steps += _pause(some, _CALM if calm else _PAUSES)
         if not calm and not world.tables:
             steps += create(world)
-    return History(version, metadata, some.choice(list(Captured)), (*steps, Act.REST), seed, calm)
+    return History(version, metadata, some.choice(list(Captured)), (*steps, Act.REST), seed, calm, summer)
 
 
+# How many histories have sessions in the server's own time zone.
+_SUMMER: Final = 0.3
 # How often a pause is none, until the service has caught up, short, long, or a rest. What begins a mirror needlessly
 # is excused where a table is altered twice between two rests, so a calm history has more of these.
 _PAUSES: Final = (45, 28, 12, 10, 5)

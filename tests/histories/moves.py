@@ -55,12 +55,18 @@ _MODES: Final = (
 )  # fmt: skip
 _TRIES: Final = 20
 _TIMESTAMP: Final = "TIMESTAMP"
+# Two instants, in UTC, that have one local time in Central Europe, and one before and behind them.
+_ONE_LOCAL_TIME: Final = (
+    "'2024-10-27 00:30:00'", "'2024-10-27 01:30:00'", "'2024-10-26 23:30:00'", "'2024-10-27 02:30:00'",
+)  # fmt: skip
 
 
 def kind_of(world: World, *, key: bool = False) -> Kind:
     """A type, for a key's column if it's to be one."""
     some = world.some
     fitting = [kind for kind in KINDS if (kind.old or not world.old) and (kind.key or not key)]
+    if not world.instants:
+        fitting = [kind for kind in fitting if not kind.text.startswith(_TIMESTAMP)]
     if key and some.random() < 0.5:
         return fitting[0]
     # ENUM labels beyond U+FFFF and their like are few, so that they don't hide what else there is.
@@ -743,9 +749,10 @@ def elsewhere(world: World) -> Steps:
 def settings(world: World) -> Steps:
     """Settings of a session."""
     some = world.some
+    zones = ("+00:00", "+05:30", "-11:00", *(("SYSTEM",) if world.summer else ()))
     ways = [
         f"SET SESSION sql_mode = '{some.choice(_MODES)}'",
-        f"SET SESSION time_zone = '{some.choice(('+00:00', '+05:30', '-11:00'))}'",
+        f"SET SESSION time_zone = '{some.choice(zones)}'",
         f"SET SESSION binlog_row_image = {some.choice(('FULL', 'MINIMAL', 'NOBLOB'))}",
         f"SET SESSION foreign_key_checks = {some.choice('01')}",
         f"SET SESSION binlog_rows_query_log_events = {some.choice('01')}",
@@ -987,9 +994,76 @@ def again(world: World) -> Steps:
 
 def struck(world: World) -> Steps:
     """The service, or more seldom the server, ends and comes back."""
-    ways = [Act.RESTART_SERVICE, Act.KILL_SERVICE, Act.KILL_SERVICE]
+    ways = [Act.RESTART_SERVICE, Act.KILL_SERVICE, Act.POWER_CUT]
     seldom = [Act.RESTART_SERVER, Act.KILL_SERVER]
     yield world.some.choice(seldom if world.some.random() < 0.1 else ways)
+
+
+def clocks(world: World) -> Steps:
+    """A table has instants that are one local time where clocks go back, and is copied in that time zone."""
+    if not world.summer:
+        return
+    some = world.some
+    having = [
+        table for table in world.tables.values() if any(map(_is_instant, table.given)) and not table.engine
+    ]
+    if having and some.random() < 0.5:
+        table = some.choice(having)
+    else:
+        [kind] = [kind for kind in KINDS if kind.text.startswith(_TIMESTAMP)]
+        columns = (Column("id", KINDS[0], nullable=False), Column("at", kind), Column("v", kind_of(world)))
+        table = Table(f"clock{world.number()}", columns, ("id",))
+        world.tables[table.name] = table
+        yield Sql(table.creation())
+    given = tuple(
+        replace(column, kind=replace(column.kind, values=_ONE_LOCAL_TIME)) if _is_instant(column) else column
+        for column in table.columns
+    )
+    yield Sql("SET SESSION time_zone = '+00:00'")
+    yield insert_into(world, replace(table, columns=given), 8)
+    yield Sql("SET SESSION time_zone = SYSTEM")
+    yield some.choice((Act.CAUGHT_UP, Act.CAUGHT_UP, Act.REST))
+    if some.random() < 0.2:
+        yield Sql(f"OPTIMIZE TABLE {table.quoted}")
+    else:
+        clause, altered = _clause(world, table)
+        yield Sql(f"ALTER TABLE {table.quoted} {clause or 'FORCE'}")
+        world.tables[table.name] = altered
+    yield from _paused(world)
+    yield change(world, world.tables[table.name])
+
+
+def _is_instant(column: Column) -> bool:
+    return column.kind.text.startswith(_TIMESTAMP)
+
+
+def older(world: World) -> Steps:
+    """An older copy of the journal takes its place, while the source and the lake have gone on."""
+    some = world.some
+    yield Act.KILL_SERVICE
+    for _ in range(some.randint(1, 3)):
+        yield from some.choice((write, transact, alter, extend))(world)
+        yield from _paused(world)
+    yield some.choice((Act.CAUGHT_UP, Act.REST))
+    yield Act.OLDER_JOURNAL
+    yield from write(world)
+
+
+def restored(world: World) -> Steps:
+    """Somebody sets a table of the lake back."""
+    yield from write(world)
+    yield Act.REST
+    yield from write(world)
+    yield Act.REST
+    yield Act.RESTORE_TABLE
+    yield from write(world)
+
+
+def beside(world: World) -> Steps:
+    """Another pipeline captures the same tables for a while."""
+    if not world.old:  # its foreign keys may forbid a first start
+        yield Act.OTHER_PIPELINE
+    yield from write(world)
 
 
 Move = Callable[[World], Steps]
@@ -997,7 +1071,8 @@ MOVES: Final[dict[Move, int]] = {
     write: 30, transact: 12, alter: 36, create: 12, drop: 9, rename: 9, swap: 9, truncate: 4, copy: 7, parent: 4,
     around: 9, partitions: 5, databases: 3, branches: 5, elsewhere: 1, settings: 7, quoting: 1, creations: 2,
     signalled: 3, struck: 3, widen: 3, extend: 6, converted: 9, alike: 2, forgotten: 1, recaptured: 3, again: 1,
-    merged: 1, ignoring: 1, prepared: 1, cased: 2, known: 2, by_statement: 2,
+    merged: 1, ignoring: 1, prepared: 1, cased: 2, known: 2, by_statement: 2, clocks: 8, older: 1, restored: 1,
+    beside: 1,
 }  # fmt: skip
 # What makes no table's rows others, beside changes of rows.
 CALM: Final[dict[Move, int]] = {write: 20, transact: 10, widen: 20, extend: 12, around: 8, struck: 2}

@@ -9,11 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from actors.journal import files
+from actors.journal.store import JournalStore
+from actors.lake import lake
 from actors.lake.live_view import CatalogViews
+from actors.runtime.filesystem import TEMPORARY
 from actors.runtime.supervisor import Supervisor
 from actors.snapshot.snapshot_metrics import SnapshotMetrics
 from pipeline.binlog import transaction_assembler
@@ -94,6 +99,11 @@ class Planted(StrEnum):
     MADE_BY_QUERY = "a table is created without rows"
     DELETED = "a DELETE without WHERE is what a server says of a MEMORY table"
     XA_STATEMENTS = "an XA transaction has changed what it has rows of"
+    LOCAL_TIMES = "each instant has a local time of its own"
+    UNSYNCED = "what the journal writes is durable by itself"
+    OLDER_COPY = "the journal is never an older copy"
+    SET_BACK = "nobody sets a table of the lake back"
+    UNDURABLE = "what Spark commits without rows is durable by itself"
 
 
 def _rows_stay(patch: Patch) -> None:
@@ -343,6 +353,31 @@ def _xa_statements(patch: Patch) -> None:
     patch.setattr(transaction_assembler, "_databases", lambda _: frozenset())
 
 
+def _local_times(patch: Patch) -> None:
+    patch.setattr(schema_verifier, "may_move_instants", lambda *_, **__: False)
+
+
+def _unsynced(patch: Patch) -> None:
+    def put(path: Path, content: bytes) -> None:
+        beside = path.with_name(path.name + TEMPORARY)
+        beside.write_bytes(content)
+        beside.rename(path)
+
+    patch.setattr(files, "put_file", put)
+
+
+def _older_copy(patch: Patch) -> None:
+    patch.setattr(JournalStore, "leave_unchecked", lambda *_: None)
+
+
+def _set_back(patch: Patch) -> None:
+    patch.setattr(lake, "is_restored", lambda *_: False)
+
+
+def _undurable(patch: Patch) -> None:
+    patch.setattr(lake.Lake, "_make_durable", lambda *_: None)
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """How it's planted, which of the review's histories it brings back, and where it shows.
@@ -363,6 +398,8 @@ class Fault:
 
 # A sink that fails on one table's data.
 _SINK_FAILS: Final = "lake|stopped|failure, .*|the service ended"
+# A lake whose rows are others.
+_LAKE: Final = "lake|catalog|reader"
 _OLD: Final = (Metadata.MINIMAL, Version.OLD)
 
 FAULTS: Final[Mapping[Planted, Fault]] = {
@@ -425,6 +462,15 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
     Planted.DELETED: Fault(_deleted, "", "rows-are-deleted-through-a-view", about=(moves.by_statement,)),
     Planted.XA_STATEMENTS: Fault(
         _xa_statements, "", "statements-of-an-xa-transaction", about=(moves.by_statement,)
+    ),
+    Planted.LOCAL_TIMES: Fault(_local_times, "", "two-instants-of-one-local-time", about=(moves.clocks,)),
+    Planted.UNSYNCED: Fault(
+        _unsynced, "", "a-power-cut", "failure, .*|the service ended|journal", (moves.struck,)
+    ),
+    Planted.OLDER_COPY: Fault(_older_copy, "", "an-older-journal", _LAKE, (moves.older,), lake=True),
+    Planted.SET_BACK: Fault(_set_back, "", "a-restored-table", _LAKE, (moves.restored,), lake=True),
+    Planted.UNDURABLE: Fault(
+        _undurable, "", "a-power-cut-after-a-rename", _LAKE, (moves.struck, moves.alter), lake=True
     ),
 }
 

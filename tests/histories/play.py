@@ -6,9 +6,10 @@ a reason that may be. With a lake, another engine than Spark judges what that ha
 
 import asyncio
 import re
+import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Set
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -25,6 +26,8 @@ from pyspark.errors import PySparkException
 
 from actors import chunk_selector
 from actors.journal.store import JournalReader
+from actors.lake.spark_session import start_local
+from actors.lake.transaction_log.delta_log import COMMIT, LOG, read_version
 from actors.runtime.failure_kinds import FailureKind, kind_of
 from actors.runtime.redaction import safe_message
 from actors.runtime.supervisor import ExitCode
@@ -34,14 +37,17 @@ from deploy.toolchain.mysql_server import CAPTURE, MysqlServer
 from pipeline.config.settings import Settings as PipelineSettings
 from pipeline.config.settings import SnapshotMode, SparkSettings
 from pipeline.coordinator.state import stays_incomplete
+from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.entry import Entry
+from pipeline.lake.tables import Tier, location, table_at
 from pipeline.messages.signals import SignalAccepted
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import Chunking, Completed, SnapshotFailed, SnapshotWaiting
+from tests.histories.power import Power
 from tests.histories.readers import Readers
 from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version
 from tests.histories.turns import Turns
@@ -70,14 +76,18 @@ _OF_ALL: Final = frozenset(
         Act.RESET_LOG,
         Act.NEW_JOURNAL,
         Act.PURGE_LOG,
+        Act.POWER_CUT,
+        Act.OLDER_JOURNAL,
+        Act.RESTORE_TABLE,
+        Act.OTHER_PIPELINE,
     }
 )
 _ENDED: Final = frozenset({"completed", "failed", "stopped"})
 _PAUSES: Final = {Act.SHORT: 0.005, Act.LONG: 0.08}
 _FEW_ROWS: Final = 4
 _READ_EVERY_S: Final = 0.3
-_DELIVERED_S: Final = 120.0
-_MERGED_S: Final = 60.0
+_DELIVERED_S: Final = 240.0
+_MERGED_S: Final = 240.0
 _LAKE_ROWS_PER_S: Final = 100
 # Spark's own catalog, which is gone with its session.
 _CATALOG: Final = "spark_catalog"
@@ -86,6 +96,9 @@ _AGAIN: Final = 100
 
 # What alters a table in a calm history, by its name there.
 _ALTERS: Final = re.compile(r"(?:ALTER TABLE|(?:CREATE|DROP) [A-Z ]*INDEX .* ON) `((?:[^`]|``)+)`", re.DOTALL)
+# Where the copy of a journal is, beside it, and what a service says whose lake is ahead of its journal.
+_COPY: Final = "journal-copy"
+_AHEAD: Final = "before this service continued it"
 # The name of a history's database has its place in the run.
 _NAMED: Final = re.compile(r"\bh\d+x(\d+)\b")
 
@@ -211,12 +224,21 @@ class Player:
         self._closing: Any = None
         self.readers: Readers | None = None
         self._chain: list[Entry] = []
-        # How often the log was reset, and whether the service is to refuse it just now.
+        # How often the service began with a new journal, and whether it is to refuse what it finds just now.
         self._journal = 0
         self._refusing = False
+        # What of the journal and the lake is durable; whether the log was purged since the journal was copied.
+        self._power = Power()
+        self._purged = False
+        self._damaged = False
+        self._others = 0
 
     async def play(self) -> Result:
         """Play it to its end, or to that of the service."""
+        with self._power.noted():
+            return await self._play_all()
+
+    async def _play_all(self) -> Result:
         reading: asyncio.Task[None] | None = None
         try:
             await asyncio.to_thread(self._prepare)
@@ -290,7 +312,12 @@ class Player:
         self._begun_anew()
         whole = Assembly if self.spark else WithoutLake
         self._closing = _service(self._settings(), assembly or whole)
-        self.service = await self._closing.__aenter__()
+        try:
+            self.service = await self._closing.__aenter__()
+        except Definite as error:
+            self._closing, self._damaged = None, True
+            self._find(None, "the service ended", f"it does not start: {error}")
+            return
         judge = self.service.supervisor._judge
 
         def judged(group: Any, who: str, error: Exception) -> None:
@@ -331,7 +358,9 @@ class Player:
             self.result.findings.append(finding)
 
     def _over(self) -> bool:
-        """Whether the service has ended by itself."""
+        """Whether the service has ended by itself, or can't start."""
+        if self._damaged:
+            return True
         if self.service is None or not self.service.outcome.done():
             return False
         outcome = self.service.outcome.result()
@@ -346,6 +375,9 @@ class Player:
             await asyncio.to_thread(readers.poll)
             await asyncio.sleep(_READ_EVERY_S)
 
+    def _without_readers(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if self.readers is None else self.readers.without()
+
     def _look(self, part: Part) -> None:
         """Take down what the source has, for the readers."""
         if self.readers is not None:
@@ -359,7 +391,11 @@ class Player:
             alone = part.left[0] in _OF_ALL
             async with self._turns.alone() if alone else self._turns.beside_others():
                 if not self._over():
-                    await self._move(part)
+                    try:
+                        await self._move(part)
+                    except Definite as error:  # what it reads of the journal is damaged
+                        self._find(None, "journal", str(error))
+                        part.left.clear()
 
     async def _move(self, part: Part) -> None:
         """The next act of a history, or its statements up to there in one go."""
@@ -396,7 +432,10 @@ class Player:
         if number not in part.sessions:
             connection = self.server.connect()
             with connection.cursor() as cursor:
-                cursor.execute("SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1")
+                zone = "SYSTEM" if part.history.summer else "+00:00"
+                cursor.execute(
+                    f"SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1, time_zone = '{zone}'"
+                )
                 with suppress(pymysql.err.MySQLError):
                     cursor.execute(f"USE `{part.database}`")
             part.sessions[number] = connection
@@ -415,8 +454,14 @@ class Player:
                 await self._execute(part)
             case Act.RECAPTURE:
                 await self._recapture(part)
-            case Act.RESTART_SERVICE | Act.KILL_SERVICE:
-                await self._restart_service(clean=act is Act.RESTART_SERVICE)
+            case Act.RESTART_SERVICE | Act.KILL_SERVICE | Act.POWER_CUT:
+                await self._restart_service(act)
+            case Act.OLDER_JOURNAL:
+                await self._put_back_journal()
+            case Act.RESTORE_TABLE:
+                await self._restore_table(part)
+            case Act.OTHER_PIPELINE:
+                await self._run_other_pipeline()
             case Act.RESTART_SERVER | Act.KILL_SERVER:
                 await asyncio.to_thread(self._restart_server, clean=act is Act.RESTART_SERVER)
             case Act.RESET_LOG:
@@ -508,6 +553,7 @@ class Player:
 
         if await self._until(lambda: asyncio.to_thread(sealed), REST_S, self._sealed):
             await asyncio.to_thread(self.server.sql, f"PURGE BINARY LOGS TO '{newest}'")
+            self._purged = True
 
     def _written_again(self, position: GtidSet) -> None:
         """Reset the log, and write other transactions until all GTIDs of the position are used again."""
@@ -529,13 +575,168 @@ class Player:
             return "another history" in outcome.message
         return False
 
-    async def _restart_service(self, *, clean: bool) -> None:
+    async def _restart_service(self, act: Act) -> None:
         if self._over():
             return
         assert self.service is not None
-        if clean:
+        if act is Act.RESTART_SERVICE:
             await self._stop()
         await self._drop()
+        if act is Act.POWER_CUT:
+            async with self._without_readers():
+                await asyncio.to_thread(self._power.cut, self._folder / "journal", self._folder / "lake")
+        await asyncio.to_thread(self._copy_journal)
+        await self._start()
+
+    # -- what somebody does to the journal and the lake
+
+    def _copy_journal(self) -> None:
+        """Keep a copy of the journal, while the service is down."""
+        copy = self._folder / _COPY
+        if copy.exists():
+            shutil.rmtree(copy)
+        shutil.copytree(self._folder / "journal", copy)
+        self._purged = False
+
+    async def _put_back_journal(self) -> None:
+        """Put the last copy in the journal's place. The service refuses it if the lake is ahead, or the log too short.
+
+        Then it begins with a new journal and a new lake, as whoever reads the refusal would.
+        """
+        if self._over() or not (self._folder / _COPY).exists():
+            return
+        await self._drop()
+        sealed = JournalReader(self._folder / "journal").last_segment()
+        await asyncio.to_thread(self._replace_journal)
+        ends = JournalReader(self._folder / "journal").last_segment()
+        self._chain.clear()
+        for part in self.parts:
+            part.since.clear()
+        self._refusing = True
+        await self._start()
+        refused = await self._refuses_journal()
+        self._refusing = False
+        if refused is None:
+            return
+        if not (_AHEAD in refused and sealed > ends) and not (self._purged and "purged" in refused):
+            self._find(None, "older journal", f"it ends with {ends}, and ended with {sealed}: {refused}")
+        await self._drop()
+        for part in self.parts:
+            part.all_reread = True
+        await self._begin_journal()
+
+    def _replace_journal(self) -> None:
+        journal = self._folder / "journal"
+        shutil.rmtree(journal)
+        shutil.copytree(self._folder / _COPY, journal)
+        self._power.note_all(journal)
+
+    async def _refuses_journal(self) -> str | None:
+        """Why the service ends by itself, once it has looked at the lake; None if it doesn't."""
+        if self._damaged:
+            return None
+        assert self.service is not None
+        if self.spark:
+            await self._until(lambda: self._in_lake() > 0, _DELIVERED_S)
+        if not self.service.outcome.done():
+            return None
+        return self.service.outcome.result().message
+
+    async def _restore_table(self, part: Part) -> None:
+        """Set a table of a history's back in the lake, as Delta's RESTORE does, while the service is down.
+
+        The service has to set it aside by name. Then the table's folder is removed, as whoever reads that would.
+        """
+        if self.spark is None or self._over():
+            return
+        checkpoint = await self._deliver(part)
+        if checkpoint is None:
+            return
+        await self._drop()
+        async with self._without_readers():
+            table = await asyncio.to_thread(self._restored, self._complete_tables(part, checkpoint))
+            await self._start()
+            if table is not None:
+                await self._remove_restored(table)
+
+    async def _remove_restored(self, table: TableId) -> None:
+        """Remove a table of the lake that's set aside since somebody has set it back."""
+
+        def told() -> bool:
+            return str(table) in self._sink().get("tables", {})
+
+        await self._until(told, _DELIVERED_S, look_s=_LOOK_LAKE_S)
+        why = self._sink().get("tables", {}).get(str(table), {}).get("stopped") or ""
+        if "was set back by RESTORE" not in why:
+            return  # what it lacks is seen when the lake is judged
+        await self._drop()
+        shutil.rmtree(Path(location(str(self._folder / "lake"), table, Tier.MIRROR)).parent)
+        await self._start()
+
+    def _restored(self, tables: Sequence[TableId]) -> TableId | None:
+        """Set one of these tables back by some versions; which one it was."""
+        assert self.spark is not None
+        lake = str(self._folder / "lake")
+        ways = [
+            (table, tier, told) for table in tables for tier in Tier if (told := _versions(lake, table, tier))
+        ]
+        if not ways:
+            return None
+        table, tier, versions = self._some.choice(ways)
+        at = table_at(location(lake, table, tier))
+        spark = start_local(self.spark, self.folder / "spark-of-another")
+        try:
+            spark.session.sql(f"RESTORE TABLE {at} TO VERSION AS OF {self._some.choice(versions)}")
+        except PySparkException:  # that version can't be had any more
+            return None
+        finally:
+            spark.stop()
+        return table
+
+    async def _run_other_pipeline(self) -> None:
+        """Another pipeline captures the same tables beside this one, until it has passed all, and with its server_id.
+
+        Into the same lake it may deliver nothing.
+        """
+        if self._over():
+            return
+        self._others += 1
+        settings = self._settings()
+        journal = replace(settings.journal, path=str(self.folder / f"other-{self._others}"))
+        settings = replace(settings, name="other", journal=journal)
+        async with running(settings, WithoutLake) as other:
+            done = await asyncio.to_thread(executed, self.server)
+            passed = False
+            for within_s in (_STALLED_S, REST_S):  # what is prepared may be in the way
+                passed = await self._until(lambda: other.has_passed(done) or other.outcome.done(), within_s)
+                if passed:
+                    break
+                await asyncio.to_thread(self._end_branches)
+            if not passed or other.outcome.done():
+                ended = other.outcome.result().message if other.outcome.done() else "it does not pass all"
+                self._find(None, "other pipeline", ended)
+        if self.spark:
+            await self._refuse_other_pipeline(settings)
+
+    async def _refuse_other_pipeline(self, settings: PipelineSettings) -> None:
+        """Let another pipeline deliver into this one's lake tables while this one is down."""
+        lake = str(self._folder / "lake")
+        of_lake = [
+            table
+            for part in self.parts
+            for table in sorted(self._tables(part))
+            if read_version(location(lake, table, Tier.CHANGELOG)) is not None
+        ]
+        if not of_lake:
+            return
+        await self._drop()
+        tables = TableFilter(tuple(re.escape(table.dotted) for table in of_lake))
+        async with running(replace(settings, tables=tables), Assembly) as other:
+            with suppress(TimeoutError):
+                await other.end()
+            said = other.outcome.result().message if other.outcome.done() else "it goes on"
+            if "is fed from another journal" not in said:
+                self._find(None, "other pipeline", f"into the lake of this one: {said}")
         await self._start()
 
     def _restart_server(self, *, clean: bool) -> None:
@@ -568,6 +769,8 @@ class Player:
     ) -> bool:
         """Whether it becomes so, while the service runs. It has this long, again each time that `reached` rises."""
         deadline, last = time.monotonic() + within_s, 0
+        if self._damaged:
+            return False
         assert self.service is not None
         while not (await answer if isinstance(answer := so(), Awaitable) else answer):
             if reached is not None and (now := reached()) > last:
@@ -851,6 +1054,12 @@ class Player:
 
 def _may_stop(history: History, why: str) -> bool:
     return bool(MAY_STOP.search(why)) or (history.metadata is Metadata.MINIMAL and _UNPROVEN in why)
+
+
+def _versions(lake: str, table: TableId, tier: Tier) -> list[int]:
+    """The versions of a lake table before its present one, of which each is there by itself."""
+    log = Path(location(lake, table, tier)) / LOG
+    return sorted(int(match[1]) for path in log.glob("*.json") if (match := COMMIT.fullmatch(path.name)))[:-1]
 
 
 def _incomplete(checkpoint: Checkpoint) -> Set[TableId]:

@@ -8,8 +8,9 @@ Not judged are tables whose changes lack columns: there a row is missing until i
 (`docs/guarantees.md`). Nor is a mirror that its first snapshot still fills, which says so (`docs/lake.md`).
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -61,6 +62,7 @@ class Readers:
     reads: int = 0
     refused: int = 0
     judging: Lock = field(default_factory=Lock)
+    polling: Lock = field(default_factory=Lock)
 
     def look(self, tables: Sequence[TableId]) -> None:
         """Take down what the source has of these tables now, and of those that it had."""
@@ -84,9 +86,19 @@ class Readers:
         self.texts.clear()
         self.polled.clear()
 
+    @asynccontextmanager
+    async def without(self) -> AsyncIterator[None]:
+        """Let nobody read, while the lake's tables are set back; texts of before are of no use then."""
+        await asyncio.to_thread(self.polling.acquire)
+        try:
+            yield
+            self.moved(self.lake)
+        finally:
+            self.polling.release()
+
     def poll(self) -> None:
         """Read each table that the lake has in another state than at the last time, in each way."""
-        with closing(engine()) as connection:
+        with self.polling, closing(engine()) as connection:
             for table in sorted(self.had):
                 if self.polled.get(table) == (now := self._changed(table)):
                     continue

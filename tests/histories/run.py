@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from deploy.toolchain.mysql_server import (
+    CENTRAL_EUROPE,
     GTIDS,
     GTIDS_56,
     SMALL_AND_QUICK,
@@ -39,10 +40,10 @@ _TOGETHER = 8
 def started(parts: Parts, version: Version, folder: Path) -> Iterator[MysqlServer]:
     """A server for histories."""
     if version is Version.NEW:
-        server = MysqlServer(parts.mysql, folder, {**SMALL_AND_QUICK, **GTIDS})
+        server = MysqlServer(parts.mysql, folder, {**SMALL_AND_QUICK, **GTIDS}, CENTRAL_EUROPE)
     else:
         assert parts.mysql56 is not None
-        server = MysqlServer(parts.mysql56, folder, {**SMALL_AND_QUICK_56, **GTIDS_56})
+        server = MysqlServer(parts.mysql56, folder, {**SMALL_AND_QUICK_56, **GTIDS_56}, CENTRAL_EUROPE)
     with server:
         yield server
 

@@ -49,6 +49,10 @@ class Act(StrEnum):
     RESET_LOG = "reset log"
     NEW_JOURNAL = "new journal"
     PURGE_LOG = "purge log"
+    POWER_CUT = "power cut"
+    OLDER_JOURNAL = "older journal"
+    RESTORE_TABLE = "restore table"
+    OTHER_PIPELINE = "other pipeline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,8 @@ Step = Sql | Act
 class History:
     """A sequence of steps, and the world that they're done in.
 
-    `calm`: no statement of it makes any table's rows others unlogged, so that no mirror may begin anew.
+    `calm`: no statement of it makes any table's rows others unlogged, so that no mirror may begin anew. `summer`: its
+    sessions have the server's own time zone, which has summer time, and UTC otherwise.
     """
 
     version: Version
@@ -75,9 +80,11 @@ class History:
     steps: tuple[Step, ...]
     seed: str = ""
     calm: bool = False
+    summer: bool = False
 
     def __str__(self) -> str:
-        head = f"# {self.version} {self.metadata} {self.captured}{' calm' if self.calm else ''}"
+        more = f"{' calm' if self.calm else ''}{' summer' if self.summer else ''}"
+        head = f"# {self.version} {self.metadata} {self.captured}{more}"
         return "\n".join([f"{head} | {self.seed}", *map(written, self.steps), ""])
 
 
@@ -92,7 +99,7 @@ def written(step: Step) -> str:
             assert_never(step)
 
 
-_HEAD: Final = re.compile(r"# (9\.7|5\.6) (FULL|MINIMAL) (all|but _)( calm)?(?: \| (.*))?")
+_HEAD: Final = re.compile(r"# (9\.7|5\.6) (FULL|MINIMAL) (all|but _)( calm)?( summer)?(?: \| (.*))?")
 _SQL: Final = re.compile(r"(\d)> (.*)")
 
 
@@ -108,7 +115,13 @@ def parsed(text: str) -> History:
         else:
             steps.append(Act(line.removeprefix("~ ")))
     return History(
-        Version(told[1]), Metadata(told[2]), Captured(told[3]), tuple(steps), told[5] or "", bool(told[4])
+        Version(told[1]),
+        Metadata(told[2]),
+        Captured(told[3]),
+        tuple(steps),
+        told[6] or "",
+        bool(told[4]),
+        bool(told[5]),
     )
 
 
@@ -256,11 +269,16 @@ class Table:
 
 @dataclass(slots=True)
 class World:
-    """What a generator knows: the tables by their names, and which session has which XA transaction prepared."""
+    """What a generator knows: the tables by their names, and which session has which XA transaction prepared.
+
+    `summer`: as of the history. `instants`: whether tables may have a TIMESTAMP.
+    """
 
     some: Random
     version: Version
     hostile: bool
+    summer: bool = False
+    instants: bool = True
     tables: dict[str, Table] = field(default_factory=dict)
     prepared: list[str] = field(default_factory=list)
     numbers: int = 0

@@ -5,14 +5,17 @@ it; what was found once is kept in the folder `found`, and played each time.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from deploy.toolchain.mysql_server import GTIDS, GTIDS_56, MysqlServer
+from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.parts import Parts
 from pipeline.config.settings import SparkSettings
+from tests.histories import run
 from tests.histories.generate import history
 from tests.histories.planted import FAULTS, Planted, shown, weights
 from tests.histories.play import played
@@ -20,7 +23,7 @@ from tests.histories.run import alone
 from tests.histories.shrink import shrunk
 from tests.histories.statements import Act, Captured, History, Metadata, Sql, Step, Version, parsed
 from tests.histories.turns import Turns
-from tests.servers.mysql import MysqlFactory
+from tests.servers.mysql import parts56
 
 
 def kept(folder: str) -> dict[str, History]:
@@ -52,13 +55,16 @@ MANY: Final[list[Lot]] = [
 
 
 @pytest.fixture
-def started(mysql_factory: MysqlFactory, mysql56_factory: MysqlFactory) -> Started:
+def started(parts: Parts, tmp_path: Path) -> Iterator[Started]:
     """Starts a server of a version, of one test's own, since histories restart it and change its settings."""
+    with ExitStack() as servers:
 
-    def start(version: Version) -> MysqlServer:
-        return mysql_factory(GTIDS) if version is Version.NEW else mysql56_factory(GTIDS_56)
+        def start(version: Version) -> MysqlServer:
+            if version is Version.OLD:
+                parts56(parts)
+            return servers.enter_context(run.started(parts, version, tmp_path / "mysql"))
 
-    return start
+        yield start
 
 
 def _of(lot: Lot) -> str:
