@@ -150,7 +150,7 @@ def _placing(spark: Spark, store: JournalStore) -> Commit:
         committed = tables(path).append(
             lambda folder, there: files.place(folder, Tier.CHANGELOG, [piece], there),
             "bench",
-            piece.segment,
+            range(piece.segment, piece.segment + 1),
             {},
             "{}",
         )

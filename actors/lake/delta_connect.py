@@ -12,6 +12,11 @@ write once or not at all, even if no one learned how it ended or a predecessor's
 writer reads in the log which it is. MERGE, and the statement with which a mirror begins again, happen once in the same
 way, by settings of their session.
 
+A successor's batch may have more segments than the predecessor's, and Delta compares the versions only. So the
+successor looks at the log right before its write, and gives the write up if the table has a part of the batch
+(`actors.lake.delta_table.has_segments`). A commit between that look and Delta's own would escape it. A new session
+first ends its predecessor's, so that none comes so late.
+
 **Marks.** A write sets the version of one application. A batch has one more to set: the segment through which all
 tables have everything (`<journal>/after`, see `pipeline.lake.delivery`). That is true whatever becomes of the batch, so
 another commit may hold it. One table is enough, since the greatest of all counts. So an append of no rows sets it, with
@@ -38,7 +43,7 @@ from typing import ClassVar
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_table import PlaceFiles, TableVersion, columns_of, merge_by_statement
+from actors.lake.delta_table import PlaceFiles, TableVersion, columns_of, has_segments, merge_by_statement
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.transaction_log.delta_log import NO_REPORT, read_version
 from pipeline.errors import Transient
@@ -130,14 +135,17 @@ class ConnectTable:
         """Does nothing: Delta cleans the log."""
 
     def append(
-        self, place: PlaceFiles, application: str, version: int, marks: Mapping[str, int], metadata: str
+        self, place: PlaceFiles, application: str, segments: range, marks: Mapping[str, int], metadata: str
     ) -> None:
-        """Appends the rows of files in one commit, unless `application` has reached this version."""
+        """Appends the rows of files in one commit, unless `application` has reached the last of these segments.
+
+        Raises Conflict if it has reached another one of them.
+        """
         found = self.snapshot()
         assert found is not None
-        if found.applications.get(application, -1) < version:
+        if not has_segments(self.path, found.applications.get(application, -1), segments):
             with self._placed_rows(place, found.columns) as rows:
-                self._write(rows, application, version, metadata)
+                self._write(rows, application, segments[-1], metadata)
         self._tables.set_transactions(self, marks)
 
     def create(self, *_: object) -> bool:

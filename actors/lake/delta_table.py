@@ -2,9 +2,11 @@
 
 An append must be refused if it was made already, even by the JVM of a predecessor that doesn't know yet that it was
 replaced. Delta can refuse it. A commit carries an application's id and version (`SetTransaction`), and the transaction
-reads the last version before. Two concurrent transactions that read the version of the same application conflict. The
-writer's options `txnAppId` and `txnVersion` do this, but Delta 4.4 finds the version by rebuilding the whole state of
-the table in Spark jobs, once for each version of the table (`Snapshot.transactions`, `computedState`). That takes
+reads the last version before. Two concurrent transactions that read the version of the same application conflict. If
+the predecessor committed earlier, the version shows that a batch is there, or a part of it (`has_segments`).
+
+The writer's options `txnAppId` and `txnVersion` do this, but Delta 4.4 finds the version by rebuilding the whole state
+of the table in Spark jobs, once for each version of the table (`Snapshot.transactions`, `computedState`). That takes
 longer than the append itself. The checksum also has the version. Delta holds the checksum in memory after its own
 commits, and verifies it. Later versions of Delta look there first.
 
@@ -108,9 +110,11 @@ class LakeTable(Protocol):
         """Removes the expired part of the log, by the table's own properties."""
 
     def append(
-        self, place: PlaceFiles, application: str, version: int, marks: Mapping[str, int], metadata: str
+        self, place: PlaceFiles, application: str, segments: range, marks: Mapping[str, int], metadata: str
     ) -> int | None:
-        """Appends files in one commit, unless `application` has reached this version.
+        """Appends the rows of these segments, in files, in one commit, unless `application` has reached the last one.
+
+        Raises Conflict if it has reached another one of them: then the commit would bring some rows twice.
 
         `marks`: versions of other applications that the same commit sets. `metadata`: the commit's own report. Returns
         the table's version if the caller must make it durable, else None.
@@ -255,32 +259,33 @@ class DeltaTable:
         self,
         place: PlaceFiles,
         application: str,
-        version: int,
+        segments: range,
         marks: Mapping[str, int],
         metadata: str,
     ) -> int | None:
-        """Appends files in one commit and returns its version; None if `application` has reached it already.
+        """Appends the rows of these segments, in files, in one commit. Returns its version; None if they are there.
 
-        Raises Conflict, or Py4JJavaError with Delta's ConcurrentTransactionException, if another writer reaches it
-        meanwhile. With MetadataChangedException the same for another writer who changes the columns.
+        Raises Conflict if some are there, or if another writer brings some meanwhile. Raises Py4JJavaError with Delta's
+        ConcurrentTransactionException for the same, and with MetadataChangedException if another writer changes the
+        columns.
         """
-        log, marks = self._log(), {application: version, **marks}
+        log, marks = self._log(), {application: segments[-1], **marks}
         if self._own is not None and (end := self._own.end()) is not None:
-            if end.applications.get(application, -1) >= version:
+            if has_segments(self.path, end.applications.get(application, -1), segments):
                 return None
             append = BlindAppend(place(self.path, columns_of(end.schema)), marks, metadata, _stamp())
             with naming_table(self.path):
                 committed = self._own.append(end, append, application, lambda: _locked(log))
             if committed is not None:
                 return committed
-        return self._append_by_delta(log, place, application, version, marks, metadata)
+        return self._append_by_delta(log, place, application, segments, marks, metadata)
 
     def _append_by_delta(
         self,
         log: Any,
         place: PlaceFiles,
         application: str,
-        version: int,
+        segments: range,
         marks: Mapping[str, int],
         metadata: str,
     ) -> int | None:
@@ -288,7 +293,7 @@ class DeltaTable:
         if made is not None and made > log.unsafeVolatileSnapshot().version():
             log.update(False, self._none, self._none)  # else an append of our own would be a rival's
         transaction = log.startTransaction(self._none, self._classes.some(log.unsafeVolatileSnapshot()))
-        if not self._lacks(transaction, application, version):
+        if has_segments(self.path, self._progress(transaction, application), segments):
             return None
         actions = self._classes.no_actions
         for line in place(self.path, columns_of(transaction.metadata().schemaString())):
@@ -315,8 +320,9 @@ class DeltaTable:
 
     def set_transaction(self, application: str, version: int) -> None:
         """Sets an application's version, in a commit of nothing else."""
+        alone = range(version, version + 1)
         self._append_by_delta(
-            self._log(), lambda *_: (), application, version, {application: version}, NO_REPORT
+            self._log(), lambda *_: (), application, alone, {application: version}, NO_REPORT
         )
 
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
@@ -325,7 +331,7 @@ class DeltaTable:
         Raises Py4JJavaError with Delta's exceptions if another writer removes files or rows meanwhile.
         """
         transaction = self._log().startTransaction(self._none, self._none)
-        if not self._lacks(transaction, application, merge.through):
+        if self._progress(transaction, application) >= merge.through:
             return
         vectors = transaction.metadata().configuration().get(VECTORS)
         if not vectors.isDefined() or vectors.get() != "true":
@@ -418,12 +424,11 @@ class DeltaTable:
         marks = known.get() if known.isDefined() else snapshot.setTransactions()
         return {mark.appId(): mark.version() for mark in _each(marks)}
 
-    def _lacks(self, transaction: Any, application: str, version: int) -> bool:
-        """Returns whether the application hasn't reached the version. From here on another commit of the application
+    def _progress(self, transaction: Any, application: str) -> int:
+        """Returns the version that the application has reached. From here on another commit of the application
         conflicts, as with `txnVersion`."""
         transaction.readTxn().addOne(application)
-        known: int = self._applications(transaction.snapshot()).get(application, -1)
-        return known < version
+        return self._applications(transaction.snapshot()).get(application, -1)
 
     def _progress_action(self, application: str, version: int) -> Any:
         """Returns the action that sets an application's version."""
@@ -433,6 +438,16 @@ class DeltaTable:
     def _operation(self, metadata: str) -> Any:
         write, append, none = self._classes.write, self._classes.append, self._none
         return write(append, none, none, self._classes.some(metadata), none, none, none, none, none)
+
+
+def has_segments(path: str, reached: int, segments: range) -> bool:
+    """Returns whether a table that has everything through the segment `reached` has these segments.
+
+    Raises Conflict if it has only some: another writer brought them since this one looked.
+    """
+    if segments[0] <= reached < segments[-1]:
+        raise Conflict(f"another writer has delivered to {path}, through segment {reached}")
+    return reached >= segments[-1]
 
 
 def made_once(application: str, version: int, metadata: str) -> dict[str, str]:

@@ -651,7 +651,7 @@ class Lake:
             committed = delta.append(
                 lambda folder, columns: self._files.place(folder, tier, pieces, columns),
                 self._mark(mark),
-                todo.through,
+                range(pieces[0].segment, todo.through + 1),
                 {self._mark("after"): batch.after},
                 self._metadata(
                     segment=todo.through,

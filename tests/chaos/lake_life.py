@@ -194,10 +194,10 @@ def plant(fault: Planted) -> None:
     def without_mark(table: DeltaTable, place: Any, _mark: str, *more: Any) -> int | None:
         return append(table, place, str(uuid.uuid4()), *more)
 
-    def mark_first(table: DeltaTable, place: Any, mark: str, version: int, *more: Any) -> int | None:
-        if append(table, lambda *_: [], mark, version, *more) is None:
+    def mark_first(table: DeltaTable, place: Any, mark: str, segments: range, *more: Any) -> int | None:
+        if append(table, lambda *_: [], mark, segments, *more) is None:
             return None
-        return append(table, place, str(uuid.uuid4()), version, *more)
+        return append(table, place, str(uuid.uuid4()), segments, *more)
 
     def under_random_name(files: LakeFiles, lake: Any, folder: str, *more: Any) -> str:
         action = json.loads(placed(files, lake, folder, *more))

@@ -26,7 +26,14 @@ from pipeline.lake.tables import LakeColumn, Property, Tier, location
 from pipeline.schema.table_schema import Column
 from pipeline.types.column_types import Integer
 from tests.integration.history import FILLING, READY
-from tests.integration.lake.test_lake import ORDERS, USERS, Delivery, expected, rows
+from tests.integration.lake.test_lake import (
+    ORDERS,
+    USERS,
+    Delivery,
+    deliver_beside_a_predecessor,
+    expected,
+    rows,
+)
 from tests.integration.lake.test_spark_sink import House
 from tests.integration.lake.test_types_by_rule import follow_rules
 from tests.servers.spark_connect import SparkConnectServer, connect_server
@@ -168,6 +175,13 @@ def test_delta_itself_refuses_what_has_come_already(connected: ConnectSpark, tab
     assert found is not None
     assert found.applications == {"us": 5, "after": 3}
     assert len(read(connected, table)) == 2
+
+
+def test_a_batch_of_which_a_predecessor_has_delivered_a_part_lands_once_by_connect_too(
+    delivery: Delivery,
+) -> None:
+    """Here the rows are copied, so a file's name doesn't show that they are there."""
+    deliver_beside_a_predecessor(delivery)
 
 
 def test_a_conflict_is_told_from_a_failure(connected: ConnectSpark, table: ConnectTable) -> None:

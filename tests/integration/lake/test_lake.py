@@ -289,34 +289,69 @@ def test_of_two_writers_of_the_same_segment_one_lands(
 
         return place
 
-    assert table.append(rows("a"), "us", 7, {"other": 1}, "{}") == 1
-    assert table.append(rows("b"), "us", 7, {}, "{}") is None, "it was there when the transaction began"
+    assert table.append(rows("a"), "us", range(7, 8), {"other": 1}, "{}") == 1
+    assert table.append(rows("b"), "us", range(7, 8), {}, "{}") is None, (
+        "it was there when the transaction began"
+    )
 
     def rival() -> None:
-        assert DeltaTable(session.newSession(), path).append(rows("c"), "us", 8, {}, "{}") == 2
+        assert DeltaTable(session.newSession(), path).append(rows("c"), "us", range(8, 9), {}, "{}") == 2
 
     why = "another writer has delivered to it, in version 2" if own else "ConcurrentTransactionException"
     with pytest.raises(Exception, match=why) as raised:
-        table.append(rows("d", rival), "us", 8, {}, "{}")
+        table.append(rows("d", rival), "us", range(8, 9), {}, "{}")
     assert is_conflict(raised.value)
 
     def rival_of_another() -> None:
-        assert table.append(rows("e"), "them", 9, {}, "{}") == 3
+        assert table.append(rows("e"), "them", range(9, 10), {}, "{}") == 3
 
-    assert table.append(rows("f", rival_of_another), "us", 9, {}, "{}") == 4
+    assert table.append(rows("f", rival_of_another), "us", range(9, 10), {}, "{}") == 4
     assert session.read.format("delta").load(path).count() == 12
     snapshot = table.snapshot()
     assert snapshot is not None
     assert snapshot.applications == {"us": 9, "them": 9, "other": 1}
 
 
+@pytest.mark.parametrize("own", [True, False], ids=["own commits", "Delta's commits"])
+def test_a_batch_of_which_a_predecessor_has_delivered_a_part_is_refused_and_lands_once(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    if not own:
+        monkeypatch.setattr(OwnLog, "end", lambda *_: None)
+    deliver_beside_a_predecessor(delivery)
+
+
+def deliver_beside_a_predecessor(delivery: Delivery) -> None:
+    """The predecessor was held up when it had looked. It awakes between its successor's look and its commit."""
+    history = delivery.history
+    orders = history.table(ORDERS, READY)
+    history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    predecessor = Lake(delivery.spark.session, delivery.root, history.store)
+    found = delivery.lake.find(ORDERS.table)
+    history.transaction((orders, "c", (2, "b")))
+    history.seal()
+    earlier = delivery.batch()
+    history.transaction((orders, "c", (3, "c")))
+    history.seal()
+    batch = delivery.batch()
+    assert predecessor.deliver(ORDERS.table, found, earlier).changes == earlier.through < batch.through
+    rows(delivery.tier(orders, Tier.CHANGELOG))  # as a merge does: then Delta knows the commit
+    with pytest.raises(Conflict, match=f"has delivered to .*, through segment {earlier.through}"):
+        delivery.lake.deliver(ORDERS.table, found, batch)
+    delivery.lake.deliver(ORDERS.table, delivery.lake.find(ORDERS.table), batch)
+    changes = [row[0] for row in rows(delivery.tier(orders, Tier.CHANGELOG).select("id"))]
+    assert changes == [1, 2, 3]
+    assert delivery.view(orders) == expected(orders)
+
+
 def test_without_checksums_the_log_itself_is_asked(spark: Spark, tmp_path: Path) -> None:
     session, path = spark.session, str(tmp_path / "table")
     session.sql(f"CREATE TABLE delta.`{path}` (n BIGINT) USING delta")
     table = DeltaTable(session, path)
-    table.append(three_rows(tmp_path / "table", "a"), "us", 6, {}, "{}")
+    table.append(three_rows(tmp_path / "table", "a"), "us", range(6, 7), {}, "{}")
     table.checkpoint()
-    table.append(three_rows(tmp_path / "table", "b"), "us", 7, {}, "{}")
+    table.append(three_rows(tmp_path / "table", "b"), "us", range(7, 8), {}, "{}")
     for checksum in (tmp_path / "table" / "_delta_log").glob("*.crc"):
         checksum.unlink()
     table = DeltaTable(session, path)
@@ -325,7 +360,7 @@ def test_without_checksums_the_log_itself_is_asked(spark: Spark, tmp_path: Path)
     with ThreadPoolExecutor(1) as thread:
         assert thread.submit(table.size).result() == TableSize(files=2, commits=1)
         place = three_rows(tmp_path / "table", "c")
-        assert thread.submit(table.append, place, "us", 7, {}, "{}").result() is None
+        assert thread.submit(table.append, place, "us", range(7, 8), {}, "{}").result() is None
 
 
 def test_a_log_without_a_version_as_a_kill_leaves_it_is_no_table(delivery: Delivery) -> None:
@@ -518,7 +553,7 @@ def test_a_swap_that_commits_just_before_columns_change_has_come_before_them(
     def told(self: DeltaTable, application: str, version: int) -> None:
         """It has looked at a mirror that isn't swapped yet when it is."""
         tries.append(version)
-        self.append(swapped, application, version, {}, NO_REPORT)
+        self.append(swapped, application, range(version, version + 1), {}, NO_REPORT)
 
     def swapped(*_: object) -> Sequence[str]:
         if len(tries) == 1:

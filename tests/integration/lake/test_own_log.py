@@ -73,7 +73,9 @@ class Written:
         return placed
 
     def append(self, segment: int, *numbers: int) -> int | None:
-        return self.table.append(self.place(*numbers), "us", segment, {"after": segment}, "{}")
+        return self.table.append(
+            self.place(*numbers), "us", range(segment, segment + 1), {"after": segment}, "{}"
+        )
 
     def engines(self) -> list[str]:
         """Who has written each version."""
@@ -142,7 +144,7 @@ def test_delta_and_this_process_take_turns(written: Written) -> None:
         seen.append(set(there))
         return place(folder, there)
 
-    assert written.table.append(placed, "us", 3, {}, "{}") == 5
+    assert written.table.append(placed, "us", range(3, 4), {}, "{}") == 5
     assert seen == [{"n", "m"}]
     written.table.set_transaction("swap", 1)
     snapshot = written.table.snapshot()
@@ -192,7 +194,9 @@ def test_a_foreign_commit_just_before_is_followed(written: Written) -> None:
         version = written.table.version()
         assert version is not None
         assert (
-            written.table.append(meanwhile(foreign, 10 * segment), "us", 10 * segment, {}, "{}")
+            written.table.append(
+                meanwhile(foreign, 10 * segment), "us", range(10 * segment, 10 * segment + 1), {}, "{}"
+            )
             == version + 2
         )
         assert written.append(10 * segment + 1, segment) == version + 3, "and it continues"
@@ -219,7 +223,7 @@ def test_a_foreign_change_of_the_table_gives_the_append_up(written: Written, for
     with pytest.raises(
         Conflict, match=r"another writer has changed its (metaData|protocol), in version 2 of "
     ):
-        written.table.append(meanwhile, "us", 2, {}, "{}")
+        written.table.append(meanwhile, "us", range(2, 3), {}, "{}")
     assert written.numbers() == [1]
     assert written.append(2, 3) == 3
     assert written.numbers() == [1, 3]
@@ -237,7 +241,7 @@ def test_of_two_processes_at_once_none_loses_a_commit(written: Written) -> None:
         for number in range(rounds):
             table, place = DeltaTable(written.session, str(written.folder)), written.place(1000 + number)
             marks = {"them": number}
-            assert table._append_by_delta(table._log(), place, "them", number, marks, "{}") is not None
+            assert table._append_by_delta(table._log(), place, "them", range(number, number + 1), marks, "{}")
 
     def here() -> None:
         start.wait()
@@ -305,8 +309,8 @@ def test_without_a_checksum_delta_commits_and_brings_one(written: Written) -> No
     (written.log / f"{1:020}.crc").write_text('{"txnId":')
     table = DeltaTable(written.session, str(written.folder))
     place = written.place(2)
-    assert table.append(place, "us", 2, {}, "{}") == 2
-    assert table.append(written.place(3), "us", 3, {}, "{}") == 3
+    assert table.append(place, "us", range(2, 3), {}, "{}") == 2
+    assert table.append(written.place(3), "us", range(3, 4), {}, "{}") == 3
     assert written.engines()[2:] == ["Apache-Spark", "Tidemark"]
     written.is_sound()
 
@@ -325,14 +329,14 @@ def test_where_the_log_was_cleaned_meanwhile_the_newest_version_is_found(written
     written.create()
     written.append(1, 1)
     behind = DeltaTable(written.session, str(written.folder))
-    assert behind.append(written.place(2), "us", 2, {}, "{}") == 2
+    assert behind.append(written.place(2), "us", range(2, 3), {}, "{}") == 2
     for segment in range(3, 6):
         written.append(segment, segment)
     written.table.checkpoint()
     for version in range(5):
         for path in written.log.glob(f"{version:020}.*"):
             path.unlink()
-    assert behind.append(written.place(6), "us", 6, {}, "{}") == 6
+    assert behind.append(written.place(6), "us", range(6, 7), {}, "{}") == 6
     assert written.numbers() == [1, 2, 3, 4, 5, 6]
 
 

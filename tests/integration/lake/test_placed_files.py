@@ -56,7 +56,11 @@ class Placed:
             if file.kind is kind
         ]
         committed = self.table.append(
-            lambda folder, there: self.files.place(folder, tier, pieces, there), "us", number, {}, "{}"
+            lambda folder, there: self.files.place(folder, tier, pieces, there),
+            "us",
+            range(number, number + 1),
+            {},
+            "{}",
         )
         assert committed is not None
         self.files.sync_commit(str(self.folder), committed)
