@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, assert_never
+from typing import Any, Final, Never, assert_never
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
 from actors.source.binlog_dump import BinlogDump
 from actors.source.decoder_threads import DecoderThreads
+from actors.source.log_watch import Here, ReadLogWatch
 from pipeline import metrics as catalogue
 from pipeline.binlog.stream import LogStream, Message
 from pipeline.binlog.transaction_assembler import Given
@@ -99,12 +100,15 @@ class BinlogReader(Actor[ToBinlogReader]):
         self._going: ReadingLog | PausingAt | ReaderPaused = ReadingLog()
         self._end: Coordinates | None = None
         self._again_at = 0.0  # when it's read again, by the loop's clock
+        self._arrivals = 0  # how many times bytes have come
 
     async def run(self) -> None:
         """Reads until the mailbox is closed, and sends what's complete by then."""
         try:
+            watch = ReadLogWatch(self._settings, self._server, self._here)
+            await watch.look()
             self._dump = await BinlogDump.open(self._settings, self._position, self._server, self._journal)
-            await self._read(self._dump)
+            await self._read(self._dump, watch)
             self._cut()
             while self._decoding.oldest is not None:
                 await self._give()
@@ -156,12 +160,15 @@ class BinlogReader(Actor[ToBinlogReader]):
         """Not before the log has begun to come."""
         return None if self._end else "the source's log hasn't begun to come yet"
 
-    async def _read(self, dump: BinlogDump) -> None:
+    async def _read(self, dump: BinlogDump, log_watch: ReadLogWatch) -> None:
         self.listen()
         arrival = asyncio.create_task(dump.receive())
+        watch = asyncio.create_task(log_watch.run())
         try:
             while (order := self._taking) is not None:
-                await self._wait(order, arrival)
+                await self._wait(order, arrival, watch)
+                if watch.done():
+                    watch.result()
                 if order.done():
                     await self.taken(order)
                 elif (oldest := self._decoding.oldest) is not None and oldest.done():
@@ -175,12 +182,20 @@ class BinlogReader(Actor[ToBinlogReader]):
         finally:
             self.stop_listening()
             arrival.cancel()
-            await asyncio.gather(arrival, return_exceptions=True)
+            watch.cancel()
+            await asyncio.gather(arrival, watch, return_exceptions=True)
 
-    async def _wait(self, order: asyncio.Task[ToBinlogReader], arrival: asyncio.Task[int]) -> None:
+    def _here(self) -> Here:
+        """Where in the log the stream is, whether it rests there, and how many times bytes have come."""
+        resting = self._end is not None and self._stream.between == self._end and not self._is_paused()
+        return self._end, resting, self._arrivals
+
+    async def _wait(
+        self, order: asyncio.Task[ToBinlogReader], arrival: asyncio.Task[int], watch: asyncio.Task[Never]
+    ) -> None:
         """Waits for something to do; only a short while if a slice is to be cut."""
         self.rest()
-        awaited: set[asyncio.Future[Any]] = {order}
+        awaited: set[asyncio.Future[Any]] = {order, watch}
         if not self._is_paused():
             awaited.add(arrival)
         if (oldest := self._decoding.oldest) is not None:
@@ -202,6 +217,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         return came
 
     def _count(self, came: int) -> None:
+        self._arrivals += 1
         self.metrics.count(catalogue.BINLOG_READ, came)
         self.metrics.set(catalogue.LAST_EVENT, time.time())
 

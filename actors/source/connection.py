@@ -173,6 +173,11 @@ class Source:
         """The files of the binary log that the server still has, oldest first, and their bytes; one at the least."""
         return {name: int(size) for name, size, *_ in await self.ask(Statement("SHOW BINARY LOGS"))}
 
+    async def oldest_log(self) -> str:
+        """The name of the oldest file of the binary log. The server opens no other file for it."""
+        [(name, *_)] = await self.ask(Statement("SHOW BINLOG EVENTS LIMIT 1"))
+        return str(name)
+
     async def logged_before(self, file: str) -> GtidSet:
         """Returns the transactions that were in the log before this file, from its head (PREVIOUS_GTIDS)."""
         head = await self.ask(Statement("SHOW BINLOG EVENTS IN %s LIMIT 3", (file,)))

@@ -77,9 +77,14 @@ class LogStream:
         self._fold.give_place()
         return self._fold.given()
 
+    @property
+    def between(self) -> Coordinates | None:
+        """Where the stream is, if that's between two transactions."""
+        return self._fold.between
+
     def reached(self, place: Coordinates) -> bool:
         """Returns whether the stream is between two transactions, at or after that position."""
-        between = self._fold.between
+        between = self.between
         return between is not None and between.reaches(place)
 
     def walk(self, frames: Frames) -> Iterator[Given]:
