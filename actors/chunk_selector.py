@@ -48,7 +48,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages import chunks, topology
 from pipeline.messages.inboxes import ToChunkSelector, ToWatermarkCoordinator
 from pipeline.schema.row_keys import Key
-from pipeline.schema.table_schema import TableSchema
+from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import chunk_queries, key_literals, row_filter_sql
 from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.snapshot.watermark import High
@@ -453,9 +453,14 @@ class ChunkSelector(Actor[ToChunkSelector]):
         if self._markers is not None:
             return await self._markers.close(source, _marked_order(order))
         if self._replica is not None:
-            return await self._replica.high(source)
+            return await self._replica.high(source, _table(order))
         coordinates, _ = await source.end_of_log()
         return coordinates
+
+
+def _table(order: chunks.PlanTable | chunks.ReadChunk | chunks.ReadByKeys) -> TableId:
+    """Returns the table that the order is about."""
+    return order.table if isinstance(order, chunks.PlanTable) else order.chunk.table
 
 
 def _marked_order(order: chunks.PlanTable | chunks.ReadChunk | chunks.ReadByKeys) -> str:

@@ -15,7 +15,8 @@ is complete. It may hold transactions that the SELECT didn't see. These only mak
 stream, which comes from the source of the replica's log, is where the replica's receiver is.
 
 A client's own write on the replica would be in neither set in time. So the replica has to be read-only, and earlier
-writes there must be in the stream's history. Both are checked each time.
+writes there must be in the stream's history. Both are checked each time. A replica that leaves out changes by a filter
+has executed their transactions all the same, so sets don't show it. So a table that a filter concerns isn't read there.
 
 Low needs no more than on any server.
 
@@ -26,6 +27,8 @@ from actors.source.connection import Source
 from pipeline.config.settings import ServerSettings
 from pipeline.errors import Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
+from pipeline.schema.table_schema import TableId
+from pipeline.source.replication_filters import APPLIES_PART, find_left_out
 
 
 class ReplicaWatermarks:
@@ -43,10 +46,11 @@ class ReplicaWatermarks:
         await self._share(source, visible)
         return visible
 
-    async def high(self, source: Source) -> GtidSet:
-        """A set that has all transactions which SELECTs before can have seen.
+    async def high(self, source: Source, table: TableId) -> GtidSet:
+        """A set that has all transactions which SELECTs from the table before can have seen.
 
-        Raises Definite where that can't be known: on what is no replica, or takes writes of its own; and as `low`.
+        Raises Definite where that can't be known: on what is no replica, takes writes of its own, or leaves out changes
+        of the table; and as `low`.
         """
         received = await source.received()
         if received is None:
@@ -55,6 +59,10 @@ class ReplicaWatermarks:
             )
         if not await source.read_only():
             raise Definite(f"{self._name} takes writes of its own; set read_only = ON there")
+        if lacks := find_left_out(await source.replication_filters(), (table,)):
+            raise Definite(
+                f"{self._name} {APPLIES_PART.format(table=table, filter=lacks[1])}, or name another replica"
+            )
         executed = await source.executed()
         await self._share(source, executed)
         return received | executed

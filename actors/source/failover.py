@@ -32,6 +32,7 @@ from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import DdlRead, TransactionsRead
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.source import failover
+from pipeline.source.replication_filters import APPLIES_PART, find_left_out
 
 log = structlog.get_logger()
 
@@ -215,7 +216,21 @@ class _Search:
                 raise
             self._refused[index] = failover.Refused(str(unfit))
             return None
+        if (lacks := await self._left_out(source, found)) is not None:
+            self._refused[index] = failover.Refused(lacks)
+            return None
         return found
+
+    async def _left_out(self, source: Source, found: Preflight) -> str | None:
+        """Returns why this server's rows may not be those of the other servers of the list; None if they are."""
+        if len(self._servers) == 1:
+            return None
+        tables = sorted({*found.known.schemas, *(self._last.schemas if self._last else ())})
+        lacks = find_left_out(await source.replication_filters(), tables)
+        if lacks is None:
+            return None
+        table, why = lacks
+        return f"it {APPLIES_PART.format(table=table, filter=why)}, or leave the server out of source.others"
 
 
 async def _errant(

@@ -1,6 +1,6 @@
 """Failover: which of several servers capture may continue with.
 
-Tidemark requests the log by GTIDs, so it may use any server whose log brings exactly what the position lacks. Four
+Tidemark requests the log by GTIDs, so it may use any server whose log brings exactly what the position lacks. Five
 conditions must hold:
 
 1. The server has executed all that has passed here: position ⊆ executed. A server that lacks some of it is *behind*, or
@@ -15,13 +15,15 @@ conditions must hold:
    position (`TransactionOrder`).
 4. The names mean the same. A server that was restored from a copy, or has lost the end of its log, uses them again for
    other transactions (`pipeline.gtid.witness`).
+5. It has applied all of it. A replica that leaves out changes by a filter has executed their transactions all the same.
+   So of several servers none may have such a filter of a captured table: its rows wouldn't be those of the others.
 
 Condition 3 looks only at transactions of the server itself, and of servers of which nothing has passed here. Two
 servers may log other transactions in different orders rightfully: in a group, or with several sources, transactions of
 different rows may be in either order. That leaves one case out: an errant transaction that came by way of a third
 server, which was the primary at another time.
 
-With 1 to 4 the stream continues at the new server as it would have continued at the old one. The rows at the position
+With 1 to 5 the stream continues at the new server as it would have continued at the old one. The rows at the position
 are those of the new server's history there, and each later change comes once and in order. Sealed parts of a snapshot
 remain valid: a chunk's rows were the source's at their position in the stream, and both histories have that position.
 An open window is gone with its capture. Its watermarks are positions in the old server's log, and the new server

@@ -30,6 +30,8 @@ log = structlog.get_logger()
 
 TRANSACTIONS_EACH = 150
 
+T = TableId("d", "t")
+
 
 class Read(NamedTuple):
     """What a SELECT on the replica saw of each writer, and the executed set and high that were read after it."""
@@ -62,7 +64,7 @@ async def high_of(replica: ReplicaWatermarks, connection: Source) -> GtidSet:
     async with asyncio.timeout(WITHIN_S):
         while True:
             try:
-                return await replica.high(connection)
+                return await replica.high(connection, T)
             except Transient as error:
                 if "don't share a history" not in str(error):
                     raise
@@ -112,7 +114,7 @@ async def test_a_chunk_from_a_replica_lies_between_its_own_sets(
     elsewhere = settings(server, account)
     async with bench(source, "d", elsewhere=elsewhere) as running:
         caught_up(source, server)
-        plan = await running.plan(TableId("d", "t"))
+        plan = await running.plan(T)
         assert plan.high == GtidSet.parse(source.executed())
         server.sql("STOP REPLICA SQL_THREAD")
         source.sql("INSERT INTO d.t VALUES (5)")
@@ -137,7 +139,9 @@ async def test_high_has_what_is_received_and_may_be_visible_before_it_counts_as_
     async with connected_with(server, account) as connection, asyncio.timeout(60):
         while not later <= (await connection.received() or GtidSet()):
             pass
-        high = await ReplicaWatermarks(settings(server, account), settings(source, account)).high(connection)
+        high = await ReplicaWatermarks(settings(server, account), settings(source, account)).high(
+            connection, T
+        )
         assert not later <= await connection.executed()
     assert high == later
 
@@ -149,13 +153,22 @@ async def test_what_cannot_be_proven_is_refused_by_name(mysql_factory: MysqlFact
     of_source, of_server = settings(source, account), settings(server, account)
     async with connected_with(source, account) as connection:
         with pytest.raises(Definite, match="is no replica"):
-            await ReplicaWatermarks(of_source, of_source).high(connection)
+            await ReplicaWatermarks(of_source, of_source).high(connection, T)
     async with connected_with(server, account) as connection:
         replica = ReplicaWatermarks(of_server, of_source)
-        assert await replica.high(connection) == GtidSet.parse(source.executed())
+        assert await replica.high(connection, T) == GtidSet.parse(source.executed())
         server.sql("SET GLOBAL read_only = OFF")
         with pytest.raises(Definite, match="takes writes of its own"):
-            await replica.high(connection)
+            await replica.high(connection, T)
+        server.sql(
+            "SET GLOBAL read_only = ON",
+            "STOP REPLICA SQL_THREAD",
+            "CHANGE REPLICATION FILTER REPLICATE_IGNORE_TABLE = (d.t)",
+            "START REPLICA SQL_THREAD",
+        )
+        with pytest.raises(Definite, match=r"all changes of d\.t \(Replicate_Ignore_Table=d\.t\)"):
+            await replica.high(connection, T)
+        assert await replica.high(connection, TableId("d", "others")) == GtidSet.parse(source.executed())
         server.sql("CREATE DATABASE stray", "SET GLOBAL read_only = ON")
         with pytest.raises(Transient, match=f"{server.uuid}:1.*don't share a history"):
             await replica.low(connection)

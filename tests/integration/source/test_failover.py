@@ -317,6 +317,37 @@ async def test_where_none_can_go_on_it_stops_and_names_what_each_lacks(
     assert unequal(purged, tmp_path / "journal", T) == []
 
 
+async def test_a_replica_that_leaves_out_changes_of_a_captured_table_is_passed_over(
+    mysql_factory: MysqlFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judgement, "CATCH_UP_S", 0.5)
+    primary, partial_, sound = cluster(mysql_factory, "second", "third")
+    for replica, left_out in ((partial_, "d.%"), (sound, "elsewhere.%")):
+        replica.sql(
+            "STOP REPLICA",
+            f"CHANGE REPLICATION FILTER REPLICATE_WILD_IGNORE_TABLE = ('{left_out}')",
+            "START REPLICA",
+        )
+    async with begun(listing(tmp_path, primary, partial_, sound)) as service:
+        await service.execute("first")
+        await service.completed("first")
+        primary.sql("UPDATE d.t SET v = 1 WHERE id = 7")
+        await sealed(service, primary)
+        for replica in (partial_, sound):
+            caught_up(primary, replica)
+        primary.kill()
+        await reached(service, sound)
+        promote(sound)
+        sound.sql("UPDATE d.t SET v = 2 WHERE id = 8")
+        await service.caught_up(sound)
+        await service.stop()
+    assert partial_.sql("SELECT v FROM d.t WHERE id = 7") == [(0,)]
+    assert unequal(sound, tmp_path / "journal", T) == []
+    async with running(listing(tmp_path / "new", partial_, primary)) as service:
+        outcome = await service.end()
+    assert "doesn't apply all changes of d.t (Replicate_Wild_Ignore_Table=d.%)" in outcome.message
+
+
 async def test_what_was_written_on_a_replica_must_not_overwrite_what_came_behind_it(
     mysql_factory: MysqlFactory, tmp_path: Path
 ) -> None:
