@@ -43,6 +43,8 @@ class ChangeText:
                 continue
             if self._passes(told):
                 yield line.decode() if as_json else self._line(told)
+            else:
+                self._found = None  # it is of this update alone
 
     def _passes(self, change: Change) -> bool:
         row = change["row"]

@@ -62,6 +62,16 @@ def test_filters_leave_the_other_rows_out() -> None:
     assert list(text.lines(rows, as_json=True)) == [rows[0].decode()]
 
 
+def test_an_update_whose_before_image_alone_passes_a_filter_leaves_nothing_behind() -> None:
+    text = ChangeText([("note", "paid")])
+    rows = [line("b", id=1, note="paid"), line("u", id=1, note="new"), line("b", note="new", more=2)]
+    found = list(text.lines([*rows, line("u", note="paid", more=2)], as_json=False))
+    assert [click.unstyle(each).split(" shop.t ")[1] for each in found] == [
+        '< id=1 note="paid"',
+        '~ note="paid" more=2',
+    ]
+
+
 async def tail(tap: Tapped, folder: Path, *more: str) -> Result:
     """What the command prints of the journal's changes, as in a pipe."""
     (folder / "shop.toml").write_text(TOML.format(tap.bench.address.parent / "journal"))
