@@ -18,12 +18,12 @@ import structlog
 
 from actors.journal.store import JournalReader
 from actors.kafka.batches import MessageBatches, Records
-from actors.kafka.message_rows import Gathered, GatheredRows
+from actors.kafka.message_rows import Gathered, GatheredRows, MessageRows
 from actors.kafka.position import last_position, position_batch
 from actors.kafka.producer import KafkaProducer
 from actors.kafka.refusals import refused_as_messages
 from actors.kafka.schema_registry import SchemaRegistry
-from actors.kafka.segment_rows import InStep, SegmentRows
+from actors.kafka.segment_rows import InStep, SegmentRows, all_in_step
 from actors.kafka.topics import KafkaTopics
 from actors.runtime.actor import Actor
 from actors.runtime.mailbox import Mailbox
@@ -58,6 +58,7 @@ from pipeline.kafka.step import (
     TopicRefused,
     TransactionCommitted,
 )
+from pipeline.kafka.topics import routing_digest
 from pipeline.kafka.transaction_endings import Ending, TopicPart
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToKafkaSink
@@ -156,7 +157,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._registry = SchemaRegistry(settings) if avro else None
         beats = settings.heartbeat_interval_ms > 0
         heartbeat_topic = self._making.heartbeat_topic if beats else None
-        self._state = State(settings.transaction_rows, heartbeat_topic=heartbeat_topic)
+        routing = routing_digest(settings.topic_prefix, settings.topic_delimiter, settings.topic_routes)
+        self._state = State(settings.transaction_rows, heartbeat_topic=heartbeat_topic, routing=routing)
         self._connected: _Connected | None = None
         self._producer: KafkaProducer | None = None
         # The segment that is being sent, and the last one that the topics have wholly.
@@ -387,7 +389,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         statements, skip = unsent(entry, order.run, order.skip)
         rows, one_scn = len(statements), order.run.first_scn == order.run.last_scn
         await self._send_statements(connected, statements, order.topics)
-        in_step = self._rows.rows(entry, order.run, self._making.sharing, skip)
+        sharing = all_in_step if one_scn and not order.by_table else self._making.sharing
+        in_step = self._rows.rows(entry, order.run, sharing, skip)
         told = await self._in_thread(self._transactions_of, entry, order)
         if one_scn and not order.skip:
             await self._mark(connected, told.marks, slice(0, 1))
@@ -439,15 +442,12 @@ class KafkaSink(Actor[ToKafkaSink]):
         self, parts: InStep, rest: Iterator[InStep], orders: MessageOrders | None, topics: Topics
     ) -> tuple[list[Gathered], InStep | None]:
         """Takes rows if their topic is one of these. Returns the rows to send now, and the next ones of `rest`."""
-        making, due = self._making, list[Gathered]()
-        tables = [part.schema.table for part in parts]
-        wanted = [
-            making.rows(part, orders)
-            for part, table in zip(parts, tables, strict=True)
-            if making.wanted(table) and includes(topics, making.topic(table))
-        ]
-        if wanted:
-            due = self._gathered.add(making.sharing(tables[0]), wanted)
+        making, wanted = self._making, dict[str, list[MessageRows]]()
+        for part in parts:
+            table = part.schema.table
+            if making.wanted(table) and includes(topics, making.topic(table)):
+                wanted.setdefault(making.sharing(table), []).append(making.rows(part, orders))
+        due = [each for of_topic in wanted.items() for each in self._gathered.add(*of_topic)]
         return due, next(rest, None)
 
     async def _send_rows(self, connected: _Connected, gathered: list[Gathered]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,9 @@ from pipeline.signals.notifications import Notification
 from pipeline.types.buffers import Longs
 
 log = structlog.get_logger()
+
+# A message of more bytes that is a batch of its own is compressed. A topic takes 1 MiB, unless it is set otherwise.
+_LARGE_BYTES: Final = 64 << 10
 
 
 def software_version() -> str:
@@ -148,10 +151,11 @@ class _Encoded:
 
 
 def single_batch(topic: str, key: bytes, value: bytes, at_ms: int) -> PartitionBatch:
-    """Returns a batch of one message, for the topic's first partition."""
+    """Returns a batch of one message, for the topic's first partition. A large one is compressed."""
     times, first = np.array([at_ms]), np.zeros(1, np.int64)
     (run,) = record_runs(pa.array([key]), pa.array([value]), None, times, first, 1)
-    return PartitionBatch(topic, 0, RecordBatch(run, Compression.NONE))
+    large = len(value) > _LARGE_BYTES
+    return PartitionBatch(topic, 0, RecordBatch(run, Compression.GZIP if large else Compression.NONE))
 
 
 class MessageBatches:

@@ -1,11 +1,14 @@
 """The rows of a segment in the order in which they become messages: table by table, each in the order of the stream.
 
-Tables that may share a topic are read in step, so that their messages can be put into the order of the stream.
+Tables that may share a topic are read in step, so that their messages can be put into the order of the stream. All
+tables of a source transaction that may be split are, so that a number of its rows says which they are, whatever tables
+share a topic at the next start.
 
 A chunk of a first snapshot has no SCN in its file. The segment's entry has it, and so the chunk's place among the
 table's changes.
 """
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,8 +30,7 @@ from pipeline.kafka.debezium.transactions import ChangedRows
 from pipeline.kafka.runs import Capacity, Run
 from pipeline.schema.table_schema import TableId, TableSchema
 
-# How many rows become messages at once, at most, and about how many bytes of them. A position within a transaction
-# counts rows in an order that depends on these, where tables share a topic.
+# How many rows become messages at once, at most, and about how many bytes of them.
 ROWS_CONVERTED_TOGETHER: Final = 20_000
 TOGETHER_BYTES: Final = 16 << 20
 # No batch has more bytes than this, unless it is one row.
@@ -62,6 +64,12 @@ InStep = tuple[TableRows, ...]
 # What is the same of two tables that may share a topic, and only of them.
 Sharing = Callable[[TableId], str]
 
+
+def all_in_step(_: TableId) -> str:
+    """Returns what is the same of all tables, so that they are read in step."""
+    return ""
+
+
 # All rows of a table in a segment, in their order.
 TablePass = Callable[[Entry, TableId], Iterator[TableRows]]
 
@@ -81,12 +89,14 @@ class SegmentRows:
     def rows(self, entry: Entry, run: Run, sharing: Sharing, skip: int = 0) -> "RunRows":
         """Returns the rows of a run after the first `skip` ones, those of tables that share a topic in step.
 
+        Those first ones are table by table, and in the order of the stream of tables that are read in step.
+
         If the runs are read in their order, each to its end, the segment's files are read once. That holds too for a
         run that is read in parts, each from where the one before ended.
         """
         before, self._begun = self._begun, None
-        if before is None or not before.is_at(entry, run, skip):
-            before = RunRows(entry, run, skip, self._read(entry, run, sharing, skip))
+        if before is None or not before.is_at(entry, run, sharing, skip):
+            before = RunRows(entry, run, sharing, skip, self._read(entry, run, sharing, skip))
         self._begun = before
         return before
 
@@ -151,9 +161,20 @@ class SegmentRows:
             yield from read.rows(chunk, scn)
 
     def _changes(self, entry: Entry, table: TableId) -> Iterator[TableRows]:
-        for file in entry.files:
-            if file.table != table or file.kind is not FileKind.CHANGES:
-                continue
+        """Returns the changes of a table. Its columns may be again what they were: then a file has rows from before and
+        after those of another one.
+        """
+        own = [each for each in entry.files if each.table == table and each.kind is FileKind.CHANGES]
+        versions = dict.fromkeys(file.version for file in own)
+        if len(versions) < 2:
+            yield from self._read_files(entry, own)
+            return
+        lanes = [[file for file in own if file.version == version] for version in versions]
+        for parts in _in_step([self._read_files(entry, files) for files in lanes]):
+            yield from _alternating(parts)
+
+    def _read_files(self, entry: Entry, files: Iterable[File]) -> Iterator[TableRows]:
+        for file in files:
             with self._opened(entry, file) as parquet:
                 for rows in _whole_batches(parquet, _together(parquet)):
                     yield TableRows(entry.schemas[file.version], rows)
@@ -200,18 +221,19 @@ class RunRows(Iterator[InStep]):
     `at`: how many of the run's rows came before the next one, None once reading has failed.
     """
 
-    def __init__(self, entry: Entry, run: Run, skip: int, parts: Iterator[InStep]) -> None:
+    def __init__(self, entry: Entry, run: Run, sharing: Sharing, skip: int, parts: Iterator[InStep]) -> None:
         self._entry = entry
         self._run = run
+        self._sharing = sharing
         self._parts = parts
         self._next: InStep | None = None
         self.at: int | None = skip
 
-    def is_at(self, entry: Entry, run: Run, skip: int) -> bool:
-        """Returns whether the run's rows after the first `skip` ones come next."""
+    def is_at(self, entry: Entry, run: Run, sharing: Sharing, skip: int) -> bool:
+        """Returns whether the run's rows after the first `skip` ones come next, in the same order."""
         own = self._run
         same = (own.first_scn, own.last_scn) == (run.first_scn, run.last_scn)
-        return self._entry is entry and same and self.at == skip
+        return self._entry is entry and same and self._sharing == sharing and self.at == skip
 
     def __next__(self) -> InStep:
         at, self.at = self.at, None
@@ -331,6 +353,27 @@ def _in_step(tables: Iterable[Iterator[TableRows]]) -> Iterator[InStep]:
         yield tuple(taken)
 
 
+def _alternating(parts: InStep) -> Iterator[TableRows]:
+    """Returns the rows of several parts in the order of the stream, as long as possible of one part."""
+    of, at = _stream_order(parts), [0] * len(parts)
+    begins = [0, *(np.flatnonzero(np.diff(of)) + 1).tolist(), len(of)]
+    for begin, end in itertools.pairwise(begins):
+        number, count = int(of[begin]), end - begin
+        part, first = parts[number], at[number]
+        yield TableRows(part.schema, part.rows.slice(first, count))
+        at[number] = first + count
+
+
+def _stream_order(parts: InStep) -> NDArray[np.int64]:
+    """Returns for each place in the order of the stream whose of the parts the row there is."""
+    scns, ordinals = (
+        np.concatenate([np.asarray(part.rows.column(name)) for part in parts])
+        for name in ("__scn", "__ordinal")
+    )
+    of = np.repeat(np.arange(len(parts)), [part.rows.num_rows for part in parts])
+    return of[np.lexsort((ordinals, scns))]
+
+
 def _last_place(changes: pa.RecordBatch) -> tuple[int, int]:
     return int(changes.column("__scn")[-1].as_py()), int(changes.column("__ordinal")[-1].as_py())
 
@@ -344,14 +387,15 @@ def _end(changes: pa.RecordBatch, scn: int, ordinal: int) -> int:
 
 
 def _after(parts: InStep, skip: int) -> tuple[int, InStep]:
-    """Returns how many of the first `skip` rows are among these, and the rows after them."""
-    skipped, left = 0, list[TableRows]()
-    for part in parts:
-        here = min(skip - skipped, part.rows.num_rows)
-        skipped += here
-        if here < part.rows.num_rows:
-            left.append(TableRows(part.schema, part.rows.slice(here)))
-    return skipped, tuple(left)
+    """Returns how many of the first `skip` rows of the stream are among these, and the rows after them."""
+    sizes = [part.rows.num_rows for part in parts]
+    if not skip or skip >= sum(sizes):
+        return (sum(sizes), ()) if skip else (0, parts)
+    begins = np.bincount(_stream_order(parts)[:skip], minlength=len(parts)).tolist()
+    left = zip(parts, sizes, begins, strict=True)
+    return skip, tuple(
+        TableRows(part.schema, part.rows.slice(begin)) for part, size, begin in left if begin < size
+    )
 
 
 def _within(changes: pa.RecordBatch, run: Run) -> tuple[int, int]:

@@ -90,7 +90,7 @@ _DEFINITE: Final[Mapping[str, tuple[str, str]]] = {
     "ProducerFencedError": _FENCED,
     "InvalidTopicError": (
         "a table's name makes no topic's name",
-        "leave the table out with kafka.tables, or change kafka.topic_delimiter",
+        "leave the table out with kafka.tables; once that has started, add a route, take it in and order a snapshot",
     ),
     "InvalidTransactionTimeout": (
         "the broker doesn't keep a transaction open for so long",

@@ -20,12 +20,15 @@ class KafkaPosition:
     """The topics have everything through `segment`.
 
     Of the next segment they have everything through `scn`, and `rows` rows of the run that follows. These are the first
-    rows of one source transaction that is too large for one Kafka transaction.
+    rows of one source transaction that is too large for one Kafka transaction, in the order of the stream. That order
+    is the journal's, whatever the settings are. `by_table`: an earlier version sent them, table by table, in an order
+    that depends on which tables share a topic.
     """
 
     segment: int
     scn: int = 0
     rows: int = 0
+    by_table: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,15 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class SinkPosition:
-    """All topics have everything through `position`, except those that are set aside, by their names."""
+    """All topics have everything through `position`, except those that are set aside, by their names.
+
+    `routing`: by which settings those lack what they lack (`pipeline.kafka.topics.routing_digest`), "" in a position of
+    an earlier version.
+    """
 
     position: KafkaPosition
     set_aside: Mapping[str, SetAside] = field(default_factory=dict)
+    routing: str = ""
 
 
 def position_to_json(at: SinkPosition, ends: RecordEnds | None = None) -> bytes:
@@ -52,6 +60,8 @@ def position_to_json(at: SinkPosition, ends: RecordEnds | None = None) -> bytes:
             topic: {**_position_json(each.position), "reason": each.reason}
             for topic, each in at.set_aside.items()
         }
+        if at.routing:
+            value["routing"] = at.routing
     if ends:
         by_topic: dict[str, dict[str, int]] = {}
         for (topic, partition), end in sorted(ends.items()):
@@ -85,7 +95,7 @@ def _sink_position_of(value: Mapping[str, Any]) -> SinkPosition:
         topic: SetAside(_position_of(each), str(each["reason"]))
         for topic, each in value.get("set_aside", {}).items()
     }
-    return SinkPosition(_position_of(value), aside)
+    return SinkPosition(_position_of(value), aside, str(value.get("routing", "")))
 
 
 def _ends_of(value: Mapping[str, Any]) -> RecordEnds:
@@ -97,11 +107,17 @@ def _ends_of(value: Mapping[str, Any]) -> RecordEnds:
 
 
 def _position_json(position: KafkaPosition) -> dict[str, Any]:
-    return {"segment": position.segment, "scn": position.scn, "rows": position.rows}
+    # An earlier version would take rows in the order of the stream for others. It refuses a position without `rows`.
+    rows = "stream_rows" if position.rows and not position.by_table else "rows"
+    return {"segment": position.segment, "scn": position.scn, rows: position.rows}
 
 
 def _position_of(value: Mapping[str, Any]) -> KafkaPosition:
-    return KafkaPosition(int(value["segment"]), int(value["scn"]), int(value["rows"]))
+    segment, scn = int(value["segment"]), int(value["scn"])
+    if "stream_rows" in value:
+        return KafkaPosition(segment, scn, int(value["stream_rows"]))
+    rows = int(value["rows"])
+    return KafkaPosition(segment, scn, rows, by_table=rows > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +228,7 @@ class State:
 
     `at`: what the topics have, by the last committed Kafka transaction, and which of them are set aside. `next_rows`:
     how many rows the next Kafka transaction takes; a start begins with few. `heartbeat_topic`: where heartbeats go,
-    None without any. No table's messages go there.
+    None without any. No table's messages go there. `routing`: see SinkPosition.
     """
 
     most_rows: int
@@ -220,6 +236,7 @@ class State:
     doing: SinkDoing = field(default_factory=FindingPosition)
     next_rows: int = FIRST_ROWS
     heartbeat_topic: str | None = None
+    routing: str = ""
 
     @property
     def sending_to(self) -> Topics | None:

@@ -144,7 +144,8 @@ class SendRun:
     """Send the rows of a segment's run after the first `skip` ones, to these topics.
 
     `skip` and RunSent count the rows of all topics. A run of a single SCN may end after `most` rows or a few more;
-    then RunSent says that it hasn't ended.
+    then RunSent says that it hasn't ended. So its rows come in the order of the stream, or table by table where those
+    before did (`by_table`).
     """
 
     topics: Topics
@@ -152,6 +153,7 @@ class SendRun:
     run: Run
     skip: int
     most: int
+    by_table: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,10 @@ class PositionLost(Definite):
     """The position in the topics doesn't fit the journal. The text has the remedy."""
 
 
+class RoutesChanged(Definite):
+    """Topics lack rows by other settings than the present ones. The text has the remedy."""
+
+
 def step(state: State, fact: Fact) -> Next:
     """Returns the state after a fact, and the orders that follow.
 
@@ -263,17 +269,36 @@ def _expect(kind: type[_D], state: State, fact: Fact) -> _D:
 def _continue_from(state: State, found: PlacesFound, finding: FindingPosition) -> Next:
     """Continues from the position that the sink found."""
     position = _checked_position(found)
-    there = {} if found.at is None else found.at.set_aside
+    there = {} if found.at is None else _lacking(state, found.at)
     refused = {
         topic: SetAside(there[topic].position if topic in there else position, reason)
         for topic, reason in finding.refused.items()
     }
-    state = replace(state, at=SinkPosition(position, {**there, **refused}), doing=AllSent())
+    at = SinkPosition(position, {**there, **refused}, state.routing)
+    state = replace(state, at=at, doing=AllSent())
     confirm = () if found.at is None else (ConfirmSegment(_unneeded_through(state)),)
     if found.journal.last <= position.segment:
         return state, confirm
     state, orders = _begin_transaction(state, found.journal.last, _other_topics(state), ())
     return state, (*confirm, *orders)
+
+
+def _lacking(state: State, at: SinkPosition) -> Mapping[str, SetAside]:
+    """Returns the topics that are set aside. Raises RoutesChanged.
+
+    What such a topic lacks are the rows of its tables. By other settings it has other tables: it would miss rows of
+    some that another topic doesn't get either, and get rows of others that were sent before.
+    """
+    lacking = [topic for topic in at.set_aside if topic != state.heartbeat_topic]
+    if lacking and at.routing and at.routing != state.routing:
+        topic = min(lacking)
+        raise RoutesChanged(
+            f"{topic} was set aside ({at.set_aside[topic].reason}) and lacks rows of its tables, and since then "
+            "kafka.topic_prefix, kafka.topic_delimiter or kafka.topic_routes have changed: put them back until status "
+            "shows no topic as set aside. If the topic can't take the rows, leave its tables out with kafka.tables "
+            "until then, and order snapshots of them later"
+        )
+    return at.set_aside
 
 
 def _checked_position(found: PlacesFound) -> KafkaPosition:
@@ -339,7 +364,8 @@ def _send_next(state: State, sealed: int, opened: OpenTransaction, runs: tuple[R
     if runs and (opened.empty or capacity.fits(runs[0])):
         runs = runs if reached.rows else merged_runs(runs, capacity)
         most = Capacity(state.most_rows).rows_of(runs[0])
-        order = SendRun(opened.topics, reached.segment + 1, runs[0], reached.rows, most)
+        of = reached.segment + 1
+        order = SendRun(opened.topics, of, runs[0], reached.rows, most, reached.by_table)
         return replace(state, doing=SendingRun(sealed, opened, runs)), (order,)
     if not runs and capacity.rows > 0 and capacity.bytes > 0 and reached.segment < sealed:
         plan = PlanSegment(reached.segment + 1, reached.scn, reached.rows > 0, state.capacity)

@@ -7,6 +7,8 @@ Source: Debezium 3.6, `AbstractTopicNamingStrategy.sanitizedTopicName` and `ByLo
 `Topic.validate` and `RegexRouter`.
 """
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -44,6 +46,12 @@ def fit_topic(name: str) -> str:
 def topic_of_heartbeats(heartbeat_prefix: str, prefix: str) -> str:
     """Returns the topic of heartbeats."""
     return f"{heartbeat_prefix}.{prefix}"
+
+
+def routing_digest(prefix: str, delimiter: str, routes: Iterable[TopicRoute] = ()) -> str:
+    """Returns a digest of what decides which tables a topic has: `destination_of` returns the same topics by it."""
+    by = [prefix, delimiter, *((route.topic_regex, route.topic_replacement) for route in routes)]
+    return hashlib.sha256(json.dumps(by).encode()).hexdigest()[:16]
 
 
 def destination_of(

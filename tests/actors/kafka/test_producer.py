@@ -22,7 +22,7 @@ from pipeline.config.settings import Compression, KafkaSecurity, KafkaSinkSettin
 from pipeline.errors import Definite, Transient
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
 from pipeline.kafka.records import record_runs
-from pipeline.kafka.state import KafkaPosition, SinkPosition
+from pipeline.kafka.state import KafkaPosition, SetAside, SinkPosition
 from tests.servers.kafka_messages import committed_messages
 
 
@@ -60,6 +60,21 @@ async def topic_of(of: KafkaSinkSettings, name: str = "t") -> str:
     topic = f"{of.topic_prefix}.{name}"
     assert await KafkaTopics(of, of.topic_prefix).partitions(topic) == of.partitions
     return topic
+
+
+async def test_a_position_of_ten_thousand_topics_has_room(kafka: KafkaBroker) -> None:
+    """A topic takes 1 MiB. The position names topics that are set aside, and those of its Kafka transaction."""
+    of = settings(kafka)
+    positions = await KafkaTopics(of, of.topic_prefix).position_topic()
+    reason = "the account may not write to a topic (TopicAuthorizationFailedError); allow it to Write, Describe and"
+    aside = {f"{of.topic_prefix}.shop.t{n:06}": SetAside(KafkaPosition(n), reason) for n in range(10_000)}
+    at, ends = SinkPosition(KafkaPosition(10_000), aside), {(topic, 0): 7 for topic in aside}
+    async with producing(of) as producer:
+        await producer.begin()
+        await producer.send(position_batch(positions, "j", at, 1, ends))
+        await producer.commit()
+    found = await _last_committed(of, of.topic_prefix, positions)
+    assert found is not None and (found.at, found.ends) == (at, ends)
 
 
 async def test_messages_and_position_are_there_together_or_not_at_all(kafka: KafkaBroker) -> None:

@@ -12,7 +12,7 @@ import pytest
 from actors.journal.store import JournalStore
 from actors.kafka import segment_rows
 from actors.kafka.batches import MessageBatches
-from actors.kafka.segment_rows import SegmentRows, TableRows
+from actors.kafka.segment_rows import SegmentRows, Sharing, TableRows, all_in_step
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
@@ -22,9 +22,10 @@ from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.runs import Capacity, Run, statements_of
 from pipeline.messages.journal import Append, ChunkPart, StatementPart
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import Column, TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import ChunkId
+from pipeline.types.column_types import Integer
 from tests.actors.segments import ITEMS, part, position
 
 ORDERS = replace(ITEMS, table=TableId("shop", "orders"))
@@ -113,9 +114,66 @@ def test_tables_that_may_share_a_topic_are_read_in_step(
     assert sorted(all_rows) == [(10 * number + 1, row) for number in range(3) for row in range(10)]
     for skip in (1, 9, 17):
         left = SegmentRows(store).rows(entry, Run(1, 40, 30), lambda _: "both", skip)
-        assert [place for parts in left for each in parts for place in places(each)] == all_rows[skip:]
+        after = [place for parts in left for each in parts for place in places(each)]
+        assert sorted(after) == sorted(all_rows)[skip:]
     apart = SegmentRows(store).rows(entry, Run(1, 40, 30), str)
     assert all(len(parts) == 1 for parts in apart)
+
+
+@pytest.mark.parametrize("together", [(2, 2), (2, 5), (5, 3)])
+def test_a_number_of_rows_in_step_means_the_same_rows_however_many_are_read_at_once(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch, together: tuple[int, int]
+) -> None:
+    """Also another version's number, which reads another number of rows at once."""
+    parts = [
+        part(0, begin, begin + 2, schema)
+        for begin, schema in ((0, ITEMS), (2, ORDERS), (4, ITEMS), (6, ORDERS), (8, ORDERS))
+    ]
+    checkpoint = Checkpoint(position(1), scn=1, schemas={each.table: each for each in (ITEMS, ORDERS)})
+    sealed = Append(tuple(parts), checkpoint)
+    store.publish(
+        journal.seal(
+            1,
+            [sealed],
+            store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed]))),
+            None,
+            0,
+        )
+    )
+    entry, run = store.entry(1), Run(1, 1, 10)
+    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together[0])
+    first = ids(next(SegmentRows(store).rows(entry, run, all_in_step)))
+    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together[1])
+    rest = SegmentRows(store).rows(entry, run, all_in_step, len(first))
+    assert sorted(first + [row for parts in rest for row in ids(parts)]) == list(range(10))
+
+
+@pytest.mark.parametrize("together", [2, 20_000])
+@pytest.mark.parametrize("sharing", [str, all_in_step])
+def test_a_table_whose_columns_are_again_what_they_were_has_its_rows_in_order(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch, together: int, sharing: Sharing
+) -> None:
+    """The file of the first columns has rows from before and after those of the second."""
+    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together)
+    wider = replace(ITEMS, columns=(Column("id", Integer(8, unsigned=True), nullable=False),))
+    parts = [part(n, 0, 3, wider if n % 2 else ITEMS) for n in range(5)]
+    sealed = Append(tuple(parts), Checkpoint(position(5), scn=50, schemas={ITEMS.table: ITEMS}))
+    files = store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed])))
+    store.publish(journal.seal(1, [sealed], files, None, 0))
+    entry, rows = store.entry(1), SegmentRows(store)
+    assert len(entry.files) == 2
+    runs = rows.plan(entry, 0, Capacity(6), split=False)
+    assert len(runs) == 3
+    for order in (runs, [Run(1, 50, 15)]):
+        read = [row for run in order for each in rows.rows(entry, run, sharing) for row in ids(each)]
+        assert read == [10 * n + i for n in range(5) for i in range(3)]
+
+
+def test_a_run_that_was_begun_in_another_order_is_read_again(store: JournalStore, entry: Entry) -> None:
+    rows = SegmentRows(store)
+    begun = rows.rows(entry, Run(1, 5, 50), str)
+    assert rows.rows(entry, Run(1, 5, 50), str) is begun
+    assert rows.rows(entry, Run(1, 5, 50), all_in_step) is not begun
 
 
 def places(of: TableRows) -> list[tuple[int, int]]:

@@ -378,6 +378,74 @@ async def test_rows_that_move_between_tables_of_one_topic_come_in_the_order_of_t
         ]
 
 
+@pytest.mark.parametrize("rows", [4, 100_000])
+async def test_a_table_whose_columns_are_again_what_they_were_loses_nothing_and_keeps_its_order(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, rows: int
+) -> None:
+    """All in one segment, as where capture catches up."""
+    settings = to_topics(kafka, open_shop, tmp_path, transaction_rows=rows)
+    settings = replace(settings, journal=replace(settings.journal, seal_after_ms=3_000))
+    open_shop.sql("CREATE TABLE shop.numbers (id INT PRIMARY KEY, v INT)")
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        for v, kind in enumerate(["BIGINT", "INT", "BIGINT", "INT"]):
+            numbers = ", ".join(f"({id_}, {v})" for id_ in range(3))
+            open_shop.sql(f"REPLACE INTO shop.numbers VALUES {numbers}")
+            open_shop.sql(f"ALTER TABLE shop.numbers MODIFY v {kind}")
+        await service.caught_up(open_shop)
+        await sent(service)
+        await service.stop()
+    assert settings.kafka is not None
+    records = await committed_messages(kafka, f"{settings.kafka.topic_prefix}.shop.numbers")
+    values = [json.loads(record.value) for record in records if record.value]
+    told = [(each["after"]["id"], each["after"]["v"]) for each in values if each["op"] != "d"]
+    assert told == [(id_, v) for v in range(4) for id_ in range(3)]
+
+
+@pytest.mark.parametrize("apart_first", [True, False])
+async def test_routes_that_change_amid_a_split_transaction_lose_and_repeat_nothing(
+    open_shop: MysqlServer,
+    kafka: KafkaBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    apart_first: bool,
+) -> None:
+    """The service dies after the second part, and the next start has other routes."""
+    apart = to_topics(kafka, open_shop, tmp_path, transaction_rows=4)
+    assert apart.kafka is not None
+    route = TopicRoute(r"(.*)\.shard_\d", "$1.shards")
+    joined = replace(apart, kafka=replace(apart.kafka, topic_routes=(route,)))
+    before, after = (apart, joined) if apart_first else (joined, apart)
+    open_shop.sql(*(f"CREATE TABLE shop.shard_{n} (id INT PRIMARY KEY)" for n in (1, 2, 3)))
+    commit, torn = kafka_sink.KafkaSink._commit, asyncio.Event()
+
+    async def commits_two_parts(self: Any, connected: Any, at: Any) -> None:
+        await commit(self, connected, at)
+        if at.position.rows > 4:
+            torn.set()
+            await asyncio.Event().wait()
+
+    with monkeypatch.context() as dying:
+        dying.setattr(kafka_sink.KafkaSink, "_commit", commits_two_parts)
+        async with running(before, Assembly) as service:
+            await service.begun()
+            rows = [f"INSERT INTO shop.shard_{1 + id_ % 3} VALUES ({id_})" for id_ in range(30)]
+            open_shop.sql("BEGIN", *rows, "COMMIT")
+            async with asyncio.timeout(WITHIN_S):
+                await torn.wait()
+            await service.drop()
+    async with running(after, Assembly) as service:
+        await service.begun()
+        await service.caught_up(open_shop)
+        await sent(service)
+        await service.stop()
+    found = await topics(kafka, f"{apart.kafka.topic_prefix}.")
+    assert len(found) > 1
+    records = [record for topic in found for record in await committed_messages(kafka, topic)]
+    ids = [json.loads(record.value)["after"]["id"] for record in records if record.value]
+    assert sorted(ids) == list(range(30))
+
+
 async def test_notifications_of_snapshots_come_once_in_their_order(
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
 ) -> None:

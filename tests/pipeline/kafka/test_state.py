@@ -1,5 +1,8 @@
 """The text of a position."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from pipeline.errors import Definite
@@ -16,6 +19,8 @@ from pipeline.kafka.state import (
 def test_a_position_is_read_as_it_was_written() -> None:
     at = SinkPosition(KafkaPosition(3, 4, 5), {"p.a.b": SetAside(KafkaPosition(2, 1, 0), "too large")})
     assert position_from_json(position_to_json(at)) == at
+    routed = replace(at, routing="0123")
+    assert position_from_json(position_to_json(routed)) == routed
 
 
 def test_the_ends_of_a_kafka_transaction_are_beside_its_position() -> None:
@@ -26,9 +31,20 @@ def test_the_ends_of_a_kafka_transaction_are_beside_its_position() -> None:
 
 
 def test_a_position_without_topics_that_are_set_aside_is_as_it_always_was() -> None:
+    text = b'{"segment": 3, "scn": 4, "rows": 0}'
+    assert position_from_json(text) == SinkPosition(KafkaPosition(3, 4))
+    assert position_to_json(SinkPosition(KafkaPosition(3, 4))) == text
+
+
+def test_rows_of_an_earlier_version_stay_what_they_are_and_it_takes_none_of_ours() -> None:
     text = b'{"segment": 3, "scn": 4, "rows": 5}'
-    assert position_from_json(text) == SinkPosition(KafkaPosition(3, 4, 5))
-    assert position_to_json(SinkPosition(KafkaPosition(3, 4, 5))) == text
+    at = SinkPosition(KafkaPosition(3, 4, 5, by_table=True))
+    assert position_from_json(text) == at
+    assert position_to_json(at) == text
+    ours = position_to_json(SinkPosition(KafkaPosition(3, 4, 5), {"a": SetAside(at.position, "too large")}))
+    assert position_from_json(ours).position == KafkaPosition(3, 4, 5)
+    assert position_from_json(ours).set_aside["a"].position == at.position
+    assert "rows" not in json.loads(ours)
 
 
 @pytest.mark.parametrize(

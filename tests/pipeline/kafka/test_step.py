@@ -29,6 +29,7 @@ from pipeline.kafka.step import (
     PlacesFound,
     PlanSegment,
     PositionLost,
+    RoutesChanged,
     RunSent,
     SegmentPlanned,
     SendHeartbeat,
@@ -71,6 +72,38 @@ def test_a_start_continues_where_the_topic_says() -> None:
     assert step(State(4), found(KafkaPosition(9)))[1] == (ConfirmSegment(9),)
     _, orders = step(State(4), found(KafkaPosition(4, 7, 2), unchecked_end=5))
     assert orders[0] == ConfirmSegment(4)
+
+
+def test_topics_that_lack_rows_keep_their_tables() -> None:
+    """By other settings a topic would miss rows of tables that are elsewhere now, and get rows that were sent."""
+    aside = {"p.a": SetAside(KafkaPosition(1), "too large")}
+    there = SinkPosition(KafkaPosition(3), aside, "one")
+    with pytest.raises(
+        RoutesChanged, match=r"p\.a was set aside \(too large\).*kafka\.topic_routes.*put them back"
+    ):
+        step(State(4, routing="another"), PlacesFound(there, "j", BOUNDS))
+    for at, routing in [
+        (there, "one"),
+        (replace(there, routing=""), "another"),  # an earlier version's
+        (replace(there, set_aside={}), "another"),
+    ]:
+        state, _ = step(State(4, routing=routing), PlacesFound(at, "j", BOUNDS))
+        assert state.at == replace(at, routing=routing)
+    beats = State(4, heartbeat_topic="p.a", routing="another")
+    assert step(beats, PlacesFound(there, "j", BOUNDS))[0].at.routing == "another"
+
+
+def test_rows_of_an_earlier_version_continue_table_by_table_to_the_end_of_their_transaction() -> None:
+    at = KafkaPosition(0, 7, 8, by_table=True)
+    state, _ = step(State(4, next_rows=4), found(at))
+    state, (send,) = step(state, SegmentPlanned((Run(8, 8, 9), Run(9, 9, 9))))
+    assert send == SendRun(EVERY, 1, Run(8, 8, 9), 8, 4, by_table=True)
+    split, orders = step(state, RunSent(4, ended=False))
+    assert orders == (CommitTransaction(SinkPosition(replace(at, rows=12))),)
+    state, _ = step(split, TransactionCommitted())
+    state, _ = step(state, RunSent(1, ended=True))
+    state, orders = step(state, TransactionCommitted())
+    assert orders[-1] == SendRun(EVERY, 1, Run(9, 9, 9), 0, 4)
 
 
 def test_a_topic_that_refuses_is_set_aside_where_all_were() -> None:
