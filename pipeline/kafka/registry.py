@@ -11,6 +11,8 @@ from typing import Final
 
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
 
+_WRONG: Final = (400, 413)
+_FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _UNPROCESSABLE: Final = 422
@@ -32,7 +34,13 @@ def schema_failure(
             f"the schema registry says that the schema of {subject} isn't compatible with the one before "
             f"({status}: {told}); set another compatibility level for {subject} there, or remove the subject",
         )
-    if status == _UNPROCESSABLE:
+    if status == _FORBIDDEN:
+        return TopicRefusal(
+            topic,
+            f"the schema registry doesn't let us use the subject {subject} ({status}: {told}); give the account rights "
+            "to the subjects of all topics",
+        )
+    if status == _UNPROCESSABLE or status in _WRONG:
         return TopicRefusal(
             topic,
             f"the schema registry takes no such schema of {subject} ({status}: {told}); leave the column out with "

@@ -6,7 +6,7 @@ from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
 from pipeline.kafka.registry import registry_failure, schema_failure
 
 
-@pytest.mark.parametrize("status", [409, 422])
+@pytest.mark.parametrize("status", [400, 403, 409, 413, 422])
 def test_a_schema_that_is_refused_is_its_topics_trouble(status: int) -> None:
     error = schema_failure(status, "no", "p.shop.t", "p.shop.t-value", registering=True)
     assert isinstance(error, TopicRefusal) and error.topic == "p.shop.t"
