@@ -129,7 +129,7 @@ def _check_answer(answer: HTTPResponse) -> None:
 
 
 def _batches(answer: HTTPResponse) -> Iterator[ChangeBatch]:
-    """Returns the batches of all the IPC streams in an answer."""
+    """Returns the batches of all the IPC streams in an answer. Raises HTTPException if it breaks off between two."""
     while answer.peek(1):
         with pa.ipc.open_stream(pa.PythonFile(answer, "r")) as reader:
             while True:
@@ -147,3 +147,5 @@ def _batches(answer: HTTPResponse) -> Iterator[ChangeBatch]:
                     tuple(json.loads(told.get(_RESTARTED, b"[]"))),
                     json.loads(told.get(_STOPPED, b"{}")),
                 )
+    # An answer that breaks off has nothing to peek at either.
+    answer.read()

@@ -1,11 +1,14 @@
 """Any reader of Arrow's streams gets the rows in the order of commits, with the columns of their time."""
 
 import asyncio
+import re
 import ssl
 import urllib.request
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 import duckdb
 import pyarrow as pa
@@ -14,8 +17,12 @@ import pytest
 from actors.http.changes.client import ChangesGone, ChangesInterrupted, changes
 from pipeline.config.settings import HttpSettings, HttpTlsSettings
 from pipeline.errors import Definite
+from pipeline.snapshot.checkpoint import Ready
 from tests.actors.http.changes.journals import WIDER, Tapped, tapped
 from tests.servers.certificates import certificate
+
+# What ends an IPC stream of Arrow's.
+END_OF_STREAM: Final = re.compile(b"\xff\xff\xff\xff\0\0\0\0")
 
 
 def fetched(tap: Tapped, query: str, read: Callable[[pa.NativeFile], Any]) -> Any:
@@ -130,6 +137,43 @@ async def test_python_names_what_is_wrong(tmp_path: Path) -> None:
         tap.history.store.consumers.begin_at(2)
         with pytest.raises(ChangesGone, match="begins with segment 2"):
             await asyncio.to_thread(lambda: list(changes(tap.url, 0)))
+
+
+async def test_python_takes_no_answer_for_whole_that_broke_off(tmp_path: Path) -> None:
+    """Wherever it does, also where one of its streams has just ended."""
+    async with tapped(tmp_path) as tap:
+        tap.commit(2)
+        tap.seal()
+        tap.history.restart(tap.orders, WIDER, Ready)
+        tap.history.transaction((tap.orders, "c", (7, "ö", Decimal("1.50"))))
+        tap.seal()
+        where = urlsplit(tap.url)
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        writer.write(
+            b"GET /changes?format=arrow&since=0&through=now HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+        )
+        answer = await reader.read()
+        writer.close()
+    ends = [each.end() for each in re.finditer(END_OF_STREAM, answer)]
+    assert len(ends) == 2
+    head = answer.index(b"\r\n\r\n") + 4
+    for end in (len(answer), *ends, *range(head, len(answer), 211)):
+
+        async def answered(
+            _: asyncio.StreamReader, to: asyncio.StreamWriter, part: bytes = answer[:end]
+        ) -> None:
+            to.write(part)
+            await to.drain()
+            to.close()
+
+        async with await asyncio.start_server(answered, "127.0.0.1") as server:
+            port = server.sockets[0].getsockname()[1]
+            stream = changes(f"http://127.0.0.1:{port}", 0)
+            if end == len(answer):
+                assert sum(each.rows.num_rows for each in await asyncio.to_thread(list, stream)) == 5
+                continue
+            with pytest.raises(ChangesInterrupted):
+                await asyncio.to_thread(list, stream)
 
 
 async def test_python_reads_through_tls_and_refuses_an_unknown_certificate(tmp_path: Path) -> None:
