@@ -228,7 +228,8 @@ class State:
 
     `at`: what the topics have, by the last committed Kafka transaction, and which of them are set aside. `next_rows`:
     how many rows the next Kafka transaction takes; a start begins with few. `heartbeat_topic`: where heartbeats go,
-    None without any. No table's messages go there. `routing`: see SinkPosition.
+    None without any. No table's messages go there. `routing`: see SinkPosition. `first`: the journal has no segment
+    before it.
     """
 
     most_rows: int
@@ -237,6 +238,7 @@ class State:
     next_rows: int = FIRST_ROWS
     heartbeat_topic: str | None = None
     routing: str = ""
+    first: int = 0
 
     @property
     def sending_to(self) -> Topics | None:

@@ -275,7 +275,7 @@ def _continue_from(state: State, found: PlacesFound, finding: FindingPosition) -
         for topic, reason in finding.refused.items()
     }
     at = SinkPosition(position, {**there, **refused}, state.routing)
-    state = replace(state, at=at, doing=AllSent())
+    state = replace(state, at=at, doing=AllSent(), first=found.journal.first)
     confirm = () if found.at is None else (ConfirmSegment(_unneeded_through(state)),)
     if found.journal.last <= position.segment:
         return state, confirm
@@ -343,11 +343,15 @@ def _send_heartbeat(state: State, topics: Topics, after: SinkPosition) -> Next:
 
 
 def _unneeded_through(state: State) -> int:
-    """Returns the segment through which no topic needs anything. The topic of heartbeats never does."""
+    """Returns the segment through which no topic needs anything.
+
+    The topic of heartbeats never does, nor does one that lacks what the journal doesn't have any more.
+    """
     at = state.at
-    lacking = [each.position for topic, each in at.set_aside.items() if topic != state.heartbeat_topic]
-    positions = [at.position, *lacking]
-    return min(position.segment for position in positions)
+    lacking = [
+        each.position.segment for topic, each in at.set_aside.items() if topic != state.heartbeat_topic
+    ]
+    return min([at.position.segment, *(each for each in lacking if each + 1 >= state.first)])
 
 
 def _begin_transaction(state: State, sealed: int, topics: Topics, runs: tuple[Run, ...]) -> Next:
@@ -442,8 +446,10 @@ def _retry_topic(state: State, due: TopicDue) -> Next:
         gone = replace(
             aside,
             reason=f"it has everything through segment {aside.position.segment}, and the journal begins with "
-            f"{due.first}: leave its tables out with kafka.tables, or name another position topic with "
-            "kafka.position_topic and order snapshots",
+            f"{due.first}: it gets nothing more until you name another position topic with kafka.position_topic and "
+            "order snapshots",
         )
-        return replace(state, at=replace(state.at, set_aside={**state.at.set_aside, due.topic: gone})), ()
+        aside_now = {**state.at.set_aside, due.topic: gone}
+        state = replace(state, at=replace(state.at, set_aside=aside_now), first=due.first)
+        return state, (ConfirmSegment(_unneeded_through(state)),)
     return _begin_transaction(state, state.at.position.segment, OneTopic(due.topic), ())

@@ -173,10 +173,15 @@ def test_a_topic_that_refuses_again_stays_where_it_was() -> None:
 
 
 def test_a_topic_whose_messages_the_journal_no_longer_has_is_not_guessed() -> None:
+    """Nor does the journal keep anything for it: what it lacks won't come back."""
     state, orders = step(idle(a=SetAside(KafkaPosition(1), "too large")), TopicDue("a", 3))
-    assert orders == ()
+    assert orders == (ConfirmSegment(3),)
     assert "the journal begins with 3" in state.at.set_aside["a"].reason
     assert state.at.set_aside["a"].position == KafkaPosition(1)
+    there = SinkPosition(KafkaPosition(9), {"a": SetAside(KafkaPosition(1), "too large")})
+    for first, through in ((2, 1), (3, 9)):
+        bounds = replace(BOUNDS, first=first)
+        assert step(State(4), PlacesFound(there, "j", bounds))[1] == (ConfirmSegment(through),)
 
 
 @pytest.mark.parametrize(
