@@ -16,6 +16,7 @@ from typing import Final, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -25,7 +26,7 @@ from pipeline.journal.change_rows import chunk_changes
 from pipeline.journal.entry import Entry, File, FileKind, SealedChunk
 from pipeline.kafka import runs
 from pipeline.kafka.debezium import transactions
-from pipeline.kafka.debezium.changed_rows import whole_rows
+from pipeline.kafka.debezium.changed_rows import BEFORE, CREATE, DELETE, LETTERS, UPDATE, whole_rows
 from pipeline.kafka.debezium.transactions import ChangedRows
 from pipeline.kafka.runs import Capacity, Run
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -108,7 +109,7 @@ class SegmentRows:
                 skipped, left = _after(parts, skip)
                 skip -= skipped
                 if left:
-                    yield left
+                    yield from _few_at_once(left)
         reading.through = run.last_scn
         self._pass = reading
 
@@ -351,6 +352,41 @@ def _in_step(tables: Iterable[Iterator[TableRows]]) -> Iterator[InStep]:
                 left.append((following, rest))
         heads = left
         yield tuple(taken)
+
+
+def _few_at_once(parts: InStep) -> Iterator[InStep]:
+    """Returns rows of several tables in the order of the stream, about so many at once as those of one table.
+
+    A Kafka transaction ends between two of these.
+    """
+    count, size = sum(part.rows.num_rows for part in parts), sum(part.rows.nbytes for part in parts)
+    most = max(1, min(ROWS_CONVERTED_TOGETHER, TOGETHER_BYTES * count // max(1, size)))
+    if len(parts) == 1 or count <= most:
+        yield parts
+        return
+    of, at = _stream_order(parts), [0] * len(parts)
+    together = _updates(parts, of)
+    begin = 0
+    while begin < count:
+        end = min(begin + most, count)
+        end += int(end < count and together[end])
+        taken = np.bincount(of[begin:end], minlength=len(parts)).tolist()
+        yield tuple(
+            TableRows(part.schema, part.rows.slice(first, rows))
+            for part, first, rows in zip(parts, at, taken, strict=True)
+            if rows
+        )
+        at = [first + rows for first, rows in zip(at, taken, strict=True)]
+        begin = end
+
+
+def _updates(parts: InStep, of: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Returns for each place in the order of the stream whether the row there may belong to the one before."""
+    of_parts = [np.asarray(pc.index_in(part.rows.column("__op"), LETTERS)) for part in parts]
+    ops = np.concatenate(of_parts)
+    ops[np.argsort(of, kind="stable")] = np.concatenate(of_parts)
+    follows = np.isin(ops[1:], (CREATE, UPDATE)) & np.isin(ops[:-1], (BEFORE, DELETE))
+    return np.concatenate([[False], follows])
 
 
 def _alternating(parts: InStep) -> Iterator[TableRows]:

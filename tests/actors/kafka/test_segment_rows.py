@@ -12,7 +12,7 @@ import pytest
 from actors.journal.store import JournalStore
 from actors.kafka import segment_rows
 from actors.kafka.batches import MessageBatches
-from actors.kafka.segment_rows import SegmentRows, Sharing, TableRows, all_in_step
+from actors.kafka.segment_rows import SegmentRows, Sharing, TableRows, _few_at_once, all_in_step
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
@@ -22,7 +22,7 @@ from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.runs import Capacity, Run, statements_of
 from pipeline.messages.journal import Append, ChunkPart, StatementPart
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
-from pipeline.schema.table_schema import Column, TableId
+from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import ChunkId
 from pipeline.types.column_types import Integer
@@ -167,6 +167,28 @@ def test_a_table_whose_columns_are_again_what_they_were_has_its_rows_in_order(
     for order in (runs, [Run(1, 50, 15)]):
         read = [row for run in order for each in rows.rows(entry, run, sharing) for row in ids(each)]
         assert read == [10 * n + i for n in range(5) for i in range(3)]
+
+
+def test_rows_of_many_tables_come_few_at_once_and_an_updates_two_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", 3)
+
+    def rows_of(schema: TableSchema, *rows: tuple[int, str]) -> TableRows:
+        columns = {
+            "__ordinal": [at for at, _ in rows],
+            "__op": [op for _, op in rows],
+            "__scn": [1] * len(rows),
+        }
+        return TableRows(schema, pa.RecordBatch.from_pydict(columns))
+
+    items = rows_of(ITEMS, (0, "c"), (1, "c"), (4, "d"), (5, "u"), (8, "d"))
+    orders = rows_of(ORDERS, (2, "b"), (3, "u"), (6, "d"), (7, "d"), (9, "c"))
+    found = [
+        [place[1] for each in parts for place in places(each)] for parts in _few_at_once((items, orders))
+    ]
+    assert [sorted(each) for each in found] == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    assert [len(each.rows) for parts in _few_at_once((items,)) for each in parts] == [5]
 
 
 def test_a_run_that_was_begun_in_another_order_is_read_again(store: JournalStore, entry: Entry) -> None:
