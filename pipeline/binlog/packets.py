@@ -10,6 +10,7 @@ many bytes as its head says have.
 Source: MySQL 9.7 source documentation, "MySQL Packets", "COM_BINLOG_DUMP_GTID", "ERR_Packet".
 """
 
+import re
 from collections import deque
 from collections.abc import Iterable
 from typing import Final
@@ -37,6 +38,10 @@ _OK: Final = 0
 _ERROR: Final = 255
 _ERROR_HEAD: Final = 9  # that byte, the error's number (2 bytes), and its SQL state (6 bytes)
 _FATAL: Final = 1236  # ER_SOURCE_FATAL_ERROR_READING_BINLOG: it can't send this log, now or later
+# But if its log was purged or reset since capture looked at it, `pipeline.source.failover` decides again what follows.
+_DECIDED_ELSEWHERE: Final = re.compile(
+    r"purged required binary logs|purged binary logs|find first log file name|more GTIDs than"
+)
 
 
 @inlined
@@ -143,4 +148,5 @@ def _end_error(payload: bytes) -> Transient | Definite:
     told = f"{text} (error {code} of the source, which gave its log)"
     if code == _FATAL and "same server_uuid/server_id" in text:
         told += "; another process captures with a copy of this journal: stop one of them"
-    return Definite(told) if code == _FATAL else Transient(told)
+    ends = code == _FATAL and not _DECIDED_ELSEWHERE.search(text)
+    return Definite(told) if ends else Transient(told)

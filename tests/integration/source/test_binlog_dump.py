@@ -5,14 +5,19 @@ from dataclasses import replace
 
 import pytest
 
+from actors.source import binlog_dump
 from actors.source.binlog_dump import BinlogDump
 from actors.source.connection import Source
 from actors.source.server_facts import find_replicas
-from deploy.toolchain.mysql_server import MysqlServer
+from deploy.toolchain.mysql_server import GTIDS, GTIDS_56, MysqlServer
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events import event as events
-from pipeline.errors import Definite
+from pipeline.errors import Definite, Transient
+from pipeline.gtid import file_positions
+from pipeline.gtid.coordinates import Coordinates
+from pipeline.gtid.file_positions import FIRST_OFFSET
 from pipeline.gtid.gtid_set import GtidSet
+from tests.servers.mysql import MysqlFactory
 from tests.servers.source import settings
 
 WITHIN_S = 60.0
@@ -55,6 +60,45 @@ async def test_of_two_with_one_journal_the_older_is_ended_by_name(mysql: MysqlSe
     finally:
         older.close()
         newer.close()
+
+
+@pytest.mark.parametrize("version", ["9.7", "5.6"])
+@pytest.mark.parametrize("how", ["purged", "reset", "without GTIDs"])
+async def test_a_log_that_goes_before_it_is_requested_is_decided_on_again(
+    mysql_factory: MysqlFactory,
+    mysql56_factory: MysqlFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    how: str,
+) -> None:
+    """The server says it, since what was asked before is true no more."""
+
+    async def passes(*_: object) -> tuple[str, int]:
+        return files[0], FIRST_OFFSET
+
+    old = version == "5.6"
+    server = mysql56_factory(GTIDS_56) if old else mysql_factory(GTIDS)
+    account = server.create_capture_user()
+    server.sql("CREATE DATABASE d", "FLUSH BINARY LOGS", "CREATE DATABASE e")
+    files = [name for name, *_ in server.sql("SHOW BINARY LOGS")]
+    position = GtidSet()
+    if how == "purged":
+        server.sql(f"PURGE BINARY LOGS TO '{files[-1]}'")
+        monkeypatch.setattr(binlog_dump, "_check", passes)
+    elif how == "reset":
+        position = GtidSet.parse(server.executed())
+        server.sql("RESET MASTER" if old else "RESET BINARY LOGS AND GTIDS")
+        monkeypatch.setattr(binlog_dump, "_check", passes)
+    else:
+        server.sql(f"PURGE BINARY LOGS TO '{files[-1]}'")
+        position = file_positions.all_before(server.uuid, Coordinates(files[0], FIRST_OFFSET))
+        monkeypatch.setattr(binlog_dump, "_checked_place", passes)
+    dump = await BinlogDump.open(settings(server, account), position)
+    try:
+        with pytest.raises(Transient, match="error 1236"):
+            await codes_through(dump, Code.STOP)
+    finally:
+        dump.close()
 
 
 async def test_two_journals_replicas_with_one_id_live_side_by_side(mysql: MysqlServer, database: str) -> None:

@@ -95,7 +95,8 @@ def test_a_packet_out_of_order_is_seen_behind_those_before_it() -> None:
 @pytest.mark.parametrize(
     ("payload", "error", "words"),
     [
-        (b"\xff\xd4\x04#HY000it was purged", Definite, "it was purged .error 1236"),
+        (b"\xff\xd4\x04#HY000it is damaged", Definite, "it is damaged .error 1236"),
+        (b"\xff\xd4\x04#HY000The source purged required binary logs", Transient, "required .*error 1236"),
         (
             b"\xff\xd4\x04#HY000A replica with the same server_uuid/server_id as this one has connected",
             Definite,
