@@ -1037,6 +1037,21 @@ def _is_instant(column: Column) -> bool:
     return column.kind.text.startswith(_TIMESTAMP)
 
 
+def cut(world: World) -> Steps:
+    """The power goes when the lake has what a statement did, and no row came with it."""
+    table = some_table(world)
+    if table is None:
+        return
+    clause, altered = _clause(world, table)
+    yield Act.REST
+    if clause:
+        yield Sql(f"ALTER TABLE {table.quoted} {clause}")
+        world.tables[table.name] = altered
+    yield world.some.choice((Act.CAUGHT_UP, Act.REST, Act.REST))
+    yield Act.POWER_CUT
+    yield from write(world)
+
+
 def older(world: World) -> Steps:
     """An older copy of the journal takes its place, while the source and the lake have gone on."""
     some = world.some
@@ -1044,7 +1059,7 @@ def older(world: World) -> Steps:
     for _ in range(some.randint(1, 3)):
         yield from some.choice((write, transact, alter, extend))(world)
         yield from _paused(world)
-    yield some.choice((Act.CAUGHT_UP, Act.REST))
+    yield some.choice((Act.CAUGHT_UP, Act.REST, Act.REST))
     yield Act.OLDER_JOURNAL
     yield from write(world)
 
@@ -1071,8 +1086,8 @@ MOVES: Final[dict[Move, int]] = {
     write: 30, transact: 12, alter: 36, create: 12, drop: 9, rename: 9, swap: 9, truncate: 4, copy: 7, parent: 4,
     around: 9, partitions: 5, databases: 3, branches: 5, elsewhere: 1, settings: 7, quoting: 1, creations: 2,
     signalled: 3, struck: 3, widen: 3, extend: 6, converted: 9, alike: 2, forgotten: 1, recaptured: 3, again: 1,
-    merged: 1, ignoring: 1, prepared: 1, cased: 2, known: 2, by_statement: 2, clocks: 8, older: 1, restored: 1,
-    beside: 1,
+    merged: 1, ignoring: 1, prepared: 1, cased: 2, known: 2, by_statement: 2, clocks: 8, cut: 1, older: 1,
+    restored: 1, beside: 1,
 }  # fmt: skip
 # What makes no table's rows others, beside changes of rows.
 CALM: Final[dict[Move, int]] = {write: 20, transact: 10, widen: 20, extend: 12, around: 8, struck: 2}

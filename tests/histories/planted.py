@@ -470,17 +470,20 @@ FAULTS: Final[Mapping[Planted, Fault]] = {
     Planted.OLDER_COPY: Fault(_older_copy, "", "an-older-journal", _LAKE, (moves.older,), lake=True),
     Planted.SET_BACK: Fault(_set_back, "", "a-restored-table", _LAKE, (moves.restored,), lake=True),
     Planted.UNDURABLE: Fault(
-        _undurable, "", "a-power-cut-after-a-rename", _LAKE, (moves.struck, moves.alter), lake=True
+        _undurable, "", "a-power-cut-after-a-rename", f"stopped|{_LAKE}", (moves.cut,), lake=True
     ),
 }
 
-# How much more often a move comes that a fault is about.
+# How much more often a move comes that a fault is about; and in a lake, where few histories have to do.
 _MORE: Final = 20
+_MORE_IN_LAKE: Final = 60
 
 
 def weights(planted: Planted) -> dict[Move, int]:
     """How often each move comes while that's planted."""
-    return {move: weight * (_MORE if move in FAULTS[planted].about else 1) for move, weight in MOVES.items()}
+    fault = FAULTS[planted]
+    more = _MORE_IN_LAKE if fault.lake else _MORE
+    return {move: weight * (more if move in fault.about else 1) for move, weight in MOVES.items()}
 
 
 def shown(planted: Planted, findings: Sequence[Finding]) -> list[Finding]:
