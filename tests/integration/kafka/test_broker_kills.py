@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -212,3 +213,34 @@ async def test_where_the_position_was_removed_nothing_is_guessed(
         await service.caught_up(open_shop)
         await service.drop()
     assert len(await committed_messages(kafka, topic)) == 1
+
+
+async def test_a_journal_that_was_restored_from_an_older_copy_is_named(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    settings = to_topics(kafka, open_shop, tmp_path)
+    journal, copy = Path(settings.journal.path), tmp_path / "copy"
+    async with running(settings, Assembly) as service:
+        await first_change_sent(service, open_shop, "UPDATE shop.orders SET total = 17 WHERE id = 1")
+        await service.stop()
+    shutil.copytree(journal, copy)
+    async with running(settings, Assembly) as service:
+        for total in (18, 19):
+            await first_change_sent(
+                service, open_shop, f"UPDATE shop.orders SET total = {total} WHERE id = 1"
+            )
+        await service.stop()
+    shutil.rmtree(journal)
+    copy.rename(journal)
+    for total in range(20, 30, 5):  # the second time the journal has as many segments as the topics had
+        async with running(settings, Assembly) as service:
+            for each in range(total, total + 5):
+                open_shop.sql(f"UPDATE shop.orders SET total = {each} WHERE id = 1")
+                await service.caught_up(open_shop)
+            with capture_logs() as logs:
+                await service.until(
+                    lambda: any("it was restored from a copy" in str(each) for each in logs),
+                    "it is named",
+                )
+            await service.drop()
+    assert len(await committed_messages(kafka, orders_topic(settings))) == 3
