@@ -382,9 +382,10 @@ def _few_at_once(parts: InStep) -> Iterator[InStep]:
 
 def _updates(parts: InStep, of: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Returns for each place in the order of the stream whether the row there may belong to the one before."""
-    of_parts = [np.asarray(pc.index_in(part.rows.column("__op"), LETTERS)) for part in parts]
-    ops = np.concatenate(of_parts)
-    ops[np.argsort(of, kind="stable")] = np.concatenate(of_parts)
+    letters = pa.chunked_array([part.rows.column("__op") for part in parts])
+    of_parts = np.asarray(pc.index_in(letters, LETTERS))
+    ops = np.empty_like(of_parts)
+    ops[np.argsort(of, kind="stable")] = of_parts
     follows = np.isin(ops[1:], (CREATE, UPDATE)) & np.isin(ops[:-1], (BEFORE, DELETE))
     return np.concatenate([[False], follows])
 

@@ -28,7 +28,7 @@ from pipeline.config.settings import ServerSettings
 from pipeline.errors import Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.table_schema import TableId
-from pipeline.source.replication_filters import APPLIES_PART, find_left_out
+from pipeline.source.replication_filters import lacking_changes
 
 
 class ReplicaWatermarks:
@@ -52,20 +52,18 @@ class ReplicaWatermarks:
         Raises Definite where that can't be known: on what is no replica, takes writes of its own, or leaves out changes
         of the table; and as `low`.
         """
-        received = await source.received()
-        if received is None:
+        replica = await source.as_replica()
+        if replica is None:
             raise Definite(
                 f"{self._name} is no replica; remove it, so that chunks come from the stream's server"
             )
         if not await source.read_only():
             raise Definite(f"{self._name} takes writes of its own; set read_only = ON there")
-        if lacks := find_left_out(await source.replication_filters(), (table,)):
-            raise Definite(
-                f"{self._name} {APPLIES_PART.format(table=table, filter=lacks[1])}, or name another replica"
-            )
+        if lacks := lacking_changes(replica.filters, (table,)):
+            raise Definite(f"{self._name} {lacks}, or name another replica")
         executed = await source.executed()
         await self._share(source, executed)
-        return received | executed
+        return replica.received | executed
 
     async def _share(self, source: Source, executed: GtidSet) -> None:
         """Ensures that the stream's history has what was written on the replica itself."""

@@ -32,7 +32,7 @@ from pipeline.schema.table_traits import MERGEABLE
 from pipeline.source import information_schema
 from pipeline.source.information_schema import Descriptions, IndexPart, TableDescription
 from pipeline.source.prerequisites import server_version
-from pipeline.source.replication_filters import ReplicationFilters
+from pipeline.source.replication_filters import ReplicaState, ReplicationFilters
 from pipeline.source.result_columns import ResultColumn
 from pipeline.source.result_set import ResultRows, RowPackets
 from pipeline.source.statement import Statement
@@ -247,22 +247,17 @@ class Source:
         [(_, running)] = await self.ask(Statement("SHOW GLOBAL STATUS LIKE 'Threads_running'"))
         if not lag:
             return Load(int(running))
-        channels = await self._channels()
+        channels = await self.ask(Statement(f"SHOW {self.replica} STATUS"))
         lags = [channel[_SECONDS_BEHIND] for channel in channels]
         return Load(int(running), None if None in lags else float(max(lags, default=0)))
 
-    async def received(self) -> GtidSet | None:
-        """All transactions that the server has received as a replica, by any channel; None if it's none."""
-        sets = [GtidSet.parse(channel[_RETRIEVED]) for channel in await self._channels()]
-        return reduce(or_, sets) if sets else None
-
-    async def replication_filters(self) -> tuple[ReplicationFilters, ...]:
-        """The filters of each channel by which the server receives transactions, as a replica."""
-        return tuple(ReplicationFilters.of_channel(channel) for channel in await self._channels())
-
-    async def _channels(self) -> list[tuple[Any, ...]]:
-        """What the server says of each channel that it receives transactions by, as a replica."""
-        return await self.ask(Statement(f"SHOW {self.replica} STATUS"))
+    async def as_replica(self) -> ReplicaState | None:
+        """What the server receives as a replica, by all of its channels; None if it's none."""
+        channels = await self.ask(Statement(f"SHOW {self.replica} STATUS"))
+        if not channels:
+            return None
+        received = reduce(or_, (GtidSet.parse(channel[_RETRIEVED]) for channel in channels))
+        return ReplicaState(received, tuple(map(ReplicationFilters.of_channel, channels)))
 
     @property
     def thread(self) -> int:

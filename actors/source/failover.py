@@ -32,7 +32,7 @@ from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import DdlRead, TransactionsRead
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.source import failover
-from pipeline.source.replication_filters import APPLIES_PART, find_left_out
+from pipeline.source.replication_filters import lacking_changes
 
 log = structlog.get_logger()
 
@@ -189,7 +189,7 @@ class _Search:
         executed = await source.executed()
         purged = await source.purged()
         position = resume.resume_position(self._last, executed, purged)
-        replica = not position <= executed and await source.received() is not None
+        replica = not position <= executed and await source.as_replica() is not None
         history = failover.ServerHistory(source.server, executed, purged, replica)
         return failover.candidate_verdict(position, history, self._last_server)
 
@@ -226,11 +226,9 @@ class _Search:
         if len(self._servers) == 1:
             return None
         tables = sorted({*found.known.schemas, *(self._last.schemas if self._last else ())})
-        lacks = find_left_out(await source.replication_filters(), tables)
-        if lacks is None:
-            return None
-        table, why = lacks
-        return f"it {APPLIES_PART.format(table=table, filter=why)}, or leave the server out of source.others"
+        replica = await source.as_replica()
+        lacks = None if replica is None else lacking_changes(replica.filters, tables)
+        return None if lacks is None else f"it {lacks}, or leave the server out of source.others"
 
 
 async def _errant(

@@ -147,7 +147,7 @@ class AppliedWatch:
             try:
                 self._source = await Source.reuse(self._source, self._where)
                 executed = await self._source.executed()
-                replica = await self._source.received() is not None
+                replica = await self._source.as_replica() is not None
             except (Transient, Definite) as failure:
                 self._leave()
                 log.info("the source doesn't say what it has executed", error=str(failure))

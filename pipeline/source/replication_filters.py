@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from pipeline.gtid.gtid_set import GtidSet
 from pipeline.schema.table_schema import TableId
 
 # The places of the filters among the columns of SHOW REPLICA STATUS; the last one is there since MySQL 5.7.
 _PLACES: Final = (12, 13, 14, 15, 16, 17, 54)
 
-APPLIES_PART: Final = (
+_APPLIES_PART: Final = (
     "is a replica that doesn't apply all changes of {table} ({filter}), so its rows may be others; remove the filter "
     "there and restore the table"
 )
@@ -64,6 +65,14 @@ class ReplicationFilters:
         return f"Replicate_Wild_Do_Table={self.wild_do_tables}" if self.wild_do_tables else None
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """A replica's answer to SHOW REPLICA STATUS: the transactions received by any channel, and each one's filters."""
+
+    received: GtidSet
+    filters: tuple[ReplicationFilters, ...]
+
+
 def find_left_out(
     channels: Iterable[ReplicationFilters], tables: Iterable[TableId]
 ) -> tuple[TableId, str] | None:
@@ -71,6 +80,12 @@ def find_left_out(
     of_channels = tuple(channels)
     found = ((table, each.leave_out(table)) for table in tables for each in of_channels)
     return next(((table, why) for table, why in found if why is not None), None)
+
+
+def lacking_changes(channels: Iterable[ReplicationFilters], tables: Iterable[TableId]) -> str | None:
+    """Returns what is wrong with a replica that leaves out changes of one of these tables; None if it doesn't."""
+    lacks = find_left_out(channels, tables)
+    return None if lacks is None else _APPLIES_PART.format(table=lacks[0], filter=lacks[1])
 
 
 def _is_like(name: str, patterns: str) -> bool:
