@@ -348,8 +348,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
         if end is None:
             return chunks.TablePlanned(schema, walk, chunks.WithoutRows(), high)
         rows = len(order.request.keys) or await source.estimate(order.table)
+        asked = replace(walk, roundings=await table_plan.ask_roundings(source, schema, walk))
         splits = await table_plan.find_ranges(
-            source, schema, walk, end, rows, order.ranges, LEAST_ROWS_OF_RANGE
+            source, schema, asked, end, rows, order.ranges, LEAST_ROWS_OF_RANGE
         )
         return chunks.TablePlanned(schema, walk, chunks.TableRanges(end, splits, rows), high)
 
@@ -392,8 +393,10 @@ class ChunkSelector(Actor[ToChunkSelector]):
 
         A chunk that has grown to `LARGEST_CHUNK` ends there, as if its order had requested no more rows.
         """
-        schema, walk, end, limit = order.schema, order.walk, order.end, order.limit
-        condition = table_plan.row_condition(schema, order.request)
+        schema, end, limit = order.schema, order.end, order.limit
+        roundings = await table_plan.ask_roundings(source, schema, order.walk)
+        walk = replace(order.walk, roundings=roundings)
+        condition = table_plan.row_condition(schema, order.request, roundings)
         upto: Key | None = None
         if order.request.condition is not None:
             statement = chunk_queries.select_boundary(schema, walk, order.after, end, limit)
@@ -415,7 +418,9 @@ class ChunkSelector(Actor[ToChunkSelector]):
     async def _select_by_keys(self, order: chunks.ReadByKeys, source: Source) -> Selected:
         """The rows of the order's keys."""
         schema = order.schema
-        wanted = row_filter_sql.keys_condition(schema, key_literals.bound_keys(schema, order.keys))
+        roundings = await table_plan.ask_roundings(source, schema)
+        keys = key_literals.bound_keys(schema, order.keys)
+        wanted = row_filter_sql.keys_condition(schema, keys, roundings)
         batches: list[pa.RecordBatch] = []
         size = 0
         async with source.select(chunk_queries.select_where(schema, wanted)) as result:

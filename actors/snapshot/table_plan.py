@@ -18,6 +18,7 @@ from pipeline.source import result_set
 from pipeline.source.information_schema import TableDescription
 from pipeline.source.parameters import Fragment
 from pipeline.source.result_columns import key_mismatch
+from pipeline.source.rounding import Roundings, rounding
 from pipeline.source.statement import Statement
 
 
@@ -32,12 +33,27 @@ async def find_table(source: Source, table: TableId, request: Request) -> tuple[
     return described.schema, walk
 
 
-def row_condition(schema: TableSchema, request: Request) -> Fragment:
+def row_condition(schema: TableSchema, request: Request, roundings: Roundings = ()) -> Fragment:
     """The condition that the request sets. Raises Definite where it isn't about this table."""
     try:
-        return row_filter_sql.requested_condition(schema, request) or chunk_queries.NO_CONDITION
+        return row_filter_sql.requested_condition(schema, request, roundings) or chunk_queries.NO_CONDITION
     except InvalidRowFilter as refusal:
         raise Definite(f"the request isn't about {schema.table}: {refusal}") from refusal
+
+
+async def ask_roundings(source: Source, schema: TableSchema, walk: ChunkIndex | None = None) -> Roundings:
+    """How columns of the table's key and of the walk round now, by a query if some may. Two columns that only differ
+    in it are of one type, so a statement between two queries may have changed it.
+    """
+    columns = chunk_queries.rounding_columns(schema, walk)
+    if not columns:
+        return ()
+    async with source.select(chunk_queries.select_declarations(schema, columns)) as result:
+        told = dict(zip(columns, result.columns, strict=True))
+        await result.rows()
+    kinds = enumerate(column.type for column in schema.columns)
+    found = tuple(rounding(kind, told[index]) if index in told else None for index, kind in kinds)
+    return found if any(found) else ()
 
 
 async def find_ranges(

@@ -7,6 +7,7 @@ from typing import Final
 
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_schema import to_json as schema_to_json
+from pipeline.source.rounding import Roundings
 
 PRIMARY: Final = "PRIMARY"
 
@@ -19,12 +20,16 @@ class ChunkIndex:
 
     It's the primary key's, or that of a unique index over columns that can't be null (a *surrogate key*). The keys of
     ranges and chunks are keys of the walk. The primary key tells rows apart, with any walk.
+
+    `roundings`: how each of the table's columns rounds what it's compared with, if the server was asked for it. It's
+    true for the statements that come next, and is no part of the version.
     """
 
     index: str
     columns: tuple[int, ...]
     descending: tuple[bool, ...]
     collations: tuple[str | None, ...]
+    roundings: Roundings = ()
 
     def version(self, schema: TableSchema) -> str:
         """Returns 16 hex digits. If they differ, keys of two walks don't compare, or another key tells rows apart."""

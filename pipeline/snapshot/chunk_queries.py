@@ -16,7 +16,7 @@ chunk's end is found first, by the index alone (`select_boundary`), and the cond
 Sources: MySQL 9.7 Reference Manual, "Range Optimization", "Index Hints", "LIMIT Query Optimization".
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pipeline.schema.row_keys import Key
@@ -25,7 +25,7 @@ from pipeline.snapshot.chunk_index import ChunkIndex
 from pipeline.source.parameters import Fragment, comparison, key_storage
 from pipeline.source.result_set import LocatedRows
 from pipeline.source.statement import Statement, quote_name, quoted_table
-from pipeline.types.column_types import ColumnType, Enum, Integer, Set
+from pipeline.types.column_types import ColumnType, Double, Enum, Float, Integer, Set
 
 NO_CONDITION: Final[Fragment] = ("", ())
 
@@ -67,6 +67,18 @@ def select_all(schema: TableSchema) -> Statement:
 def open_table(table: TableId) -> Statement:
     """No rows. In a transaction, no other session can alter, rename or drop the table from this answer to the end."""
     return Statement(f"SELECT 1 FROM {quoted_table(table)} LIMIT 0")  # noqa: S608 - a quoted name
+
+
+def select_declarations(schema: TableSchema, columns: Iterable[int]) -> Statement:
+    """No rows, and what the server says of these columns."""
+    names = ", ".join(quote_name(schema.columns[index].name) for index in columns)
+    return Statement(f"SELECT {names} FROM {quoted_table(schema.table)} LIMIT 0")  # noqa: S608 - quoted names
+
+
+def rounding_columns(schema: TableSchema, walk: ChunkIndex | None = None) -> tuple[int, ...]:
+    """The columns of the table's key, and of the walk, that may round what they are compared with."""
+    keys = sorted({*schema.key, *(walk.columns if walk is not None else ())})
+    return tuple(index for index in keys if isinstance(schema.columns[index].type, Float | Double))
 
 
 def select_where(schema: TableSchema, where: Fragment) -> Statement:
@@ -199,7 +211,9 @@ def _beyond(schema: TableSchema, walk: ChunkIndex, key: Key, strict: str, last: 
     def compared(part: int, operator: str) -> Fragment:
         column = schema.columns[walk.columns[part]]
         turned = _TURNED[operator] if walk.descending[part] else operator
-        return comparison(quote_name(column.name), column.type, turned, key[part], walk.collations[part])
+        rounded = walk.roundings[walk.columns[part]] if walk.roundings else None
+        name = quote_name(column.name)
+        return comparison(name, column.type, turned, key[part], walk.collations[part], rounded)
 
     condition, parameters = compared(len(key) - 1, last)
     for part in reversed(range(len(key) - 1)):

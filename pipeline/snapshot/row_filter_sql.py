@@ -21,14 +21,18 @@ from pipeline.snapshot import row_filter
 from pipeline.snapshot.row_filter_parser import parse_filter
 from pipeline.snapshot.snapshot import Request
 from pipeline.source.parameters import AS_TEXT, Fragment, comparison, placeholder
+from pipeline.source.rounding import Roundings
 from pipeline.source.statement import quote_name
 from pipeline.types.column_types import ColumnType, Time
 
 
-def requested_condition(schema: TableSchema, request: Request) -> Fragment | None:
+def requested_condition(schema: TableSchema, request: Request, roundings: Roundings = ()) -> Fragment | None:
     """Returns the condition that the requested rows satisfy; None if all are. Raises Refused if it doesn't fit this
-    table."""
-    conditions = [keys_condition(schema, request.keys)] if request.keys else []
+    table.
+
+    `roundings`: of each of the table's columns, or nothing if none rounds.
+    """
+    conditions = [keys_condition(schema, request.keys, roundings)] if request.keys else []
     if request.condition is not None:
         conditions.append(
             filter_sql(schema, row_filter.check_filter(parse_filter(request.condition), schema))
@@ -68,22 +72,23 @@ def filter_sql(schema: TableSchema, condition: row_filter.Condition) -> Fragment
     return of(condition)
 
 
-def keys_condition(schema: TableSchema, keys: Sequence[Key]) -> Fragment:
+def keys_condition(schema: TableSchema, keys: Sequence[Key], roundings: Roundings = ()) -> Fragment:
     """That a row has one of these primary keys. Raises Refused where they're none of this table."""
     columns = [schema.columns[index] for index in schema.key]
     if any(len(key) != len(columns) for key in keys):
         raise row_filter.InvalidRowFilter(
             f"the primary key of {schema.table} has the parts {', '.join(schema.key_names)}"
         )
-    if len(columns) == 1:
+    rounded = [roundings[index] if roundings else None for index in schema.key]
+    if len(columns) == 1 and not any(rounded):
         [column] = columns
         places = ", ".join(placeholder(column.type, part, None) for (part,) in keys)
         return f"{quote_name(column.name)} IN ({places})", tuple(part for (part,) in keys)
     rows = [
         _join(
             [
-                comparison(quote_name(column.name), column.type, "=", part, None)
-                for column, part in zip(columns, key, strict=True)
+                comparison(quote_name(column.name), column.type, "=", part, None, rounds)
+                for column, part, rounds in zip(columns, key, rounded, strict=True)
             ],
             " AND ",
         )

@@ -13,6 +13,8 @@ go back and are only declared: `CONVERT(bytes USING charset)` leaves them alone,
 that satisfy it, each of which is a position in the index. If a SET has so many members that the list gets too long,
 it's compared plainly. That's right, and reads the index from its beginning.
 
+*FLOAT(M,D) and DOUBLE(M,D)* round what they are compared with (`pipeline.source.rounding`).
+
 Sources: MySQL 9.7 Reference Manual, "Type Conversion in Expression Evaluation", "Collation Coercibility in
 Expressions", "The ENUM Type", "The SET Type".
 """
@@ -20,6 +22,7 @@ Expressions", "The ENUM Type", "The SET Type".
 from typing import Final
 
 from pipeline.schema.row_keys import KeyPart
+from pipeline.source.rounding import Rounding
 from pipeline.types import column_types as t
 
 # The character sets that lose nothing on the way to Unicode and back (an integration test tries every byte). In the
@@ -79,9 +82,19 @@ def placeholder(kind: t.ColumnType, value: KeyPart, collation: str | None) -> st
 
 
 def comparison(
-    name: str, kind: t.ColumnType, operator: str, value: KeyPart, collation: str | None
+    name: str,
+    kind: t.ColumnType,
+    operator: str,
+    value: KeyPart,
+    collation: str | None,
+    rounded: Rounding | None = None,
 ) -> Fragment:
-    """The condition `name operator value` for a column of this type; `name` is quoted."""
+    """The condition `name operator value` for a column of this type; `name` is quoted.
+
+    `rounded`: how the column rounds what it is compared with.
+    """
+    if rounded is not None:
+        return _comparison_with_kept(name, operator, value, rounded)
     numbers = label_numbers(kind)
     if isinstance(kind, t.Set) and len(kind.labels) == _ALL_BITS:
         name = f"CAST({name} AS UNSIGNED)"  # which MySQL takes for negative if it has the highest bit
@@ -97,6 +110,17 @@ def comparison(
     if not listed:
         return "FALSE", ()
     return f"{name} IN ({', '.join(['%s'] * len(listed))})", tuple(listed)
+
+
+def _comparison_with_kept(name: str, operator: str, value: KeyPart, rounded: Rounding) -> Fragment:
+    assert isinstance(value, int | float)
+    bounds = {
+        ">=": rounded.least_bound(value) if operator[0] != "<" else None,
+        "<=": rounded.greatest_bound(value) if operator[0] != ">" else None,
+    }
+    found = [(f"{name} {side} %s", bound) for side, bound in bounds.items() if bound is not None]
+    conditions = [*found, (f"{name} + 0e0 {operator} %s", float(value))]
+    return f"({' AND '.join(sql for sql, _ in conditions)})", tuple(bound for _, bound in conditions)
 
 
 def label_numbers(kind: t.ColumnType) -> range | None:

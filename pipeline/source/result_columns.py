@@ -18,7 +18,7 @@ from pipeline.types.field_types import BLOBS, INTEGERS, FieldType
 
 _BINARY_CHARSET: Final = 63
 _NOT_NULL: Final = 1
-_UNSIGNED: Final = 32
+UNSIGNED: Final = 32
 _ENUM: Final = 256
 _SET: Final = 2048
 _STRINGS: Final = BLOBS | {FieldType.STRING, FieldType.VAR_STRING, FieldType.VARCHAR}
@@ -79,9 +79,9 @@ def _mismatch(schema: TableSchema, told: Iterable[tuple[Column, ResultColumn]]) 
 def _fits(kind: t.ColumnType, told: ResultColumn) -> bool:
     match kind:
         case t.Integer(size, unsigned):
-            return told.code == INTEGERS[size] and bool(told.flags & _UNSIGNED) == unsigned
+            return told.code == INTEGERS[size] and bool(told.flags & UNSIGNED) == unsigned
         case t.Decimal(precision, scale):
-            signs = (0 if told.flags & _UNSIGNED else 1) + (1 if scale else 0)
+            signs = (0 if told.flags & UNSIGNED else 1) + (1 if scale else 0)
             return (told.code, told.decimals, told.length - signs) == (
                 FieldType.NEWDECIMAL,
                 scale,

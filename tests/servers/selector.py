@@ -96,6 +96,7 @@ class Bench:
             read.append(chunk.rows)
             if chunk.upto is None:
                 return read
+            assert chunk.upto != after, "the walk stands still"
             after = chunk.upto
 
 

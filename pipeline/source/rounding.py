@@ -1,0 +1,67 @@
+"""How a FLOAT(M,D) or DOUBLE(M,D) rounds what it is compared with.
+
+The server rounds a constant to the column's D digits, and limits it to M digits, before it looks for it in an index.
+The column's own values need not be rounded: MySQL alters a DOUBLE to a DOUBLE(10,2) in place and keeps its values. A
+key of such a column doesn't equal itself when it returns, and a range that it ends would end before it.
+
+`column + 0e0` is the value that is kept, and no index has it. So the exact comparison is of that, and two bounds of the
+column beside it say where in the index to look. They are so far from the value that they also contain it if they are
+rounded. All rows that the server shows with one value lie between them, and are read for each of these rows.
+
+Sources: MySQL 9.7 Reference Manual, "Floating-Point Types (Approximate Value) - FLOAT, DOUBLE"; MySQL 9.7,
+sql/field.cc, Field_real::truncate, which rounds the part of a value behind its greatest whole number.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.source.result_columns import UNSIGNED, ResultColumn
+from pipeline.types import column_types as t
+
+# What a result says of a column without digits (DECIMAL_NOT_SPECIFIED).
+_NO_DIGITS: Final = 31
+
+# How inexactly the server rounds: a few units in the last place of the column's type, as a part of the value.
+_INEXACT_SINGLE: Final = 2.0**-21
+_INEXACT_DOUBLE: Final = 2.0**-48
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """A column of `digits` digits (M), of which so many are `behind` the point (D)."""
+
+    digits: int
+    behind: int
+    unsigned: bool
+    single: bool
+
+    def least_bound(self, value: float) -> float | None:
+        """Returns a constant that is less than the value, rounded or not. None if the column can't have it."""
+        bound = value - self._room(value)
+        return bound if self._holds(bound) else None
+
+    def greatest_bound(self, value: float) -> float | None:
+        """Returns a constant that is greater than the value, rounded or not. None if the column can't have it."""
+        bound = value + self._room(value)
+        return bound if self._holds(bound) else None
+
+    def _room(self, value: float) -> float:
+        inexact = _INEXACT_SINGLE if self.single else _INEXACT_DOUBLE
+        return 10.0**-self.behind + max(1.0, abs(value)) * inexact
+
+    def _holds(self, bound: float) -> bool:
+        """Whether the server keeps the constant within the column's own limits, and so doesn't move it to them."""
+        most = 10.0 ** (self.digits - self.behind) - 2 * 10.0**-self.behind
+        return (0 if self.unsigned else -most) <= bound <= most
+
+
+# Of each of a table's columns in their order, or nothing.
+Roundings = tuple[Rounding | None, ...]
+
+
+def rounding(kind: t.ColumnType, told: ResultColumn) -> Rounding | None:
+    """Returns how a column rounds, by what a result says of it. None if it doesn't."""
+    if not isinstance(kind, t.Float | t.Double) or told.decimals >= _NO_DIGITS:
+        return None
+    unsigned = bool(told.flags & UNSIGNED)
+    return Rounding(told.length, told.decimals, unsigned, isinstance(kind, t.Float))
