@@ -15,6 +15,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, LeaderNotAvailableError, UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.offset import OffsetRequest
 
+from actors.kafka.missing_partitions import missing_partitions, unknown_partitions
 from pipeline.kafka.transaction_endings import TopicPart
 
 # In place of a time: the end of the partition.
@@ -53,10 +54,11 @@ async def _end_offsets(
 ) -> dict[TopicPart, int]:
     """Asks once."""
     await asyncio.gather(*(client.add_topic(topic) for topic, _ in parts))
+    missing = unknown_partitions(client, parts) and await missing_partitions(client, parts)
     by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for topic, partition in parts:
         leader = client.cluster.leader_for_partition(TopicPartition(topic, partition))
-        if leader is None and partition not in (client.cluster.partitions_for_topic(topic) or ()):
+        if (topic, partition) in missing:
             continue
         if leader is None or leader == -1:
             client.force_metadata_update()

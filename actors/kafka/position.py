@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from actors.kafka.batches import PartitionBatch, single_batch
 from actors.kafka.client import client_options
@@ -53,8 +53,8 @@ async def last_position(
     Raises KafkaUnavailable and KafkaRefused.
     """
     positions = (topic, 0)
-    stable = (await producer.offsets([positions], Isolation.COMMITTED))[positions]
-    end = (await producer.offsets([positions], Isolation.UNCOMMITTED))[positions]
+    stable = await _end(producer, positions, Isolation.COMMITTED)
+    end = await _end(producer, positions, Isolation.UNCOMMITTED)
     if stable < end:
         ends = await _hidden(settings, pipeline, topic, stable, end)
         there = await producer.offsets(ends, Isolation.COMMITTED)
@@ -68,6 +68,13 @@ async def last_position(
         if opened:
             await producer.end(opened, Ending.COMMIT)
     return found
+
+
+async def _end(producer: KafkaProducer, part: TopicPart, isolation: Isolation) -> int:
+    """Returns the end of a partition, as such a consumer sees it. Raises KafkaUnavailable if there is none."""
+    if (end := (await producer.offsets([part], isolation)).get(part)) is None:
+        raise failure(UnknownTopicOrPartitionError(), part[0])
+    return end
 
 
 async def _last_committed(settings: KafkaSinkSettings, pipeline: str, topic: str) -> FoundPosition | None:

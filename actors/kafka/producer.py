@@ -13,12 +13,19 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokafka.errors import (
+    IllegalOperation,
+    KafkaConnectionError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 
 from actors.kafka.batches import PartitionBatch
 from actors.kafka.broker_answers import is_final
 from actors.kafka.client import client_options
 from actors.kafka.end_offsets import Isolation, end_offsets
+from actors.kafka.missing_partitions import missing_partitions, unknown_partitions
 from actors.runtime.redaction import safe_message
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal, classed
@@ -28,7 +35,7 @@ from pipeline.kafka.transaction_endings import Ending, RecordEnds, TopicPart, op
 STARTS_WITHIN_S: Final = 30.0
 ENDS_WITHIN_S: Final = 5.0
 
-# After so long (s) without an answer to a batch its topic is looked for.
+# After so long (s) without an answer to a batch the partitions of all batches are looked for.
 LOOK_AFTER_S: Final = 2.0
 
 # The broker writes the markers of a commit within milliseconds (s).
@@ -39,6 +46,9 @@ _LOOK_LAST_S: Final = 0.1
 # A request's own bytes, and those of each batch beside its topic's name (more than either has).
 _REQUEST_HEAD: Final = 1024
 _BATCH_HEAD: Final = 64
+
+# What aiokafka's producer raises. The last two are how it says that its transaction has failed.
+_FAILURES: Final = (KafkaError, OSError, TimeoutError, AssertionError, IllegalOperation)
 
 Result = TypeVar("Result")
 
@@ -88,6 +98,8 @@ class KafkaProducer:
         self._ends: dict[TopicPart, int] = {}
         # Somebody else's records may be open here, so that the stable offset does not say whether ours are.
         self._shared: set[TopicPart] = set()
+        # Whether aiokafka waits for a partition that does not exist, so that its transaction never ends.
+        self._stuck = False
         self._producer = AIOKafkaProducer(
             **client_options(settings, pipeline),
             transactional_id=transactional_id(pipeline),
@@ -114,6 +126,8 @@ class KafkaProducer:
         topic, partition = batch.topic, batch.partition
         size = batch.records.size() + len(topic) + _BATCH_HEAD
         await self._room(topic, size)
+        await self._in_time(self._known(topic, partition), topic)
+        await self._in_time(self._drained(topic, partition), topic)
         sending = self._producer.send_batch(batch.records, topic, partition=partition)
         count = batch.records.record_count()
         self._sent.append(_Sending(topic, partition, count, size, await self._in_time(sending, topic)))
@@ -153,7 +167,14 @@ class KafkaProducer:
         return await self._in_time(end_offsets(self._producer.client, parts, isolation))
 
     async def close(self) -> None:
-        """Closes it. Aborts the open Kafka transaction if the broker answers."""
+        """Closes it. Aborts the open Kafka transaction if the broker answers. Else the next start does."""
+        if self._stuck or not await self._stopped():
+            await self._drop()
+        for each in self._sent:
+            each.future.cancelled() or (each.future.done() and each.future.exception())
+
+    async def _stopped(self) -> bool:
+        """Returns whether the Kafka transaction was aborted and the producer has ended."""
         producer = self._producer
         manager = producer._txn_manager  # noqa: SLF001 - there's no other way to ask
         try:
@@ -161,16 +182,19 @@ class KafkaProducer:
                 if manager is not None and manager.is_in_transaction():
                     await producer.abort_transaction()
                 await producer.stop()
-        except (KafkaError, OSError, TimeoutError, AssertionError):
-            # It waits for what never comes: take its task and its connections away.
-            task = producer._sender.sender_task  # noqa: SLF001
-            producer._closed = True  # noqa: SLF001
-            if task is not None:
-                task.cancel()
-                await asyncio.wait({task}, timeout=ENDS_WITHIN_S)
-            await producer.client.close()
-        for each in self._sent:
-            each.future.cancelled() or (each.future.done() and each.future.exception())
+        except _FAILURES:
+            return False
+        return True
+
+    async def _drop(self) -> None:
+        """Takes its task and its connections away: it waits for what never comes."""
+        producer = self._producer
+        task = producer._sender.sender_task  # noqa: SLF001
+        producer._closed = True  # noqa: SLF001
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task}, timeout=ENDS_WITHIN_S)
+        await producer.client.close()
 
     async def _room(self, topic: str, size: int) -> None:
         """Waits until a request with all batches that are on their way has room for one more.
@@ -190,17 +214,55 @@ class KafkaProducer:
             await self._in_time(self._acknowledged(first), first.topic)
             self._failed()
 
-    async def _acknowledged(self, sending: _Sending) -> None:
-        """Waits for a batch. aiokafka retries forever if the partition is gone, so this looks whether it exists.
+    async def _known(self, topic: str, partition: int) -> None:
+        """Waits until the client knows a partition. It may have asked a broker that hasn't heard of it yet."""
+        part, client, until = (topic, partition), self._producer.client, self._now() + LOOK_AFTER_S
+        while unknown_partitions(client, {part}):
+            if self._now() > until:
+                await self._look_for({part})
+            client.add_topic(topic)
+            await client.force_metadata_update()
+            await asyncio.sleep(_LOOK_LAST_S)
 
-        It goes with its topic. Somebody may have made that again with fewer partitions.
+    async def _drained(self, topic: str, partition: int) -> None:
+        """Waits until the partition's batch before is on its way: aiokafka has no room for two."""
+        queues, part = self._producer._message_accumulator._batches, TopicPartition(topic, partition)  # noqa: SLF001
+        while queue := queues.get(part):
+            await queue[-1].wait_drain(LOOK_AFTER_S)
+            if part in queues:
+                await self._look_for_all()
+
+    async def _acknowledged(self, sending: _Sending) -> None:
+        """Waits for a batch. Looks now and then whether the partitions of all batches exist.
+
+        aiokafka asks the broker for all of them at once, forever. One that is gone keeps the others from being taken.
         """
-        cluster = self._producer.client.cluster
         while not (await asyncio.wait({sending.future}, timeout=LOOK_AFTER_S))[0]:
-            await self._producer.client.force_metadata_update()
-            if sending.partition not in (cluster.partitions_for_topic(sending.topic) or ()):
-                raise UnknownTopicOrPartitionError(sending.topic)
-        sending.future.result()
+            await self._look_for_all()
+        if sending.future.exception() is not None:
+            self._failed()
+
+    async def _look_for_all(self) -> None:
+        """Raises if a partition of a batch without an answer does not exist."""
+        await self._look_for({(each.topic, each.partition) for each in self._sent if not each.future.done()})
+
+    async def _look_for(self, parts: Collection[TopicPart]) -> None:
+        """Raises if one of these partitions does not exist, as after a removal of its topic.
+
+        Somebody may have made the topic again with fewer partitions.
+        """
+        client = self._producer.client
+        try:
+            missing = await missing_partitions(client, parts)
+        except KafkaConnectionError:
+            return
+        if missing:
+            self._stuck = True
+            topic = min(missing)[0]
+            denied = topic in client.cluster.unauthorized_topics
+            raise failure(
+                TopicAuthorizationFailedError(topic) if denied else UnknownTopicOrPartitionError(topic), topic
+            )
 
     async def _unmarked(self, ends: RecordEnds) -> frozenset[TopicPart]:
         """Waits until no record before these ends is open, for a while. Returns where one still is."""
@@ -219,16 +281,22 @@ class KafkaProducer:
         manager = self._producer._txn_manager  # noqa: SLF001 - a partition can't be added without a record otherwise
         for topic, partition in parts:
             manager.maybe_add_partition_to_txn(TopicPartition(topic, partition))
-        if ending is Ending.COMMIT:
-            await self._producer.commit_transaction()
-        else:
-            await self._producer.abort_transaction()
+        commits = ending is Ending.COMMIT
+        end = self._producer.commit_transaction if commits else self._producer.abort_transaction
+        ended = asyncio.ensure_future(end())
+        try:
+            while not (await asyncio.wait({ended}, timeout=LOOK_AFTER_S))[0]:
+                await self._look_for(parts)
+        finally:
+            ended.cancel()
+        await ended
         # Our marker comes. If a partition stays open, somebody else has records there.
         ends = await end_offsets(self._producer.client, parts, Isolation.UNCOMMITTED)
         self._shared |= await self._unmarked(ends)
 
     def _failed(self) -> None:
         """Raises a batch's failure as soon as it is known, and forgets the acknowledged batches."""
+        self._denied()
         for each in self._sent:
             if not each.future.done():
                 continue
@@ -243,11 +311,23 @@ class KafkaProducer:
             self._ends[part] = max(self._ends.get(part, 0), offset + each.count)
         self._sent = [each for each in self._sent if not each.future.done()]
 
+    def _denied(self) -> None:
+        """Raises the refusal of a topic whose partitions the broker keeps out of the Kafka transaction.
+
+        The batches of all other topics then fail too, for another reason.
+        """
+        ended = self._producer._txn_manager._transaction_waiter  # noqa: SLF001 - only this knows the topic
+        error = ended.exception() if ended is not None and ended.done() else None
+        if isinstance(error, TopicAuthorizationFailedError):
+            (topics,) = error.args
+            raise failure(error, min(topics)) from error
+
     async def _in_time(self, work: Coroutine[Any, Any, Result], topic: str | None = None) -> Result:
         try:
             async with asyncio.timeout_at(self._deadline):
                 return await work
-        except (KafkaError, OSError, TimeoutError, AssertionError) as error:
+        except _FAILURES as error:
+            self._denied()
             raise failure(error, topic) from error
 
     @staticmethod

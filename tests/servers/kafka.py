@@ -42,6 +42,23 @@ async def create_topic(
         await admin.create_topics([NewTopic(name, partitions, 1, topic_configs=config or {})])
 
 
+async def remove_topic(broker: KafkaBroker, name: str) -> None:
+    """Remove a topic; returns once the broker says that it is gone."""
+    async with administrating(broker.address) as admin:
+        await admin.delete_topics([name])
+        while name in await admin.list_topics():
+            pass
+
+
+async def remake_topic(broker: KafkaBroker, name: str) -> None:
+    """Remove a topic and create it with one partition; returns once the broker says that it is there."""
+    await remove_topic(broker, name)
+    await create_topic(broker, name)
+    async with administrating(broker.address) as admin:
+        while name not in await admin.list_topics():
+            pass
+
+
 async def send(broker: KafkaBroker, topic: str, *records: tuple[str | None, str | None]) -> None:
     """Append records of a key and a value."""
     async with AIOKafkaProducer(bootstrap_servers=broker.address) as producer:

@@ -1,5 +1,6 @@
 """Kafka transactions on a real broker: fencing, and errors with a name and a remedy."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pytest
 from aiokafka.producer.sender import SendProduceReqHandler
 
+from actors.kafka import client as kafka_client
+from actors.kafka import producer as kafka_producer
 from actors.kafka.batches import PartitionBatch
 from actors.kafka.client import client_options
 from actors.kafka.position import _last_committed, last_position, position_batch
@@ -23,6 +26,9 @@ from pipeline.errors import Definite, Transient
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
 from pipeline.kafka.records import record_runs
 from pipeline.kafka.state import KafkaPosition, SetAside, SinkPosition
+from pipeline.kafka.transaction_endings import Ending
+from tests.servers.awaiting import WITHIN_S
+from tests.servers.kafka import remake_topic, remove_topic
 from tests.servers.kafka_messages import committed_messages
 
 
@@ -75,6 +81,89 @@ async def test_a_position_of_ten_thousand_topics_has_room(kafka: KafkaBroker) ->
         await producer.commit()
     found = await _last_committed(of, of.topic_prefix, positions)
     assert found is not None and (found.at, found.ends) == (at, ends)
+
+
+async def smaller_topic(kafka: KafkaBroker, of: KafkaSinkSettings, producer: KafkaProducer) -> str:
+    """A topic that the producer knows by its former partitions: somebody made it again with only one."""
+    topic = await topic_of(of)
+    await producer.opened(topic, of.partitions)
+    await remake_topic(kafka, topic)
+    return topic
+
+
+GONE = r"\.t: a topic was removed.*\(UnknownTopicOrPartitionError\)"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_a_partition_that_is_gone_is_noticed_whichever_batch_waits(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch, order: tuple[int, ...]
+) -> None:
+    """The broker refuses the partitions of all these batches as long as one is gone. So does it at the abort."""
+    monkeypatch.setattr(kafka_producer, "ENDS_WITHIN_S", 1e6)
+    of = settings(kafka, partitions=2, transaction_timeout_s=WITHIN_S)
+    other = await topic_of(of, "other")
+    async with asyncio.timeout(2 * WITHIN_S), producing(of) as producer:
+        await producer.opened(other, 1)
+        topic = await smaller_topic(kafka, of, producer)
+        await producer.begin()
+        # Nothing is asked of the broker between these, so one request has all three.
+        await producer.send(batch(other, b"other"))
+        for partition in order:
+            await producer.send(replace(batch(topic, b"v"), partition=partition))
+        with pytest.raises(KafkaUnavailable, match=GONE):
+            await producer.acknowledged()
+    async with producing(of) as producer:
+        await producer.begin()
+        for each in (other, topic):
+            await producer.send(batch(each, b"again"))
+        await producer.commit()
+    for each in (other, topic):
+        assert [record.value for record in await committed_messages(kafka, each)] == [b"again"]
+
+
+async def test_a_partition_that_is_gone_is_noticed_before_a_batch_is_queued(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_client, "BROKER_ANSWERS_WITHIN_S", 1e3)
+    of = settings(kafka, partitions=2, transaction_timeout_s=WITHIN_S)
+    async with producing(of) as producer:
+        topic = await smaller_topic(kafka, of, producer)
+        await producer.opened(
+            await topic_of(of, "other"), 1
+        )  # for which the client learns of all topics again
+        await producer.begin()
+        with pytest.raises(KafkaUnavailable, match=GONE):
+            await producer.send(replace(batch(topic, b"v"), partition=1))
+        await remove_topic(kafka, topic)
+        await producer.opened(await topic_of(of, "third"), 1)
+        with pytest.raises(KafkaUnavailable, match=GONE):
+            await producer.send(batch(topic, b"v"))
+
+
+async def test_a_partition_that_is_gone_is_noticed_while_a_batch_waits_for_its_place(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client has room for one batch of a partition that waits, here of one that exists."""
+    monkeypatch.setattr(kafka_client, "BROKER_ANSWERS_WITHIN_S", 1e3)
+    of = settings(kafka, partitions=2, transaction_timeout_s=WITHIN_S)
+    async with producing(of) as producer:
+        topic = await smaller_topic(kafka, of, producer)
+        await producer.begin()
+        for partition in (0, 1):
+            await producer.send(replace(batch(topic, b"v"), partition=partition))
+        with pytest.raises(KafkaUnavailable, match=GONE):
+            await producer.send(batch(topic, b"v"))
+
+
+@pytest.mark.parametrize("ending", Ending)
+async def test_a_partition_that_goes_while_its_records_are_ended_is_noticed(
+    kafka: KafkaBroker, ending: Ending
+) -> None:
+    of = settings(kafka, partitions=2, transaction_timeout_s=WITHIN_S)
+    async with producing(of) as producer:
+        topic = await smaller_topic(kafka, of, producer)
+        with pytest.raises(KafkaUnavailable, match=GONE):
+            await producer.end({(topic, 0), (topic, 1)}, ending)
 
 
 async def test_messages_and_position_are_there_together_or_not_at_all(kafka: KafkaBroker) -> None:
@@ -212,6 +301,13 @@ async def test_a_broker_that_is_not_there() -> None:
         await KafkaTopics(of, "p").partitions("t")
     with pytest.raises(KafkaUnavailable):
         await _last_committed(of, "p", "t")
+
+
+async def test_a_position_topic_that_was_removed_meanwhile_is_looked_for_again(kafka: KafkaBroker) -> None:
+    of = settings(kafka)
+    async with producing(of) as producer:
+        with pytest.raises(KafkaUnavailable, match=r"no-positions: a topic was removed"):
+            await last_position(of, of.topic_prefix, "no-positions", producer)
 
 
 async def test_a_position_far_before_the_end_is_found(kafka: KafkaBroker) -> None:

@@ -4,12 +4,12 @@ import asyncio
 import json
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.admin import NewTopic
+from aiokafka.producer.sender import AddPartitionsToTxnHandler
 from structlog.testing import capture_logs
 
 from actors.kafka.broker_check import check_topics, topic_setting
@@ -22,7 +22,8 @@ from deploy.toolchain.schema_registry import SchemaRegistryServer
 from pipeline.config.settings import ConverterKind, Settings
 from pipeline.messages.topology import ActorName as Name
 from tests.integration.kafka.test_kafka_sink import sent, to_topics
-from tests.servers.kafka import administrating
+from tests.servers.awaiting import until
+from tests.servers.kafka import administrating, remake_topic
 from tests.servers.kafka_messages import committed_messages
 from tests.servers.schema_registry import AvroReader
 from tests.servers.service import Running, running
@@ -175,18 +176,36 @@ async def test_topics_are_as_the_settings_say_where_a_broker_makes_some_by_itsel
             await service.stop()
 
 
+def added_at_once(count: int) -> Callable[[Any, int], Awaitable[bool]]:
+    """In place of a handler's `do`: the first request waits until so many partitions are to be in it."""
+    do, waits = AddPartitionsToTxnHandler.do, [count]
+
+    async def held(handler: Any, node: int) -> bool:
+        if waits:
+            waits.clear()
+            await until(lambda: len(handler._tps) == count, "all partitions have a batch")
+        added: bool = await do(handler, node)
+        return added
+
+    return held
+
+
+@pytest.mark.parametrize("at_once", [False, True])
 async def test_a_topic_that_somebody_made_again_with_fewer_partitions_takes_its_messages(
-    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
+    open_shop: MysqlServer,
+    kafka: KafkaBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: bool,
 ) -> None:
+    """A broker refuses all partitions of a request if one is gone, also those that exist."""
     settings = to_topics(kafka, open_shop, tmp_path, partitions=4)
     topic = orders_topic(settings)
     async with running(settings, Assembly) as service:
         await first_change_sent(service, open_shop, "UPDATE shop.orders SET total = 17")
-        await remove(kafka, topic)
-        async with administrating(kafka.address) as admin:
-            while topic in await admin.list_topics():
-                pass
-            await admin.create_topics([NewTopic(topic, 1, 1)])
+        await remake_topic(kafka, topic)
+        if at_once:
+            monkeypatch.setattr(AddPartitionsToTxnHandler, "do", added_at_once(4))
         await next_change_sent(service, open_shop, "UPDATE shop.orders SET total = 18")
         await service.stop()
     ((rows,),) = open_shop.sql("SELECT COUNT(*) FROM shop.orders")

@@ -14,8 +14,9 @@ from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import KafkaSecurity, KafkaSinkSettings, Secret
 from pipeline.errors import Definite
-from pipeline.kafka.errors import KafkaRefused
+from pipeline.kafka.errors import KafkaRefused, TopicRefusal
 from pipeline.messages.topology import ActorName as Name
+from tests.actors.kafka.test_producer import batch, producing, topic_of
 from tests.integration.kafka.test_kafka_sink import judged, to_topics
 from tests.servers.secured_kafka import Named, Resource, Right, SecuredBroker
 from tests.servers.service import running
@@ -83,3 +84,33 @@ async def test_each_right_that_is_missing_is_named(
             await service.caught_up(open_shop)
             await service.stop()
         await judged(Plain(broker.plain), own, open_shop)  # type: ignore[arg-type]
+
+
+async def test_a_topic_without_a_right_is_named_whichever_batch_is_first(
+    parts: Parts, tmp_path: Path
+) -> None:
+    """The broker takes none of the partitions that it is asked for together. The other topic's batch fails too."""
+    assert parts.kafka is not None
+    with SecuredBroker(parts.kafka, tmp_path, KafkaSecurity.SASL_SSL) as broker:
+        of = settings(broker)
+        await broker.allow(
+            Resource.TRANSACTIONAL_ID, "tidemark-p", Named.LITERAL, Right.WRITE, Right.DESCRIBE
+        )
+        await broker.allow(Resource.TOPIC, "p.", Named.PREFIXED, Right.DESCRIBE, Right.CREATE)
+        await broker.allow(Resource.TOPIC, "p.allowed", Named.LITERAL, Right.WRITE)
+        allowed, denied = [await topic_of(of, name) for name in ("allowed", "denied")]
+        refused = pytest.raises(TopicRefusal, match=r"p\.denied: the account may not write")
+        for order in ((allowed, denied), (denied, allowed)):
+            async with producing(of) as producer:
+                for topic in order:
+                    await producer.opened(topic, 1)
+                await producer.begin()
+                # Nothing is asked of the broker between these, so one request has both.
+                for topic in order:
+                    await producer.send(batch(topic, b"v"))
+                with refused:
+                    await producer.commit()
+                with refused:
+                    await producer.send(batch(allowed, b"v"))
+                with refused:
+                    await producer.commit()
