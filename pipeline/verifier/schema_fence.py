@@ -6,7 +6,7 @@ messages meanwhile, because they decide whether the server's answer proves anyth
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
@@ -69,7 +69,13 @@ class NeverProven:
 
 @dataclass(frozen=True, slots=True)
 class NotYetProven:
-    """The server's answer, or its place in the log, is still to come."""
+    """The server's answer, or its place in the log, is still to come.
+
+    `state` has what was examined for it. Each held message is examined once, else a log that lags would be read again
+    with each further message.
+    """
+
+    state: TableState
 
 
 # Which captured tables a statement may alter.
@@ -93,7 +99,7 @@ def prove_schema(
     its place in the log: what holds there has held since.
     """
     if isinstance(state, SchemaFetched):
-        for message in held:
+        for message in held[state.examined :]:
             match message:
                 case CreateTableSelectRead() if table in alters(message):
                     return NeverProven(_BETWEEN)
@@ -105,9 +111,10 @@ def prove_schema(
                     return _proven(state)
                 case _:
                     pass
+        state = replace(state, examined=len(held))
     if size > MOST_HELD:
         return NeverProven(_BEHIND)
-    return NotYetProven()
+    return NotYetProven(state)
 
 
 def _proven(answer: SchemaFetched) -> SchemaKnown | NeverProven:

@@ -336,9 +336,11 @@ def _prove_waiting(state: State) -> tuple[State, tuple[News, ...], Mapping[Table
                 state, news = _report_schemas(_with_tables(state, {table: outcome}), [schema])
                 said += news
             case NeverProven(reason):
+                if isinstance(before, SchemaFetched):  # the front passes without its images
+                    before = replace(before, examined=0)
                 state, unnamed[table] = _with_tables(state, {table: before}), reason
-            case NotYetProven():
-                state = _with_tables(state, {table: before})
+            case NotYetProven(examined):
+                state = _with_tables(state, {table: examined})
             case _:
                 assert_never(outcome)
     emptied = state.emptied - unnamed.keys()

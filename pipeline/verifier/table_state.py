@@ -39,7 +39,8 @@ class NoSuchTable:
 class SchemaFetched:
     """What the server has of the table, which will hold at `end` of the log.
 
-    It has the work of all statements in `at` in it, and none from after `end`.
+    It has the work of all statements in `at` in it, and none from after `end`. `examined`: how many of the held
+    messages, from the first one, neither prove nor disprove it. It is 0 unless the table's images wait at the front.
     """
 
     wire: ClassVar[str] = "answered"
@@ -47,6 +48,7 @@ class SchemaFetched:
     schema: TableSchema | NoSuchTable
     at: GtidSet
     end: Coordinates
+    examined: int = 0
 
 
 @dataclass(frozen=True, slots=True)

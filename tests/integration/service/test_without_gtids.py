@@ -22,6 +22,7 @@ from actors.source.watermark_table import SignalTable
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import Settings, SignalSettings, SnapshotMode, Watermark
 from pipeline.gtid import file_positions
+from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.watermark import OPEN_MARKER
 from pipeline.source.finding import Severity
@@ -134,7 +135,10 @@ async def test_each_change_comes_once_through_rotations_xa_transactions_statemen
                 server.sql("FLUSH BINARY LOGS")
                 if segments == 1:
                     await service.execute("s")
-                await service.until(lambda: entries(tmp_path / "journal")[-1].segment >= segments, "more")  # noqa: B023
+                await service.until(
+                    lambda: service.status(Name.JOURNAL_WRITER).get("segment", 0) >= segments,  # noqa: B023
+                    "more segments",
+                )
                 await service.drop()
     async with running(made) as service:
         await service.caught_up(server)

@@ -1,20 +1,28 @@
 """What is held until a schema is proven, and where that is."""
 
+import pytest
+
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.binlog import CreateTableSelectRead, LogAdvanced
+from pipeline.messages.binlog import CreateTableSelectRead, DdlRead, LogAdvanced
+from pipeline.messages.message_size import weight
 from pipeline.messages.row_images import TableUnreadable
-from pipeline.verifier import table_state
-from pipeline.verifier.schema_fence import waiting_tables
+from pipeline.schema.table_schema import TableId
+from pipeline.verifier import schema_fence, table_state
+from pipeline.verifier.schema_fence import HeldMessage, NotYetProven, prove_schema, waiting_tables
 from tests.pipeline.verifier.answers import step
 from tests.pipeline.verifier.test_step import (
     FULL,
     MINIMAL,
     ORDERS,
     SCHEMA,
+    answer,
     end,
     fresh,
     images,
+    kinds,
     part,
+    run,
+    schemas,
     slice_,
     statement,
 )
@@ -49,3 +57,35 @@ def test_the_stream_is_at_no_place_within_a_transaction() -> None:
     ):
         state, _ = step(state, message)
         assert state.place == place
+
+
+def test_each_held_message_is_examined_once() -> None:
+    asked: list[str] = []
+
+    def alters(message: DdlRead | CreateTableSelectRead) -> frozenset[TableId]:
+        asked.append(message.statement)
+        return frozenset()
+
+    state: table_state.TableState = table_state.SchemaFetched(SCHEMA, GtidSet(), end(99))
+    held: list[HeldMessage] = [slice_(1, maps=(MINIMAL,))]
+    texts = [f"ANALYZE TABLE t{number}" for number in range(2, 9)]
+    for number, text in enumerate(texts, 2):
+        held.append(statement(number, text))
+        outcome = prove_schema(ORDERS, state, held, 0, alters)
+        assert isinstance(outcome, NotYetProven)
+        state = outcome.state
+    assert asked == texts
+    held.append(LogAdvanced(end(99)))
+    assert prove_schema(ORDERS, state, held, 0, alters) == table_state.SchemaKnown(SCHEMA)
+
+
+def test_where_images_are_left_out_what_comes_next_is_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The messages have moved up then, and a statement among them mustn't be passed over."""
+    alter = "ALTER TABLE orders DROP x"
+    state, _ = step(fresh(position=5, old=SCHEMA), answer(20, SCHEMA))
+    monkeypatch.setattr(schema_fence, "MOST_HELD", 2 * weight(slice_(7, maps=(MINIMAL,))))
+    said = run(
+        state, *(slice_(n, maps=(MINIMAL,)) for n in (7, 8, 9)), statement(10, alter), answer(20, SCHEMA)
+    )
+    assert kinds(said) == ["ChangesVerified"] * 3 + ["SchemaChanged"]
+    assert schemas(said) == []
