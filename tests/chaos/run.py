@@ -1,6 +1,7 @@
 """A run of faults under writes, with a snapshot going on, and the judgement behind it.
 
     python -m tests.chaos.run --seed N [--seconds S] [--without-lake | --verify] [--planted FAULT] [--patience S]
+        [--per-second N]
 
 With `--verify` the lake is verified all the time that faults last, instead of snapshots: no row may be found. It prints
 what came of it as one line of JSON, and ends with 1 if something is wrong. `--plan` prints what would be done.
@@ -50,8 +51,9 @@ def run(
     planted: Planted | None = None,
     patience_s: float | None = 1.0,
     within_s: float = WITHIN_S,
+    per_s: float = TRANSACTIONS_PER_S,
 ) -> Report:
-    """Carry out these steps, and judge."""
+    """Carry out these steps, and judge. Writers commit `per_s` transactions a second."""
     began, report = time.monotonic(), Report(seed)
     try:
         with world(folder, lake=lake, planted=planted) as there:
@@ -59,7 +61,7 @@ def run(
             nemesis, snapshots = Nemesis(there, patience_s), Snapshots(there)
             verifications = Verifications(there) if verify else None
             try:
-                _story(there, nemesis, snapshots, verifications, steps, report)
+                _story(there, nemesis, snapshots, verifications, steps, report, per_s)
             finally:
                 report.struck, report.snapshots = dict(nemesis.struck), dict(snapshots.ended)
                 report.verified = {} if verifications is None else dict(verifications.ended)
@@ -80,10 +82,11 @@ def _story(
     verifications: Verifications | None,
     steps: Sequence[Step],
     report: Report,
+    per_s: float,
 ) -> None:
     there.service.start("/livez")
     there.wait(lambda: there.status().get("ready"), "the service is ready")
-    with writing(there.address, TRANSACTIONS_PER_S) as tally:
+    with writing(there.address, per_s) as tally:
         there.meanwhile.append(snapshots.look)
         there.wait(lambda: snapshots.ended, "the first snapshot's end")
         before = _count(there, -1)
@@ -163,9 +166,10 @@ def steps_of(seed: int, seconds: float, lake: bool, planted: Planted | None) -> 
     return () if actor is None else tuple(Step(1.0, ActorStruck(actor, Deed.RAISE)) for _ in range(6))
 
 
-def repeated_by(seed: int, seconds: float, lake: bool, verify: bool) -> str:
+def repeated_by(seed: int, seconds: float, lake: bool, verify: bool, per_s: float) -> str:
     """The command that does it again."""
     command = f"python -m tests.chaos.run --seed {seed} --seconds {seconds:g}"
+    command += "" if per_s == TRANSACTIONS_PER_S else f" --per-second {per_s:g}"
     return command + ("" if lake else " --without-lake") + (" --verify" if verify else "")
 
 
@@ -189,6 +193,7 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--per-second", type=float, default=TRANSACTIONS_PER_S, help="transactions")
     parser.add_argument("--without-lake", action="store_true")
     parser.add_argument("--verify", action="store_true")
     parser.add_argument("--planted", type=Planted)
@@ -216,12 +221,14 @@ def main() -> int:
             planted=chosen.planted,
             patience_s=chosen.patience or None,
             within_s=chosen.within,
+            per_s=chosen.per_second,
         )
     for finding in report.findings:
         sys.stderr.write(f"{finding}\n")
     if report.findings and chosen.planted is None:
         sys.stderr.write(f"what's left of it is in {folder}\n")
-        sys.stderr.write(f"again: {repeated_by(chosen.seed, chosen.seconds, lake, chosen.verify)}\n")
+        command = repeated_by(chosen.seed, chosen.seconds, lake, chosen.verify, chosen.per_second)
+        sys.stderr.write(f"again: {command}\n")
     else:
         shutil.rmtree(folder)
     sys.stdout.write(report.text() + "\n")
