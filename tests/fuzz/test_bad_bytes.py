@@ -25,6 +25,7 @@ ROOT: Final = Path(__file__).parents[2]
 SEED: Final = 1
 LOGS: Final = 1_500  # cases, by each of the two
 ROWS: Final = 2_500
+QUICK: Final = 3  # `make test` has so large a part of them
 WITHIN_S: Final = 1800  # on however busy a machine
 LONG_RUNS: Final = 260  # as many, each of seeds of its own
 
@@ -115,11 +116,17 @@ def test_compiled_code_that_is_to_look_at_each_index_does() -> None:
 
 
 def test_damaged_logs_are_read_or_refused(taken: Path) -> None:
-    both(taken, "logs", SEED, LOGS)
+    both(taken, "logs", SEED, LOGS // QUICK)
 
 
 def test_damaged_row_images_are_read_or_refused(taken: Path) -> None:
-    both(taken, "rows", SEED, ROWS)
+    both(taken, "rows", SEED, ROWS // QUICK)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("plan", "count"), [("logs", LOGS), ("rows", ROWS)])
+def test_more_damaged_bytes_are_read_or_refused(taken: Path, plan: str, count: int) -> None:
+    both(taken, plan, SEED, count)
 
 
 @pytest.mark.full
