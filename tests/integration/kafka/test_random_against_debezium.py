@@ -110,7 +110,7 @@ def changed_at_random(server: MysqlServer, tables: Sequence[AlteredTable], some:
 
 
 @pytest.mark.parametrize(
-    "number", [10, 12, *(pytest.param(number, marks=pytest.mark.full) for number in range(13, 43))]
+    "number", [10, *(pytest.param(number, marks=pytest.mark.full) for number in range(12, 43))]
 )
 def test_random_tables_have_debeziums_messages(
     parts: Parts, server: MysqlServer, account: Account, tmp_path: Path, number: int

@@ -82,7 +82,7 @@ class Placed:
         assert found.applications["us"] == self.history.segment
 
 
-@pytest.fixture(params=["own commits", "Delta's commits"])
+@pytest.fixture(params=["own commits", pytest.param("Delta's commits", marks=pytest.mark.full)])
 def placed(
     spark: Spark, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Placed]:

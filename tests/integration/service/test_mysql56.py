@@ -85,7 +85,11 @@ def writing(server: MysqlServer) -> AbstractContextManager[object]:
 
 
 WITHOUT_GTIDS = {name: GTIDS_56[name] for name in ("binlog_format", "log_bin")}
-MODES = [(Watermark.GTID, GTIDS_56), (Watermark.PAUSE, GTIDS_56), (Watermark.SIGNAL_TABLE, WITHOUT_GTIDS)]
+MODES = [
+    (Watermark.GTID, GTIDS_56),
+    pytest.param(Watermark.PAUSE, GTIDS_56, marks=pytest.mark.full),
+    (Watermark.SIGNAL_TABLE, WITHOUT_GTIDS),
+]
 
 
 @pytest.mark.parametrize(("mode", "options"), MODES)

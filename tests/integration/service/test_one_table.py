@@ -277,8 +277,15 @@ WIDE: Final = (
 )
 
 
-@pytest.mark.parametrize("when", ["before the start", "while capture runs"])
-@pytest.mark.parametrize("metadata", [FULL_METADATA, {}])
+@pytest.mark.parametrize(
+    ("metadata", "when"),
+    [
+        pytest.param(FULL_METADATA, "before the start", marks=pytest.mark.full),
+        (FULL_METADATA, "while capture runs"),
+        ({}, "before the start"),
+        pytest.param({}, "while capture runs", marks=pytest.mark.full),
+    ],
+)
 async def test_a_table_that_matches_the_patterns_is_captured_or_stops_alone(
     mysql_factory: MysqlFactory, tmp_path: Path, metadata: dict[str, str], when: str
 ) -> None:

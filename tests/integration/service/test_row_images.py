@@ -82,7 +82,7 @@ async def settled(service: Running, server: MysqlServer) -> None:
 
 
 @pytest.mark.usefixtures("small_ranges")
-@pytest.mark.parametrize("row_image", ["MINIMAL", "NOBLOB"])
+@pytest.mark.parametrize("row_image", ["MINIMAL", pytest.param("NOBLOB", marks=pytest.mark.full)])
 async def test_a_snapshot_under_writes_equals_the_source_column_by_column(
     mysql: MysqlServer, database: str, tmp_path: Path, row_image: str
 ) -> None:

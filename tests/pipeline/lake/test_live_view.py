@@ -95,7 +95,9 @@ def lake() -> Iterator[Lake]:
     made.engine.close()
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize(
+    "seed", [*range(15), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(15, 30))]
+)
 def test_the_live_view_is_the_source_at_each_segment_whatever_was_merged(lake: Lake, seed: int) -> None:
     """At 8 segments of 100 histories each; merges, and what is known of them, come at random."""
     schedule = Schedule.random(seed, histories=100)
