@@ -133,12 +133,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=turn)
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
     """Have the collector of garbage leave out all modules and tests, which stay to the end.
 
-    Else it looks through half a million objects each time.
+    Else it looks through half a million objects each time, and through more and more of them while they come.
     """
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 # Both come before a test's own fixtures and so end after them. Fixtures of a wider scope come earlier still:
