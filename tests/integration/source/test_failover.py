@@ -195,6 +195,16 @@ async def wrote(service: Running, writers: Writers) -> None:
     await service.until(lambda: len(writers.done) > enough, "some writes")
 
 
+async def lost(service: Running, primary: MysqlServer, *replicas: MysqlServer) -> None:
+    """Kill the primary behind a change that all its replicas have; capture is at the last of them then."""
+    primary.sql("UPDATE d.t SET v = 1 WHERE id = 7")
+    await sealed(service, primary)
+    for replica in replicas:
+        caught_up(primary, replica)
+    primary.kill()
+    await reached(service, replicas[-1])
+
+
 @pytest.mark.usefixtures("small_ranges")
 async def test_a_planned_switch_in_the_middle_of_a_snapshot(
     mysql_factory: MysqlFactory, tmp_path: Path
@@ -331,12 +341,7 @@ async def test_a_replica_that_leaves_out_changes_of_a_captured_table_is_passed_o
     async with begun(listing(tmp_path, primary, partial_, sound)) as service:
         await service.execute("first")
         await service.completed("first")
-        primary.sql("UPDATE d.t SET v = 1 WHERE id = 7")
-        await sealed(service, primary)
-        for replica in (partial_, sound):
-            caught_up(primary, replica)
-        primary.kill()
-        await reached(service, sound)
+        await lost(service, primary, partial_, sound)
         promote(sound)
         sound.sql("UPDATE d.t SET v = 2 WHERE id = 8")
         await service.caught_up(sound)
@@ -354,12 +359,7 @@ async def test_what_was_written_on_a_replica_must_not_overwrite_what_came_behind
     primary, errant, sound = cluster(mysql_factory, "second", "third")
     async with begun(listing(tmp_path, primary, errant, sound)) as service:
         errant.sql("UPDATE d.t SET v = -1 WHERE id = 7")
-        primary.sql("UPDATE d.t SET v = 1 WHERE id = 7")
-        await sealed(service, primary)
-        for replica in (errant, sound):
-            caught_up(primary, replica)
-        primary.kill()
-        await reached(service, sound)
+        await lost(service, primary, errant, sound)
         await service.stop()
     settings = listing(tmp_path, errant)
     async with running(settings) as service:
