@@ -15,7 +15,7 @@ from tests.chaos.broken import CAPTURE, Deed
 from tests.servers.awaiting import WITHIN_S, until
 from tests.servers.journal_oracle import entries, unequal, untrue
 from tests.servers.service import running
-from tests.servers.shop import TABLES, writing
+from tests.servers.shop import FEW_PER_S, TABLES, writing
 
 # The how-manieth time a step isn't survived: all are taken so often before the snapshot has ended.
 NTH = 4
@@ -41,7 +41,7 @@ async def test_killed_and_started_again(
     try:
         service.start()
         await until(JournalReader(journal).last_segment, "the first segment")
-        with writing(open_shop) as tally:
+        with writing(open_shop, FEW_PER_S) as tally:
             data = {"type": "incremental", "data-collections": [".*"], "chunk-rows": CHUNK_ROWS}
             signals.write_text(json.dumps({"id": "s", "type": "execute-snapshot", "data": data}) + "\n")
             assert service.wait(WITHIN_S) == -signal.SIGKILL

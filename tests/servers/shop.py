@@ -1,8 +1,10 @@
 """The demo's shop with a few thousand rows, and its writer as a load."""
 
 import random
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from typing import Final
 
 import pytest
@@ -16,9 +18,11 @@ from tests.servers.at_work import at_work
 from tests.servers.executed import executed
 from tests.servers.mysql import shorten_log
 
-__all__ = ["SIZE", "TABLES", "open_shop", "stocked", "writer_by_hand", "writing"]
+__all__ = ["FEW_PER_S", "SIZE", "TABLES", "open_shop", "stocked", "writer_by_hand", "writing"]
 
 SIZE: Final = Size(2_000, 1_200, 300)
+# A third of what the writer does by itself: each transaction is captured, read again, and judged.
+FEW_PER_S: Final = 100.0
 TABLES: Final = tuple(TableId(shop.DATABASE, name) for name in ("orders", "order_items", "customers"))
 _WRITER: Final = Account("writer", "writer")
 
@@ -52,9 +56,14 @@ def writer_by_hand(server: MysqlServer) -> Iterator[Thread]:
         yield Thread(0, SIZE, connection, random.Random(0))
 
 
+def _run(thread: Thread, per_s: float, stop: threading.Event) -> None:
+    while not stop.wait(THREADS / per_s * thread.random.uniform(0, 1.6)):
+        thread.transaction()
+
+
 @contextmanager
-def writing(server: MysqlServer) -> Iterator[list[Line]]:
-    """Runs the demo's writer; after the context the list has all that it committed."""
+def writing(server: MysqlServer, per_s: float = writer.TRANSACTIONS_PER_SECOND) -> Iterator[list[Line]]:
+    """Runs the demo's writer, with so many transactions a second; after the context the list has all it committed."""
     tally, before = list[Line](), executed(server)
     with ExitStack() as open_until_done:
         address = (server.host, server.port, _WRITER.user, _WRITER.password)
@@ -62,7 +71,7 @@ def writing(server: MysqlServer) -> Iterator[list[Line]]:
             open_until_done.enter_context(closing(writer._connect(*address))) for _ in range(THREADS)
         ]
         threads = [Thread(i, SIZE, connection, random.Random(i)) for i, connection in enumerate(connections)]
-        with at_work([thread.run for thread in threads]):
+        with at_work([partial(_run, thread, per_s) for thread in threads]):
             yield tally
     tally += [line for thread in threads for line in thread.tally]
     assert executed(server) != before, "nothing was written"

@@ -23,7 +23,7 @@ from tests.servers.awaiting import WITHIN_S
 from tests.servers.journal_oracle import entries, unequal, untrue
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, running
-from tests.servers.shop import TABLES, stocked, writing
+from tests.servers.shop import FEW_PER_S, TABLES, stocked, writing
 
 EACH = list(product(Watermark, (SnapshotMode.NO_DATA, SnapshotMode.INITIAL), (True,)))
 # A consistent snapshot has no watermarks of its own.
@@ -95,7 +95,7 @@ async def test_the_journal_equals_the_source(
         config, journal, tmp_path / "log", ("-m", "tests.chaos.broken", "--without-lake", "--at", *step)
     )
     with ExitStack() as under_load:
-        tally = under_load.enter_context(writing(shop))
+        tally = under_load.enter_context(writing(shop, FEW_PER_S))
         try:
             service.launch()
             assert service.wait(WITHIN_S) == -signal.SIGKILL

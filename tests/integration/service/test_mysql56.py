@@ -64,7 +64,7 @@ def write(server: MysqlServer, seed: int, stop: threading.Event) -> None:
     """Writes transactions with any kind of change, each writer on keys of its own, until it's stopped."""
     random_ = random.Random(seed)
     with closing(server.connect(database="shop")) as connection, connection.cursor() as cursor:
-        while not stop.is_set():
+        while not stop.wait(0.004):
             id_ = 2**63 + 2 * WRITERS * random_.randrange(ROWS // WRITERS) + 2 * seed
             part = WRITERS * random_.randrange(ROWS // WRITERS) + seed
             cursor.execute("BEGIN")

@@ -59,7 +59,7 @@ def writing(server: MysqlServer, database: str, row_image: str) -> AbstractConte
     def write(seed: int, stop: threading.Event) -> None:
         dice = random.Random(seed)
         with closing(server.connect(database=database)) as connection, connection.cursor() as cursor:
-            while not stop.is_set():
+            while not stop.wait(0.02):
                 cursor.execute(f"SET binlog_row_image = {dice.choice([row_image] * 9 + ['FULL'])}")
                 for _ in range(dice.randrange(1, 20)):
                     cursor.execute("BEGIN")

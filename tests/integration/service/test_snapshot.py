@@ -11,7 +11,7 @@ from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Watermark
 from tests.servers.journal_oracle import unequal, untrue
 from tests.servers.service import pipeline, running
-from tests.servers.shop import TABLES, stocked, writing
+from tests.servers.shop import FEW_PER_S, TABLES, stocked, writing
 
 
 @pytest.fixture(scope="module", params=["FULL", "MINIMAL"])
@@ -48,7 +48,7 @@ async def test_a_snapshot_under_writes_equals_the_source(
     with stocked(server):
         async with running(settings) as service:
             await service.begun()
-            with writing(server) as tally:
+            with writing(server, FEW_PER_S) as tally:
                 for snapshot in ("first", "second"):
                     await service.execute(snapshot, chunk_rows=100)
                     await service.completed(snapshot)

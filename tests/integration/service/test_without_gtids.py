@@ -88,7 +88,7 @@ def write(server: MysqlServer, seed: int, stop: threading.Event) -> None:
     """Writes transactions of all kinds, until it's stopped; each change of a row makes its `v` larger by one."""
     random_ = random.Random(seed)
     with closing(server.connect(database="shop")) as connection, connection.cursor() as cursor:
-        while not stop.is_set():
+        while not stop.wait(0.004):
             low = random_.randrange(ROWS)
             change = f"UPDATE t SET v = v + 1 WHERE id = {low}"
             match random_.randrange(8):
