@@ -63,9 +63,9 @@ __all__ = [
 ]
 
 # The time of an example says more about other work on the machine than about the code. `make test` tries the same
-# examples each time, so that a failure comes from the change. `make test-full` looks further.
-settings.register_profile("same", deadline=None, print_blob=True, derandomize=True)
-settings.register_profile("further", deadline=None, print_blob=True)
+# examples each time, so that a failure comes from the change. `make test-full` looks further, and at more of them.
+settings.register_profile("same", deadline=None, print_blob=True, derandomize=True, max_examples=50)
+settings.register_profile("further", deadline=None, print_blob=True, max_examples=200)
 settings.load_profile("same")
 
 
