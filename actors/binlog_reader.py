@@ -6,7 +6,9 @@ thread walks over the bytes of the connection, so that the other actors can work
 A slice is cut when it's full, or when nothing more can be read and a thread is free to decode it. So a quiet source has
 each transaction in its own slice at once. A busy one has large slices, with everything that comes while the ones before
 are decoded. In between, where single transactions come fast, the reader waits for a moment and joins them. The fixed
-work for each slice, through all actors, takes as long as the rows of hundreds of transactions.
+work for each slice, through all actors, takes as long as the rows of hundreds of transactions. There is as much of it
+for each table. So the moment is the longer, the longer the last slice took: with many tables decoding takes a fifth of
+a core, and not all of them.
 """
 
 import asyncio
@@ -42,9 +44,12 @@ _MICROSECONDS: Final = 1_000_000
 # For so long the stream has to be silent to have nothing more at present, in seconds.
 _LINGER_S: Final = 0.001
 
-# The stream trickles where less than this has come at once, in bytes; then it's read again so much later, in seconds.
+# The stream trickles where less than this comes in that time, in bytes and seconds. Then it's read again so much later,
+# or so many times as much later as the last slice's decoding took, but not later than this.
 _TRICKLE: Final = 1 << 16
 _GATHERING_S: Final = 0.02
+_GATHERING: Final = 4
+_GATHERING_MOST_S: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,8 @@ class BinlogReader(Actor[ToBinlogReader]):
         self._uncut = False  # whether events have come since the last cut
         self._going: ReadingLog | PausingAt | ReaderPaused = ReadingLog()
         self._end: Coordinates | None = None
-        self._again_at = 0.0  # when it's read again, by the loop's clock
+        self._came_at = 0.0  # when bytes came last, by the loop's clock
+        self._again_at = 0.0  # when it's read again, by the same
         self._arrivals = 0  # how many times bytes have come
 
     async def run(self) -> None:
@@ -213,7 +219,8 @@ class BinlogReader(Actor[ToBinlogReader]):
         clock = asyncio.get_running_loop().time
         await asyncio.sleep(max(0.0, self._again_at - clock()))
         came = await dump.receive()
-        self._again_at = clock() + (_GATHERING_S if came < _TRICKLE else 0.0)
+        before, self._came_at = self._came_at, clock()
+        self._again_at = self._came_at + gathering_s(came, self._came_at - before, self._decoding.took_s)
         return came
 
     def _count(self, came: int) -> None:
@@ -319,6 +326,14 @@ def _xa_json(prepared: XaPrepared) -> dict[str, Any]:
         "tables": list(map(str, prepared.tables)),
         "holds_the_position": bool(prepared.left_out),
     }
+
+
+def gathering_s(came: int, within_s: float, took_s: float) -> float:
+    """Returns how long to wait before the stream is read again: so many bytes have come within that time, and the last
+    slice's decoding took so long (both in seconds)."""
+    if came * _GATHERING_S >= _TRICKLE * max(within_s, _GATHERING_S):
+        return 0.0
+    return min(max(_GATHERING_S, _GATHERING * took_s), _GATHERING_MOST_S)
 
 
 def _read_frames(dump: BinlogDump, stream: LogStream, until: Coordinates | None) -> Iterator[Given]:

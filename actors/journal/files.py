@@ -16,6 +16,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -31,7 +32,7 @@ from actors.runtime.filesystem import (
     list_folder,
     put_file,
     sync,
-    whole_file,
+    unsynced_file,
 )
 from pipeline.errors import Definite, Transient
 
@@ -39,6 +40,8 @@ _LOCK = "lock"
 _RESERVE = "reserve"
 # Bytes for some hundred of the small files that consumers and retention write to make progress.
 _RESERVED = 1 << 20
+# From so many files on they are synced at the same time, so many at once.
+_MANY = 8
 
 
 class NoRoom(Transient):
@@ -80,7 +83,10 @@ class Files(Protocol):
         """Writes a file that appears completely, durably, in place of the old one."""
 
     def written(self, folder: str, name: str) -> AbstractContextManager[Writable]:
-        """A new file of a folder that isn't kept yet; durable at the end, and to be found once it's kept."""
+        """A new file of a folder that isn't kept yet; to be found once it's kept."""
+
+    def sync(self, folder: str, names: Sequence[str]) -> None:
+        """Makes files durable that are written in a folder that isn't kept yet."""
 
     def keep(self, folder: str, names: frozenset[str]) -> None:
         """Make a folder durable whose files are written; those that aren't named are removed."""
@@ -163,8 +169,23 @@ class LocalFiles:
         temporary = self._temporary(folder)
         if not temporary.exists():
             temporary.mkdir()
-        with whole_file(temporary / name) as file:
+        with unsynced_file(temporary / name) as file:
             yield file
+
+    def sync(self, folder: str, names: Sequence[str]) -> None:
+        """Syncs them; many at the same time, because the filesystem commits its own journal once for all of those."""
+        paths = [self._temporary(folder) / name for name in names]
+        try:
+            if len(paths) < _MANY:
+                for path in paths:
+                    sync(path)
+                return
+            with ThreadPoolExecutor(_MANY, "sync") as threads:
+                list(threads.map(sync, paths))
+        except OSError:  # they are written again, and take no room meanwhile
+            for path in paths:
+                path.unlink(missing_ok=True)
+            raise
 
     def keep(self, folder: str, names: frozenset[str]) -> None:
         """Give the directory its name, if it hasn't got it already."""
@@ -260,6 +281,9 @@ class RemoteFiles:
         """An object that no entry names yet."""
         with self.filesystem.open_output_stream(self.path(f"{folder}/{name}"), compression=None) as file:
             yield file
+
+    def sync(self, folder: str, names: Sequence[str]) -> None:
+        """Does nothing: an object is durable when it's complete."""
 
     def keep(self, folder: str, names: frozenset[str]) -> None:
         """All are durable already."""

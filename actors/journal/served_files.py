@@ -88,6 +88,10 @@ class ServedFiles:
         """Nothing can be written."""
         self.refuse(folder, name)
 
+    def sync(self, folder: str, names: Sequence[str]) -> None:
+        """Nothing can be written."""
+        self.refuse(folder, names)
+
     def keep(self, folder: str, names: frozenset[str]) -> None:
         """Nothing can be kept."""
         self.refuse(folder, names)

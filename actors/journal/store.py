@@ -237,9 +237,11 @@ class JournalStore(JournalReader):
     def write(self, segment: int, tables: Sequence[SegmentTable], first: int = 0) -> tuple[File, ...]:
         """Write files of a segment, `first` being the number of those that it has; they count once it's published."""
         with journal_errors(self.files.shown):
-            return tuple(
+            written = tuple(
                 self._write_table(segment, place, table) for place, table in enumerate(tables, first)
             )
+            self.files.sync(f"{_SEGMENTS}/{self._own.name(segment)}", [file.path for file in written])
+        return written
 
     def publish(self, entry: Entry) -> None:
         """Make a segment exist whose files are written. Raises Fenced where it doesn't count for us."""

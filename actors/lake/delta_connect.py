@@ -148,6 +148,10 @@ class ConnectTable:
                 self._write(rows, application, segments[-1], metadata)
         self._tables.set_transactions(self, marks)
 
+    def is_durable(self, _: int) -> bool:
+        """Returns False: `append` returns no version."""
+        return False
+
     def create(self, *_: object) -> bool:
         """Does nothing: a statement makes each table."""
         return False

@@ -120,6 +120,9 @@ class LakeTable(Protocol):
         the table's version if the caller must make it durable, else None.
         """
 
+    def is_durable(self, version: int) -> bool:
+        """Returns whether the version that `append` has returned is durable already, by itself."""
+
     def create(
         self,
         columns: Sequence[LakeColumn],
@@ -279,6 +282,10 @@ class DeltaTable:
             if committed is not None:
                 return committed
         return self._append_by_delta(log, place, application, segments, marks, metadata)
+
+    def is_durable(self, version: int) -> bool:
+        """Returns whether this process wrote the commit, and not Delta, which doesn't sync it."""
+        return self._own is not None and self._own.is_durable(version)
 
     def _append_by_delta(
         self,

@@ -97,8 +97,8 @@ class LakeFiles:
             if _is_local(lake):
                 sync(inside)
 
-    def sync_commit(self, table: str, version: int) -> None:
-        """Makes a commit durable that Spark has written to a table's log, with all commits before it.
+    def sync_commit(self, table: str, version: int, *, durable: bool = False) -> None:
+        """Makes a commit of a table's log durable, unless it is, with all commits before it.
 
         If an earlier one is lost, such as a change of columns, no later one can be read. A predecessor has made its own
         appends durable. So this process's first append only syncs what may have come since then.
@@ -107,11 +107,16 @@ class LakeFiles:
             lake, folder = lake_filesystem(table)
             if not _is_local(lake):
                 return
-            for before in range(self._synced.get(table, max(0, version - _BEFORE)), version):
+            known = self._synced.get(table, version)
+            # It isn't known, or another table was made in its place.
+            first = known + 1 if known < version else max(0, version - _BEFORE)
+            for earlier in range(first, version):
                 with suppress(FileNotFoundError):  # it has expired
-                    sync(f"{folder}/{LOG}/{before:020}.json")
-            sync(f"{folder}/{LOG}/{version:020}.json")
-            sync(f"{folder}/{LOG}")
+                    sync(f"{folder}/{LOG}/{earlier:020}.json")
+            if not durable:
+                sync(f"{folder}/{LOG}/{version:020}.json")
+            if first < version or not durable:
+                sync(f"{folder}/{LOG}")
             self._synced[table] = version
 
     def sync_table(self, table: str, version: int) -> None:

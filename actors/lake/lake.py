@@ -660,7 +660,7 @@ class Lake:
                 ),
             )
         if committed is not None:
-            self._files.sync_commit(delta.path, committed)
+            self._files.sync_commit(delta.path, committed, durable=delta.is_durable(committed))
 
     def _within(self, merge: Merge, mirror: LakeTable) -> Merge:
         """Returns the merge restricted to the keys that have changed, if that is less work than to read all of the

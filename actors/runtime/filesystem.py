@@ -59,11 +59,18 @@ def sync(path: str | os.PathLike[str]) -> None:
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A new file, durable at the end; it's gone where it couldn't be written to the end, so that it takes no room."""
+    with unsynced_file(path) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def unsynced_file(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, which is for the caller to make durable; gone as that of `whole_file`."""
     try:
         with path.open("wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
     except OSError:
         path.unlink(missing_ok=True)
         raise

@@ -7,6 +7,7 @@ are begun in their order, so that the one before is at work or done.
 
 import asyncio
 import os
+import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
@@ -25,9 +26,13 @@ Read = tuple[Message | ReadingPaused, int]
 
 
 class DecoderThreads:
-    """The slices under way, oldest first; between them, the messages that pass with them in order."""
+    """The slices under way, oldest first; between them, the messages that pass with them in order.
+
+    `took_s`: the processor time (s) of the slice that was decoded last.
+    """
 
     def __init__(self) -> None:
+        self.took_s = 0.0
         self._cores = len(os.sched_getaffinity(0))
         self._threads = ThreadPoolExecutor(self._cores, "decoding")
         self._last: Future[Read] | None = None
@@ -52,7 +57,7 @@ class DecoderThreads:
     def put(self, given: Given | ReadingPaused) -> None:
         """Begins to decode a slice, or queues a message after those that are under way."""
         if isinstance(given, Slice):
-            self._last = self._threads.submit(_read, given, self._last)
+            self._last = self._threads.submit(self._read, given, self._last)
             self._under_way.append((asyncio.wrap_future(self._last), given.bytes))
         else:
             done: asyncio.Future[Read] = asyncio.get_running_loop().create_future()
@@ -72,9 +77,15 @@ class DecoderThreads:
             each.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    def _read(self, given: Slice, before: Future[Read] | None) -> Read:
+        began = time.thread_time()
+        read = given.read(_first_ordinal(given, before))
+        self.took_s = time.thread_time() - began
+        return read
 
-def _read(given: Slice, before: Future[Read] | None) -> Read:
+
+def _first_ordinal(given: Slice, before: Future[Read] | None) -> int:
     if not given.continues:
-        return given.read()
+        return 0
     assert before is not None
-    return given.read(before.result()[1])
+    return before.result()[1]

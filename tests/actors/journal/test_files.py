@@ -84,6 +84,46 @@ def test_a_file_is_written_beside_its_place_on_a_disk(tmp_path: Path) -> None:
             files.read("segments/x/1")
 
 
+@pytest.mark.parametrize("count", [0, 1, 7, 30])
+def test_files_are_synced_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    files, names = written_files(tmp_path, count)
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    files.sync("segments/x", names)
+    assert sorted(synced) == sorted(names)
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_files_that_cannot_be_synced_take_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    files, names = written_files(tmp_path, count)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="full"):
+        files.sync("segments/x", names)
+    assert files.listed("segments/x.tmp") == []
+
+
+def written_files(folder: Path, count: int) -> tuple[LocalFiles, list[str]]:
+    files = LocalFiles(folder)
+    files.make(("segments",))
+    names = [f"{place:04}" for place in range(count)]
+    for name in names:
+        with files.written("segments/x", name) as file:
+            file.write(b"abc")
+    return files, names
+
+
 def test_only_a_disk_can_be_locked(tmp_path: Path, s3: str) -> None:
     files = LocalFiles(tmp_path)
     lock = files.lock()

@@ -182,7 +182,17 @@ def test_a_commit_is_durable_with_all_that_come_before_it(
     assert synced[-1] == "_delta_log"
     synced.clear()
     files.sync_commit(str(placing.table), 5)
-    assert [int(name) for name in synced[:-1]] == [3, 4, 5]
+    assert [int(name) for name in synced[:-1]] == [4, 5]
+    synced.clear()
+    files.sync_commit(str(placing.table), 6, durable=True)
+    assert synced == [], "its writer has synced it"
+    (log / f"{7:020}.json").touch()
+    files.sync_commit(str(placing.table), 8, durable=True)
+    assert synced == [f"{7:020}", "_delta_log"], "another's commit is between"
+    synced.clear()
+    (log / f"{3:020}.json").touch()
+    files.sync_commit(str(placing.table), 3)
+    assert [int(name) for name in synced[:-1]] == [2, 3], "another table was made in its place"
 
 
 def test_a_table_is_durable_with_what_spark_has_written_of_late(

@@ -37,6 +37,7 @@ async def test_what_is_put_is_given_in_its_order() -> None:
         assert ids(others[1]) == [[7]]
         assert others[2] == ReadingPaused()
         assert decoding.oldest is None
+        assert decoding.took_s > 0
     finally:
         decoding.close()
 

@@ -1,0 +1,25 @@
+"""When the reader cuts a slice: tests of its rule. `tests.integration.binlog` has those with a server."""
+
+import pytest
+
+from actors.binlog_reader import gathering_s
+
+
+@pytest.mark.parametrize(
+    ("came", "within_s", "took_s", "waits_s"),
+    [
+        (300, 0.02, 0.001, 0.02),  # one table
+        (6_000, 0.02, 0.03, 0.12),  # many tables: four times as long as the decoding took
+        (36_000, 0.12, 0.05, 0.2),
+        (100, 0.02, 1.0, 0.25),  # behind a large transaction
+        (1 << 16, 0.001, 0.03, 0.0),  # it comes fast
+        (1 << 16, 0.02, 0.03, 0.0),
+        (1 << 16, 0.2, 0.03, 0.12),  # no faster than it trickles
+        (10 << 16, 0.2, 0.03, 0.0),
+        (1 << 16, 3_600.0, 0.001, 0.02),  # after an hour of silence
+    ],
+)
+def test_a_trickling_stream_is_gathered_for_as_long_as_decoding_costs(
+    came: int, within_s: float, took_s: float, waits_s: float
+) -> None:
+    assert gathering_s(came, within_s, took_s) == pytest.approx(waits_s)
