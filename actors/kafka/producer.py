@@ -164,7 +164,9 @@ class KafkaProducer:
     async def offsets(self, parts: Collection[TopicPart], isolation: Isolation) -> dict[TopicPart, int]:
         """Returns the end of each of these partitions that exist, as such a consumer sees it."""
         self._deadline = max(self._deadline, self._now() + ENDS_WITHIN_S)
-        return await self._in_time(end_offsets(self._producer.client, parts, isolation))
+        topics = {topic for topic, _ in parts}
+        one = min(topics) if len(topics) == 1 else None
+        return await self._in_time(end_offsets(self._producer.client, parts, isolation), one)
 
     async def close(self) -> None:
         """Closes it. Aborts the open Kafka transaction if the broker answers. Else the next start does."""

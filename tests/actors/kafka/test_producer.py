@@ -5,6 +5,7 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from actors.kafka.producer import KafkaProducer
 from actors.kafka.record_batch import RecordBatch
 from actors.kafka.topics import KafkaTopics
 from deploy.toolchain.kafka_broker import KafkaBroker
+from deploy.toolchain.parts import Parts
 from pipeline.config.settings import Compression, KafkaSecurity, KafkaSinkSettings, SaslMechanism, Secret
 from pipeline.errors import Definite, Transient
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
@@ -308,6 +310,21 @@ async def test_a_position_topic_that_was_removed_meanwhile_is_looked_for_again(k
     async with producing(of) as producer:
         with pytest.raises(KafkaUnavailable, match=r"no-positions: a topic was removed"):
             await last_position(of, of.topic_prefix, "no-positions", producer)
+
+
+async def test_a_topic_whose_partitions_have_no_leader_that_answers_is_named(
+    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_producer, "ENDS_WITHIN_S", 0.5)
+    assert parts.kafka is not None
+    with KafkaBroker(parts.kafka, tmp_path / "kafka") as broker:
+        of = settings(broker)
+        topic = await topic_of(of)
+        async with producing(of) as producer:
+            await asyncio.to_thread(broker.kill)
+            producer._deadline = 0.0  # its start has left one
+            with pytest.raises(KafkaUnavailable, match=rf"^{topic}: the brokers took too long"):
+                await producer.opened(topic, 1)
 
 
 async def test_a_position_far_before_the_end_is_found(kafka: KafkaBroker) -> None:
