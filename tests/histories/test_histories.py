@@ -36,8 +36,6 @@ FOUND: Final = kept("found")
 # What isn't mended yet.
 OPEN: Final = kept("found/open")
 SIZE: Final = 20
-# `make test` plays so many of a lot, and `make test-full` all.
-OF_FEW: Final = 10
 # Fewer with a lake, since readers read it all the time.
 OF_LAKE: Final = 10
 # In how many lots of histories what's planted has to be found.
@@ -50,7 +48,6 @@ FEW: Final[list[Lot]] = [
     (Version.OLD, Metadata.MINIMAL, 1),
 ]
 MANY: Final[list[Lot]] = [
-    *FEW,
     *((Version.NEW, Metadata.FULL, seed) for seed in range(1001, 2101, SIZE)),
     *((Version.NEW, Metadata.MINIMAL, seed) for seed in range(1001, 1501, SIZE)),
     *((Version.OLD, Metadata.MINIMAL, seed) for seed in range(1001, 1401, SIZE)),
@@ -77,7 +74,7 @@ def _of(lot: Lot) -> str:
 
 @pytest.mark.parametrize("lot", FEW, ids=_of)
 def test_random_histories_end_right(started: Started, tmp_path: Path, lot: Lot) -> None:
-    _end_right(started, tmp_path, lot, size=OF_FEW)
+    _end_right(started, tmp_path, lot)
 
 
 @pytest.mark.full

@@ -1,5 +1,6 @@
 """A real Kafka broker, and topics of a test's own on it."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.parts import Parts
+from tests.servers.awaiting import WITHIN_S
 
 __all__ = ["kafka"]
 
@@ -46,15 +48,16 @@ async def remove_topic(broker: KafkaBroker, name: str) -> None:
     """Remove a topic; returns once the broker says that it is gone."""
     async with administrating(broker.address) as admin:
         await admin.delete_topics([name])
-        while name in await admin.list_topics():
-            pass
+        async with asyncio.timeout(WITHIN_S):
+            while name in await admin.list_topics():
+                pass
 
 
 async def remake_topic(broker: KafkaBroker, name: str) -> None:
     """Remove a topic and create it with one partition; returns once the broker says that it is there."""
     await remove_topic(broker, name)
     await create_topic(broker, name)
-    async with administrating(broker.address) as admin:
+    async with administrating(broker.address) as admin, asyncio.timeout(WITHIN_S):
         while name not in await admin.list_topics():
             pass
 

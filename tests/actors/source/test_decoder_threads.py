@@ -37,6 +37,15 @@ async def test_what_is_put_is_given_in_its_order() -> None:
         assert ids(others[1]) == [[7]]
         assert others[2] == ReadingPaused()
         assert decoding.oldest is None
+    finally:
+        decoding.close()
+
+
+async def test_the_time_of_the_last_slice_is_known() -> None:
+    decoding, made = DecoderThreads(), Making()
+    try:
+        decoding.put(passed(made, 1, *range(1_000_000)))
+        await decoding.give()
         assert decoding.took_s > 0
     finally:
         decoding.close()

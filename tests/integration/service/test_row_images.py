@@ -60,7 +60,9 @@ def writing(server: MysqlServer, database: str, row_image: str) -> AbstractConte
         dice = random.Random(seed)
         with closing(server.connect(database=database)) as connection, connection.cursor() as cursor:
             while not stop.wait(0.02):
-                cursor.execute(f"SET binlog_row_image = {dice.choice([row_image] * 9 + ['FULL'])}")
+                cursor.execute(
+                    f"SET binlog_row_image = {dice.choice([row_image] * 6 + ['NOBLOB'] * 3 + ['FULL'])}"
+                )
                 for _ in range(dice.randrange(1, 20)):
                     cursor.execute("BEGIN")
                     cursor.execute(statement(dice))

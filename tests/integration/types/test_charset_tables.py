@@ -115,15 +115,16 @@ def test_every_code_is_converted_as_by_the_server_or_refused_where_the_server_ha
         told = server.sql(
             # All in a few rows, since the driver takes its time for each.
             "SET SESSION group_concat_max_len = 1 << 30",
-            "SELECT GROUP_CONCAT(CONCAT(HEX(code), ' ', IFNULL(text, ''))) FROM ("
+            "SELECT GROUP_CONCAT(CONCAT(HEX(code), ' ', IFNULL(text, ''))), COUNT(*) FROM ("
             # A code that is too short for a unit of the set's would be filled up with zeros.
             f"SELECT code, HEX(CONVERT(CONVERT(code USING {charset}) USING utf8mb4)) AS text FROM codes.codes"
             f" WHERE LENGTH(code) <= {longest} AND LENGTH(code) % {unit} = 0"
             f" AND ({unit} > 1 OR LENGTH(code) = 1 OR code >= x'80')) AS converted"
             " GROUP BY LENGTH(code), LEFT(code, 1)",
         )
-        pairs = (pair.split(" ") for (group,) in told for pair in group.split(","))
+        pairs = (pair.split(" ") for group, _ in told for pair in group.split(","))
         texts = {(code := bytes.fromhex(digits)): text_of(code, text) for digits, text in pairs}
+        assert len(texts) == sum(count for _, count in told)  # a result that is too large would be cut
         # What begins with a character is that one and the rest, which is a code of its own.
         texts = {c: t for c, t in texts.items() if not any(texts.get(c[:n]) for n in range(1, len(c)))}
         known = [code for code, text in texts.items() if text is not None]

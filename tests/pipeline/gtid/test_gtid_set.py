@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import Definite
@@ -306,6 +306,7 @@ def test_containment_is_a_partial_order() -> None:
         assert a < b  # type: ignore[operator]
 
 
+@settings(max_examples=200)
 @given(st.text(alphabet="aA_0159:-,{} \n\t" + B[:8], max_size=60), st.data())
 def test_any_text_is_a_set_or_refused(text: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))
@@ -317,6 +318,7 @@ def test_any_text_is_a_set_or_refused(text: str, data: st.DataObject) -> None:
         assert GtidSet.parse(str(value)) == value
 
 
+@settings(max_examples=200)
 @given(plain_sets, st.data())
 def test_any_bytes_are_a_set_or_refused(a: Plain, data: st.DataObject) -> None:
     encoded = bytearray(gtid_set(a).encode())

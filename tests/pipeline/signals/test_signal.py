@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.gtid.gtid_set import GtidSet
@@ -300,6 +300,7 @@ nearly = st.fixed_dictionaries(
 )
 
 
+@settings(max_examples=200)
 @given(st.binary() | st.text() | plain.map(json.dumps) | nearly.map(json.dumps))
 def test_any_text_is_a_signal_or_refused_with_a_reason(text: str | bytes) -> None:
     try:

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import UndecodableError
@@ -48,6 +48,7 @@ def test_a_packet_that_is_cut_short_is_refused(end: int) -> None:
         committed_gtids(WHOLE[:end])
 
 
+@settings(max_examples=200)
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     with suppress(UndecodableError):

@@ -1,7 +1,7 @@
 """Which statements change rows without logging it, and of which tables, exactly."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.schema.ddl.statement_kinds import parse_logged
@@ -336,6 +336,7 @@ def test_a_backslash_is_read_both_ways() -> None:
 PIECES = "DROP TRUNCATE RENAME ALTER TABLE DATABASE IF EXISTS TO ADD COLUMN a `b` \"c\" 'd' ( ) , . /*! */ NULL DEFAULT"
 
 
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(PIECES.split()), max_size=12).map(" ".join))
 def test_any_text_is_read_or_unclear(text: str) -> None:
     for change in frozenset[UnloggedChange]().union(*unlogged_changes(parse_logged("d", text))):

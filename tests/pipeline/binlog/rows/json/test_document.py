@@ -289,6 +289,7 @@ def test_damaged_documents_end_in_text_or_the_typed_error(value: Any, data: st.D
     assert outcome(bytes(stored[:cut])) in (None, reference(bytes(stored[:cut])))
 
 
+@settings(max_examples=200)
 @given(st.binary(max_size=60))
 def test_any_bytes_end_in_text_or_the_typed_error(stored: bytes) -> None:
     assert outcome(stored) in (None, reference(stored))
