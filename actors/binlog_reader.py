@@ -6,9 +6,9 @@ thread walks over the bytes of the connection, so that the other actors can work
 A slice is cut when it's full, or when nothing more can be read and a thread is free to decode it. So a quiet source has
 each transaction in its own slice at once. A busy one has large slices, with everything that comes while the ones before
 are decoded. In between, where single transactions come fast, the reader waits for a moment and joins them. The fixed
-work for each slice, through all actors, takes as long as the rows of hundreds of transactions. There is as much of it
-for each table. So the moment is the longer, the longer the last slice took: with many tables decoding takes a fifth of
-a core, and not all of them.
+work for each slice, through all actors, takes as long as the rows of hundreds of transactions. Each table in a slice
+adds to that work. So with many tables the reader waits four times as long as it took to decode the last slice. Then
+decoding takes a fifth of a core, however many tables there are.
 """
 
 import asyncio
@@ -44,12 +44,14 @@ _MICROSECONDS: Final = 1_000_000
 # For so long the stream has to be silent to have nothing more at present, in seconds.
 _LINGER_S: Final = 0.001
 
-# The stream trickles where less than this comes in that time, in bytes and seconds. Then it's read again so much later,
-# or so many times as much later as the last slice's decoding took, but not later than this.
+# The stream trickles where less than _TRICKLE bytes come in _GATHERING_S (s). Then it's read again so much later.
 _TRICKLE: Final = 1 << 16
 _GATHERING_S: Final = 0.02
+# With many tables it's so many times the time that the last slice's decoding took: _GATHERING_S for each table at most,
+# and no more than this (s). After a second of silence the last slice says nothing of what comes.
 _GATHERING: Final = 4
 _GATHERING_MOST_S: Final = 0.25
+_SILENCE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,9 @@ class BinlogReader(Actor[ToBinlogReader]):
         await asyncio.sleep(max(0.0, self._again_at - clock()))
         came = await dump.receive()
         before, self._came_at = self._came_at, clock()
-        self._again_at = self._came_at + gathering_s(came, self._came_at - before, self._decoding.took_s)
+        self._again_at = self._came_at + gathering_s(
+            came, self._came_at - before, self._decoding.took_s, self._decoding.tables
+        )
         return came
 
     def _count(self, came: int) -> None:
@@ -328,12 +332,15 @@ def _xa_json(prepared: XaPrepared) -> dict[str, Any]:
     }
 
 
-def gathering_s(came: int, within_s: float, took_s: float) -> float:
-    """Returns how long to wait before the stream is read again: so many bytes have come within that time, and the last
-    slice's decoding took so long (both in seconds)."""
+def gathering_s(came: int, within_s: float, took_s: float, tables: int) -> float:
+    """Returns how long to wait before the stream is read again: so many bytes have come within that time, and decoding
+    the last slice, of so many tables, took so long (both in seconds)."""
     if came * _GATHERING_S >= _TRICKLE * max(within_s, _GATHERING_S):
         return 0.0
-    return min(max(_GATHERING_S, _GATHERING * took_s), _GATHERING_MOST_S)
+    if within_s > _SILENCE_S:
+        return _GATHERING_S
+    most_s = min(_GATHERING_S * max(1, tables), _GATHERING_MOST_S)
+    return min(max(_GATHERING_S, _GATHERING * took_s), most_s)
 
 
 def _read_frames(dump: BinlogDump, stream: LogStream, until: Coordinates | None) -> Iterator[Given]:

@@ -235,7 +235,8 @@ class JournalStore(JournalReader):
             return Recovered(last, self.bytes)
 
     def write(self, segment: int, tables: Sequence[SegmentTable], first: int = 0) -> tuple[File, ...]:
-        """Write files of a segment, `first` being the number of those that it has; they count once it's published."""
+        """Writes files of a segment durably, `first` being the number of those that it has; they count once it's
+        published."""
         with journal_errors(self.files.shown):
             written = tuple(
                 self._write_table(segment, place, table) for place, table in enumerate(tables, first)

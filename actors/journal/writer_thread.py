@@ -1,7 +1,7 @@
 """The work of the journal's thread, one piece at a time (`pipeline.journal.state.Work`).
 
-A piece of work that had no room can be repeated, and continues where it had to end. What it had written by then stays
-for that under the same names. Only the incomplete file is gone (`actors.journal.files`).
+A piece of work that had no room can be repeated. It writes its files again under the same names. A file that is
+incomplete, or that could not be synced, is gone meanwhile (`actors.journal.files`).
 """
 
 import time

@@ -196,6 +196,7 @@ class DeltaTable:
         self._classes = _classes(jvm)
         self._none = self._classes.none
         self._own = OwnLog(path) if _locks_commits(session) else None
+        self._durable: int | None = None
 
     def snapshot(self) -> TableVersion | None:
         """Returns the newest version; None if there is no table."""
@@ -273,6 +274,7 @@ class DeltaTable:
         columns.
         """
         log, marks = self._log(), {application: segments[-1], **marks}
+        self._durable = None
         if self._own is not None and (end := self._own.end()) is not None:
             if has_segments(self.path, end.applications.get(application, -1), segments):
                 return None
@@ -280,12 +282,13 @@ class DeltaTable:
             with naming_table(self.path):
                 committed = self._own.append(end, append, application, lambda: _locked(log))
             if committed is not None:
+                self._durable = committed
                 return committed
         return self._append_by_delta(log, place, application, segments, marks, metadata)
 
     def is_durable(self, version: int) -> bool:
         """Returns whether this process wrote the commit, and not Delta, which doesn't sync it."""
-        return self._own is not None and self._own.is_durable(version)
+        return version == self._durable
 
     def _append_by_delta(
         self,

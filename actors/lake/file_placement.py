@@ -98,7 +98,7 @@ class LakeFiles:
                 sync(inside)
 
     def sync_commit(self, table: str, version: int, *, durable: bool = False) -> None:
-        """Makes a commit of a table's log durable, unless it is, with all commits before it.
+        """Makes all commits of a table's log up to this one durable. `durable`: this one is already.
 
         If an earlier one is lost, such as a change of columns, no later one can be read. A predecessor has made its own
         appends durable. So this process's first append only syncs what may have come since then.
@@ -107,9 +107,9 @@ class LakeFiles:
             lake, folder = lake_filesystem(table)
             if not _is_local(lake):
                 return
-            known = self._synced.get(table, version)
+            known = self._synced.get(table)
             # It isn't known, or another table was made in its place.
-            first = known + 1 if known < version else max(0, version - _BEFORE)
+            first = known + 1 if known is not None and known <= version else max(0, version - _BEFORE)
             for earlier in range(first, version):
                 with suppress(FileNotFoundError):  # it has expired
                     sync(f"{folder}/{LOG}/{earlier:020}.json")

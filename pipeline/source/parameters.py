@@ -93,7 +93,8 @@ def comparison(
 
     `rounded`: how the column rounds what it is compared with.
     """
-    if rounded is not None:
+    # A text comes of a request from before the column's type was altered.
+    if rounded is not None and not isinstance(value, str | bytes) and not rounded.keeps(value):
         return _comparison_with_kept(name, operator, value, rounded)
     numbers = label_numbers(kind)
     if isinstance(kind, t.Set) and len(kind.labels) == _ALL_BITS:
@@ -112,8 +113,7 @@ def comparison(
     return f"{name} IN ({', '.join(['%s'] * len(listed))})", tuple(listed)
 
 
-def _comparison_with_kept(name: str, operator: str, value: KeyPart, rounded: Rounding) -> Fragment:
-    assert isinstance(value, int | float)
+def _comparison_with_kept(name: str, operator: str, value: float, rounded: Rounding) -> Fragment:
     bounds = {
         ">=": rounded.least_bound(value) if operator[0] != "<" else None,
         "<=": rounded.greatest_bound(value) if operator[0] != ">" else None,

@@ -6,13 +6,16 @@ key of such a column doesn't equal itself when it returns, and a range that it e
 
 `column + 0e0` is the value that is kept, and no index has it. So the exact comparison is of that, and two bounds of the
 column beside it say where in the index to look. They are so far from the value that they also contain it if they are
-rounded. All rows that the server shows with one value lie between them, and are read for each of these rows.
+rounded. All rows that the server shows with one value lie between them, and are read for each of these rows. A constant
+that the server leaves as it is, as most are, needs none of that.
 
 Sources: MySQL 9.7 Reference Manual, "Floating-Point Types (Approximate Value) - FLOAT, DOUBLE"; MySQL 9.7,
 sql/field.cc, Field_real::truncate, which rounds the part of a value behind its greatest whole number.
 """
 
+import struct
 from dataclasses import dataclass
+from math import floor
 from typing import Final
 
 from pipeline.source.result_columns import UNSIGNED, ResultColumn
@@ -35,6 +38,14 @@ class Rounding:
     unsigned: bool
     single: bool
 
+    def keeps(self, value: float) -> bool:
+        """Returns whether the server compares with this constant as it is."""
+        if not self._holds(value):
+            return False
+        whole, power = floor(value), float(f"1e{self.behind}")
+        found = whole + round((value - whole) * power) / power
+        return value == (_as_single(found) if self.single else found)
+
     def least_bound(self, value: float) -> float | None:
         """Returns a constant that is less than the value, rounded or not. None if the column can't have it."""
         bound = value - self._room(value)
@@ -53,6 +64,11 @@ class Rounding:
         """Whether the server keeps the constant within the column's own limits, and so doesn't move it to them."""
         most = 10.0 ** (self.digits - self.behind) - 2 * 10.0**-self.behind
         return (0 if self.unsigned else -most) <= bound <= most
+
+
+def _as_single(value: float) -> float:
+    single: float = struct.unpack("f", struct.pack("f", value))[0]
+    return single
 
 
 # Of each of a table's columns in their order, or nothing.

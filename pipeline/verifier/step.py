@@ -339,8 +339,8 @@ def _prove_waiting(state: State) -> tuple[State, tuple[News, ...], Mapping[Table
                 if isinstance(before, SchemaFetched):  # the front passes without its images
                     before = replace(before, examined=0)
                 state, unnamed[table] = _with_tables(state, {table: before}), reason
-            case NotYetProven(examined):
-                state = _with_tables(state, {table: examined})
+            case NotYetProven(waiting):
+                state = _with_tables(state, {table: waiting})
             case _:
                 assert_never(outcome)
     emptied = state.emptied - unnamed.keys()

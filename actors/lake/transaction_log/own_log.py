@@ -75,7 +75,6 @@ class OwnLog:
         filesystem, folder = lake_filesystem(path)
         self._folder = Path(folder, LOG) if isinstance(filesystem, fs.LocalFileSystem) else None
         self._known = _Known(-1, None)
-        self._made = -1
         self._has_links = self._folder is not None
 
     def version(self) -> int | None:
@@ -93,10 +92,6 @@ class OwnLog:
             known = _Known(known.version + 1, identity)
         self._known = known
         return known.version
-
-    def is_durable(self, version: int) -> bool:
-        """Returns whether this is the newest version that was made here: that is durable."""
-        return version == self._made
 
     def newest(self) -> LogEnd | None:
         """Returns the newest version; None if there is none, or if its checksum is of no use."""
@@ -175,7 +170,6 @@ class OwnLog:
     def _reached(self, version: int, end: LogEnd | None) -> None:
         """Remembers a version that was made here, and writes its checksum if that is known."""
         self._known = _Known(version, self._identity(version))
-        self._made = version
         if end is not None:
             self._put_checksum(end)
 

@@ -47,6 +47,7 @@ async def test_the_time_of_the_last_slice_is_known() -> None:
         decoding.put(passed(made, 1, *range(1_000_000)))
         await decoding.give()
         assert decoding.took_s > 0
+        assert decoding.tables == 1
     finally:
         decoding.close()
 

@@ -121,6 +121,29 @@ async def test_a_chunk_reads_its_own_rows_by_the_index(either: tuple[MysqlServer
     assert sum(after.values()) - sum(before.values()) <= 105
 
 
+async def test_a_key_of_two_columns_reads_its_own_rows_by_the_index(
+    either: tuple[MysqlServer, str],
+) -> None:
+    mysql, database = either
+    rows = ", ".join(f"(0.19, {i})" for i in range(2000))
+    mysql.sql(
+        "CREATE TABLE t (a DOUBLE(10,2), b INT, PRIMARY KEY (a, b))",
+        f"INSERT INTO t VALUES {rows}",
+        database=database,
+    )
+    async with bench(mysql, database) as running:
+        plan = await running.plan(TableId(database, "t"))
+    async with connected(mysql, database) as source:
+        roundings = await ask_roundings(source, plan.schema, plan.walk)
+        walk = replace(plan.walk, roundings=roundings)
+        statement = select_chunk(plan.schema, walk, (0.19, 1500), divided(plan).end, 100)
+        before = await reads(source)
+        _, located = await select(source, statement)
+        after = await reads(source)
+    assert sum(each.cells.shape[1] for each in located) == 100
+    assert sum(after.values()) - sum(before.values()) <= 105
+
+
 async def reads(source: Source) -> dict[str, int]:
     """How many rows the session has read, by how it came to them."""
     told = await source.ask(Statement("SHOW SESSION STATUS LIKE 'Handler_read_%%'"))

@@ -16,7 +16,8 @@ CENTS = Rounding(10, 2, unsigned=False, single=False)
 def stored(value: float, rounded: Rounding) -> float:
     """A constant as the server puts it into the column, in whatever direction it rounds a half."""
     whole = np.floor(value)
-    fraction = np.rint((value - whole) * 10.0**rounded.behind) / 10.0**rounded.behind
+    power = float(f"1e{rounded.behind}")
+    fraction = np.rint((value - whole) * power) / power
     number = whole + fraction
     return float(np.float32(number) if rounded.single else number)
 
@@ -38,16 +39,35 @@ def test_bounds_contain_the_value_rounded_or_not(value: float, behind: int, sing
 @pytest.mark.parametrize(
     ("operator", "sql", "values"),
     [
-        (">", "(`a` >= %s AND `a` + 0e0 > %s)", [4.99]),
-        (">=", "(`a` >= %s AND `a` + 0e0 >= %s)", [4.99]),
-        ("<", "(`a` <= %s AND `a` + 0e0 < %s)", [5.01]),
-        ("<=", "(`a` <= %s AND `a` + 0e0 <= %s)", [5.01]),
-        ("=", "(`a` >= %s AND `a` <= %s AND `a` + 0e0 = %s)", [4.99, 5.01]),
+        (">", "(`a` >= %s AND `a` + 0e0 > %s)", [4.993]),
+        (">=", "(`a` >= %s AND `a` + 0e0 >= %s)", [4.993]),
+        ("<", "(`a` <= %s AND `a` + 0e0 < %s)", [5.013]),
+        ("<=", "(`a` <= %s AND `a` + 0e0 <= %s)", [5.013]),
+        ("=", "(`a` >= %s AND `a` <= %s AND `a` + 0e0 = %s)", [4.993, 5.013]),
     ],
 )
 def test_the_kept_value_is_compared_within_bounds(operator: str, sql: str, values: list[float]) -> None:
-    found = comparison("`a`", t.Double(), operator, 5.0, None, CENTS)
-    assert found == (sql, (*(pytest.approx(bound) for bound in values), 5.0))
+    found = comparison("`a`", t.Double(), operator, 5.003, None, CENTS)
+    assert found == (sql, (*(pytest.approx(bound) for bound in values), 5.003))
+
+
+@given(st.floats(-(2.0**70), 2.0**70, allow_subnormal=False), st.integers(0, 30), st.booleans())
+def test_a_constant_is_kept_if_the_server_would_not_change_it(
+    value: float, behind: int, single: bool
+) -> None:
+    rounded = Rounding(60, behind, unsigned=False, single=single)
+    for constant in (value, stored(value, rounded)):
+        assert rounded.keeps(constant) == (stored(constant, rounded) == constant)
+
+
+def test_what_the_server_leaves_as_it_is_is_compared_plainly() -> None:
+    assert comparison("`a`", t.Double(), ">", 5.01, None, CENTS) == ("`a` > %s", (5.01,))
+    assert comparison("`a`", t.Double(), "=", 7, None, CENTS) == ("`a` = %s", (7,))
+    assert not CENTS.keeps(1e8), "the column has no such value"
+
+
+def test_a_key_of_a_column_that_was_a_decimal_is_a_text() -> None:
+    assert comparison("`a`", t.Double(), "=", "1.503", None, CENTS) == ("`a` = %s", ("1.503",))
 
 
 def test_a_bound_that_the_column_would_change_is_left_out() -> None:
