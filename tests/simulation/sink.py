@@ -224,20 +224,26 @@ class Sink:
             self._start()
 
     def tamper(self) -> None:
-        """Change, remove or add a row of a mirror, as somebody who has no business there."""
+        """Change, remove or add a row of a mirror that readers see, as somebody who has no business there.
+
+        What later changes hide would come to light with a merge, when nobody expects it any more.
+        """
         tables = [table for table, lake in self.tables.items() if self._has_mirror(table, lake)]
         if not tables:
             return
         table = self._random.choice(tables)
         lake = self.tables[table]
-        view, tampered = lake.view(), self.verifying.tampered.setdefault(table, set())
+        view, mirror = lake.view(), lake.mirror
+        tampered = self.verifying.tampered.setdefault(table, set())
         id_ = self._random.choice([0, *(row[0] for row in lake.mirror)]) + self._random.choice((-1, 0, 0, 1))
         lake.mirror = [row for row in lake.mirror if row[0] != id_]
         if id_ not in view or self._random.random() < 0.5:
             lake.mirror.append((id_, self._random.randint(100, 200)))
-        if lake.view() != view:
-            self._story.tell("somebody changes", table, id_)
-            tampered.add(id_)
+        if lake.view() == view:
+            lake.mirror = mirror
+            return
+        self._story.tell("somebody changes", table, id_)
+        tampered.add(id_)
 
     def _has_mirror(self, table: TableId, lake: Table) -> bool:
         ready = isinstance(self._checkpoint().mirrors.get(table), Ready) if self._segment else False
