@@ -43,7 +43,10 @@ class Row:
 
 @dataclass
 class Thread:
-    """One writing connection. `known` are the keys that it has changed; the others are as they were filled."""
+    """One writing connection. `known` are the keys that it has changed; the others are as they were filled.
+
+    `per_s`: how many transactions a second all threads write together.
+    """
 
     index: int
     size: Size
@@ -54,10 +57,11 @@ class Thread:
     ops: int = 0
     inserted: int = 0
     pending: list[Line] = field(default_factory=list)
+    per_s: float = TRANSACTIONS_PER_SECOND
 
     def run(self, stop: threading.Event) -> None:
         """Write transactions at an even pace until told to stop."""
-        while not stop.wait(THREADS / TRANSACTIONS_PER_SECOND * self.random.uniform(0, 1.6)):
+        while not stop.wait(THREADS / self.per_s * self.random.uniform(0, 1.6)):
             self.transaction()
 
     def transaction(self) -> None:

@@ -1,10 +1,8 @@
 """The demo's shop with a few thousand rows, and its writer as a load."""
 
 import random
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
 from typing import Final
 
 import pytest
@@ -56,11 +54,6 @@ def writer_by_hand(server: MysqlServer) -> Iterator[Thread]:
         yield Thread(0, SIZE, connection, random.Random(0))
 
 
-def _run(thread: Thread, per_s: float, stop: threading.Event) -> None:
-    while not stop.wait(THREADS / per_s * thread.random.uniform(0, 1.6)):
-        thread.transaction()
-
-
 @contextmanager
 def writing(server: MysqlServer, per_s: float = writer.TRANSACTIONS_PER_SECOND) -> Iterator[list[Line]]:
     """Runs the demo's writer, with so many transactions a second; after the context the list has all it committed."""
@@ -70,8 +63,11 @@ def writing(server: MysqlServer, per_s: float = writer.TRANSACTIONS_PER_SECOND) 
         connections = [
             open_until_done.enter_context(closing(writer._connect(*address))) for _ in range(THREADS)
         ]
-        threads = [Thread(i, SIZE, connection, random.Random(i)) for i, connection in enumerate(connections)]
-        with at_work([partial(_run, thread, per_s) for thread in threads]):
+        threads = [
+            Thread(i, SIZE, connection, random.Random(i), per_s=per_s)
+            for i, connection in enumerate(connections)
+        ]
+        with at_work([thread.run for thread in threads]):
             yield tally
     tally += [line for thread in threads for line in thread.tally]
     assert executed(server) != before, "nothing was written"
