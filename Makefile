@@ -39,8 +39,13 @@ setup-tests: ## Fetch what the tests need besides: the jars for a lake in S3, My
 demo: setup ## Capture a busy MySQL into Delta and prove that they are equal (ROWS=n rows; KAFKA=1: into topics, too)
 	@$(PY) -m deploy.demo $(if $(ROWS),--rows $(ROWS)) $(if $(KAFKA),--kafka)
 
+# What another checkout has computed from the same sources.
+.PHONY: taken
+taken: setup
+	@$(PY) -m deploy.toolchain.build_cache take
+
 .PHONY: lint
-lint: setup ## Check style, format and types
+lint: taken ## Check style, format and types
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m ruff format --quiet --check .
 	@$(PY) -m mypy --no-error-summary
@@ -52,7 +57,7 @@ format: setup ## Format the sources and mend what can be mended
 
 # Once, before three processes of tests would each do it.
 .PHONY: kernels
-kernels: setup ## Compile the kernels that a first start would compile
+kernels: taken ## Compile the kernels that a first start would compile
 	@$(PY) -m actors.service.warm_up
 
 # Once, too, what three processes would do at the same time: compile all tests, and rewrite their asserts. If a test
@@ -65,6 +70,7 @@ compiled: kernels
 .PHONY: checked
 checked: setup
 	@$(MAKE) --jobs=2 lint setup-tests compiled
+	@$(PY) -m deploy.toolchain.build_cache keep
 
 .PHONY: test
 test: checked ## Lint, then run every test but the long ones

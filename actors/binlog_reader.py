@@ -28,7 +28,7 @@ from actors.source.binlog_dump import BinlogDump
 from actors.source.decoder_threads import DecoderThreads
 from actors.source.log_watch import Here, ReadLogWatch
 from pipeline import metrics as catalogue
-from pipeline.binlog.stream import LogStream, Message
+from pipeline.binlog.stream import LogMessage, LogStream
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.config.settings import SourceSettings
 from pipeline.gtid.coordinates import Coordinates
@@ -49,8 +49,8 @@ _TRICKLE: Final = 1 << 16
 _GATHERING_S: Final = 0.02
 # With many tables it's so many times the time that the last slice's decoding took: _GATHERING_S for each table at most,
 # and no more than this (s). After a second of silence the last slice says nothing of what comes.
-_GATHERING: Final = 4
-_GATHERING_MOST_S: Final = 0.25
+_GATHERING: Final = 8
+_GATHERING_MOST_S: Final = 0.5
 _SILENCE_S: Final = 1.0
 
 
@@ -61,9 +61,9 @@ class ReadingLog:
 
 @dataclass(frozen=True, slots=True)
 class PausingAt:
-    """What comes is read as far as this place."""
+    """What comes is read as far as these coordinates."""
 
-    place: Coordinates
+    until: Coordinates
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ class BinlogReader(Actor[ToBinlogReader]):
     async def handle(self, message: ToBinlogReader) -> None:
         """Pauses or resumes reading."""
         match message:
-            case binlog.PauseReading(place) if place is not None:
-                self._going = PausingAt(place)
+            case binlog.PauseReading(until) if until is not None:
+                self._going = PausingAt(until)
                 self._pause_there()
             case binlog.PauseReading():
                 self._pause()
@@ -150,7 +150,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         return self._settings
 
     @property
-    def place(self) -> Coordinates | None:
+    def position(self) -> Coordinates | None:
         """Where in the log it is; None before the log has begun to come."""
         return self._end
 
@@ -234,7 +234,7 @@ class BinlogReader(Actor[ToBinlogReader]):
 
     async def _walk(self, dump: BinlogDump) -> None:
         """Walks over what has come, in a thread, and queues the results for decoding."""
-        until = self._going.place if isinstance(self._going, PausingAt) else None
+        until = self._going.until if isinstance(self._going, PausingAt) else None
         walk = _read_frames(dump, self._stream, until)
         while (given := await asyncio.to_thread(next, walk, None)) is not None:
             while self._decoding.full:
@@ -248,7 +248,7 @@ class BinlogReader(Actor[ToBinlogReader]):
         return isinstance(self._going, ReaderPaused)
 
     def _pause_there(self) -> None:
-        if isinstance(self._going, PausingAt) and self._stream.reached(self._going.place):
+        if isinstance(self._going, PausingAt) and self._stream.reached(self._going.until):
             self._pause()
 
     def _pause(self) -> None:
@@ -274,20 +274,20 @@ class BinlogReader(Actor[ToBinlogReader]):
         await self.send(self._verifier, message)
 
     @contain_errors
-    def _measure(self, message: Message) -> None:
+    def _measure(self, message: LogMessage) -> None:
         match message:
             case binlog.TransactionsRead(transactions, tables, end):
                 self.metrics.count(catalogue.TRANSACTIONS, len(transactions))
-                self._measure_place(end, int(transactions.commit_time[-1]))
+                self._measure_position(end, int(transactions.commit_time[-1]))
                 self._measure_tables(tables)
             case binlog.TransactionPartRead(tables=tables):
                 self._measure_tables(tables)
             case binlog.DdlRead(_, commit_time, end=end):
                 self.metrics.count(catalogue.TRANSACTIONS)
                 self.metrics.count(catalogue.STATEMENTS)
-                self._measure_place(end, commit_time)
+                self._measure_position(end, commit_time)
             case binlog.LogAdvanced(end):
-                self._measure_place(end, None)
+                self._measure_position(end, None)
             case binlog.CreateTableSelectRead():
                 pass
             case _:
@@ -312,7 +312,7 @@ class BinlogReader(Actor[ToBinlogReader]):
             )
 
     @contain_errors
-    def _measure_place(self, end: Coordinates, commit_time: int | None) -> None:
+    def _measure_position(self, end: Coordinates, commit_time: int | None) -> None:
         if self._end is None or self._end.file != end.file:
             self.metrics.replace(catalogue.BINLOG_POSITION, {(end.file,): end.offset})
         self.metrics.set(catalogue.BINLOG_POSITION, end.offset, file=end.file)

@@ -37,7 +37,7 @@ from actors.snapshot.consistent_reads import ConsistentReads, MomentSearch
 from actors.snapshot.load_watch import SourceWatch
 from actors.snapshot.replica_watermarks import ReplicaWatermarks
 from actors.snapshot.scan_transaction import TableScan, scan_transaction
-from actors.source.connection import Result, Source
+from actors.source.connection import QueryResult, Source
 from actors.source.errors import AccessDenied, AnotherServer, StatementOutdated
 from actors.source.gtid_history import VISIBLE_WITHIN_S, wait_until_visible
 from actors.source.watermark_table import SignalTable
@@ -71,7 +71,7 @@ LARGEST_CHUNK: Final = 64 << 20
 # The fewest rows of a range, by the server's estimate: a few chunks, so that the division pays.
 LEAST_ROWS_OF_RANGE: Final = 100_000
 
-Answer = TypeVar("Answer")
+_Answer = TypeVar("_Answer")
 
 # Rows, the key that a chunk ends at if there may be more of it, and the bytes of the packets.
 Selected = tuple[pa.RecordBatch, Key | None, int]
@@ -292,7 +292,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             return chunks.ChunkFailed(order.chunk, str(failure))
         return chunks.ChunkSchemaChanged(order.chunk, str(why), high)
 
-    async def _work_on_connection(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
+    async def _work_on_connection(self, work: Callable[[Source], Awaitable[_Answer]], what: str) -> _Answer:
         """Returns the result of the work: in the consistent snapshot's transaction, or on any connection with retries.
 
         Raises Definite, or the last try's Transient.
@@ -301,8 +301,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
             return await self._work_in_transaction(work, self._consistent)
         return await self._work_with_retries(work, what)
 
-    async def _work_with_retries(self, work: Callable[[Source], Awaitable[Answer]], what: str) -> Answer:
-        async def once() -> Answer:
+    async def _work_with_retries(self, work: Callable[[Source], Awaitable[_Answer]], what: str) -> _Answer:
+        async def once() -> _Answer:
             async with self._pool.connection() as source:
                 return await work(source)
 
@@ -312,8 +312,8 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return await retry(once, SELECT_BACKOFF, TRIES, failed)
 
     async def _work_in_transaction(
-        self, work: Callable[[Source], Awaitable[Answer]], reads: ConsistentReads
-    ) -> Answer:
+        self, work: Callable[[Source], Awaitable[_Answer]], reads: ConsistentReads
+    ) -> _Answer:
         """Returns the result of the work in a transaction of a consistent snapshot. A lost transaction can't be opened
         again.
         """
@@ -430,7 +430,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
         return await _join(schema, batches), None, size
 
     async def _next(
-        self, result: Result, schema: TableSchema
+        self, result: QueryResult, schema: TableSchema
     ) -> tuple[pa.RecordBatch, result_set.LocatedRows] | None:
         """Returns the next rows of a result. Raises StatementOutdated if they aren't of this schema."""
         if wrong := mismatch(schema, result.columns[: len(schema.columns)]):
@@ -480,7 +480,7 @@ async def _join(schema: TableSchema, batches: list[pa.RecordBatch]) -> pa.Record
 
 
 async def next_rows(
-    result: Result, schema: TableSchema
+    result: QueryResult, schema: TableSchema
 ) -> tuple[pa.RecordBatch, result_set.LocatedRows] | None:
     """Returns the next rows of a result, and where their values lie; None after the last.
 

@@ -21,7 +21,7 @@ from actors.kafka.batches import MessageBatches, Records
 from actors.kafka.message_rows import Gathered, GatheredRows, MessageRows
 from actors.kafka.position import last_position, position_batch
 from actors.kafka.producer import KafkaProducer
-from actors.kafka.refusals import refused_as_messages
+from actors.kafka.refusals import position_refused, refused_as_messages
 from actors.kafka.schema_registry import SchemaRegistry
 from actors.kafka.segment_rows import InStep, SegmentRows, all_in_step
 from actors.kafka.topics import KafkaTopics
@@ -35,10 +35,11 @@ from pipeline.journal.entry import Entry
 from pipeline.kafka import step as kafka_sink
 from pipeline.kafka.consumer_progress import KafkaConsumerProgress
 from pipeline.kafka.debezium.transactions import MessageOrders
-from pipeline.kafka.errors import TableRefusal, TopicRefusal
-from pipeline.kafka.runs import Run, unsent
+from pipeline.kafka.errors import BatchTooLarge, TableRefusal, TopicRefusal
+from pipeline.kafka.portions import Portion, unsent
 from pipeline.kafka.state import Committing, JournalBounds, OneTopic, SinkPosition, State, Topics, includes
 from pipeline.kafka.step import (
+    BatchDivided,
     BeginAgain,
     BeginTransaction,
     CommitTransaction,
@@ -49,16 +50,16 @@ from pipeline.kafka.step import (
     Order,
     PlacesFound,
     PlanSegment,
-    RunSent,
+    PortionSent,
     SegmentPlanned,
     SendHeartbeat,
     SendNotifications,
-    SendRun,
+    SendPortion,
     TopicDue,
     TopicRefused,
     TransactionCommitted,
 )
-from pipeline.kafka.topics import routing_digest
+from pipeline.kafka.topics import Routing
 from pipeline.kafka.transaction_endings import Ending, TopicPart
 from pipeline.messages import topology
 from pipeline.messages.inboxes import ToKafkaSink
@@ -103,9 +104,9 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True)
 class _Transactions:
-    """What messages to these topics say of a run's transactions: each row's number, and BEGIN and END, if wanted."""
+    """What messages to these topics say of a portion's transactions: each row's number, and BEGIN and END if wanted."""
 
-    run: Run
+    portion: Portion
     topics: Topics
     orders: MessageOrders | None = None
     marks: Records | None = None
@@ -148,16 +149,18 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._applied = applied
         self._threads = ThreadPoolExecutor(1, "kafka")
         self._rows = SegmentRows(journal)
-        self._making = MessageBatches(settings)
+        self._made_now = self._making = MessageBatches(settings)
         self._gathered = GatheredRows()
-        # What the messages of a run that is split say of its transaction.
+        # What the messages of a portion that is split say of its transaction.
         self._told: _Transactions | None = None
         self._topics = KafkaTopics(settings, pipeline)
         avro = settings.converter is ConverterKind.AVRO
         self._registry = SchemaRegistry(settings) if avro else None
         beats = settings.heartbeat_interval_ms > 0
         heartbeat_topic = self._making.heartbeat_topic if beats else None
-        routing = routing_digest(settings.topic_prefix, settings.topic_delimiter, settings.topic_routes)
+        routing = Routing(settings.topic_prefix, settings.topic_delimiter, settings.topic_routes)
+        # `_making` is one of these, by the settings that the segment goes by that is being sent.
+        self._made_by = {routing: self._made_now}
         self._state = State(settings.transaction_rows, heartbeat_topic=heartbeat_topic, routing=routing)
         self._connected: _Connected | None = None
         self._producer: KafkaProducer | None = None
@@ -173,6 +176,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._unchecked = True
         # Where records are open that no position knows.
         self._open = frozenset[TopicPart]()
+        # The bytes of a batch, for topics that take no larger ones.
+        self._batch_bytes: dict[str, int] = {}
         # A topic of events, or one that a row names, is set aside as its table's topic.
         self._set_aside_as: dict[str, str] = {}
 
@@ -297,7 +302,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             for order in orders:
                 brought = await self._brought(order)
                 facts += [brought] if brought is not None else []
-                if isinstance(brought, TopicRefused | OpenRecordsFound):
+                if isinstance(brought, TopicRefused | OpenRecordsFound | BatchDivided):
                     break
             self._count_set_aside()
 
@@ -307,18 +312,24 @@ class KafkaSink(Actor[ToKafkaSink]):
             return await self._carry_out(order)
         except _OpenRecords:
             return OpenRecordsFound()
+        except BatchTooLarge as refused:
+            before = self._batch_bytes.get(refused.topic, refused.bytes)
+            self._batch_bytes[refused.topic] = max(1, min(before, refused.bytes) // 2)
+            log.warning("the topic gets smaller batches", topic=refused.topic, reason=str(refused))
+            return BatchDivided()
         except TopicRefusal as refusal:
-            if self._connected is None or refusal.topic == self._connected.position_topic:
-                raise
             of_table = isinstance(refusal, TableRefusal)
+            if self._connected is None or (not of_table and refusal.topic == self._connected.position_topic):
+                raise
             topic = refusal.topic if of_table else self._set_aside_as.get(refusal.topic, refusal.topic)
             sending_to = self._state.sending_to
             if sending_to is None or not includes(sending_to, topic):
                 raise  # to set it aside once more changes nothing: another attempt would fail at once
+            reason = refusal.reason if topic == refusal.topic else str(refusal)
             if topic not in self._state.at.set_aside:
-                log.error("the topic was set aside", topic=topic, reason=refusal.reason)
+                log.error("the topic was set aside", topic=topic, reason=reason)
             self._later(topic)
-            return TopicRefused(topic, refusal.reason)
+            return TopicRefused(topic, reason)
 
     @contain_errors
     def _count_set_aside(self) -> None:
@@ -337,15 +348,18 @@ class KafkaSink(Actor[ToKafkaSink]):
                 await self._at_broker(connected.producer.begin())
             case PlanSegment(segment, after_scn, split, capacity):
                 entry = await self._entry_of(segment)
-                runs = await self._in_thread(self._rows.plan, entry, after_scn, capacity, split=split)
+                portions = await self._in_thread(self._rows.plan, entry, after_scn, capacity, split=split)
                 if entry.commit_times is not None:
                     self._sent.committed += entry.commit_times.samples
-                return SegmentPlanned(runs)
-            case SendRun():
+                return SegmentPlanned(portions)
+            case SendPortion():
+                self._making = self._making_of(order.segment)
                 return await self._send(connected, order)
             case SendHeartbeat(topics):
+                self._making = self._made_now
                 await self._send_heartbeat(connected, topics)
             case SendNotifications(topics, segment):
+                self._making = self._making_of(segment)
                 await self._send_notifications(connected, topics, segment)
             case CommitTransaction(at):
                 await self._commit(connected, at)
@@ -362,6 +376,19 @@ class KafkaSink(Actor[ToKafkaSink]):
             case _:
                 assert_never(order)
         return None
+
+    def _making_of(self, segment: int) -> MessageBatches:
+        """Returns what makes a segment's messages, by earlier settings if topics lack some of it by those."""
+        by = self._state.routing_of(segment)
+        if by not in self._made_by:
+            earlier = replace(
+                self._settings,
+                topic_prefix=by.prefix,
+                topic_delimiter=by.delimiter,
+                topic_routes=by.routes,
+            )
+            self._made_by[by] = MessageBatches(earlier)
+        return self._made_by[by]
 
     async def _entry_of(self, segment: int) -> Entry:
         if self._entry is None or self._entry.segment != segment:
@@ -383,14 +410,14 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._reached = entry
         self._applied(KafkaConsumerProgress(self._settings, at, entry.checkpoint))
 
-    async def _send(self, connected: _Connected, order: SendRun) -> RunSent:
-        """Sends the statements and the rows of a run."""
+    async def _send(self, connected: _Connected, order: SendPortion) -> PortionSent:
+        """Sends the statements and the rows of a portion."""
         entry = await self._entry_of(order.segment)
-        statements, skip = unsent(entry, order.run, order.skip)
-        rows, one_scn = len(statements), order.run.first_scn == order.run.last_scn
+        statements, skip = unsent(entry, order.portion, order.skip)
+        rows, one_scn = len(statements), order.portion.first_scn == order.portion.last_scn
         await self._send_statements(connected, statements, order.topics)
         sharing = all_in_step if one_scn and not order.by_table else self._making.sharing
-        in_step = self._rows.rows(entry, order.run, sharing, skip)
+        in_step = self._rows.rows(entry, order.portion, sharing, skip)
         told = await self._in_thread(self._transactions_of, entry, order)
         if one_scn and not order.skip:
             await self._mark(connected, told.marks, slice(0, 1))
@@ -398,13 +425,13 @@ class KafkaSink(Actor[ToKafkaSink]):
         while parts is not None:
             if one_scn and rows >= order.most:
                 in_step.put_back(parts)
-                return RunSent(rows, ended=False)
+                return PortionSent(rows, ended=False)
             rows += sum(part.rows.num_rows for part in parts)
             due, parts = await self._in_thread(self._gather, parts, in_step, told.orders, order.topics)
             await self._send_rows(connected, due)
         await self._mark(connected, told.marks, slice(1, None) if one_scn else slice(None))
         self._told = None
-        return RunSent(rows, ended=True)
+        return PortionSent(rows, ended=True)
 
     async def _send_statements(
         self, connected: _Connected, statements: Sequence[StatementPart], topics: Topics
@@ -418,17 +445,17 @@ class KafkaSink(Actor[ToKafkaSink]):
             records = await self._in_thread(self._making.schema_changes, wanted, now)
             await self._send_records(connected, [records], now)
 
-    def _transactions_of(self, entry: Entry, order: SendRun) -> "_Transactions":
-        """Returns what messages say of the run's transactions. It is kept for the next part of a run that is split."""
-        run, making = order.run, self._making
+    def _transactions_of(self, entry: Entry, order: SendPortion) -> "_Transactions":
+        """Returns what messages say of the portion's transactions, kept while the portion is sent in parts."""
+        portion, making = order.portion, self._making
         if not self._settings.provide_transaction_metadata:
-            return _Transactions(run, order.topics)
+            return _Transactions(portion, order.topics)
         told, self._told = self._told, None
-        if told is None or not order.skip or (told.run, told.topics) != (run, order.topics):
-            changed = self._rows.changed(entry, run, making.counted_for(order.topics))
+        if told is None or not order.skip or (told.portion, told.topics) != (portion, order.topics):
+            changed = self._rows.changed(entry, portion, making.counted_for(order.topics))
             wanted = includes(order.topics, making.transaction_topic)
             marks = making.marks(changed) if wanted else None
-            told = _Transactions(run, order.topics, MessageOrders(changed), marks)
+            told = _Transactions(portion, order.topics, MessageOrders(changed), marks)
         self._told = told
         return told
 
@@ -474,11 +501,13 @@ class KafkaSink(Actor[ToKafkaSink]):
         if not (parts := [part for part in parts if len(part.keys)]):
             return
         topic = parts[0].topic
+        if topic == connected.position_topic:
+            raise position_refused(topic, set_aside_as)
         self._set_aside_as[topic] = set_aside_as or topic
         named = [await self._identified(part) for part in parts]
         partitions = await self._at_broker(self._topics.partitions(topic))
         await self._look_at(connected, topic, partitions)
-        making = self._making.batches_of(named, partitions, now_us // 1000)
+        making = self._making.batches_of(named, partitions, now_us // 1000, self._batch_bytes.get(topic))
         while (batch := await self._in_thread(next, making, None)) is not None:
             await self._at_broker(connected.producer.send(batch))
             self._sent.bytes += batch.records.size()

@@ -28,8 +28,9 @@ from actors.lake.background_work import do_work
 from actors.lake.delta_table import is_conflict
 from actors.lake.file_placement import LakeFull
 from actors.lake.lake import Lake
-from actors.lake.spark_session import Pool, RunningSpark, SparkFailed, SparkLost
-from actors.lake.stall_detector import StallDetector
+from actors.lake.spark_session import RunningSpark, SparkFailed, SparkLost
+from actors.lake.threads.scheduler_pools import Pool
+from actors.lake.threads.stall_detector import StallDetector
 from actors.runtime.actor import Actor, Sender
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.measuring import contain_errors
@@ -66,8 +67,9 @@ log = structlog.get_logger()
 # The sink's name among the journal's consumers.
 LAKE_CONSUMER: Final = "lake"
 
-# How many tables are delivered at the same time. One more thread is for the work beside them.
-TABLES_DELIVERED_AT_ONCE: Final = 4
+# How many tables are delivered at the same time. They wait for the disk most of the time, which syncs many at once in
+# hardly more time than one. One more thread is for the work beside them.
+TABLES_DELIVERED_AT_ONCE: Final = 12
 
 # How long (s) calls may take that are under way when a stop has lasted long enough.
 BREAKS_OFF_WITHIN_S: Final = 2.0

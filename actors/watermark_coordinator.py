@@ -1,5 +1,9 @@
 """The WatermarkCoordinator: performs what `pipeline.coordinator.step` decides.
 
+Verified changes of the log come from the SchemaVerifier, chunks and plans from the ChunkSelector, signals from the
+SignalListener. The journal and the lake report what they lack. Orders to read go to the ChunkSelector, pauses to the
+BinlogReader, and the stream (`Append`, `AppendRows`) to the JournalWriter.
+
 It replaces the state at once, before it sends the first order, so a cancellation can't tear the state. It sends the
 orders as `step` lists them. If it can't send them all, the supervisor rebuilds capture from the last sealed segment.
 """
@@ -106,11 +110,11 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
         source isn't the stream's yet) or `foundempty` (it's empty once the stream is where that was seen). `unsettled`:
         how the source differs. `unread`: how many rows of a table are to be read again.
         """
-        checkpoint, place = self._state.checkpoint, self._state.place
+        checkpoint, phase = self._state.checkpoint, self._state.phase
         return {
             "position": str(checkpoint.position),
             "stream": str(self._state.stream) if self._state.stream else None,
-            "within": str(place.gtid) if isinstance(place, InTransaction) else None,
+            "within": str(phase.gtid) if isinstance(phase, InTransaction) else None,
             "scn": checkpoint.scn,
             "paused": checkpoint.paused,
             "no_room": self._state.room.reason if isinstance(self._state.room, Full) else None,

@@ -30,6 +30,7 @@ from actors.service.assembly import Assembly
 from actors.spark_sink import SparkSink
 from bench._commits import plain_spark
 from bench._logs import DATABASE
+from bench._processes import processor_s, resident_mib
 from bench._service import noted, source
 from bench._snapshots import TABLE
 from bench._topics import topics
@@ -72,6 +73,7 @@ class Order:
     settings. `begun`: a file that's made when the last of these begins. Before each round but the first it makes the
     file `round_begun`, for whoever makes the changes for it. With `brokers` it sends all of it to topics as well, whose
     prefix is `topics`. Behind all that it verifies the large table, if it's to. `store`: the path of a lake in S3.
+    `server`: the server's process.
     """
 
     port: int
@@ -88,6 +90,7 @@ class Order:
     topics: str = ""
     verifies: bool = False
     store: str = ""
+    server: int = 0
 
     @property
     def lake(self) -> str:
@@ -103,7 +106,8 @@ def round_begun(folder: str | Path, number: int) -> Path:
 @dataclass(frozen=True, slots=True)
 class Verified:
     """What came of a verification: its verdict, the rows that it read, seconds from its signal until they were in the
-    stream and until the result, and samples of freshness (s) meanwhile.
+    stream and until the result, and samples of freshness (s) meanwhile. `processor_s`: of each process, in these
+    seconds; `without_s`: the same, for each second before, while what else there is was under way.
     """
 
     verdict: str
@@ -111,6 +115,8 @@ class Verified:
     read_s: float
     judged_s: float
     freshness: list[float] = field(repr=False)
+    processor_s: dict[str, float]
+    without_s: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,25 +227,33 @@ async def _delivered(order: Order) -> Delivered:
         if order.begun is not None:
             observed[catalogue.FRESHNESS].clear()
             await asyncio.to_thread(Path(order.begun).touch)
+        before, since = _processor_s(service, order), time.time()
         await asyncio.sleep(order.watch_s)
         freshness = list(observed[catalogue.FRESHNESS])
-        verified = await _verified(service, observed[catalogue.FRESHNESS]) if order.verifies else None
+        now, watched_s = _processor_s(service, order), time.time() - since
+        without = _spent(before, now, watched_s) if order.watch_s else {}
+        verified = (
+            await _verified(service, order, observed[catalogue.FRESHNESS], without)
+            if order.verifies
+            else None
+        )
         sink = _sink(service)
-        assert sink._up is not None
-        assert isinstance(sink._up.spark, Spark)
-        rows, customers = await asyncio.to_thread(_counted, sink._up.spark.session, order.lake)
-        jvm = _resident_mib(sink._up.spark.pid)
+        spark = _spark(sink)
+        rows, customers = await asyncio.to_thread(_counted, spark.session, order.lake)
+        jvm = resident_mib(spark.pid)
         python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         await service.stop()
     merges_s = list(observed[catalogue.MERGE])
     return Delivered(snapshot_s, through_s, merges_s, freshness, python, jvm, rows, customers, verified)
 
 
-async def _verified(service: Running, freshness: list[float]) -> Verified:
+async def _verified(
+    service: Running, order: Order, freshness: list[float], without_s: dict[str, float]
+) -> Verified:
     """Verifies the large table; `freshness` is where its samples come."""
     id_ = f"bench-verify-{time.time_ns()}"
     freshness.clear()
-    asked = time.time()
+    before, asked = _processor_s(service, order), time.time()
     answer = await service.tell("verify", id_, rf"{DATABASE}\.{TABLE}")
     assert isinstance(answer, SignalAccepted), answer
     await _until(service, lambda _: {each["state"] for each in service.tables(id_).values()} == {"completed"})
@@ -248,7 +262,20 @@ async def _verified(service: Running, freshness: list[float]) -> Verified:
     judged_s = time.time() - asked
     result = _result(_sink(service), id_)
     assert result is not None
-    return Verified(result["verdict"], result["rows"], read_s, judged_s, list(freshness))
+    spent = _spent(before, _processor_s(service, order), 1.0)
+    return Verified(result["verdict"], result["rows"], read_s, judged_s, list(freshness), spent, without_s)
+
+
+def _processor_s(service: Running, order: Order) -> dict[str, float]:
+    """The processor time (s) that each process has taken since its start."""
+    pids = {"Python": os.getpid(), "the JVM": _spark(_sink(service)).pid}
+    pids |= {"MySQL": order.server} if order.server else {}
+    return {who: processor_s(pid) for who, pid in pids.items()}
+
+
+def _spent(before: dict[str, float], now: dict[str, float], each: float) -> dict[str, float]:
+    """What each process has taken between two looks, divided by `each`."""
+    return {who: (now[who] - before[who]) / each for who in now}
 
 
 def _result(sink: SparkSink, id_: str) -> dict[str, Any] | None:
@@ -260,6 +287,12 @@ def _sink(service: Running) -> SparkSink:
     sink = service.supervisor.actors[Name.SPARK_SINK]
     assert isinstance(sink, SparkSink)
     return sink
+
+
+def _spark(sink: SparkSink) -> Spark:
+    assert sink._up is not None
+    assert isinstance(sink._up.spark, Spark)
+    return sink._up.spark
 
 
 async def _until(service: Running, told: Callable[[SparkSink], bool]) -> None:
@@ -287,12 +320,6 @@ def _counted(session: Any, lake: str) -> tuple[int, int]:
     row = live_view(session, lake, ELEVEN).selectExpr("count(*)", "sum(customer)").first()
     assert row is not None
     return int(row[0]), int(row[1])
-
-
-def _resident_mib(pid: int) -> float:
-    """The most that a process had in memory."""
-    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmHWM" in line)
-    return int(line.split()[1]) / 1024
 
 
 def append(parts: Parts, folder: Path, kind: FileKind, after: int) -> tuple[int, float]:

@@ -1,18 +1,17 @@
 """What is snapshotted: a table on a server of the benchmark's own, its writers, and what it costs the server."""
 
-import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass
-from pathlib import Path
 from typing import Final
 
 import pymysql
 from pymysql.constants import CR, ER
 
 from bench._logs import DATABASE, ELEVEN, server
+from bench._processes import processor_s
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
 
@@ -41,8 +40,6 @@ END"""
 
 # What ends a statement that is killed: its own error, or that of the connection that goes with it.
 _KILLED: Final = frozenset({ER.QUERY_INTERRUPTED, CR.CR_SERVER_LOST})
-
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -138,13 +135,11 @@ class Meter:
                 "SHOW GLOBAL STATUS WHERE Variable_name IN ('Questions', 'Innodb_rows_read', 'Bytes_sent')"
             )
             counters = {name: float(value) for name, value in cursor.fetchall()}
-        # proc(5): the 14th and 15th fields, of which the 2nd, the name, may have blanks in it.
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
         return Cost(
             counters["Questions"],
             counters["Innodb_rows_read"],
             counters["Bytes_sent"],
-            (int(fields[11]) + int(fields[12])) / _TICKS,
+            processor_s(self._pid),
         )
 
 

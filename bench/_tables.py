@@ -42,7 +42,6 @@ from pipeline.snapshot.checkpoint import Ready
 from tests.servers.service import Running, running
 
 _LOOK_EVERY_S: Final = 0.05
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 # As `tidemark run` begins.
 _PROGRAM: Final = """
@@ -131,19 +130,6 @@ def serving(order: Order) -> Iterator[Service]:
         yield service
     finally:
         service.kill()
-
-
-def processor_s(pid: int) -> float:
-    """Returns the processor time (s) that a process has taken."""
-    # proc(5): the 14th and 15th fields, of which the 2nd, the name, may have blanks in it.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def resident_mib(pid: int) -> float:
-    """Returns the most (MiB) that a process had in memory."""
-    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmHWM" in line)
-    return int(line.split()[1]) / 1024
 
 
 def files(folder: str | Path) -> int:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import subprocess
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -173,13 +172,6 @@ async def _create_topic(address: str, topic: str) -> None:
         await admin.create_topics([NewTopic(topic, PARTITIONS, 1)])  # where it's there, nothing happens
     finally:
         await admin.close()
-
-
-def processor_s(pid: int) -> float:
-    """How many seconds of the processors a process has had."""
-    # proc(5): the 14th and 15th fields, of which the 2nd, the name, may have blanks in it.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def ages(port: int, address: str, folder: Path, watch_s: float) -> list[float]:

@@ -27,6 +27,7 @@ from bench import _lake, _topics
 from bench._command import command_line
 from bench._debezium import catch_up
 from bench._logs import DATABASE, ELEVEN, server, write
+from bench._processes import processor_s
 from bench._report import Figure, Peer, say, told
 from bench._service import quantile
 from bench._snapshots import TABLE, filled_server, writers
@@ -101,11 +102,11 @@ def _delivered(parts: Parts, broker: KafkaBroker, scenario: Scenario) -> Iterato
         _topics.create_topic(broker.address, f"bench.{DATABASE}.{log.table}")
         ours, brokers, peers, limits = [], [], [], []
         for turn in range(_TIMES):
-            before = _topics.processor_s(broker.pid)
+            before = processor_s(broker.pid)
             ours.append(
                 _topics.deliver(Path(folder) / "journal", broker.address, f"{scenario.key}{turn}", log.rows)
             )
-            brokers.append(_topics.processor_s(broker.pid) - before)
+            brokers.append(processor_s(broker.pid) - before)
             peers.append(catch_up(parts, log, scenario.debezium, "topics", broker.address))
             sent = f"{scenario.key}{turn}.{DATABASE}.{log.table}"
             limits.append(_topics.produce(parts, broker.address, sent, f"limit-{scenario.key}", log.rows))

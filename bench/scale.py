@@ -27,6 +27,7 @@ from actors.lake.live_view import live_view
 from bench import _tables
 from bench._commits import plain_spark
 from bench._logs import DATABASE, server
+from bench._processes import processor_s, resident_mib
 from bench._report import Figure, Peer, say, told
 from bench._service import quantile
 from bench._snapshots import writers
@@ -132,17 +133,17 @@ def _followed(
     pids, folders = (service.pid, seen.jvm), [f"{order.folder}/{name}" for name in ("journal", "lake")]
     time.sleep(2.0)
     samples = len(service.seen().freshness)
-    began, used = time.monotonic(), [_tables.processor_s(pid) for pid in pids]
+    began, used = time.monotonic(), [processor_s(pid) for pid in pids]
     there = [_tables.files(folder) for folder in folders]
     with writers(mysql, order.count, rate, "write_tables"):
         time.sleep(watch_s)
     took = time.monotonic() - began
-    cores = [(_tables.processor_s(pid) - before) / took for pid, before in zip(pids, used, strict=True)]
+    cores = [(processor_s(pid) - before) / took for pid, before in zip(pids, used, strict=True)]
     written = [(_tables.files(folder) - before) / took for folder, before in zip(folders, there, strict=True)]
     executed, last = mysql.executed(), time.monotonic()
     _until(lambda: service.has(executed), service, _LONGEST_WAIT_S, "the lake hasn't got all changes")
     behind_s = time.monotonic() - last
-    memory = [_tables.resident_mib(pid) for pid in pids]
+    memory = [resident_mib(pid) for pid in pids]
     time.sleep(1.0)  # what was seen is written twice a second
     freshness = service.seen().freshness[samples:]
     say(f"  SIGTERM at rest: {service.stop(_LONGEST_STOP_S):.1f} s")

@@ -6,13 +6,15 @@ with one, which reads every row through windows, writes it into the journal, and
 view. Merges of the mirror run in both.
 
 What's asked: the rows that are compared in a second, from the signal to the result; and how old a change is when it can
-be read, with a verification beside it and without. The verdict must be *equal*.
+be read, with a verification beside it and without. The verdict must be *equal*. The processor time of each process says
+how many processors the aim would take.
 """
 
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from os import cpu_count
 from pathlib import Path
 from typing import Final
 
@@ -86,6 +88,14 @@ def _rates(came: Delivered, name: str, asked_for: Peer) -> Iterator[Figure]:
     yield Figure(f"verified, {name}", verified.rows / verified.judged_s, "rows/s", asked_for)
     yield Figure(f"verified, {name}: until all rows are in the stream", verified.read_s, "s")
     yield Figure(f"verified, {name}: until the result", verified.judged_s, "s")
+    there, in_s = cpu_count() or 1, verified.rows / _ASKED_FOR
+    allowed = Peer(f"what {there} processors have in {in_s:.0f} s", there * in_s)
+    for who, spent in verified.processor_s.items():
+        yield Figure(f"verified, {name}: processor time of {who}", spent, "s", allowed)
+    for who, each_s in verified.without_s.items():
+        yield Figure(
+            f"{name}, without one: processor time of {who} in {in_s:.0f} s", each_s * in_s, "s", allowed
+        )
     yield Figure(f"verified, {name}: memory of Python", came.python_mib, "MiB")
     yield Figure(f"verified, {name}: memory of the JVM, its heap {_lake.JVM_MEMORY}", came.jvm_mib, "MiB")
 
@@ -103,6 +113,7 @@ def _delivered(bench: Bench, where: str, transactions_per_s: int) -> Delivered:
         merge_after_s=_MERGE_AFTER_S,
         begun=str(begun),
         verifies=True,
+        server=bench.mysql.pid,
     )
     with ThreadPoolExecutor(1) as running:
         service = running.submit(_lake.deliver, order)

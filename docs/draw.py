@@ -6,7 +6,7 @@ replaces the text between each pair of markers by a Mermaid picture: of the topo
 of the rooms and their imports (`docs.rooms`). A test compares every document that has these markers with the code.
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 from docs import rooms
@@ -80,6 +80,15 @@ def _label(edge: Edge) -> str:
     return f"{names}<br>at most {edge.bound}{size}"
 
 
-if __name__ == "__main__":
-    for path in map(Path, sys.argv[1:]):
+def main() -> None:
+    """Draw into the documents that the command line names."""
+    parser = argparse.ArgumentParser(
+        prog="python -m docs.draw", description="Draw the flow and the rooms into documents."
+    )
+    parser.add_argument("documents", nargs="+", type=Path, help="as README.md docs/architecture.md")
+    for path in parser.parse_args().documents:
         path.write_text(drawn(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -246,7 +246,7 @@ def _keys_of(
 ) -> ChooseKeys | None:
     """Returns what chooses the rows that are wanted. Raises WrongKeyFilter or MalformedRequest."""
     if query.filters is not None:
-        check_source_filters(query.filters, known.values())
+        check_source_filters(query.filters, known, tables)
         return partial(wanted_events, filters=query.filters)
     if query.keys is None:
         return None

@@ -143,7 +143,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         {
             200: ApiResponse(
                 "Lines of JSON (application/x-ndjson), or Arrow's IPC streams "
-                "(application/vnd.apache.arrow.stream). A client continues with the last checkpoint that it got.",
+                "(application/vnd.apache.arrow.stream). A client continues with the last checkpoint that it got. "
+                "The last line, or the metadata of the last batch, has `complete` if all through `through` has come.",
                 content="application/x-ndjson",
             ),
             404: ApiResponse("A table isn't captured.", "Error"),

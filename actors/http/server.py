@@ -36,6 +36,7 @@ from actors.http.changes.consumers import (
     STALLED_S,
     ChangesConsumers,
     ConsumerStream,
+    ServiceStops,
 )
 from actors.http.connections import Connection, ConnectionLimits, Connections
 from actors.http.databus_relay import DatabusRelay
@@ -388,7 +389,7 @@ class HttpServer:
         except (ConnectionError, TimeoutError):
             _cut(request)  # the consumer has gone, or takes nothing any more
         except (Definite, Transient) as error:
-            named = isinstance(error, PlaceGone | WrongKeyFilter)
+            named = isinstance(error, PlaceGone | WrongKeyFilter | ServiceStops)
             said = str(error) if named else unread_journal(error)
             # The answer has no proper end then, so no client takes it for complete.
             with suppress(ConnectionError, TimeoutError):

@@ -60,6 +60,8 @@ class Files(Protocol):
 
     shown: str
     filesystem: fs.FileSystem
+    # Whether a file may still appear, or go, after the call for that has failed.
+    changes_late: bool
 
     def path(self, name: str) -> str:
         """The path of a file within `filesystem`."""
@@ -109,6 +111,8 @@ class Files(Protocol):
 
 class LocalFiles:
     """On a disk of this machine, or one that looks like it."""
+
+    changes_late = False
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -240,7 +244,12 @@ class LocalFiles:
 
 
 class RemoteFiles:
-    """In a store that shows a file when it's complete, and has no folders but in the names of files."""
+    """In a store that shows a file when it's complete, and has no folders but in the names of files.
+
+    A request may reach it whose answer doesn't come in time, and it may carry it out when we have long given up.
+    """
+
+    changes_late = True
 
     def __init__(self, filesystem: fs.FileSystem, root: str, shown: str) -> None:
         self.filesystem = filesystem

@@ -26,23 +26,33 @@ _RISING = {f"{SOURCE.name}.{name}": "DELTA_BINARY_PACKED" for name in ("time", "
 
 def write_parquet(file: Writable, table: SegmentTable) -> tuple[int, str]:
     """Write the table; how many bytes that took, and their SHA-256."""
+    size = table.rows.nbytes
+    if size <= _PIECE:  # one write takes less than the calls of a stream in Python
+        with pa.BufferOutputStream() as stream:
+            _write(table, size, stream)
+            content = stream.getvalue()
+        file.write(content)
+        return content.size, hashlib.sha256(content).hexdigest()
     digesting = _Digesting(file)
     with pa.BufferedOutputStream(pa.PythonFile(digesting, mode="w"), _PIECE) as stream:
-        pq.write_table(
-            table.rows,
-            stream,
-            compression="lz4",
-            use_dictionary=_REPEATED,
-            column_encoding=_RISING,
-            write_statistics=table.stated,
-            write_batch_size=_batch(table.rows),
-        )
+        _write(table, size, stream)
     return digesting.tell(), digesting.hexdigest()
 
 
-def _batch(rows: pa.Table) -> int:
+def _write(table: SegmentTable, size: int, stream: pa.NativeFile) -> None:
+    pq.write_table(
+        table.rows,
+        stream,
+        compression="lz4",
+        use_dictionary=_REPEATED,
+        column_encoding=_RISING,
+        write_statistics=table.stated,
+        write_batch_size=_batch(size // table.rows.num_rows),
+    )
+
+
+def _batch(row_bytes: int) -> int:
     """How many rows are written before it's looked whether they fill a page: with large ones, one at a time."""
-    row_bytes = int(rows.nbytes // rows.num_rows)
     return max(1, min(_PAGE // max(1, row_bytes), 1024))
 
 

@@ -35,6 +35,8 @@ _WAIT: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 class ServedFiles:
     """The files of the journal of a service, at this address."""
 
+    changes_late = False
+
     def __init__(self, service: str) -> None:
         self.shown = service.rstrip("/")
         self.filesystem = fs.PyFileSystem(_ServedFilesystem(self))

@@ -172,6 +172,10 @@ class JournalStore(JournalReader):
         super().__init__(location)
         self._lock = lock
         self._own = own
+        # The claims that we have put, or have tried to put.
+        self._tried = {own.claim}
+        # Whether this claim may have written already.
+        self._used = False
         self._oldest = 1
         self.bytes = 0
         # After a restart rows are searched after this SCN; None if there are none.
@@ -195,7 +199,7 @@ class JournalStore(JournalReader):
             files.make(_FOLDERS)
             lock = files.lock()
             try:
-                return cls(location, lock, _claim(files, pipeline))
+                return cls(location, lock, _claim(files, pipeline, set()))
             except BaseException:
                 if lock is not None:
                     lock.close()
@@ -215,12 +219,16 @@ class JournalStore(JournalReader):
     def recover(self) -> Recovered:
         """Finds the last sealed segment, proves that it's complete, and removes what a crash left after it.
 
+        A store may still carry out what failed before. So each recovery after the first has a claim of its own there.
         Raises Definite if the last segment is damaged, or if there are later segments that no crash explains, and
         Fenced if another process has claimed the journal.
         """
         with journal_errors(self.files.shown):
             self.files.make_durable(MANIFEST)
-            writer_epochs.check_epoch(self.files, self._own.claim)
+            writer_epochs.check_epoch(self.files, self._own.claim, self._tried)
+            if self._used and self.files.changes_late:
+                self._own = _claim(self.files, self.identity.pipeline, self._tried)
+            self._used = True
             entries = writer_epochs.list_entries(self.files)
             self._own = self._view = own = claims.valid_segments(
                 self._own.claim, self._own.record, entries, self.consumers.first()
@@ -302,7 +310,12 @@ class JournalStore(JournalReader):
         )
 
     def _forget_schemas(self) -> None:
-        """Remove the schemas that no segment names any more."""
+        """Remove the schemas that no segment names any more.
+
+        Their names have no claim. A late removal would take one that a table has again, so such a store keeps them.
+        """
+        if self.files.changes_late:
+            return
         for version in [version for version, segment in self._named.items() if segment < self._oldest]:
             del self._named[version]
             self.files.remove(f"{_SCHEMAS}/{version}{JSON_SUFFIX}")
@@ -374,11 +387,11 @@ def _counts(own: JournalView, found: tuple[int, str]) -> bool:
     return found[0] <= own.last and own.name(found[0]) == claims.entry_name(*found)
 
 
-def _claim(files: Files, pipeline: str) -> JournalView:
+def _claim(files: Files, pipeline: str, tried: set[str]) -> JournalView:
     """Claim the journal, by its reserve where there's no other room."""
     try:
         with journal_errors(files.shown):
-            return writer_epochs.claim_journal(files, pipeline)
+            return writer_epochs.claim_journal(files, pipeline, tried)
     except NoRoom:
         files.release()
-        return writer_epochs.claim_journal(files, pipeline)
+        return writer_epochs.claim_journal(files, pipeline, tried)

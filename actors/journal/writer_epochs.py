@@ -1,6 +1,6 @@
 """Claims on a journal: how a writer becomes its only one, and how a reader knows whose segments count.
 
-    claims/00000003-1f2e3d4c.json         a writer's claim: a writer with a smaller claim is fenced
+    claims/00000003-1f2e3d4c.json         a writer's claim, which fences smaller ones, and what counted before it
     claims/00000003-1f2e3d4c.begun.json   what that writer began with
     first/000000000501                    the journal is whole from this segment on
 
@@ -9,7 +9,9 @@ begins.
 The claims before it are removed once a claim has begun.
 """
 
+import json
 import uuid
+from collections.abc import Iterable, Set
 
 from actors.journal.files import Files
 from actors.runtime.filesystem import TEMPORARY
@@ -46,22 +48,26 @@ def read_view(files: Files) -> JournalView:
         greatest = max(begun)
         try:
             record = _record(files, greatest)
+            if greatest == max(known):
+                return writer_epochs.valid_segments(greatest, record, entries, first_segment(files))
+            counted = _counted(files, greatest, (claim for claim in known if claim > greatest))
         except FileNotFoundError:
             continue  # a greater one has begun, and removed it
-        if greatest == max(known):
-            return writer_epochs.valid_segments(greatest, record, entries, first_segment(files))
-        return JournalView(greatest, record, record.through)
+        return JournalView(greatest, record, max(record.through, counted))
 
 
-def claim_journal(files: Files, pipeline: str) -> JournalView:
+def claim_journal(files: Files, pipeline: str, tried: set[str]) -> JournalView:
     """Claims the journal, and makes it if there's none. Raises Fenced if another process claims it meanwhile.
 
-    Raises Definite, without any effect on others, if it's another pipeline's or damaged.
+    `tried`: the claims that this process has put, or has tried to put. A store may still carry one out, so the new one,
+    which is added, is greater. Raises Definite, without any effect on others, if it's another pipeline's or damaged.
     """
-    _check_pipeline(files, pipeline)
+    before = _check_pipeline(files, pipeline)
     known, _ = _claims(files)
-    mine = writer_epochs.next_claim(known, uuid.uuid4().hex[:8])
-    files.put(f"{CLAIMS}/{mine}{JSON_SUFFIX}", b"{}")
+    mine = writer_epochs.next_claim(known | tried, uuid.uuid4().hex[:8])
+    tried.add(mine)
+    counted = {} if before is None else {"of": before.claim, "through": before.last}
+    files.put(f"{CLAIMS}/{mine}{JSON_SUFFIX}", json.dumps(counted).encode())
     check_epoch(files, mine)
     record = _past(files, pipeline)
     files.put(f"{CLAIMS}/{mine}{_BEGUN}", writer_epochs.to_json(record).encode())
@@ -74,10 +80,10 @@ def claim_journal(files: Files, pipeline: str) -> JournalView:
     return JournalView(mine, record, record.through)
 
 
-def check_epoch(files: Files, mine: str) -> None:
-    """Checks that no one has claimed the journal since. Raises Fenced."""
+def check_epoch(files: Files, mine: str, tried: Set[str] = frozenset()) -> None:
+    """Checks that no one has claimed the journal since, but for what this process has `tried`. Raises Fenced."""
     known, _ = _claims(files)
-    if later := [claim for claim in known if claim > mine]:
+    if later := [claim for claim in known - tried if claim > mine]:
         raise Fenced(
             f"another instance claimed the journal in {files.shown} ({max(later)} after {mine}), and continues from "
             "what was sealed before; run one instance only"
@@ -104,15 +110,17 @@ def list_entries(files: Files) -> list[tuple[int, str]]:
     return found
 
 
-def _check_pipeline(files: Files, pipeline: str) -> None:
+def _check_pipeline(files: Files, pipeline: str) -> JournalView | None:
+    """Returns what counts, None if there's no journal. Raises Definite if it's another pipeline's."""
     try:
-        owner = read_view(files).record.pipeline
+        view = read_view(files)
     except NoJournal:
-        return
-    if owner != pipeline:
+        return None
+    if (owner := view.record.pipeline) != pipeline:
         raise Definite(
             f"{files.shown} is the journal of pipeline {owner!r}: give {pipeline!r} a place of its own"
         )
+    return view
 
 
 def _past(files: Files, pipeline: str) -> EpochRecord:
@@ -133,6 +141,26 @@ def _claims(files: Files) -> tuple[set[str], set[str]]:
     begun = {name.removesuffix(_BEGUN) for name in names if name.endswith(_BEGUN)}
     known = {name.removesuffix(JSON_SUFFIX) for name in names if name.endswith(JSON_SUFFIX)}
     return {claim for claim in known | begun if writer_epochs.is_claim(claim)}, begun
+
+
+def _counted(files: Files, greatest: str, pending: Iterable[str]) -> int:
+    """Returns the last segment that counted for a writer whose claim hasn't begun, 0 if none says so."""
+    return max((_told(files, claim).get(greatest, 0) for claim in pending), default=0)
+
+
+def _told(files: Files, claim: str) -> dict[str, int]:
+    """Returns through which segment it counted for whom before this claim, as the claim says; earlier ones don't."""
+    name = f"{CLAIMS}/{claim}{JSON_SUFFIX}"
+    content = files.read(name)
+    try:
+        match json.loads(content):
+            case {"of": str(of), "through": int(through)}:
+                return {of: through}
+            case {**others} if not others:
+                return {}
+    except ValueError:
+        pass
+    raise Definite(f"{files.shown}/{name} is damaged: restore it from a copy of the journal")
 
 
 def _record(files: Files, claim: str) -> EpochRecord:

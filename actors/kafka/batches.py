@@ -343,8 +343,12 @@ class MessageBatches:
             )
             return [records] if messages.topics is None else list(_by_topic(records, messages.topics))
 
-    def batches_of(self, parts: Sequence[Records], count: int, processed_ms: int) -> Iterator[PartitionBatch]:
+    def batches_of(
+        self, parts: Sequence[Records], count: int, processed_ms: int, most: int | None = None
+    ) -> Iterator[PartitionBatch]:
         """Returns the batches of these records of a topic with `count` partitions, one of each partition in turn.
+
+        `most`: the bytes of a batch, if the topic takes no larger ones. A single message may have more.
 
         So a request to a broker has a batch for each of its partitions. Several parts are of several tables: their
         messages are in the order of the stream.
@@ -355,7 +359,7 @@ class MessageBatches:
                 encoded[0] if len(parts) == 1 else _in_stream_order(encoded, [each.places for each in parts])
             )
             waiting = deque(
-                self._of_partition(records, partition, np.flatnonzero(records.partitions == partition))
+                self._of_partition(records, partition, np.flatnonzero(records.partitions == partition), most)
                 for partition in np.unique(records.partitions).tolist()
             )
             while waiting:
@@ -365,11 +369,13 @@ class MessageBatches:
                     yield batch
                     waiting.rotate(-1)
 
-    def _of_partition(self, records: _Encoded, partition: int, rows: Longs) -> Iterator[PartitionBatch]:
+    def _of_partition(
+        self, records: _Encoded, partition: int, rows: Longs, limit: int | None
+    ) -> Iterator[PartitionBatch]:
         """Returns the batches of these rows, which go to one partition."""
         settings = self._settings
         columns = (records.keys, records.values, records.headers, records.times)
-        most = min(settings.batch_bytes, settings.max_request_bytes // 2)
+        most = min(settings.batch_bytes, settings.max_request_bytes // 2, limit or settings.batch_bytes)
         for run in record_runs(*columns, rows, most):
             yield PartitionBatch(records.topic, partition, RecordBatch(run, settings.compression_type))
 

@@ -17,6 +17,8 @@ from aiokafka.errors import (
     IllegalOperation,
     KafkaConnectionError,
     KafkaError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
@@ -28,7 +30,7 @@ from actors.kafka.end_offsets import Isolation, end_offsets
 from actors.kafka.missing_partitions import missing_partitions, unknown_partitions
 from actors.runtime.redaction import safe_message
 from pipeline.config.settings import KafkaSinkSettings
-from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal, classed
+from pipeline.kafka.errors import BatchTooLarge, KafkaRefused, KafkaUnavailable, TopicRefusal, classed
 from pipeline.kafka.transaction_endings import Ending, RecordEnds, TopicPart, open_parts
 
 # How long a start, and an end, may take (s).
@@ -49,6 +51,9 @@ _BATCH_HEAD: Final = 64
 
 # What aiokafka's producer raises. The last two are how it says that its transaction has failed.
 _FAILURES: Final = (KafkaError, OSError, TimeoutError, AssertionError, IllegalOperation)
+
+# What a broker answers to a batch that is larger than its topic's messages or segments may be.
+_TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
 
 Result = TypeVar("Result")
 
@@ -303,6 +308,8 @@ class KafkaProducer:
             if not each.future.done():
                 continue
             if (error := each.future.exception()) is not None:
+                if isinstance(error, _TOO_LARGE) and each.count > 1:
+                    raise BatchTooLarge(each.topic, each.bytes, type(error).__name__) from error
                 raise failure(error, each.topic) from error
             offset = each.future.result().offset
             if offset < 0:  # it was sent twice, and the broker no longer knows where it put the first one

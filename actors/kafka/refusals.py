@@ -42,3 +42,19 @@ def refused_as_messages(topic: str) -> Iterator[None]:
         raise TopicRefusal(
             topic, f"a message can't be made ({safe_message(error)}); leave its source out, and report it"
         ) from error
+
+
+def position_refused(topic: str, of_table: str | None) -> TopicRefusal:
+    """Returns the refusal of messages that would go to the topic of our position, after which no start could read it.
+
+    `of_table`: the topic of the table whose rows they are, None if they are others.
+    """
+    if of_table is None:
+        return TopicRefusal(
+            topic, "it has the sink's position; give it a name of its own with kafka.position_topic"
+        )
+    return TableRefusal(
+        of_table,
+        f"its rows go to {topic}, which has the sink's position; let them name another topic, leave the table out with "
+        "kafka.tables, or name another topic with kafka.position_topic",
+    )

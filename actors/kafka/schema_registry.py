@@ -1,7 +1,8 @@
 """A client of a schema registry with Confluent's API. It returns the id of each schema.
 
 It asks for an id once and keeps it, because a registry never changes one. It retries a transient failure for a few
-seconds.
+seconds. If the registry then answers another question, and still fails for the schema, only the schema's topic waits.
+So it is with any other answer that has no id, such as the page of a proxy that takes a schema for an attack.
 
 Source: Confluent Schema Registry, "API Reference".
 """
@@ -19,13 +20,19 @@ from actors.runtime.secret_files import current_secret
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.kafka.avro.avro_schema import avro_text
 from pipeline.kafka.debezium.connect_schema import Schema
-from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable
-from pipeline.kafka.registry import registry_failure, schema_failure
+from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
+from pipeline.kafka.registry import registry_failure, schema_fails, schema_failure
 
 REGISTRY_ANSWERS_WITHIN_S: Final = 10.0
 # How often a request is tried that fails for now, and the first pause (s); each further one is twice as long.
 _ATTEMPTS: Final = 4
 _PAUSE_S: Final = 0.2
+
+# No answer has more bytes. The longest one is the list of all subjects.
+_MOST_BYTES: Final = 64 << 20
+
+# What fits into a message: ids of schemas are below this.
+_IDS: Final = 1 << 31
 
 _TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _MOST_WORDS: Final = 300
@@ -48,6 +55,8 @@ class SchemaRegistry:
         self._settings = settings
         self._url = settings.schema_registry_url.rstrip("/")
         self._ids: dict[_Question, int] = {}
+        # It is asked for these once at a time: its topic waits, and all others wait meanwhile.
+        self._failing: set[_Question] = set()
 
     async def id_of(self, topic: str, part: str, schema: Schema) -> int:
         """Returns the id of the Avro schema of a topic's `key`s or `value`s. Registers it if the settings say so."""
@@ -58,18 +67,53 @@ class SchemaRegistry:
 
     async def look(self) -> None:
         """Raises if the registry doesn't answer or doesn't let us in."""
-        await self._request("GET", "/subjects", None)
+        listed = await self._request("GET", "/subjects", None)
+        if not isinstance(listed, list):
+            raise _no_registry(f"it answers {str(listed)[:_MOST_WORDS]}")
 
     async def _asked(self, asked: "_Question") -> int:
-        path = f"/subjects/{asked.subject}" + ("/versions" if self._settings.auto_register_schemas else "")
-        pause = _PAUSE_S
-        for _ in range(_ATTEMPTS - 1):
+        try:
+            found = await self._tried(asked)
+        except TopicRefusal:
+            raise
+        except (KafkaUnavailable, KafkaRefused) as error:
+            if not await self._answers(else_than=error):
+                raise
+            self._failing.add(asked)
+            raise schema_fails(asked.topic, asked.subject, str(error)) from error
+        self._failing.discard(asked)
+        return found
+
+    async def _tried(self, asked: "_Question") -> int:
+        pause, attempts = _PAUSE_S, 1 if asked in self._failing else _ATTEMPTS
+        for _ in range(attempts - 1):
             try:
-                return int((await self._request("POST", path, asked))["id"])
+                return await self._id(asked)
             except KafkaUnavailable:
                 await asyncio.sleep(pause)
                 pause *= 2
-        return int((await self._request("POST", path, asked))["id"])
+        return await self._id(asked)
+
+    async def _id(self, asked: "_Question") -> int:
+        path = f"/subjects/{asked.subject}" + ("/versions" if self._settings.auto_register_schemas else "")
+        match await self._request("POST", path, asked):
+            case {"id": int(number)} if not isinstance(number, bool) and 0 <= number < _IDS:
+                return number
+            case other:
+                raise KafkaRefused(f"the schema registry gives no id ({str(other)[:_MOST_WORDS]})")
+
+    async def _answers(self, else_than: KafkaUnavailable | KafkaRefused) -> bool:
+        """Returns whether the registry answers what isn't about a schema, which gets `else_than`.
+
+        It may refuse us all but schemas. If it refuses both, that isn't about a schema.
+        """
+        try:
+            await self.look()
+        except KafkaRefused:
+            return not isinstance(else_than, KafkaRefused)
+        except KafkaUnavailable:
+            return False
+        return True
 
     async def _request(self, method: str, path: str, asked: "_Question | None") -> Any:
         try:
@@ -81,12 +125,13 @@ class SchemaRegistry:
                     data=None if asked is None else json.dumps({"schema": asked.schema}),
                     headers=self._headers(),
                     ssl=self._tls(),
+                    allow_redirects=False,  # it may turn our POST into a GET
                 ) as answer,
             ):
-                text = await answer.text()
+                body = await _body(answer)
                 if answer.status >= 300:
-                    raise self._failure(answer.status, _words(text), asked)
-                return json.loads(text)
+                    raise self._failure(answer.status, _words(body), asked)
+                return json.loads(body)
         except aiohttp.ClientConnectorCertificateError as error:
             raise KafkaRefused(
                 "the schema registry's certificate isn't to be trusted; name the file of its authority's certificate "
@@ -94,11 +139,8 @@ class SchemaRegistry:
             ) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise KafkaUnavailable(f"the schema registry doesn't answer ({safe_message(error)})") from error
-        except ValueError as error:
-            raise KafkaRefused(
-                f"what answers at kafka.schema_registry_url is no schema registry ({safe_message(error)}); name the "
-                "address that /subjects comes after"
-            ) from error
+        except (ValueError, RecursionError) as error:
+            raise _no_registry(safe_message(error)) from error
 
     def _failure(self, status: int, told: str, asked: "_Question | None") -> KafkaUnavailable | KafkaRefused:
         if asked is None:
@@ -119,10 +161,27 @@ class SchemaRegistry:
         return ssl.create_default_context(cafile=self._settings.schema_registry_ca)
 
 
-def _words(text: str) -> str:
+def _no_registry(why: str) -> KafkaRefused:
+    return KafkaRefused(
+        f"what answers at kafka.schema_registry_url is no schema registry ({why}); name the address that /subjects "
+        "comes after"
+    )
+
+
+async def _body(answer: aiohttp.ClientResponse) -> bytes:
+    """Returns all of an answer. Raises KafkaUnavailable if it is endless."""
+    body = bytearray()
+    async for part in answer.content.iter_any():
+        body += part
+        if len(body) > _MOST_BYTES:
+            raise KafkaUnavailable(f"the schema registry's answer has more than {_MOST_BYTES} bytes")
+    return bytes(body)
+
+
+def _words(body: bytes) -> str:
     """Returns the registry's words about its refusal."""
     try:
-        said = json.loads(text)
-    except ValueError:
-        return text[:_MOST_WORDS]
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return body.decode(errors="replace")[:_MOST_WORDS]
     return str(said.get("message", said) if isinstance(said, dict) else said)[:_MOST_WORDS]

@@ -24,11 +24,11 @@ from actors.journal.store import JournalReader
 from pipeline.errors import InvariantBroken
 from pipeline.journal.change_rows import chunk_changes
 from pipeline.journal.entry import Entry, File, FileKind, SealedChunk
-from pipeline.kafka import runs
+from pipeline.kafka import portions
 from pipeline.kafka.debezium import transactions
 from pipeline.kafka.debezium.changed_rows import BEFORE, CREATE, DELETE, LETTERS, UPDATE, whole_rows
 from pipeline.kafka.debezium.transactions import ChangedRows
-from pipeline.kafka.runs import Capacity, Run
+from pipeline.kafka.portions import Capacity, Portion
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # How many rows become messages at once, at most, and about how many bytes of them.
@@ -81,40 +81,43 @@ class SegmentRows:
     def __init__(self, journal: JournalReader) -> None:
         self._journal = journal
         self._pass: _Pass | None = None
-        self._begun: RunRows | None = None
+        self._begun: PortionRows | None = None
 
-    def plan(self, entry: Entry, after_scn: int, capacity: Capacity, *, split: bool) -> tuple[Run, ...]:
-        """Returns the runs of a segment's rows and statements after an SCN; see `pipeline.kafka.runs.planned`."""
-        return runs.planned(entry, after_scn, capacity, lambda: self._scns_of_rows(entry), split=split)
+    def plan(self, entry: Entry, after_scn: int, capacity: Capacity, *, split: bool) -> tuple[Portion, ...]:
+        """Returns the portions of a segment's rows and statements after an SCN; see
+        `pipeline.kafka.portions.plan_portions`."""
+        return portions.plan_portions(
+            entry, after_scn, capacity, lambda: self._scns_of_rows(entry), split=split
+        )
 
-    def rows(self, entry: Entry, run: Run, sharing: Sharing, skip: int = 0) -> "RunRows":
-        """Returns the rows of a run after the first `skip` ones, those of tables that share a topic in step.
+    def rows(self, entry: Entry, portion: Portion, sharing: Sharing, skip: int = 0) -> "PortionRows":
+        """Returns the rows of a portion after the first `skip` ones, those of tables that share a topic in step.
 
         Those first ones are table by table, and in the order of the stream of tables that are read in step.
 
-        If the runs are read in their order, each to its end, the segment's files are read once. That holds too for a
-        run that is read in parts, each from where the one before ended.
+        If the portions are read in their order, each to its end, the segment's files are read once. That holds too for
+        a portion that is read in parts, each from where the one before ended.
         """
         before, self._begun = self._begun, None
-        if before is None or not before.is_at(entry, run, sharing, skip):
-            before = RunRows(entry, run, sharing, skip, self._read(entry, run, sharing, skip))
+        if before is None or not before.is_at(entry, portion, sharing, skip):
+            before = PortionRows(entry, portion, sharing, skip, self._read(entry, portion, sharing, skip))
         self._begun = before
         return before
 
-    def _read(self, entry: Entry, run: Run, sharing: Sharing, skip: int) -> Iterator[InStep]:
+    def _read(self, entry: Entry, portion: Portion, sharing: Sharing, skip: int) -> Iterator[InStep]:
         before, self._pass = self._pass, None
-        reading = before if before is not None and before.comes_to(entry, run) else _Pass(entry)
+        reading = before if before is not None and before.comes_to(entry, portion) else _Pass(entry)
         for tables in _by_sharing(entry, sharing):
-            for parts in _in_step([reading.rows(table, run, self._of_table) for table in tables]):
+            for parts in _in_step([reading.rows(table, portion, self._of_table) for table in tables]):
                 skipped, left = _after(parts, skip)
                 skip -= skipped
                 if left:
                     yield from _few_at_once(left)
-        reading.through = run.last_scn
+        reading.through = portion.last_scn
         self._pass = reading
 
-    def changed(self, entry: Entry, run: Run, narrowing: Narrowing) -> ChangedRows:
-        """Returns what the transactions of a run changed: the rows that become messages, without their values."""
+    def changed(self, entry: Entry, portion: Portion, narrowing: Narrowing) -> ChangedRows:
+        """Returns what the transactions of a portion changed: the rows that become messages, without their values."""
         found: list[tuple[TableId, pa.RecordBatch]] = []
         for file in entry.files:
             if file.kind is not FileKind.CHANGES:
@@ -124,14 +127,14 @@ class SegmentRows:
             with self._opened(entry, file) as parquet:
                 together = _together(parquet) if needed else _NARROW
                 for batch in _whole_batches(parquet, together, [*transactions.COLUMNS, *needed]):
-                    begin, end = _within(batch, run)
+                    begin, end = _within(batch, portion)
                     if begin < end:
                         rows = narrowing.narrowed(schema, batch.slice(begin, end - begin))
                         found.append((file.table, rows.drop_columns(list(needed))))
         return ChangedRows.of(found)
 
     def _scns_of_rows(self, entry: Entry) -> NDArray[np.int64]:
-        files = runs.stream_files(entry)
+        files = portions.stream_files(entry)
         return np.concatenate([np.empty(0, np.int64), *(self._scns(entry, file) for file in files)])
 
     def _scns(self, entry: Entry, file: File) -> NDArray[np.int64]:
@@ -216,24 +219,26 @@ class SegmentRows:
         return pq.ParquetFile(filesystem.open_input_file(self._journal.file(entry.segment, file.path)))
 
 
-class RunRows(Iterator[InStep]):
-    """The rows of a run, from a place on: an iterator that can be left, and continued at the same place.
+class PortionRows(Iterator[InStep]):
+    """The rows of a portion, from a place on: an iterator that can be left, and continued at the same place.
 
-    `at`: how many of the run's rows came before the next one, None once reading has failed.
+    `at`: how many of the portion's rows came before the next one, None once reading has failed.
     """
 
-    def __init__(self, entry: Entry, run: Run, sharing: Sharing, skip: int, parts: Iterator[InStep]) -> None:
+    def __init__(
+        self, entry: Entry, portion: Portion, sharing: Sharing, skip: int, parts: Iterator[InStep]
+    ) -> None:
         self._entry = entry
-        self._run = run
+        self._portion = portion
         self._sharing = sharing
         self._parts = parts
         self._next: InStep | None = None
         self.at: int | None = skip
 
-    def is_at(self, entry: Entry, run: Run, sharing: Sharing, skip: int) -> bool:
-        """Returns whether the run's rows after the first `skip` ones come next, in the same order."""
-        own = self._run
-        same = (own.first_scn, own.last_scn) == (run.first_scn, run.last_scn)
+    def is_at(self, entry: Entry, portion: Portion, sharing: Sharing, skip: int) -> bool:
+        """Returns whether the portion's rows after the first `skip` ones come next, in the same order."""
+        own = self._portion
+        same = (own.first_scn, own.last_scn) == (portion.first_scn, portion.last_scn)
         return self._entry is entry and same and self._sharing == sharing and self.at == skip
 
     def __next__(self) -> InStep:
@@ -283,7 +288,7 @@ def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 class _Pass:
-    """One pass over a segment's tables, run by run; `through`: the last SCN that it has read of each table."""
+    """One pass over a segment's tables, portion by portion; `through`: the last SCN that it has read of each table."""
 
     def __init__(self, entry: Entry) -> None:
         self.through = 0
@@ -291,16 +296,16 @@ class _Pass:
         self._parts: dict[TableId, Iterator[TableRows]] = {}
         self._rest: dict[TableId, TableRows] = {}
 
-    def comes_to(self, entry: Entry, run: Run) -> bool:
-        """Returns whether this pass still reaches the run."""
-        return self._entry is entry and self.through < run.first_scn
+    def comes_to(self, entry: Entry, portion: Portion) -> bool:
+        """Returns whether this pass still reaches the portion."""
+        return self._entry is entry and self.through < portion.first_scn
 
-    def rows(self, table: TableId, run: Run, read: TablePass) -> Iterator[TableRows]:
-        """Returns the rows of a table in the run; `read` reads all of the table's rows in the segment."""
+    def rows(self, table: TableId, portion: Portion, read: TablePass) -> Iterator[TableRows]:
+        """Returns the rows of a table in the portion; `read` reads all of the table's rows in the segment."""
         if table not in self._parts:
             self._parts[table] = read(self._entry, table)
         while (part := self._rest.pop(table, None) or next(self._parts[table], None)) is not None:
-            begin, end = _within(part.rows, run)
+            begin, end = _within(part.rows, portion)
             if end < part.rows.num_rows:
                 self._rest[table] = TableRows(part.schema, part.rows.slice(end))
             if begin < end:
@@ -331,7 +336,7 @@ class _Chunks:
 def _by_sharing(entry: Entry, sharing: Sharing) -> Iterable[list[TableId]]:
     """Returns the tables of a segment. Those that may share a topic are in one list."""
     groups: dict[str, list[TableId]] = {}
-    for table in dict.fromkeys(file.table for file in runs.stream_files(entry)):
+    for table in dict.fromkeys(file.table for file in portions.stream_files(entry)):
         groups.setdefault(sharing(table), []).append(table)
     return groups.values()
 
@@ -435,10 +440,12 @@ def _after(parts: InStep, skip: int) -> tuple[int, InStep]:
     )
 
 
-def _within(changes: pa.RecordBatch, run: Run) -> tuple[int, int]:
-    """Returns where the run's rows begin and end."""
+def _within(changes: pa.RecordBatch, portion: Portion) -> tuple[int, int]:
+    """Returns where the portion's rows begin and end."""
     scns, (first, last) = np.asarray(changes.column("__scn")), _SIDES
-    return int(np.searchsorted(scns, run.first_scn, first)), int(np.searchsorted(scns, run.last_scn, last))
+    return int(np.searchsorted(scns, portion.first_scn, first)), int(
+        np.searchsorted(scns, portion.last_scn, last)
+    )
 
 
 def _scn(entry: Entry, chunk: SealedChunk) -> int:

@@ -13,6 +13,12 @@ from pipeline.kafka.errors import KafkaRefused, TopicRefusal
 
 _WITHIN_S: Final = 30.0
 _LOOK_EVERY_S: Final = 0.05
+# Kafka's own topics (org.apache.kafka.common.internals.Topic). Its brokers make each of them at its first use, with as
+# many partitions as they are set to. They let a client make one, too, and then look for partitions that it lacks: no
+# consumer group of the cluster would find its coordinator.
+_OF_BROKERS: Final = frozenset(
+    {"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"}
+)
 POSITION_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": "16777216"}
 
 
@@ -84,11 +90,16 @@ async def create_topic(
 
 
 async def partitions_of(admin: AIOKafkaAdminClient, topic: str) -> int | None:
-    """Returns how many partitions the topic has, None if it doesn't exist."""
+    """Returns how many partitions the topic has, None if it doesn't exist. Refuses the brokers' own, there or not."""
+    own = TopicRefusal(topic, "the broker keeps its own state in it; let rows name another topic")
+    if topic in _OF_BROKERS:
+        raise own
     (told,) = await admin.describe_topics([topic])
     error = for_code(told["error_code"])
     if error is UnknownTopicOrPartitionError:
         return None
     if told["error_code"]:
         raise error(topic)
+    if told["is_internal"]:
+        raise own
     return len(told["partitions"]) or None

@@ -25,7 +25,7 @@ def do_work(lake: Lake, work: BackgroundWork) -> tuple[TableSize, Versions | Non
 def _done(lake: Lake, work: CompleteMirror | MergeMirror | MaintainTable) -> TableSize:
     match work:
         case CompleteMirror(table, generation, through, position):
-            lake.complete(table, generation, through, position)
+            lake.generations.complete(table, generation, through, position)
             return lake.upkeep.size(table, Tier.MIRROR) or TableSize()
         case MergeMirror(table, reached, through, position):
             lake.merge(table, reached, through, position)

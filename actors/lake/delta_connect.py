@@ -37,18 +37,28 @@ Source: Delta Lake documentation, "Idempotent table writes in foreachBatch"; del
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from threading import Lock
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_table import PlaceFiles, TableVersion, columns_of, has_segments, merge_by_statement
+from actors.lake.delta_table import (
+    DeltaTable,
+    PlaceFiles,
+    TableOpener,
+    TableVersion,
+    columns_of,
+    has_segments,
+    merge_by_statement,
+)
 from actors.lake.filesystem import lake_filesystem
+from actors.lake.spark_connect import is_connect_session
 from actors.lake.transaction_log.delta_log import NO_REPORT, read_version
 from pipeline.errors import Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
-from pipeline.lake.column_changes import Plan
+from pipeline.lake.column_changes import ColumnPlan
 from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.maintenance import TableSize
 from pipeline.lake.mirrors.merge import Merge
@@ -62,6 +72,9 @@ from pipeline.lake.tables import (
     set_properties_sql,
     table_at,
 )
+
+# How many tables are kept for the next time.
+MOST_KEPT: Final = 4096
 
 
 class ConnectTables:
@@ -165,7 +178,7 @@ class ConnectTable:
         """Brings this mirror to the merge's segment by MERGE."""
         merge_by_statement(self._session, merge, application, metadata, {})
 
-    def alter(self, plan: Plan, properties: Mapping[str, str], pin: str | None = None) -> None:
+    def alter(self, plan: ColumnPlan, properties: Mapping[str, str], pin: str | None = None) -> None:
         """Changes the columns one after the other, and sets properties."""
         if pin is not None:
             self._pin(pin)
@@ -215,6 +228,14 @@ class ConnectTable:
     def _write(self, rows: DataFrame, application: str, version: int, metadata: str) -> None:
         once = {"txnAppId": application, "txnVersion": str(version), "userMetadata": metadata}
         rows.write.format("delta").mode("append").options(**once).save(self.path)
+
+
+def delta_tables(session: SparkSession) -> TableOpener:
+    """Returns what opens a session's Delta tables: with SQL over Connect, or by Delta's classes in a JVM of ours."""
+    if is_connect_session(session):
+        return ConnectTables(session)
+    # To make one asks the JVM for some ten things, one after the other, and each commit needs several.
+    return lru_cache(MOST_KEPT)(partial(DeltaTable, session))
 
 
 def _ddl(columns: Mapping[str, Stored]) -> str:

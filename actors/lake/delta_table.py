@@ -40,7 +40,7 @@ from actors.lake.file_placement import naming_table
 from actors.lake.spark_session import side_session
 from actors.lake.transaction_log.delta_log import NO_REPORT
 from actors.lake.transaction_log.own_log import OwnLog
-from pipeline.lake.column_changes import Plan, schema_text
+from pipeline.lake.column_changes import ColumnPlan, schema_text, unchanged_plan
 from pipeline.lake.files.delta_commit import BlindAppend, CommitStamp, Conflict, NewTable
 from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.maintenance import TableSize
@@ -64,6 +64,10 @@ _LOOK_EVERY = 50
 _LOCKING_STORE: Final = ("spark.delta.logStore.file.impl", "io.delta.storage.LocalLogStore")
 _LOCKING: Final = "spark.databricks.delta.commitLock.enabled"
 
+# How long (s) a table's lock is kept without asking Delta again. Delta keeps a table's log, which has the lock, for an
+# hour after someone has asked for it.
+_LOCK_KEPT_S: Final = 60.0
+
 # How settings begin that give each new table a property.
 _DEFAULTS: Final = "spark.databricks.delta.properties.defaults."
 
@@ -74,6 +78,18 @@ class TableVersion(TableReport):
 
     version: int
     columns: Mapping[str, Stored]
+
+    @property
+    def source_columns(self) -> tuple[LakeColumn, ...]:
+        """The columns that come from the source."""
+        return tuple(
+            LakeColumn(name, column.type) for name, column in self.columns.items() if name != self.pin
+        )
+
+    @property
+    def unchanged(self) -> ColumnPlan:
+        """The plan that changes nothing in the table."""
+        return unchanged_plan(self.source_columns, self.schema)
 
 
 # Makes the files exist in a folder, for a table with these columns. Returns the actions that add them, as lines of
@@ -117,7 +133,8 @@ class LakeTable(Protocol):
         Raises Conflict if it has reached another one of them: then the commit would bring some rows twice.
 
         `marks`: versions of other applications that the same commit sets. `metadata`: the commit's own report. Returns
-        the table's version if the caller must make it durable, else None.
+        the table's version if the caller must make it durable, else None. It must also if the rows are there: another
+        writer's commit needn't be durable yet.
         """
 
     def is_durable(self, version: int) -> bool:
@@ -141,12 +158,16 @@ class LakeTable(Protocol):
     def merge(self, merge: Merge, application: str, metadata: str) -> None:
         """Brings this mirror to the merge's segment in one commit, unless `application` has reached it."""
 
-    def alter(self, plan: Plan, properties: Mapping[str, str], pin: str | None = None) -> None:
+    def alter(self, plan: ColumnPlan, properties: Mapping[str, str], pin: str | None = None) -> None:
         """Changes the columns and sets properties, so that no reader sees one without the other.
 
         The table has column mapping before columns are renamed, and type widening before they are widened. `pin`: the
         column that texts are bound to from here on; None leaves it as it is.
         """
+
+
+# The table at a path.
+TableOpener = Callable[[str], LakeTable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +218,7 @@ class DeltaTable:
         self._none = self._classes.none
         self._own = OwnLog(path) if _locks_commits(session) else None
         self._durable: int | None = None
+        self._lock: tuple[Any, float] | None = None
 
     def snapshot(self) -> TableVersion | None:
         """Returns the newest version; None if there is no table."""
@@ -266,25 +288,26 @@ class DeltaTable:
         segments: range,
         marks: Mapping[str, int],
         metadata: str,
-    ) -> int | None:
-        """Appends the rows of these segments, in files, in one commit. Returns its version; None if they are there.
+    ) -> int:
+        """Appends the rows of these segments, in files, in one commit. Returns its version; the newest if they are
+        there.
 
         Raises Conflict if some are there, or if another writer brings some meanwhile. Raises Py4JJavaError with Delta's
         ConcurrentTransactionException for the same, and with MetadataChangedException if another writer changes the
         columns.
         """
-        log, marks = self._log(), {application: segments[-1], **marks}
+        marks = {application: segments[-1], **marks}
         self._durable = None
         if self._own is not None and (end := self._own.end()) is not None:
             if has_segments(self.path, end.applications.get(application, -1), segments):
-                return None
+                return end.version
             append = BlindAppend(place(self.path, columns_of(end.schema)), marks, metadata, _stamp())
             with naming_table(self.path):
-                committed = self._own.append(end, append, application, lambda: _locked(log))
+                committed = self._own.append(end, append, application, self._locked)
             if committed is not None:
                 self._durable = committed
                 return committed
-        return self._append_by_delta(log, place, application, segments, marks, metadata)
+        return self._append_by_delta(self._log(), place, application, segments, marks, metadata)
 
     def is_durable(self, version: int) -> bool:
         """Returns whether this process wrote the commit, and not Delta, which doesn't sync it."""
@@ -298,13 +321,13 @@ class DeltaTable:
         segments: range,
         marks: Mapping[str, int],
         metadata: str,
-    ) -> int | None:
+    ) -> int:
         made = None if self._own is None else self._own.version()
         if made is not None and made > log.unsafeVolatileSnapshot().version():
             log.update(False, self._none, self._none)  # else an append of our own would be a rival's
         transaction = log.startTransaction(self._none, self._classes.some(log.unsafeVolatileSnapshot()))
         if has_segments(self.path, self._progress(transaction, application), segments):
-            return None
+            return int(transaction.snapshot().version())
         actions = self._classes.no_actions
         for line in place(self.path, columns_of(transaction.metadata().schemaString())):
             actions = actions.appended(self._classes.action(line))
@@ -382,24 +405,24 @@ class DeltaTable:
         )
         return helper.processUnmodifiedData(spark, touched, transaction.snapshot(), prefix)._1()  # noqa: SLF001
 
-    def alter(self, plan: Plan, properties: Mapping[str, str], pin: str | None = None) -> None:
+    def alter(self, plan: ColumnPlan, properties: Mapping[str, str], pin: str | None = None) -> None:
         """Changes the columns, including those that aren't the source table's, and sets properties, in one commit."""
         if plan.changes or not self._altered(plan, properties, pin):
             self._alter_by_delta(plan, properties, pin)
 
-    def _altered(self, plan: Plan, properties: Mapping[str, str], pin: str | None) -> bool:
+    def _altered(self, plan: ColumnPlan, properties: Mapping[str, str], pin: str | None) -> bool:
         """Sets properties and the pin without the JVM. Returns False if that can't be."""
         end = None if self._own is None else self._own.end()
         if self._own is None or end is None:
             return False
         pin = pin or end.properties.get(Property.PIN)
         pinned = {} if pin is None else {Property.PIN.value: pin}
-        log, schema = self._log(), schema_text(plan, end.schema, pin)
+        schema = schema_text(plan, end.schema, pin)
         with naming_table(self.path):
-            made = self._own.alter(end, schema, {**properties, **pinned}, _stamp(), lambda: _locked(log))
+            made = self._own.alter(end, schema, {**properties, **pinned}, _stamp(), self._locked)
         return made is not None
 
-    def _alter_by_delta(self, plan: Plan, properties: Mapping[str, str], pin: str | None) -> None:
+    def _alter_by_delta(self, plan: ColumnPlan, properties: Mapping[str, str], pin: str | None) -> None:
         transaction = self._log().startTransaction(self._none, self._none)
         present = transaction.metadata()
         configuration = present.configuration()
@@ -421,6 +444,21 @@ class DeltaTable:
         transaction.updateMetadata(altered, False)
         update = getattr(self._delta, "DeltaOperations$UpdateSchema")(present.schema(), altered.schema())
         transaction.commit(self._classes.no_actions, update)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keeps Delta from committing to the table in this JVM. A thread here is one thread there, and holds its
+        locks.
+        """
+        known = self._lock
+        if known is None or time.monotonic() >= known[1]:
+            self._lock = known = self._log().snapshotLock(), time.monotonic() + _LOCK_KEPT_S
+        lock = known[0]
+        lock.lock()
+        try:
+            yield
+        finally:
+            lock.unlock()
 
     def _log(self) -> Any:
         # Delta asks the thread for its session when it reads a log from a checkpoint and has no checksum.
@@ -481,17 +519,6 @@ def merge_by_statement(
 
 def _stamp() -> CommitStamp:
     return CommitStamp(int(time.time() * 1000), str(uuid4()))
-
-
-@contextmanager
-def _locked(log: Any) -> Iterator[None]:
-    """Keeps Delta from committing to a table in this JVM. A thread here is one thread there, and holds its locks."""
-    lock = log.snapshotLock()
-    lock.lock()
-    try:
-        yield
-    finally:
-        lock.unlock()
 
 
 @lru_cache(maxsize=1)

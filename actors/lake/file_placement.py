@@ -1,21 +1,26 @@
 """Files of the journal become files of a lake table: linked if possible, else copied, else rewritten.
 
 A link costs nothing, whatever the file's size, and takes no space twice. Each of the two folders may remove its name of
-the file, and the other doesn't notice. A file always gets the same name, however often and by whom it is placed: the
-name says which file of which journal it is. A file is complete when it appears, and durable before Delta's log names
+the file, and the other doesn't notice. On a disk a file always gets the same name, however often and by whom it is
+placed: the name says which file of which journal it is. In a store no name in a table is used twice. There an attempt
+that fails leaves a part of a file, or the store completes the file later. A predecessor may still be at work, too. None
+of that may replace a file that a commit names. A file is complete when it appears, and durable before Delta's log names
 it. VACUUM removes a file that was placed and never named, as it removes all old files that Delta doesn't know. So
 placing sets the file's age to now, for a link also that of the journal's file. A commit is made durable as well before
-the journal learns that the lake has its files. So the journal still has what a power cut takes from the lake.
+the journal learns that the lake has its files. So the journal still has what a power cut takes from the lake. A kill
+may come between a commit and that. So the next process makes durable what it finds, before it reports it.
 
 Source: POSIX `link`, `rename` and `fsync`; Delta's VACUUM goes by modification times.
 """
 
+import errno
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,9 +35,21 @@ from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal.change_rows import SOURCE, changes_schema
 from pipeline.journal.segment import has_one_order
 from pipeline.lake.batch import Piece
-from pipeline.lake.files.parquet_files import Bounds, Day, Link, Ordered, Rewrite, Stored, add, fit, stats
+from pipeline.lake.files.parquet_files import (
+    Bounds,
+    Day,
+    Fit,
+    Link,
+    Ordered,
+    Rewrite,
+    Stored,
+    add,
+    fit,
+    stats,
+)
 from pipeline.lake.files.value_conversion import form_rows
 from pipeline.lake.tables import Tier
+from pipeline.schema.table_schema import TableSchema
 
 # More commits than this (changes of columns, MERGEs, maintenance) come between two appends only if most of them are
 # old. Those the kernel has written long since.
@@ -40,6 +57,9 @@ _BEFORE: Final = 100
 
 # The kernel has long since written an older file (s).
 _WRITTEN_WITHIN_S: Final = 600.0
+
+# Of how many lake tables it is remembered how files come into them.
+_MOST_FITS: Final = 4096
 
 # How many rows are rewritten at a time, and how many bytes are copied.
 _ROWS: Final = 8192
@@ -57,6 +77,8 @@ class LakeFiles:
         self._journal = journal
         self._filesystem = journal.files.filesystem
         self._synced: dict[str, int] = {}
+        # How files of a schema come into a table of these columns, as found for its last file.
+        self._fits: dict[str, tuple[TableSchema, Mapping[str, Stored], pa.Schema, Fit]] = {}
 
     def place(
         self, table: str, tier: Tier, pieces: Sequence[Piece], columns: Mapping[str, Stored]
@@ -68,7 +90,8 @@ class LakeFiles:
         """
         with naming_table(table):
             lake, folder = lake_filesystem(table)
-            actions = [self._place(lake, folder, tier, piece, columns) for piece in pieces]
+            attempt = "" if _is_local(lake) else f"-{uuid4().hex[:12]}"
+            actions = [self._place(lake, folder, tier, piece, columns, attempt) for piece in pieces]
             if _is_local(lake):
                 sync(folder)
         return actions
@@ -130,6 +153,14 @@ class LakeFiles:
                     sync(path)
         self.sync_commit(table, version)
 
+    def sync_found(self, table: str, version: int) -> None:
+        """Makes a table durable as another process may have left it, unless its newest commit is old."""
+        with naming_table(table):
+            lake, folder = lake_filesystem(table)
+            if not _is_local(lake) or not _is_young(f"{folder}/{LOG}/{version:020}.json"):
+                return
+        self.sync_table(table, version)
+
     def remove(self, begins: str, kept: str | None) -> None:
         """Removes the lake tables whose paths begin like this, except the one to keep."""
         with naming_table(begins):
@@ -143,32 +174,52 @@ class LakeFiles:
                     lake.delete_dir(info.path)
 
     def _place(
-        self, lake: fs.FileSystem, folder: str, tier: Tier, piece: Piece, columns: Mapping[str, Stored]
+        self,
+        lake: fs.FileSystem,
+        folder: str,
+        tier: Tier,
+        piece: Piece,
+        columns: Mapping[str, Stored],
+        attempt: str,
     ) -> str:
         source = self._journal.file(piece.segment, piece.path)
-        name = f"{piece.segment:012}-{piece.place:04}-{self._journal.identity.id[:8]}.parquet"
+        name = f"{piece.segment:012}-{piece.place:04}-{self._journal.identity.id[:8]}{attempt}.parquet"
         path = f"{folder}/{name}"
         # An object appears when it is complete, and a file when it gets its name.
         beside = path + TEMPORARY if _is_local(lake) else path
         self._look_at(source, piece)
-        file = changes_schema(piece.schema) if tier is Tier.CHANGELOG else piece.schema.arrow
-        fitting = fit(file, columns)
+        file, fitting = self._fit(folder, tier, piece.schema, columns)
         copied = isinstance(fitting, Link) and not piece.schema.formed
-        if copied:
+        if copied and self._linked(source, lake, path):
+            beside = path
+        elif copied:
             self._take(source, lake, beside)
         else:
             schema = fitting.schema if isinstance(fitting, Rewrite) else file
             self._rewrite(source, piece, schema, lake, beside)
         if beside != path:
-            Path(beside).rename(path)
-            # Renaming one of two links to the other does nothing.
-            Path(beside).unlink(missing_ok=True)
+            try:
+                Path(beside).rename(path)
+            finally:  # renaming one of two links to the other does nothing
+                Path(beside).unlink(missing_ok=True)
         # What was copied is the same in the journal, and that is seldom farther away than a store.
         where, at = (self._filesystem, source) if copied and not _is_local(lake) else (lake, path)
         info = where.get_file_info(at)
         with where.open_input_file(at) as opened:
             footer = pq.read_metadata(opened)
         return add(name, info.size, info.mtime_ns // 1_000_000, stats(footer.num_rows, _bounds(footer)))
+
+    def _fit(
+        self, folder: str, tier: Tier, schema: TableSchema, columns: Mapping[str, Stored]
+    ) -> tuple[pa.Schema, Fit]:
+        """Returns the columns of a file of this schema, and how it comes into the table in a folder."""
+        known = self._fits.get(folder)
+        if known is None or known[1] is not columns or known[0] != schema:
+            file = changes_schema(schema) if tier is Tier.CHANGELOG else schema.arrow
+            if len(self._fits) >= _MOST_FITS:
+                self._fits.clear()
+            self._fits[folder] = known = (schema, columns, file, fit(file, columns))
+        return known[2], known[3]
 
     def _look_at(self, source: str, piece: Piece) -> None:
         """Raises Definite if the journal's file is gone, or has another size than when it was sealed."""
@@ -180,6 +231,21 @@ class LakeFiles:
                 f"{source} has {info.size} bytes, and had {piece.bytes} when it was sealed: restore it from a copy of "
                 "the journal"
             )
+
+    def _linked(self, source: str, lake: fs.FileSystem, path: str) -> bool:
+        """Makes the file appear in the lake under its name. Returns False if something has that name, or if there can
+        be no link.
+        """
+        if not _is_local(lake) or not _is_local(self._filesystem):
+            return False
+        try:
+            os.utime(source)  # before VACUUM can see the link
+            os.link(source, path)
+        except OSError as error:
+            if error.errno not in (*NO_LINK, errno.EEXIST):
+                raise
+            return False
+        return True
 
     def _take(self, source: str, lake: fs.FileSystem, target: str) -> None:
         """Makes the file appear in the lake as it is."""
@@ -273,6 +339,12 @@ def _written_after(moment: float, folder: str) -> Iterator[str]:
                 if os.lstat(path := f"{inside}/{name}").st_mtime > moment:
                     yield path
         yield inside
+
+
+def _is_young(path: str) -> bool:
+    with suppress(FileNotFoundError):  # it has expired
+        return os.lstat(path).st_mtime > time.time() - _WRITTEN_WITHIN_S
+    return False
 
 
 def _is_local(filesystem: fs.FileSystem) -> bool:

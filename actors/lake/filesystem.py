@@ -19,6 +19,9 @@ from pipeline.errors import Definite
 # How Spark's URIs begin, and how pyarrow's: Hadoop has a name of its own for what all others call s3.
 _SCHEMES: Final = {"file": "file", "s3a": "s3", "s3": "s3", "gs": "gs", "abfss": "abfss"}
 
+# To make one takes longer than to place a file.
+_DISK: Final = fs.LocalFileSystem()
+
 
 def lake_filesystem(path: str) -> tuple[fs.FileSystem, str]:
     """The filesystem that a path of the lake is on, and the path there; `path`: a local one, or a URI as Spark has it.
@@ -26,7 +29,7 @@ def lake_filesystem(path: str) -> tuple[fs.FileSystem, str]:
     Raises Definite for any other URI, and OSError where the place doesn't answer.
     """
     if "://" not in path and not path.startswith("file:"):
-        return fs.LocalFileSystem(), str(Path(path).absolute())
+        return _DISK, path if path.startswith("/") else str(Path(path).absolute())
     scheme, _, rest = path.partition(":")
     if scheme not in _SCHEMES:
         raise Definite(

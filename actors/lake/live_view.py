@@ -14,8 +14,8 @@ import structlog
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from actors.lake.delta_connect import delta_tables
 from actors.lake.delta_table import LakeTable, TableVersion
-from actors.lake.delta_tables import delta_tables
 from actors.lake.read_your_writes import Written
 from actors.lake.spark_connect import is_lost
 from actors.runtime.redaction import safe_message

@@ -13,8 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from actors.lake.delta_table import is_conflict
-from actors.lake.delta_tables import TableOpener
+from actors.lake.delta_table import TableOpener, is_conflict
 from actors.lake.spark_session import side_session
 from actors.lake.threads.table_locks import TableLocks
 from pipeline.lake.maintenance import HIDDEN_PART, LARGE_BYTES, SMALL_BYTES, TableSize, Trim

@@ -45,6 +45,11 @@ SETTINGS = {
     # A dollar and braces in a name mean no variable, and a quoted name is no pattern.
     "spark.sql.variable.substitute": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
+    # A file that is damaged or gone is an error, and not no rows. Nor does a value that doesn't fit become NULL.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
 }
 
 

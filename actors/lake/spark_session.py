@@ -17,7 +17,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,6 +30,7 @@ from pyspark.sql import SparkSession
 
 from actors.lake import spark_connect
 from actors.lake.threads import thread_priorities
+from actors.lake.threads.scheduler_pools import Pool
 from pipeline.config.s3_environment import LOG_STORE_JAR, s3_conf
 from pipeline.config.settings import SparkSettings
 from pipeline.errors import Definite, Transient
@@ -43,13 +43,6 @@ PARTITIONS = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPa
 
 # A thread's jobs share the cores fairly with those of another pool.
 _POOL = "spark.scheduler.pool"
-
-
-class Pool(StrEnum):
-    """Whose jobs they are: those of batches (Spark's own name for jobs without a pool), or those beside the batches."""
-
-    BATCHES = "default"
-    BESIDE = "beside"
 
 
 # How long (seconds) the JVM may take to exit before it is killed.

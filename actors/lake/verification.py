@@ -20,8 +20,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from actors.lake.delta_table import made_once
-from actors.lake.delta_tables import TableOpener
+from actors.lake.delta_table import TableOpener, made_once
 from actors.lake.file_placement import LakeFiles
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.live_view import FoundView, find_view
@@ -170,10 +169,8 @@ class LakeVerification:
         ):
             return False
         self._read_rows(session, view, held, [run])
-        if session.table(_ROWS).count() != run.rows:
-            return False
-        differing = _compared(self._root, view, work).differing_parts(_ROWS, run.since)
-        return not session.sql(f"{differing} LIMIT 1").head(1)
+        parts = session.sql(_compared(self._root, view, work).compared_parts(_ROWS, run.since)).collect()
+        return sum(part["rows"] for part in parts) == run.rows and not any(part["differs"] for part in parts)
 
     def _search(
         self,

@@ -104,6 +104,7 @@ def main() -> None:
     tidemark tables shop.toml            list the captured tables
     tidemark sql shop.toml shop.orders   print the query that reads a table as of now
     tidemark views shop.toml             print the statements that make views of all tables
+    tidemark verify shop.toml            compare the lake with the source
     tidemark wait shop.toml              wait until readers see what the source has by now
     tidemark tail shop.toml              follow the changes, like tail -f
     tidemark import-debezium connector.json > shop.toml

@@ -3,8 +3,8 @@
 `python -m actors.service.warm_up` only does that, so that the machine code is there before a first start.
 
 numba compiles its kernels when their modules are imported, and keeps the machine code on disk. So that happens once
-after an install or an update, and a later start loads it. All loaded objects stay. So the garbage collector skips them
-during the start (a third of its processor time) and ever after.
+after an install or an update. Later each kernel is loaded when it is first called. All imported objects stay. So the
+garbage collector skips them during the start (a third of its processor time) and ever after.
 
 Source: numba's developer manual, "Event API": `numba:compile` is an event of the compiler alone, not of its cache.
 """

@@ -6,7 +6,7 @@ a value's text the same on every server: UTC, utf8mb4, an empty sql_mode.
 
 The driver's errors end at this border (`actors.source.errors`).
 
-aiomysql makes Python objects of rows, so chunks bypass it: a `Result` takes the packets from the socket itself.
+aiomysql makes Python objects of rows, so chunks bypass it: a `QueryResult` takes the packets from the socket itself.
 """
 
 import asyncio
@@ -324,7 +324,7 @@ class Source:
                 return await self._wire.small(statement)
 
     @asynccontextmanager
-    async def select(self, statement: Statement) -> AsyncIterator["Result"]:
+    async def select(self, statement: Statement) -> AsyncIterator["QueryResult"]:
         """Runs any SELECT, in a separate transaction, and yields its result.
 
         If the caller leaves it before its end, the connection is replaced, because the server can't be stopped. Within
@@ -334,7 +334,7 @@ class Source:
             async with self._answer_in_time():
                 columns, packets = await self._wire.select(statement)
         try:
-            yield Result(self, statement, columns, packets)
+            yield QueryResult(self, statement, columns, packets)
         except BaseException:
             if not packets.ended:
                 self.close()
@@ -410,7 +410,7 @@ class Source:
         return self.settings.read_timeout_s + _GRACE_S
 
 
-class Result:
+class QueryResult:
     """The result of a SELECT: its columns, and its rows as they come."""
 
     def __init__(

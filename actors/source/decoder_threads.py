@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from pipeline.binlog.slice import Slice
-from pipeline.binlog.stream import Message
+from pipeline.binlog.stream import LogMessage
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.messages.binlog import ReadingPaused
 
@@ -22,7 +22,7 @@ _MOST_BYTES: Final = 32 << 20  # of row images under way; one slice is always ta
 
 
 # A slice's message, or an unchanged message, with the ordinal for a slice that continues it.
-Read = tuple[Message | ReadingPaused, int]
+Read = tuple[LogMessage | ReadingPaused, int]
 
 
 class DecoderThreads:
@@ -64,7 +64,7 @@ class DecoderThreads:
             done.set_result((given, 0))
             self._under_way.append((done, 0))
 
-    async def give(self) -> Message | ReadingPaused:
+    async def give(self) -> LogMessage | ReadingPaused:
         """The oldest, once it's in columns. Raises Definite if it can't be."""
         oldest, _ = self._under_way[0]
         message, _ = await oldest

@@ -168,14 +168,14 @@ class Locked(Transient):
 class AnotherServer(Transient):
     """A connection leads to another server than before: one has taken over, or there are several at the address.
 
-    Nothing that was said of the one's log is so of the other's: its coordinates are other places, and what has passed
+    Nothing that was said of the one's log is so of the other's: its coordinates are other points, and what has passed
     may not be there yet.
     """
 
     def __init__(self, settings: ServerSettings, expected: str | None, met: str) -> None:
         super().__init__(
-            f"{settings.host}:{settings.port} led to the server {expected}, and now leads to {met}, whose log has "
-            "other places"
+            f"{settings.host}:{settings.port} led to the server {expected}, and now leads to {met}, which has "
+            "another log"
         )
 
 

@@ -41,9 +41,9 @@ async def visible_transactions(source: Source, markers: SignalTable | None) -> G
     return file_positions.all_before(source.server, end)
 
 
-async def purged_transactions(source: Source, by_places: bool) -> GtidSet:
+async def purged_transactions(source: Source, by_coordinates: bool) -> GtidSet:
     """What the server has executed and its log doesn't have any more."""
-    if not by_places:
+    if not by_coordinates:
         return await source.purged()
     first, *_ = await source.logs()
     return file_positions.all_before(source.server, Coordinates(first, file_positions.FIRST_OFFSET))

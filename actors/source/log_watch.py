@@ -48,13 +48,13 @@ class ReadLogWatch:
 
         Raises Transient if the stream isn't this server's log any more, and Definite if the server has no log.
         """
-        place, resting, heard = self._here()
+        position, resting, heard = self._here()
         try:
             oldest, end, purged = await _ask(self._settings, self._server)
         except (Transient, RightLacked) as failure:
             log.info("the source's log wasn't looked at", error=str(failure))
             return
-        now = LogLook(place, resting, heard > self._heard, oldest, end, purged)
+        now = LogLook(position, resting, heard > self._heard, oldest, end, purged)
         if (wrong := contradicts_stream(self._before, now)) is not None:
             raise Transient(wrong)
         self._before, self._heard = now, self._here()[2]

@@ -85,11 +85,11 @@ async def inspect_source(source: Source, settings: Settings, position: GtidSet) 
     told = await source.descriptions(tables)
     facts = await server_facts.collect_facts(source, tables, told.described, settings.snapshot.allow_lock)
     reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
-    by_places = signal_table(settings) if _by_places(facts, position) else None
-    judged = findings(facts, reread, by_places is not None, begun=bool(position))
+    by_coordinates = signal_table(settings) if _by_places(facts, position) else None
+    judged = findings(facts, reread, by_coordinates is not None, begun=bool(position))
     found = [*judged, *await _markers(source, facts, settings)]
     found += position_findings(
-        source.server, file_positions.server_of(position), by_places is not None, settings.snapshot
+        source.server, file_positions.server_of(position), by_coordinates is not None, settings.snapshot
     )
     found += await _signal_table(source, settings)
     if facts.variables.get("server_id") == str(settings.source.server_id):
@@ -102,16 +102,16 @@ async def inspect_source(source: Source, settings: Settings, position: GtidSet) 
     errors = any(finding.severity is Severity.ERROR for finding in found)
     if errors:
         return Preflight(
-            tuple(found), KnownSchemas({}, NO_GTIDS), NO_GTIDS, settings.source, source.server, by_places
+            tuple(found), KnownSchemas({}, NO_GTIDS), NO_GTIDS, settings.source, source.server, by_coordinates
         )
     # First, so that the other one has it.
-    purged = await gtid_history.purged_transactions(source, by_places is not None)
-    known = await _known_schemas(source, settings, told, by_places)
+    purged = await gtid_history.purged_transactions(source, by_coordinates is not None)
+    known = await _known_schemas(source, settings, told, by_coordinates)
     keys = unlogged_foreign_keys(facts)
     logged = logs_cascades(source.version, facts.variables)
     outdated_keys = None if logged else OutdatedForeignKeys(reread)
     return Preflight(
-        tuple(found), known, purged, settings.source, source.server, by_places, keys, outdated_keys
+        tuple(found), known, purged, settings.source, source.server, by_coordinates, keys, outdated_keys
     )
 
 
@@ -133,7 +133,7 @@ async def _nothing_matches(source: Source, settings: Settings) -> Finding:
 
 
 def _by_places(facts: ServerFacts, position: GtidSet) -> bool:
-    """Whether positions are places in the log: as the position is, or, for a first one, where there are no GTIDs."""
+    """Whether positions are coordinates: as the position is, or, for a first one, where there are no GTIDs."""
     return file_positions.server_of(position) is not None if position else not facts.has_gtids
 
 
@@ -157,7 +157,7 @@ async def _signal_table(source: Source, settings: Settings) -> Iterable[Finding]
         if described is None
         else signal_rows.why_unreadable(described.schema)
     )
-    remedy = f"{signal_rows.CREATE.format(table=table)}, grant SELECT on it, or leave out signals.table"
+    remedy = f"{signal_rows.CREATE_SIGNAL_TABLE.format(table=table)}, grant SELECT on it, or leave out signals.table"
     return () if wrong is None else (Finding(Severity.ERROR, f"signals.table: {wrong}", remedy),)
 
 
@@ -188,7 +188,7 @@ async def query_tables(
 ) -> ServerAnswer:
     """What this server says of these tables now. Raises Transient or Definite where it can't be reached.
 
-    `markers`: where positions are places in its log. `cascades`: whether it doesn't log what foreign keys do.
+    `markers`: where positions are coordinates in its log. `cascades`: whether it doesn't log what foreign keys do.
     """
     source = await Source.connect(settings, server)
     try:

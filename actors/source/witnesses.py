@@ -27,12 +27,12 @@ async def contradiction(
     places_of = file_positions.server_of(last.position)
     if places_of not in (None, source.server):
         return None  # places in another server's log, which is refused for that
-    by_places = places_of is not None
-    gone = await gtid_history.purged_transactions(source, by_places)
+    by_coordinates = places_of is not None
+    gone = await gtid_history.purged_transactions(source, by_coordinates)
     for witness in reversed(last.witnesses):
         if witness.gtid in gone:
             continue
-        found = await _find(source, settings, witness.gtid, by_places, journal)
+        found = await _find(source, settings, witness.gtid, by_coordinates, journal)
         if found is not None and witness.differs(found, last.server == source.server):
             return witness.contradicted(found)
     return None
@@ -51,19 +51,19 @@ async def initial_witnesses(
     last = [Gtid(each, ends[each]) for each in sorted(ends, key=lambda each: each.uuid == server)]
     source = await Source.connect(settings, server)
     try:
-        gone = await gtid_history.purged_transactions(source, by_places=False)
+        gone = await gtid_history.purged_transactions(source, by_coordinates=False)
         there = [gtid for gtid in last[-MOST_SOURCES:] if gtid not in gone]
-        found = [await _find(source, settings, gtid, by_places=False, journal=journal) for gtid in there]
+        found = [await _find(source, settings, gtid, by_coordinates=False, journal=journal) for gtid in there]
     finally:
         source.close()
     return tuple(each for each in found if each is not None)
 
 
 async def _find(
-    source: Source, settings: SourceSettings, wanted: Gtid, by_places: bool, journal: str
+    source: Source, settings: SourceSettings, wanted: Gtid, by_coordinates: bool, journal: str
 ) -> Witness | None:
     """The transaction of that name in the server's log."""
-    if by_places:
+    if by_coordinates:
         asked = GtidSet.of_range(wanted.source, 1, wanted.number)
     else:
         asked = await source.executed() - GtidSet().with_gtid(wanted)

@@ -73,11 +73,11 @@ class LagWatch:
         kept = binlog_retention.retention_s(await source.variables(binlog_retention.RETENTION))
         end, executed = await source.end_of_log()
         reader, sealed = self._reader, self._sealed
-        place = None if reader is None else reader.place
-        if place is None or sealed is None:
+        position = None if reader is None else reader.position
+        if position is None or sealed is None:
             return
         behind = binlog_retention.bytes_behind(
-            {} if place.file == end.file else await source.logs(), end, place
+            {} if position.file == end.file else await source.logs(), end, position
         )
         self._metrics.set(catalogue.LAG_BYTES, behind)
         if file_positions.server_of(sealed) is None:

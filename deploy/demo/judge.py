@@ -11,6 +11,7 @@ from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
@@ -168,8 +169,10 @@ def _only_reads(command: LoggedCommand) -> bool:
 
 
 def _no_key_twice(table: TableId, rows: DataFrame, key: tuple[str, ...]) -> Finding:
-    twice = rows.groupBy(*key).count().where("count > 1").limit(5).collect()
-    return Finding(f"keys of the mirror of {table}", rows.count(), tuple(f"twice: {row}" for row in twice))
+    keys = rows.select(*key).toArrow()
+    times = keys.group_by(list(key)).aggregate([([], "count_all")])
+    twice = times.filter(pc.field("count_all") > 1).slice(0, 5).to_pylist()
+    return Finding(f"keys of the mirror of {table}", keys.num_rows, tuple(f"twice: {row}" for row in twice))
 
 
 def _freshness(spark: SparkSession, lake: str) -> Iterator[str]:

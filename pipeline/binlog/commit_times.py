@@ -38,9 +38,9 @@ class CommitTimeScan:
         self._reached = LogPosition(StreamState(0, 0))
         self._checksum = True
 
-    def reached(self, place: Coordinates) -> bool:
-        """Whether it has come to this place."""
-        return self._reached.file is not None and self._reached.at().reaches(place)
+    def reached(self, coordinates: Coordinates) -> bool:
+        """Whether it has come to these coordinates."""
+        return self._reached.file is not None and self._reached.at().reaches(coordinates)
 
     def walk(self, frames: Frames) -> Iterator[Witness]:
         """The transactions that begin in these events. Raises UndecodableError."""
@@ -61,7 +61,7 @@ class CommitTimeScan:
                     self._checksum = checksum
                 case TransactionBegins():
                     yield self._witness(this)
-                case Query() if self._names.by_places:  # before MySQL 5.7 nothing comes before it
+                case Query() if self._names.by_coordinates:  # before MySQL 5.7 nothing comes before it
                     yield self._witness(TransactionBegins(None, self._reached.time))
                 case _:
                     pass

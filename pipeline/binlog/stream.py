@@ -30,7 +30,7 @@ from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.prepared_xa import XaPrepared
 
 # What a slice and what else is given become.
-Message = TransactionsRead | TransactionPartRead | DdlRead | CreateTableSelectRead | LogAdvanced
+LogMessage = TransactionsRead | TransactionPartRead | DdlRead | CreateTableSelectRead | LogAdvanced
 
 _PAYLOADS_END = "the end of a compressed transaction's payload"
 
@@ -57,7 +57,7 @@ class LogStream:
         prepared: Iterable[XaPrepared] = (),
         keeps_statements: bool = False,
     ) -> None:
-        self._fold = TransactionAssembler(
+        self._assembler = TransactionAssembler(
             captured,
             captures_in,
             bound or SliceBound(),
@@ -69,23 +69,23 @@ class LogStream:
     @property
     def prepared(self) -> tuple[XaPrepared, ...]:
         """The XA transactions that wait for their second phase."""
-        return self._fold.prepared
+        return self._assembler.prepared
 
     def take(self) -> list[Given]:
         """Returns everything complete: statements, a slice of what passed since, and without one the log's progress."""
-        self._fold.cut()
-        self._fold.give_place()
-        return self._fold.given()
+        self._assembler.cut()
+        self._assembler.give_progress()
+        return self._assembler.given()
 
     @property
     def between(self) -> Coordinates | None:
         """Where the stream is, if that's between two transactions."""
-        return self._fold.between
+        return self._assembler.between
 
-    def reached(self, place: Coordinates) -> bool:
-        """Returns whether the stream is between two transactions, at or after that position."""
+    def reached(self, coordinates: Coordinates) -> bool:
+        """Returns whether the stream is between two transactions, at or after these coordinates."""
         between = self.between
-        return between is not None and between.reaches(place)
+        return between is not None and between.reaches(coordinates)
 
     def walk(self, frames: Frames) -> Iterator[Given]:
         """Takes these events, and yields what they fill or end. Exhaust it.
@@ -95,14 +95,14 @@ class LogStream:
         try:
             yield from self._walk(frames)
         except Definite as error:
-            raise UndecodableError(f"{error} ({self._fold.place()})") from error
+            raise UndecodableError(f"{error} ({self._assembler.position_text()})") from error
 
     def fold(self, event: bytes) -> Iterator[Given]:
         """The same with one event, from its header to its checksum."""
         try:
             yield from self._take_in(event)
         except Definite as error:
-            raise UndecodableError(f"{error} ({self._fold.place()})") from error
+            raise UndecodableError(f"{error} ({self._assembler.position_text()})") from error
 
     def _walk(self, frames: Frames) -> Iterator[Given]:
         at = 0
@@ -119,57 +119,57 @@ class LogStream:
                         at += small.taken
                 case _ if status == NO_ROOM:
                     start, end = frames.bounds[at]
-                    self._fold.make_room(int(end - start))
+                    self._assembler.make_room(int(end - start))
                 case _ if status == FULL:
-                    self._fold.relieve()
-                    yield from self._fold.given()
+                    self._assembler.relieve()
+                    yield from self._assembler.given()
                 case _:
                     assert status == DONE
 
     def _walk_usual(self, frames: Frames, at: int) -> tuple[int, int]:
-        fold = self._fold
-        if not fold.placed:
+        assembler = self._assembler
+        if not assembler.placed:
             return RARE, at
         return walk_events(
             frames.buffer,
             frames.bounds,
             at,
-            fold.state.record,
-            fold.sources.encoded,
-            fold.maps.known,
-            fold.explained,
-            fold.slice.rows,
+            assembler.state.record,
+            assembler.sources.encoded,
+            assembler.maps.known,
+            assembler.explained,
+            assembler.slice.rows,
         )
 
     def _take_in(self, event: bytes) -> Iterator[Given]:
         head = events.header(event)
-        this = events.parse_event(head, event, checksum=self._fold.state.checksum_bytes != 0)
-        self._fold.advance(head)
+        this = events.parse_event(head, event, checksum=self._assembler.state.checksum_bytes != 0)
+        self._assembler.advance(head)
         del event  # a payload is worth having only once while it's unpacked
         if isinstance(this, Payload):
             yield from self._unpack(this)
         else:
-            self._fold.take_in(this)
-        yield from self._fold.given()
+            self._assembler.take_in(this)
+        yield from self._assembler.given()
 
     def _run(self, frames: Frames, at: int) -> PayloadRun | None:
-        state = self._fold.state
+        state = self._assembler.state
         if state.phase != BEGUN or state.within or not is_payload(frames, at):
             return None
         return find_run(frames, at, state.checksum_bytes)
 
     def _take_run(self, frames: Frames) -> Iterator[Given]:
         """Take the events of a run of payloads, the last of which is the rest of its transaction."""
-        state = self._fold.state
+        state = self._assembler.state
         checksum_bytes = state.checksum_bytes
         state.checksum_bytes = 0
         yield from self._walk(frames)
         state.checksum_bytes = checksum_bytes
-        self._fold.require_between(_PAYLOADS_END)
+        self._assembler.require_between(_PAYLOADS_END)
 
     def _unpack(self, payload: Payload) -> Iterator[Given]:
         """Take the events of a payload, which is the rest of its transaction."""
-        state = self._fold.state
+        state = self._assembler.state
         if state.phase != BEGUN or state.within:
             raise UndecodableError("a compressed transaction came where there can't be one")
         checksum_bytes = state.checksum_bytes
@@ -177,4 +177,4 @@ class LogStream:
         for frames in unpacked(payload):
             yield from self._walk(frames)
         state.within, state.checksum_bytes = 0, checksum_bytes
-        self._fold.require_between(_PAYLOADS_END)
+        self._assembler.require_between(_PAYLOADS_END)

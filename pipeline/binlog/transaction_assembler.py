@@ -198,7 +198,7 @@ class TransactionAssembler:
         MySQL 5.6 logs all that one statement found empty, and a CREATE of that statement, after one GTID.
         """
         if isinstance(event, Query):
-            return not self._names.by_places
+            return not self._names.by_coordinates
         return isinstance(event, TableMapped | RowsChanged | RowsStatement | Skipped)
 
     def _take_in(self, event: Event) -> None:
@@ -254,7 +254,7 @@ class TransactionAssembler:
         if self.state.phase != BETWEEN:
             raise UndecodableError(f"{what} came before the transaction's end, so that the log isn't whole")
 
-    def place(self) -> str:
+    def position_text(self) -> str:
         """Where in the log it is, for an error's text."""
         at = f"at {self._reached.at()}" if self.placed else "before the log's first event"
         return f"{at}, in the transaction {self._gtid()}" if self.state.phase != BETWEEN else at
@@ -265,8 +265,8 @@ class TransactionAssembler:
         match self.state.phase:
             case phase if phase == BETWEEN:
                 self.cut()
-                place = self._reached.at()
-                self._give(LogAdvanced(place, self._covered(place), self._prepared.noted, (lost,)), place)
+                at = self._reached.at()
+                self._give(LogAdvanced(at, self._covered(at), self._prepared.noted, (lost,)), at)
             case phase if phase == BEGUN:
                 self._open_unread.append(lost)
                 self._add_passed(self._transaction())
@@ -284,9 +284,9 @@ class TransactionAssembler:
         state = self.state
         self.explained = widened(self.explained, state.tables + 1)
         [known] = np.nonzero(self.explained[0, : state.tables] == event.table_id)
-        place = int(known[0]) if len(known) else state.tables
-        self.explained[:, place] = event.table_id, number
-        state.tables = max(state.tables, place + 1)
+        column = int(known[0]) if len(known) else state.tables
+        self.explained[:, column] = event.table_id, number
+        state.tables = max(state.tables, column + 1)
 
     def _parse_map(self, body: bytes) -> TableMap | TableUnreadable | None:
         table = table_map_event.table_id(body)
@@ -385,9 +385,9 @@ class TransactionAssembler:
                 if has_query(event.statement):
                     self._changed_by_statement("a CREATE TABLE … SELECT", event.updated)
                 self.state.phase = SPECIAL
-                place = self._reached.at(self.state.begins)
+                begins = self._reached.at(self.state.begins)
                 self._creation = CreateTableSelectRead(
-                    event.database, event.statement, place, self.state.server
+                    event.database, event.statement, begins, self.state.server
                 )
             case _ if event.updated is None or any(self._captures_in(name) for name in event.updated):
                 # A session's DELETE says in which databases it changed rows. The server's own says it nowhere.
@@ -453,16 +453,16 @@ class TransactionAssembler:
 
         It also does if the log has some of the changes as statements only.
         """
-        held, place = self.slice.hold(), self._reached.at()
+        held, at = self.slice.hold(), self._reached.at()
         unread, self._open_unread = self._open_unread, []
         tables = self._open_tables().union(*(each.tables for each in unread))
         noted = XaPrepared(xid, self.state.commit_time, tuple(sorted(tables)), databases=_databases(unread))
         numbers: list[int] = np.unique(held.events[MAP]).tolist()
         waits = bool(numbers) and not unread and not self._let_go
         if waits and self._prepared.has_room(len(held.body)):
-            self._prepared.note(replace(noted, left_out=self._names.left_out(self._gtid(), place)))
+            self._prepared.note(replace(noted, left_out=self._names.left_out(self._gtid(), at)))
             maps = tuple(self.maps.described(number) for number in numbers)
-            self._prepared.hold(xid, Prepared(self._transaction(), place, held, maps))
+            self._prepared.hold(xid, Prepared(self._transaction(), at, held, maps))
         else:
             self._prepared.note(noted)
             self._add_passed(self._transaction())
@@ -615,10 +615,10 @@ class TransactionAssembler:
         """Where the log is, if that's between two transactions."""
         return self._reached.at() if self.state.phase == BETWEEN and self.placed else None
 
-    def give_place(self) -> None:
+    def give_progress(self) -> None:
         """Gives how far the log is, if it's between two transactions and no message said it yet."""
-        if (place := self.between) is not None and place != self._given_until:
-            self._give(LogAdvanced(place, self._covered(place), self._prepared.noted), place)
+        if (at := self.between) is not None and at != self._given_until:
+            self._give(LogAdvanced(at, self._covered(at), self._prepared.noted), at)
 
     def given(self) -> list[Given]:
         """Returns what was made since the last call."""

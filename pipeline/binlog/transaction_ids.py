@@ -15,15 +15,17 @@ from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
 
 
 class TransactionNames:
-    """For a log that's read from this position on: by places, where that's one of places
-    (`pipeline.gtid.file_positions`)."""
+    """Names the transactions of a log that is read from this position on.
+
+    Without GTIDs the position has coordinates of one server's log (`pipeline.gtid.file_positions`).
+    """
 
     def __init__(self, position: GtidSet) -> None:
         self._position = position
         self._server = file_positions.server_of(position)
 
     @property
-    def by_places(self) -> bool:
+    def by_coordinates(self) -> bool:
         """Whether there are no GTIDs."""
         return self._server is not None
 
@@ -44,7 +46,7 @@ class TransactionNames:
         return GtidSet().with_gtid(name) if self._server is None else file_positions.all_between(name, end)
 
     def covered(self, end: Coordinates, prepared: Iterable[Prepared]) -> GtidSet:
-        """The places up to `end` at which no transaction to come begins but these; none for a log with GTIDs."""
+        """The coordinates up to `end` at which no transaction to come begins but these; none for a log with GTIDs."""
         if self._server is None:
             return NO_GTIDS
         first = file_positions.first_missing(self._position)

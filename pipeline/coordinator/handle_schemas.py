@@ -92,13 +92,13 @@ def emptying_changes(state: State, message: SchemaChanged) -> tuple[ChangePart, 
 
     Its SCN is that of the mirror's new generation. Nothing up to that SCN counts for it.
     """
-    run = single_transaction(message)
+    transactions = single_transaction(message)
     images = _emptied_image(message)
     schemas = (alteration.schema for alteration in message.alterations if alteration.emptied)
     changes = (
         TableChanges(schema, images, pa.RecordBatch.from_pylist([{}], schema.arrow)) for schema in schemas
     )
-    return tuple(ChangePart(each, run, state.checkpoint.scn) for each in changes)
+    return tuple(ChangePart(each, transactions, state.checkpoint.scn) for each in changes)
 
 
 def statement_parts(scn: int, message: object) -> tuple[StatementPart, ...]:
@@ -108,13 +108,13 @@ def statement_parts(scn: int, message: object) -> tuple[StatementPart, ...]:
     """
     match message:
         case SchemaChanged(begins=begins, server=server, kept=kept) if kept:
-            run = single_transaction(message)
-        case ChangesVerified(transactions=run, creation=CreationStatements(kept, begins, server)):
+            transactions = single_transaction(message)
+        case ChangesVerified(transactions=transactions, creation=CreationStatements(kept, begins, server)):
             pass
         case _:
             return ()
-    gtid = run.gtid_texts()[0].as_py()
-    committed = int(run.original_time[0]) or int(run.commit_time[0])
+    gtid = transactions.gtid_texts()[0].as_py()
+    committed = int(transactions.original_time[0]) or int(transactions.commit_time[0])
     return tuple(StatementPart(scn, gtid, committed, begins, server, each) for each in kept)
 
 
@@ -127,9 +127,9 @@ def _emptied_image(message: SchemaChanged) -> pa.RecordBatch:
 
 
 def single_transaction(message: TransactionPartVerified | SchemaChanged) -> Transactions:
-    """Returns the run of the one transaction that the message is about."""
-    run = Transactions.of([(message.gtid, message.commit_time)])
-    return replace(run, original_time=np.array([message.original_time], np.int64))
+    """Returns the one transaction that the message is about."""
+    transactions = Transactions.of([(message.gtid, message.commit_time)])
+    return replace(transactions, original_time=np.array([message.original_time], np.int64))
 
 
 def invalidate_mirrors(state: State, tables: tuple[MirrorInvalidated, ...]) -> State:

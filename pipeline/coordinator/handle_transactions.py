@@ -34,7 +34,7 @@ from pipeline.coordinator.state import (
     with_checkpoint,
     with_size,
 )
-from pipeline.coordinator.window import PassedKeys, Reading, Window
+from pipeline.coordinator.window import Reading, SliceKeys, Window
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.transactions import Transactions
 from pipeline.gtid.witness import add_transactions
@@ -44,7 +44,7 @@ from pipeline.messages.chunks import ReadChunk
 from pipeline.messages.journal import ChangePart
 from pipeline.messages.row_images import TableChanges
 from pipeline.messages.signals import SignalOutcome
-from pipeline.schema.row_keys import ambiguous_keys, tokens
+from pipeline.schema.row_keys import ambiguous_keys, key_tokens
 from pipeline.schema.table_schema import TableId
 from pipeline.signals.signal import SourceSignal
 from pipeline.snapshot.reselect_keys import key_rows
@@ -53,20 +53,22 @@ from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER
 
 def changes_verified(state: State, message: ChangesVerified) -> tuple[State, tuple[ChangePart, ...]]:
     """Handles a slice of complete transactions."""
-    run, checkpoint = message.transactions, state.checkpoint
-    if isinstance(state.place, InTransaction) and run.gtid(0) != state.place.gtid:
-        raise InvariantBroken(f"{run.gtid(0)} passed within {state.place.gtid}, which hadn't ended")
+    transactions, checkpoint = message.transactions, state.checkpoint
+    if isinstance(state.phase, InTransaction) and transactions.gtid(0) != state.phase.gtid:
+        raise InvariantBroken(f"{transactions.gtid(0)} passed within {state.phase.gtid}, which hadn't ended")
     tables = _without_stopped(state, message.tables)
-    after = touch_windows(replace(state, stream=message.end, place=BetweenTransactions()), tables, run)
+    after = touch_windows(
+        replace(state, stream=message.end, phase=BetweenTransactions()), tables, transactions
+    )
     passed = with_checkpoint(
         after,
-        position=run.added_to(checkpoint.position) | message.covered,
-        scn=checkpoint.scn + len(run),
-        witnesses=add_transactions(checkpoint.witnesses, run),
+        position=transactions.added_to(checkpoint.position) | message.covered,
+        scn=checkpoint.scn + len(transactions),
+        witnesses=add_transactions(checkpoint.witnesses, transactions),
         prepared=message.prepared,
     )
     return invalidate_mirrors(passed, message.restarted), _change_parts(
-        state, _without_stopped(after, tables), run
+        state, _without_stopped(after, tables), transactions
     )
 
 
@@ -74,12 +76,12 @@ def transaction_part_verified(
     state: State, message: TransactionPartVerified
 ) -> tuple[State, tuple[ChangePart, ...]]:
     """Handles a part of a transaction."""
-    place = state.place if isinstance(state.place, InTransaction) else InTransaction(message.gtid)
-    if place.gtid != message.gtid:
-        raise InvariantBroken(f"rows of {message.gtid} came within {place.gtid}, which hadn't ended")
+    phase = state.phase if isinstance(state.phase, InTransaction) else InTransaction(message.gtid)
+    if phase.gtid != message.gtid:
+        raise InvariantBroken(f"rows of {message.gtid} came within {phase.gtid}, which hadn't ended")
     transaction = single_transaction(message)
     tables = _without_stopped(state, message.tables)
-    passed = touch_windows(replace(state, place=place), tables, transaction)
+    passed = touch_windows(replace(state, phase=phase), tables, transaction)
     return passed, _change_parts(state, _without_stopped(passed, tables), transaction)
 
 
@@ -90,9 +92,9 @@ def _without_stopped(state: State, tables: tuple[TableChanges, ...]) -> tuple[Ta
 
 
 def _change_parts(
-    state: State, tables: tuple[TableChanges, ...], run: Transactions
+    state: State, tables: tuple[TableChanges, ...], transactions: Transactions
 ) -> tuple[ChangePart, ...]:
-    return tuple(ChangePart(changes, run, state.checkpoint.scn + 1) for changes in tables)
+    return tuple(ChangePart(changes, transactions, state.checkpoint.scn + 1) for changes in tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +106,13 @@ class KeyedChanges:
     masks: ImageMasks | None
 
 
-def touch_windows(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
+def touch_windows(state: State, tables: tuple[TableChanges, ...], transactions: Transactions) -> State:
     """Returns the state after these changes have touched the windows of their tables; unknown rows are to be read
     again.
 
     A table with a mirror stops if the mirror couldn't tell the rows of these changes apart.
     """
-    state = touch_scan(state, tables, run)
+    state = touch_scan(state, tables, transactions)
     for changes in tables:
         table = changes.schema.table
         opened = any(window_table(window) == table for window in state.windows)
@@ -122,15 +124,15 @@ def touch_windows(state: State, tables: tuple[TableChanges, ...], run: Transacti
             continue
         keys = with_tokens(state, changes)
         if opened:
-            state = _touch_table(state, table, passed_keys(keys, run))
+            state = _touch_table(state, table, slice_keys(keys, transactions))
         if mirrored and keys.masks is not None:
-            state = _request_unknown_rows(state, keys, keys.masks, len(run))
+            state = _request_unknown_rows(state, keys, keys.masks, len(transactions))
     return state
 
 
 def with_tokens(state: State, changes: TableChanges) -> KeyedChanges:
     """Returns the changes with the data that both windows and rows to read again need."""
-    keys = tokens(changes.rows, changes.schema.key)
+    keys = key_tokens(changes.rows, changes.schema.key)
     if not has_partial_images(changes):
         return KeyedChanges(changes, keys, None)
     return KeyedChanges(
@@ -138,26 +140,26 @@ def with_tokens(state: State, changes: TableChanges) -> KeyedChanges:
     )
 
 
-def passed_keys(keyed: KeyedChanges, run: Transactions) -> PassedKeys:
+def slice_keys(keyed: KeyedChanges, transactions: Transactions) -> SliceKeys:
     """Returns the keys of the changes. Every image counts, so an update has both its old and its new key."""
     images, keys, masks = keyed.changes.images, keyed.tokens, keyed.masks
     transaction = images.column("transaction").to_numpy()
     if masks is None:
-        return PassedKeys(run, transaction, keys)
+        return SliceKeys(transactions, transaction, keys)
     partial = pa.array(masks.partial)
     absent = images.column("absent").filter(partial)
     rows = PartialRows(keys.filter(partial), absent, keyed.changes.rows.filter(partial))
-    return PassedKeys(run, transaction[masks.decisive], keys.filter(pa.array(masks.decisive)), rows)
+    return SliceKeys(transactions, transaction[masks.decisive], keys.filter(pa.array(masks.decisive)), rows)
 
 
-def _request_unknown_rows(state: State, keyed: KeyedChanges, masks: ImageMasks, transactions: int) -> State:
+def _request_unknown_rows(state: State, keyed: KeyedChanges, masks: ImageMasks, number: int) -> State:
     """Returns the state with the rows that these changes leave unknown, which are to be read again."""
     schema, unknown = keyed.changes.schema, pa.array(masks.unknown)
     rows = keyed.changes.rows.select(list(schema.key)).filter(unknown)
-    return reselect.request_reselect(state, schema.table, key_rows(schema, rows.columns), transactions)
+    return reselect.request_reselect(state, schema.table, key_rows(schema, rows.columns), number)
 
 
-def _touch_table(state: State, table: TableId, keys: PassedKeys) -> State:
+def _touch_table(state: State, table: TableId, keys: SliceKeys) -> State:
     still_open: list[Window] = []
     for window in state.windows:
         after = windows.pass_keys(window, keys) if window_table(window) == table else window
@@ -174,7 +176,7 @@ def exceeds_memory(window: Window, most: int) -> bool:
     """Returns whether the window's chunk must be ordered again with fewer rows."""
     order = window.order
     fewer = isinstance(order, ReadChunk) and order.limit > 1
-    return isinstance(window, Reading) and window.kept > most and fewer
+    return isinstance(window, Reading) and window.kept_bytes > most and fewer
 
 
 # Rows of the signal table

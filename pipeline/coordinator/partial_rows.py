@@ -51,7 +51,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.messages.row_images import ImageKind, TableChanges
-from pipeline.schema.row_keys import tokens
+from pipeline.schema.row_keys import key_tokens
 
 Mask = npt.NDArray[np.bool_]
 
@@ -127,7 +127,7 @@ def classify_images(changes: TableChanges, keys: pa.Array, moving: Iterable[str]
 
 def apply_partial_rows(rows: pa.RecordBatch, key: Sequence[int], partial: PartialRows) -> pa.RecordBatch:
     """Returns the rows with the columns of the partial ones laid over them: of each column the last one that has it."""
-    place = pc.index_in(partial.tokens, value_set=tokens(rows, key))
+    place = pc.index_in(partial.tokens, value_set=key_tokens(rows, key))
     there = place.is_valid()
     partial, at = partial.where(there), place.filter(there).to_numpy()
     if not len(partial):

@@ -46,7 +46,7 @@ from pipeline.coordinator.state import (
 )
 from pipeline.coordinator.window import Reading
 from pipeline.messages.chunks import ReselectRows
-from pipeline.schema.row_keys import tokens
+from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.reselect_keys import UnknownRows, key_rows
@@ -144,7 +144,7 @@ def order_reselect(state: State) -> tuple[State, tuple[ReselectRows, ...]]:
     table = min(readable, key=lambda table: state.unread[table][0].since)
     schema, listed = state.checkpoint.schemas[table], state.unread[table]
     keys, left = _take_oldest(schema, listed, _most_rows(state, table))
-    named = tokens(keys, range(len(schema.key)))
+    named = key_tokens(keys, range(len(schema.key)))
     order = ReselectRows(
         ChunkId(REREAD, table, state.chunks + 1),
         schema,
@@ -203,6 +203,6 @@ def _take_oldest(
         room -= len(taken[-1])
         listed = (*((UnknownRows(first.since, rest),) if len(rest) else ()), *others)
     keys = pa.concat_batches(taken)
-    each = tokens(keys, range(len(schema.key))).dictionary_encode().indices.to_numpy()
+    each = key_tokens(keys, range(len(schema.key))).dictionary_encode().indices.to_numpy()
     _, once = np.unique(each, return_index=True)
     return keys.take(pa.array(np.sort(once))), listed

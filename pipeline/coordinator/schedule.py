@@ -100,9 +100,9 @@ def order_reads(state: State) -> tuple[State, tuple[Order, ...]]:
     """Orders as many plans and chunks as the mode allows now."""
     if isinstance(state.room, Full):
         return _pause_for_room(state)
-    if isinstance(state.place, InTransaction):
+    if isinstance(state.phase, InTransaction):
         return _resume_within_transaction(state)
-    if isinstance(state.place, InScan):
+    if isinstance(state.phase, InScan):
         return table_scan.order_rows(state)
     if not isinstance(state.scan, NoScan):
         state, orders = _advance_scan(state)

@@ -186,7 +186,7 @@ class InScan:
     answers: tuple[SignalOutcome, ...] = ()
 
 
-StreamPlace = BetweenTransactions | InTransaction | InScan
+StreamPhase = BetweenTransactions | InTransaction | InScan
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,7 @@ class State:
     `limits`: how large chunks may be. `mode`: whether the stream continues while they are read. `checkpoint`: the
     durable part. A restart drops all that follows it, except the settings. `snapshot_mode`: how new tables are
     snapshotted without a signal. `stream`: where the last transaction ended in the log, None before the stream's first
-    event. `place`: whether the stream is inside a transaction or a scan. `plans`: how far the plan of each table is
+    event. `phase`: whether the stream is inside a transaction or a scan. `plans`: how far the plan of each table is
     that a snapshot reads now. `windows`: the open windows in the order in which they were ordered. `ordered`: the
     ordered chunks that haven't come, and the bytes that each may bring, whether or not its window is still open.
     `chunk_sizes`: by table. `reader`: whether the BinlogReader reads or pauses. `consistent_position`: where the stream
@@ -278,7 +278,7 @@ class State:
     checkpoint: Checkpoint
     snapshot_mode: SnapshotMode = SnapshotMode.NO_DATA
     stream: Coordinates | None = None
-    place: StreamPlace = BetweenTransactions()
+    phase: StreamPhase = BetweenTransactions()
     plans: dict[TableId, TablePlan] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()
     ordered: dict[ChunkId, int] = field(default_factory=dict)
@@ -320,14 +320,14 @@ Order = (
 
 def require_between_transactions(state: State, what: str) -> None:
     """Raises InvariantBroken if the stream is within a transaction."""
-    if isinstance(state.place, InTransaction):
-        raise InvariantBroken(f"{what} came within {state.place.gtid}, which hadn't ended")
+    if isinstance(state.phase, InTransaction):
+        raise InvariantBroken(f"{what} came within {state.phase.gtid}, which hadn't ended")
 
 
 def stop_table(state: State, table: TableId, reason: str) -> State:
     """Stops the table's capture: its snapshots fail, and an open transaction keeps nothing of it."""
-    if isinstance(state.place, InTransaction):
-        state = replace(state, place=replace(state.place, stopped=state.place.stopped | {table}))
+    if isinstance(state.phase, InTransaction):
+        state = replace(state, phase=replace(state.phase, stopped=state.phase.stopped | {table}))
     state = with_checkpoint(state, stopped={**state.checkpoint.stopped, table: reason})
     state = forget_unknown_rows(state, table)
     while snapshot_of(state.checkpoint, table):  # also those that wait for the first one

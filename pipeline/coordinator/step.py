@@ -1,44 +1,58 @@
-"""The coordinator: one ordered stream from the log and the chunks.
+"""The coordinator: makes one ordered stream of the log and the chunks.
 
-`step` takes the state and a message, and returns the next state and the orders. It alone decides the position of each
-row in the stream. A message is a moment between two transactions, so everything that the rules of windows need can
-happen there:
+`step` takes the state and a message, and returns the next state and the orders. It alone decides where each row enters
+the stream. `pipeline.coordinator.window` defines the stream and its slices, and proves the rule of one window.
+
+**The way of a snapshot.** A snapshot reads tables, each in chunks:
+
+1. The coordinator orders the table's *plan* of the ChunkSelector (`PlanTable`). The answer (`TablePlanned`) has the
+   table's schema at the source, its walk (the index along which it is read), and the keys that divide it into ranges.
+2. `order_reads` opens windows: for each it orders the next chunk of a range (`ReadChunk`). The order has the stream's
+   position, A, as `ordered_at`. Several windows are open at once, but only one chunk of a range is being read.
+3. While the log passes, each slice's keys touch the open windows of their tables (`window.pass_keys`).
+4. The chunk comes with its watermarks L and H (`ChunkRead`), and `window.take_chunk` puts it into its window.
+5. Once the stream has passed H, `close_windows` emits the untouched rows, and moves the range's progress (`done`, the
+   key up to which its rows are in the stream). After the last chunk of the last range the table is complete.
+
+**What a message does.** Unless it is a part of a transaction (below), the stream is between two transactions after it:
 
     the log advances     its keys touch the open windows, and its changes are appended. Windows whose high
                          watermark has passed close: their rows are appended after these changes
     a chunk has come     its window has its watermarks now, and closes at once on an idle source
     a statement passed   the open windows of the tables that it may have changed are dropped, and these tables
-                         are planned again. Emitted rows stay done. Other tables that it names aren't concerned
+                         are planned again. Emitted rows stay emitted. Other tables aren't concerned
     a signal came        snapshots begin, stop, pause or resume
 
-**A transaction larger than a slice** comes in parts. Between the first part and the end the state is `InTransaction`.
-Its rows go to the journal at once, which holds them until the end. Their keys touch the open windows under its GTID, as
-in a slice. Everything else waits for the end, which is the next moment between two transactions: no window closes, no
-chunk is ordered, and the position stays. Changes of the checkpoint (a signal, a schema, a stopped table) go out with
-the Append that ends it. So for every rule the transaction passes as a unit, at its end. Its SCN stays the next one,
-because nothing else takes a number.
+**What goes out.** `Append` brings the journal these changes and rows, and with them the *checkpoint*: the durable part
+of the state. It has the position, the snapshots' progress, and the last SCN. The *SCN* numbers what is in the stream:
+each transaction and each chunk gets the next one. A restart drops all else (plans, open windows) and orders it again.
 
-**A table without a primary key** is read while the stream stands still (`pipeline.coordinator.halted.table_scan`). Then
-the state is `InScan`, and everything waits for the last row, as within a transaction. What may move the stream ends the
-scan first.
+**A transaction larger than a slice** comes in parts. Between the first part and the end the state's phase is
+`InTransaction`. Its rows go to the journal at once (`AppendRows`), which holds them until the end. Their keys touch the
+open windows under its GTID, as in a slice. Everything else waits for the end: no window closes, no chunk is ordered,
+and the position stays. Changes of the checkpoint (a signal, a schema, a stopped table) go out with the Append that ends
+it. So for every rule the transaction passes as a unit, at its end. Its SCN stays the next one, because nothing else
+takes a number. If a table stops within it, the journal discards the rows that it has of that table (`withdrawn`).
 
-If a table stops within a transaction, the journal has nothing of that table in the transaction: it discards the rows
-that it has.
+**A table without a primary key** is read all at once, while the stream stands still
+(`pipeline.coordinator.halted.table_scan`). Then the phase is `InScan`, and everything waits for the last row, as within
+a transaction. A message that may move the stream ends the scan first.
 
-The log may have only a part of a row. If the rest is unknown, the row is read again (`pipeline.coordinator.reselect`),
-in a separate window. So are rows that a verification found to differ (`pipeline.coordinator.verification.repair`).
+**Rows that are read again.** The log may have only a part of a row. If the rest is unknown, the row is read again by
+its key (`pipeline.coordinator.reselect`), in a separate window. So are rows that a verification found to differ
+(`pipeline.coordinator.verification.repair`).
 
-`State.checkpoint` is the durable part of the state. It goes out with each `Append`. A restart drops all else (plans,
-open windows) and orders it again.
+**Many windows at once.** Each range of a table proceeds by itself. Its chunks are ordered one after the other, because
+each begins where the one before ended. They close in that order too, so that one key, `done`, describes the range's
+progress. Ranges and tables don't wait for each other. A window doesn't wait for the order of the next chunk either. So
+a lagging stream costs latency and no throughput.
 
-**Many windows at once.** A table is divided into ranges, and each range proceeds by itself. Its chunks are ordered one
-after the other, because each begins where the one before ended. They close in that order too, so that one key, `done`,
-describes the range's progress. Ranges and tables don't wait for each other. A window doesn't wait for the order of the
-next chunk either. So a lagging stream costs latency and no throughput.
+**A table begins again** when its new plan has another walk than the one that found its ranges: keys of two walks don't
+compare. Or the schema has another primary key, which tells the rows apart differently. Only the schema and the walk are
+compared, so only a statement that changed one of them makes a table begin again, and only once.
 
-**A table begins again** when its walk differs from the walk that found its ranges: then keys of the two don't compare,
-or another key tells its rows apart. Only the schema and the walk are compared. So only a statement that changed one of
-them makes a table begin again, and only once. Without a statement there is no loop.
+**Mirrors.** The checkpoint also has each table's mirror: the lake's table that equals the source's. A mirror has
+generations. Each begins empty at an SCN (`since`), and nothing up to that SCN counts for it.
 """
 
 from collections.abc import Mapping
@@ -124,23 +138,23 @@ def start(
 
 def step(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Order, ...]]:
     """Returns the next state and the orders for a message. Raises InvariantBroken if a sender broke its protocol."""
-    if isinstance(state.place, InScan) and isinstance(message, table_scan.ENDING):
+    if isinstance(state.phase, InScan) and isinstance(message, table_scan.ENDING):
         return _step_after_scan(state, message)
     taken, parts, answers = _handle(state, message)
-    match taken.place:
+    match taken.phase:
         case InScan() if not table_scan.is_wanted(taken):
             abandoned, closed = table_scan.abandon_scan(taken)
             after, orders = _append(state, abandoned, (), answers, (), ())
             return after, (*closed, *orders)
         case InTransaction() | InScan():
-            return _hold_until_end(taken, taken.place, parts, answers)
+            return _hold_until_end(taken, taken.phase, parts, answers)
         case BetweenTransactions():
             alterations = message.alterations if isinstance(message, changes.SchemaChanged) else ()
             altered = tuple(Altered(state.checkpoint.scn + 1, alteration) for alteration in alterations)
             statements = handle_schemas.statement_parts(state.checkpoint.scn + 1, message)
             return _append(state, taken, parts, answers, altered, statements)
         case _:
-            assert_never(taken.place)
+            assert_never(taken.phase)
 
 
 def _step_after_scan(state: State, message: ToWatermarkCoordinator) -> tuple[State, tuple[Order, ...]]:
@@ -163,12 +177,12 @@ def _skip_begun_scn(state: State) -> State:
 
 def _hold_until_end(
     taken: State,
-    place: InTransaction | InScan,
+    phase: InTransaction | InScan,
     parts: tuple[journal.ChangePart | journal.ChunkPart, ...],
     answers: tuple[signals.SignalOutcome, ...],
 ) -> tuple[State, tuple[Order, ...]]:
     """Sends rows at once, and holds everything else until the end of the transaction or the scan."""
-    after, orders = order_reads(replace(taken, place=replace(place, answers=(*place.answers, *answers))))
+    after, orders = order_reads(replace(taken, phase=replace(phase, answers=(*phase.answers, *answers))))
     return after, (journal.AppendRows(parts), *orders) if parts else orders
 
 
@@ -182,19 +196,24 @@ def _append(
     *,
     orders_reads: bool = True,
 ) -> tuple[State, tuple[Order, ...]]:
-    """Closes the windows that can close, orders reads, and appends the changes, then the rows of the closed windows."""
+    """Closes the windows that can close, orders reads, and appends the changes, then the rows of the closed windows.
+
+    `state` is before the message, and `taken` after it. `parts`: the changes that it brought. `altered` and
+    `statements`: what lake and topics get of a statement. There is no Append if nothing durable has changed.
+    """
+    # The message may show that a table contradicts the log, or that a verification can't compare its rows any more.
     taken = comparability.end_outdated(state.checkpoint, handle_chunks.stop_contradicted_tables(taken))
     emitted, rows = close_windows(taken)
     after, orders = order_reads(emitted) if orders_reads else (emitted, ())
-    after = reselect.mark_unread(after)
+    after = reselect.mark_unread(after)  # the checkpoint says which tables have rows to read again
     if after.checkpoint.mirrors is not state.checkpoint.mirrors:
         after = _skip_begun_scn(after)
     withdrawn: frozenset[TableId] = frozenset()
-    if isinstance(state.place, InTransaction):  # and it ends here
+    if isinstance(state.phase, InTransaction):  # and it ends here
         with_it = taken.checkpoint.stopped.keys() - state.checkpoint.stopped.keys()
-        answers, withdrawn = (*state.place.answers, *answers), state.place.stopped | with_it
-    if isinstance(state.place, InScan):  # and it ends here
-        answers, withdrawn = (*state.place.answers, *answers), table_scan.withdrawn_tables(state, taken)
+        answers, withdrawn = (*state.phase.answers, *answers), state.phase.stopped | with_it
+    if isinstance(state.phase, InScan):  # and it ends here
+        answers, withdrawn = (*state.phase.answers, *answers), table_scan.withdrawn_tables(state, taken)
     elif after.checkpoint is state.checkpoint and not answers:
         return after, orders
     append = journal.Append((*parts, *rows), after.checkpoint, answers, withdrawn, altered, statements)
@@ -266,8 +285,10 @@ def _handle(
 
 
 def close_windows(state: State) -> tuple[State, tuple[journal.ChunkPart, ...]]:
-    """Closes all windows that can close, in the order of their orders, and the windows of a range strictly one after
-    the other."""
+    """Closes all windows that can close, in the order in which they were opened.
+
+    A window of a range (`range_of`) stays open while an earlier one of the same range does.
+    """
     parts: list[journal.ChunkPart] = []
     still_open: list[Window] = []
     held: set[tuple[TableId, int]] = set()
@@ -298,7 +319,7 @@ def _complete_empty_tables(state: State) -> State:
 
 
 def _emit(state: State, window: Reconciling) -> tuple[State, journal.ChunkPart]:
-    """Gives the window's untouched rows the next SCN, and its range the progress."""
+    """Returns the state with the window's range advanced, and the untouched rows with the next SCN, for the journal."""
     order, table, scn = window.order, window_table(window), state.checkpoint.scn + 1
     if order.schema != state.checkpoint.schemas.get(table):
         raise InvariantBroken(f"a window of {table} is open under a schema that doesn't hold any more")
@@ -323,7 +344,11 @@ def _emit(state: State, window: Reconciling) -> tuple[State, journal.ChunkPart]:
 def _advance_snapshot(
     state: State, window: Reconciling, order: chunks.ReadChunk, part: journal.ChunkPart
 ) -> tuple[State, journal.ChunkPart]:
-    """Gives the chunk's range the progress. The last chunk of the last range ends the table."""
+    """Advances the chunk's range to the chunk's last key. The last chunk of the last range ends the table.
+
+    `ChunkPart.first`: the mirror's first rows, which the lake adds without a merge. `verifies`: the lake only compares
+    the rows with what it has.
+    """
     table, rows = window_table(window), len(part.rows)
     snapshot = snapshot_of(state.checkpoint, table)
     chunking = snapshot.tables[table] if snapshot else None
@@ -346,7 +371,7 @@ def _advance_snapshot(
 
 
 def _forget_markers(state: State) -> State:
-    """Removes marker rows for which no window and no empty table can wait."""
+    """Forgets the marker rows that have passed, if no window and no empty table can wait for one."""
     if (
         not state.markers
         or state.windows

@@ -1,20 +1,26 @@
 """The window: the time in which a chunk and the log may both have a row. Changes of the log win.
 
-A window opens when the coordinator orders its chunk. It closes when the stream has passed the high watermark. Then the
-rows whose keys no change touched enter the stream at that position. **Claim:** *each of these rows equals the source's
-row at the very position at which the coordinator emits it*.
+**The stream** is the one ordered sequence that goes to the journal: the log's transactions, and between them the rows
+of chunks. It advances by a *slice* at a time: several complete transactions of the log, or a part of a large one. A
+transaction *has passed* once it is in the stream. The stream's *position* is the GTID set of all that have passed.
 
-**Symbols.** The five moments of a window, in the order of time:
+**A chunk** is the rows of one SELECT. A window opens when the coordinator orders its chunk. It closes when the stream
+has passed the high watermark. Then the rows whose keys no change touched enter the stream there. **Claim:** *each of
+these rows equals the source's row at the very point of the stream at which the coordinator emits it*.
 
-- A: the stream's position when the coordinator orders the chunk: the GTID set of all transactions that have passed.
+**Symbols.** The five moments of a window in the order of time, and a set of keys:
+
+- A: the stream's position when the coordinator orders the chunk (`ordered_at` in the order).
 - L, the low watermark: a GTID set that the ChunkSelector reads just before S. It is what the server has executed,
   without the transactions that a thread of the server still owns: those may be in the log and not committed yet.
 - S: the SELECT that reads the chunk. It sees one state of the table.
 - H, the high watermark: the end of the server's log (file and offset), which the ChunkSelector reads just after S.
-- E: the position in the stream at which the coordinator emits the chunk's rows.
+- E: the point of the stream at which the coordinator emits the chunk's rows.
+- K, the touched keys. Take the transactions that passed between A and E and aren't in L: K has the old and the new
+  primary key of each row that they changed.
 
-The log orders H and E: E is at or after H once the stream has read the log up to there. GTID sets have no such order.
-A ⊆ L means that L contains every transaction of A.
+The log orders H and E: E is at or after H once the stream has the log up to there. GTID sets have no such order. So
+A ⊆ L only means that L contains every transaction of A.
 
 **Assumptions.**
 
@@ -22,8 +28,9 @@ A ⊆ L means that L contains every transaction of A.
 2. What L holds had committed before S began, so S saw it: no thread owned it any more.
 3. What S saw was in the log before H was read, because a server writes a transaction to its log before it commits.
 4. H has passed at E (`can_close`), and E lies between two transactions (`pipeline.coordinator.step`).
-5. `touched` has the old and new keys of exactly those transactions that passed between A and E and aren't in L
-   (`pass_keys`, `untouched_rows`).
+5. No emitted row has a key in K: `pass_keys` keeps the keys of each slice, and `untouched_rows` removes the rows.
+6. The log has the changes of one row in the order in which they were made: a transaction holds a row's lock until it is
+   in the log.
 
 **Proof.** S returned a row. Suppose that the source's row at E differs from it (another value, or no row). Then some
 transaction T changed this row, and one of two cases holds:
@@ -31,15 +38,18 @@ transaction T changed this row, and one of two cases holds:
 1. S saw T, and the stream up to E doesn't have T. By 3 T was in the log before H was read. By 4 E is at or after H. So
    the stream has T: a contradiction.
 2. The stream up to E has T, and S didn't see T. By 2 T isn't in L. By 1 T isn't in A. So T passed between A and E,
-   and by 5 its keys are in `touched`. Take the first such T in the log that changes this row after the state that S
-   saw. Its old key is the key that S returned, byte for byte, because nothing changed the row in between. So the row's
-   key is touched, and the row isn't emitted.
+   and its keys are in K. Take the first such T in the log that changes this row after the state that S saw. By 6
+   nothing changed the row in between. So its old key is the key that S returned, byte for byte. That key is in K, and
+   by 5 the row isn't emitted.
 
 A row that S didn't return needs no separate argument. If the source has it at E, then a T as in case 2 brought it into
 the chunk's range, and the stream has T. Touching too many keys is harmless: the change that touched a key is in the
 stream with the row's complete image. The proof compares GTIDs only by membership, never by order, and keys only for
-equality. It holds for any E after H between two transactions, so slices of transactions suffice. A change with a part
-of a row is laid over the chunk's row instead: `partial_rows` has the proof for that.
+equality. It holds for any E after H between two transactions, so the stream may advance by slices.
+
+**Partial images.** With `binlog_row_image = MINIMAL` a change may have only some columns of a row. If it leaves the row
+under its key, that key isn't in K. Instead the change overwrites the columns that it has, and S has the others as they
+are at E (`pipeline.coordinator.partial_rows` has the proof).
 
 **Parts of a transaction** suffice too. The proof needs only that a complete transaction is on one side of A and of E,
 and that all of its keys are touched if it lies between. Between its first part and its end no chunk is ordered and no
@@ -49,30 +59,34 @@ from the first part, so all parts have the same membership in L.
 **Other watermarks.** Of H the proof needs only what 3 and 4 say together: all that S saw has passed at E. That also
 holds for the executed set of the server that S read, once this set is proven complete and the stream's position
 contains it. And it holds for a row written to the log after S, once that row has passed. Of L the proof needs 1 and 2.
-If a row was committed before S, L may be A itself (`watermark`).
+On a server without GTIDs L is A itself, and H is a row that the ChunkSelector inserts into a table of the source after
+S (a *marker row*). `pipeline.snapshot.watermark` says why both suffice.
 
 **Many windows.** The proof is about one window and doesn't mention others, so any number may be open. It doesn't
-mention the index along which the chunk was read either. The primary key tells rows apart, and only their presence in
-the chunk matters. The windows of a table share one claim: the table is complete when all its ranges are. The ranges are
-intervals of the server's own order, disjoint and without a gap, because each begins with the key at which the one
-before ends. Take a row of the source at the end. Either no transaction that passed since the order of its range's chunk
-changed it: then the chunk that has its key between `after` and `upto` saw it. Or such a transaction did, and the stream
-has the row. A row whose key moves from one range to another was changed by that, so it is the second case in both.
+mention the *walk* either, the index along which a table's chunks are read. The primary key tells rows apart, and only
+their presence in the chunk matters. A table is divided into *ranges* of its walk, each read chunk by chunk. All windows
+of a table together have one more claim: the table is complete when all its ranges are. The ranges are intervals of the
+server's own order, disjoint and without a gap, because each begins with the key at which the one before ends. Take a
+row of the source at the end. Either no transaction that passed since the order of its range's chunk changed it: then
+the chunk that has its key saw it, between the key after which the chunk began (`after`) and the key at which it ended
+(`upto`). Or such a transaction did, and the stream has the row. A row whose key moves from one range to another was
+changed by that, so it is the second case in both.
 
-A row that moved along the walk may come in two chunks. It then has two primary keys, or it is a change of one (`op` =
-r), and the later one counts. So chunks along another index than the primary key never go straight to a mirror, where
-only the present rows count.
+A row that moved along the walk may come in two chunks. Either the two copies have different primary keys, or the later
+one counts. So chunks along another index than the primary key become rows of the changelog (`__op` = r), the table of
+all changes. They never go straight into the mirror, the table that has each row once.
 
-**Rows that are read again** by their keys (`ReadByKeys`) are a chunk of exactly these keys, and the proof is the same.
-Of the log only their keys matter. The server's collation may return a row with other bytes for one of them. That isn't
-the row: it got this key by a change, which the stream has.
+**Rows that are read again** by their keys (`ReadByKeys`: an order to re-read rows, `ReselectRows`, or to repair them,
+`RepairRows`) are a chunk of exactly these keys, and the proof is the same. Of the log only their keys matter. The
+server's collation may return a row with other bytes for one of them. That isn't the row: it got this key by a change,
+which the stream has.
 
 **Keys that are gone.** A repair (`RepairRows`) also emits the keys of which S returned no row with exactly these bytes,
-without those in `touched`. Each has no row at E. Suppose that it has one. Then some T gave a row this key after the
-state that S saw, or S would have returned it. The two cases hold for this T: its new key is in `touched`.
+without those in K. Each has no row at E. Suppose that it has one. Then some T gave a row this key after the state that
+S saw, or S would have returned it. The two cases hold for this T: its new key is in K.
 
-Sources: DBLog (Andreakis and Papapanagiotou, 2020) for the window; WL#6355 for what commit order does and doesn't
-promise; `watermark` for why the high watermark is a position in the log.
+Sources: DBLog (Andreakis and Papapanagiotou, 2020) for the window; MySQL's WL#6355 for what commit order does and
+doesn't promise; `pipeline.snapshot.watermark` for why the high watermark is a position in the log.
 """
 
 from collections.abc import Iterable, Iterator
@@ -90,15 +104,17 @@ from pipeline.errors import InvariantBroken
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.chunks import ChunkRead, ReadByKeys, ReadChunk, RepairRows
-from pipeline.schema.row_keys import Key, tokens
+from pipeline.schema.row_keys import Key, key_tokens
 from pipeline.snapshot.watermark import High, StreamPosition, is_usable_low
 
 
 @dataclass(frozen=True, slots=True)
-class PassedKeys:
-    """The keys that a run of transactions touched in one table: a token and the transaction's index for each.
+class SliceKeys:
+    """The keys that one slice of transactions touched in one table.
 
-    `partial`: the rows that the run left under their keys and has only in part. Their keys aren't among the others.
+    `tokens`: a token for each key, its bytes in one binary value, so that equal keys have equal tokens. `transaction`:
+    for each token, the index of its transaction in `transactions`. `partial`: the rows that the slice changed in part.
+    Their keys aren't among `tokens`.
     """
 
     transactions: Transactions
@@ -114,12 +130,12 @@ class PassedKeys:
         """Returns the bytes of the keys and of the kept rows."""
         return int(self.tokens.nbytes) + (0 if self.partial is None else self.partial.nbytes)
 
-    def among(self, keys: pa.Array) -> "PassedKeys":
-        """Returns those that are among these keys."""
+    def among(self, keys: pa.Array) -> "SliceKeys":
+        """Returns those whose tokens are among `keys`."""
         met = pc.is_in(self.tokens, keys)
         partial = None if self.partial is None else self.partial.where(pc.is_in(self.partial.tokens, keys))
         here = met.to_numpy(zero_copy_only=False)
-        return PassedKeys(self.transactions, self.transaction[here], self.tokens.filter(met), partial)
+        return SliceKeys(self.transactions, self.transaction[here], self.tokens.filter(met), partial)
 
     def outside(self, low: GtidSet) -> pa.Array:
         """Returns the tokens of the transactions that aren't in the low watermark."""
@@ -127,65 +143,66 @@ class PassedKeys:
         return self.tokens.filter(pa.array(not_in_low[self.transaction]))
 
     @staticmethod
-    def joined(several: Iterable["PassedKeys"]) -> "PassedKeys":
-        """Returns the keys of several runs, in their order."""
-        runs = list(several)
-        begins = accumulate((len(run.transactions) for run in runs), initial=0)
-        partial = [run.partial for run in runs if run.partial is not None]
-        return PassedKeys(
-            Transactions.joined([run.transactions for run in runs]),
-            np.concatenate([run.transaction + begin for run, begin in zip(runs, begins, strict=False)]),
-            pa.concat_arrays([run.tokens for run in runs]),
+    def joined(several: Iterable["SliceKeys"]) -> "SliceKeys":
+        """Returns the keys of several slices as those of one, in the order of the log."""
+        slices = list(several)
+        begins = accumulate((len(each.transactions) for each in slices), initial=0)
+        partial = [each.partial for each in slices if each.partial is not None]
+        return SliceKeys(
+            Transactions.joined([each.transactions for each in slices]),
+            np.concatenate([each.transaction + begin for each, begin in zip(slices, begins, strict=False)]),
+            pa.concat_arrays([each.tokens for each in slices]),
             PartialRows.joined(partial) if partial else None,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class KeyRuns:
-    """Runs in order. Adding one copies about log n of n runs, not all.
+class PassedKeys:
+    """The keys of all slices that passed while a window is open, in order.
 
-    They are in pieces, and each piece is longer than the next one.
+    They are in pieces, and each piece is longer than the next one. So adding a slice to n others copies about log n.
     """
 
-    pieces: tuple[tuple[PassedKeys, ...], ...] = ()
+    pieces: tuple[tuple[SliceKeys, ...], ...] = ()
 
-    def __iter__(self) -> Iterator[PassedKeys]:
+    def __iter__(self) -> Iterator[SliceKeys]:
         return chain.from_iterable(self.pieces)
 
     def __bool__(self) -> bool:
         return bool(self.pieces)
 
-    def appended(self, run: PassedKeys) -> "KeyRuns":
-        """Returns these runs and one more at the end."""
+    def appended(self, keys: SliceKeys) -> "PassedKeys":
+        """Returns these slices and one more at the end."""
         earlier = self.pieces
-        last: tuple[PassedKeys, ...] = (run,)
+        last: tuple[SliceKeys, ...] = (keys,)
         while earlier and len(earlier[-1]) <= len(last):
             earlier, last = earlier[:-1], earlier[-1] + last
-        return KeyRuns((*earlier, last))
+        return PassedKeys((*earlier, last))
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The chunk is ordered. It isn't known yet which of the passing transactions are in the low watermark.
+    """The coordinator has ordered the chunk. It doesn't know yet which of the passing transactions are in L.
 
-    `kept`: the bytes of the keys that passed, and of the rows kept with them.
+    `kept_bytes`: the size of `passed_keys`.
     """
 
     wire: ClassVar[str] = "reading"
 
     order: ReadChunk | ReadByKeys
-    passed: KeyRuns = KeyRuns()
-    kept: int = 0
+    passed_keys: PassedKeys = PassedKeys()
+    kept_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciling:
-    """The chunk has come, and the stream hasn't passed its high watermark yet.
+    """The chunk has come, and the stream hasn't passed H yet.
 
-    `passed`: the keys that may have touched it. `keys`: how many. Each window of a lagging stream gets each run of
-    them, so it examines them only when it closes. `rows`: the chunk's rows without the `superseded` ones, which changes
-    superseded already and whose keys are no longer kept. `laid_over`: whether rows that passed in part were laid over
-    some of them already. `gone`: of a repair, the requested keys without a row that no dropped key touched.
+    `low` and `high`: L and H. `rows`: the chunk's rows, without the `superseded` ones: those are already removed
+    because their keys are in K. `upto`: the key at which the chunk ends, None at the end of the range. `passed_keys`:
+    those of which K is computed when the window closes, `key_count` of them. `overlaid`: whether partial images already
+    overwrote columns of some rows. `gone`: of a repair, the requested keys of which S returned no row, without those
+    that are in K so far.
     """
 
     wire: ClassVar[str] = "reconciling"
@@ -195,103 +212,107 @@ class Reconciling:
     high: High
     rows: pa.RecordBatch
     upto: Key | None
-    passed: KeyRuns
-    keys: int
+    passed_keys: PassedKeys
+    key_count: int
     superseded: int = 0
-    laid_over: bool = False
+    overlaid: bool = False
     gone: pa.RecordBatch | None = None
 
 
 Window = Reading | Reconciling
 
 
-def pass_keys(window: Window, keys: PassedKeys) -> Window:
-    """Returns the window after transactions have passed that touched `keys` in its table."""
+def pass_keys(window: Window, keys: SliceKeys) -> Window:
+    """Returns the window after a slice has passed that touched `keys` in its table."""
     if isinstance(window.order, ReadByKeys):
         keys = keys.among(window.order.tokens)
     match window:
         case Reading():
-            return replace(window, passed=window.passed.appended(keys), kept=window.kept + keys.nbytes)
+            passed, size = window.passed_keys.appended(keys), window.kept_bytes + keys.nbytes
+            return replace(window, passed_keys=passed, kept_bytes=size)
         case Reconciling():
-            passed, number = window.passed.appended(keys), window.keys + len(keys)
-            return _drop_touched_rows(replace(window, passed=passed, keys=number))
+            passed, number = window.passed_keys.appended(keys), window.key_count + len(keys)
+            return _drop_touched_rows(replace(window, passed_keys=passed, key_count=number))
 
 
 def take_chunk(window: Reading, read: ChunkRead) -> Reconciling:
-    """Returns the window with its chunk. Raises InvariantBroken if the low watermark isn't usable."""
+    """Returns the window with its chunk. Raises InvariantBroken unless A ⊆ L (`is_usable_low`)."""
     if not is_usable_low(read.low, window.order.ordered_at):
         raise InvariantBroken(
             f"chunk {read.chunk}: the low watermark {read.low} lacks transactions that had passed when the chunk "
             f"was ordered: {window.order.ordered_at - read.low}"
         )
-    keys = sum(len(run) for run in window.passed)
+    count = sum(len(keys) for keys in window.passed_keys)
     rows = read.rows
     if isinstance(window.order, ReadByKeys):
-        rows = rows.filter(pc.is_in(tokens(rows, window.order.schema.key), window.order.tokens))
+        rows = rows.filter(pc.is_in(key_tokens(rows, window.order.schema.key), window.order.tokens))
     gone = _without_row(window.order, rows) if isinstance(window.order, RepairRows) else None
     return _drop_touched_rows(
-        Reconciling(window.order, read.low, read.high, rows, read.upto, window.passed, keys, gone=gone)
+        Reconciling(window.order, read.low, read.high, rows, read.upto, window.passed_keys, count, gone=gone)
     )
 
 
 def can_close(window: Reconciling, passed: StreamPosition) -> bool:
-    """Returns whether the stream, between two transactions there, has passed the high watermark."""
+    """Returns whether the stream, which is between two transactions, has passed H.
+
+    H is one of three. The log's end has passed once the last transaction ended at or after it. A GTID set has passed
+    once the position contains it. A marker row has passed with the transaction that inserted it.
+    """
     return passed.has(window.high)
 
 
 def untouched_rows(window: Reconciling) -> pa.RecordBatch:
-    """Returns the chunk's rows that no transaction outside the low watermark touched, with their partial changes
-    applied."""
-    if not window.passed:
+    """Returns the chunk's rows whose keys aren't in K, with the columns of partial images applied."""
+    if not window.passed_keys:
         return window.rows
-    passed, key = PassedKeys.joined(window.passed), window.order.schema.key
-    gives_way = pc.is_in(tokens(window.rows, key), _touched(window, passed))
+    passed, key = SliceKeys.joined(window.passed_keys), window.order.schema.key
+    gives_way = pc.is_in(key_tokens(window.rows, key), _touched(window, passed))
     rows = window.rows.filter(pc.invert(gives_way)) if pc.any(gives_way).as_py() else window.rows
     return rows if passed.partial is None else apply_partial_rows(rows, key, passed.partial)
 
 
 def gone_keys(window: Reconciling) -> pa.RecordBatch:
-    """Returns the keys that a repair requested, and of which the source has no row."""
+    """Returns the keys that a repair requested, and of which the source has no row at E."""
     assert window.gone is not None
-    if not window.passed:
+    if not window.passed_keys:
         return window.gone
-    passed = PassedKeys.joined(window.passed)
+    passed = SliceKeys.joined(window.passed_keys)
     touched = _touched(window, passed)
     if passed.partial is not None:
         touched = pa.concat_arrays([touched, passed.partial.tokens])
-    own = tokens(window.gone, range(window.gone.num_columns))
+    own = key_tokens(window.gone, range(window.gone.num_columns))
     return window.gone.filter(pc.invert(pc.is_in(own, touched)))
 
 
-def _touched(window: Reconciling, passed: PassedKeys) -> pa.Array:
-    """Returns the tokens of the rows that give way.
+def _touched(window: Reconciling, passed: SliceKeys) -> pa.Array:
+    """Returns the tokens of K. With partial images it has the keys of all that passed, in L or not.
 
-    With partial rows these are all that passed, in the low watermark or not (`partial_rows` has the proof).
+    Those need the order of all changes of a row, also of those in L. Touching too many keys is harmless.
     """
-    low_matters = passed.partial is None and not window.laid_over
+    low_matters = passed.partial is None and not window.overlaid
     return passed.outside(window.low) if low_matters else passed.tokens
 
 
 def _without_row(order: RepairRows, rows: pa.RecordBatch) -> pa.RecordBatch:
-    return order.keys.filter(pc.invert(pc.is_in(order.tokens, tokens(rows, order.schema.key))))
+    return order.keys.filter(pc.invert(pc.is_in(order.tokens, key_tokens(rows, order.schema.key))))
 
 
 def _drop_touched_rows(window: Reconciling) -> Reconciling:
     """Returns the window without touched rows and without keys, once the keys are more than the rows.
 
-    A lagging stream, or one large transaction, may touch any number of keys before high has passed.
+    That bounds memory. A lagging stream, or one large transaction, may touch any number of keys before H has passed.
     """
-    if window.keys <= len(window.rows):
+    if window.key_count <= len(window.rows):
         return window
     rows = untouched_rows(window)
-    given_up = window.superseded + len(window.rows) - len(rows)
-    partial = window.laid_over or any(run.partial is not None for run in window.passed)
+    superseded = window.superseded + len(window.rows) - len(rows)
+    partial = window.overlaid or any(keys.partial is not None for keys in window.passed_keys)
     return replace(
         window,
         rows=rows,
-        passed=KeyRuns(),
-        keys=0,
-        superseded=given_up,
-        laid_over=partial,
+        passed_keys=PassedKeys(),
+        key_count=0,
+        superseded=superseded,
+        overlaid=partial,
         gone=None if window.gone is None else gone_keys(window),
     )

@@ -1,4 +1,4 @@
-"""A place in the log: a binlog file and an offset, ordered within one server."""
+"""Coordinates of a log: a binlog file and an offset, ordered within one server."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from pipeline.errors import InvariantBroken
 
 @dataclass(frozen=True, slots=True)
 class Coordinates:
-    """A place in one server's binary log: `file` as `binlog.000042`, `offset` in bytes, the end of an event."""
+    """A point of one server's binary log: `file` as `binlog.000042`, `offset` in bytes, the end of an event."""
 
     file: str
     offset: int
@@ -16,9 +16,9 @@ class Coordinates:
         return f"{self.file}:{self.offset}"
 
     def reaches(self, other: "Coordinates") -> bool:
-        """Whether this place is at or after the other. InvariantBroken if the two are of different logs."""
+        """Whether this point is at or after the other. InvariantBroken if the two are of different logs."""
         if self.file.rpartition(".")[0] != other.file.rpartition(".")[0]:
-            raise InvariantBroken(f"{self} and {other} are places in different logs and can't be compared")
+            raise InvariantBroken(f"{self} and {other} are in different logs and can't be compared")
         return (self.number, self.offset) >= (other.number, other.offset)
 
     @property

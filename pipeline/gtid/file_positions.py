@@ -27,24 +27,24 @@ FIRST_OFFSET: Final = 4  # in any file, after the bytes that identify it
 _OFFSETS: Final = 10**11
 
 
-def transaction_at(server: str, place: Coordinates) -> Gtid:
-    """The transaction that begins at this place in the log of the server with this UUID. Raises Definite."""
-    return Gtid(Tsid(server, TAG), _number(place))
+def transaction_at(server: str, coordinates: Coordinates) -> Gtid:
+    """The transaction that begins at these coordinates in the log of the server with this UUID. Raises Definite."""
+    return Gtid(Tsid(server, TAG), _number(coordinates))
 
 
-def all_before(server: str, place: Coordinates) -> GtidSet:
-    """All that begins before this place in the log of the server with this UUID. Raises Definite."""
-    return GtidSet.of_range(Tsid(server, TAG), 1, _number(place))
+def all_before(server: str, coordinates: Coordinates) -> GtidSet:
+    """All that begins before these coordinates in the log of the server with this UUID. Raises Definite."""
+    return GtidSet.of_range(Tsid(server, TAG), 1, _number(coordinates))
 
 
-def all_between(first: Gtid, place: Coordinates) -> GtidSet:
-    """Returns everything that begins at or after that transaction and before this position, which may be nothing.
+def all_between(first: Gtid, coordinates: Coordinates) -> GtidSet:
+    """Returns everything that begins at or after that transaction and before these coordinates, which may be nothing.
     Raises Definite."""
-    return GtidSet.of_range(first.source, first.number, _number(place))
+    return GtidSet.of_range(first.source, first.number, _number(coordinates))
 
 
 def server_of(position: GtidSet) -> str | None:
-    """The UUID of the server whose places these are; None for a set of GTIDs."""
+    """The UUID of the server whose log these are of; None for a set of GTIDs."""
     match tuple(position.intervals):
         case (Tsid(server, tag),) if tag == TAG:
             return server
@@ -53,18 +53,18 @@ def server_of(position: GtidSet) -> str | None:
 
 
 def first_missing(position: GtidSet) -> Gtid:
-    """Where the first transaction may begin that isn't in the position, which is one of places."""
+    """Where the first transaction may begin that isn't in the position, which is one of coordinates."""
     [(source, numbers)] = position.intervals.items()
     return Gtid(source, int(numbers.edges[1]))
 
 
-def file_and_offset(place: Gtid) -> tuple[int, int]:
+def file_and_offset(position: Gtid) -> tuple[int, int]:
     """The number of its file, and the offset in it."""
-    return divmod(place.number, _OFFSETS)
+    return divmod(position.number, _OFFSETS)
 
 
-def _number(place: Coordinates) -> int:
-    number = place.number * _OFFSETS + place.offset
-    if place.offset >= _OFFSETS or number > LARGEST_NUMBER:
-        raise Definite(f"{place} is beyond the places that can be counted; reset the log with RESET MASTER")
+def _number(coordinates: Coordinates) -> int:
+    number = coordinates.number * _OFFSETS + coordinates.offset
+    if coordinates.offset >= _OFFSETS or number > LARGEST_NUMBER:
+        raise Definite(f"{coordinates} are beyond what can be counted; reset the log with RESET MASTER")
     return number

@@ -20,7 +20,7 @@ from pipeline.types.buffers import Flags, Longs
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transactions:
-    """A run of transactions, oldest in the log first; the four arrays have one element for each.
+    """Consecutive transactions, oldest in the log first; the four arrays have one element for each.
 
     `source` indexes `sources`, `number` is the GTID's number there, `commit_time` the commit's time on the server that
     wrote this log, in µs since the epoch (UTC), and `original_time` that on the server on which it was committed first,
@@ -35,12 +35,12 @@ class Transactions:
 
     @staticmethod
     def empty() -> "Transactions":
-        """The run of none."""
+        """Returns no transactions."""
         return Transactions.of(())
 
     @staticmethod
     def of(transactions: Iterable[tuple[Gtid, int]]) -> "Transactions":
-        """Returns the run of these GTIDs with their commit times, in this order, without original times."""
+        """Returns the transactions of these GTIDs with their commit times, in this order, without original times."""
         indices: dict[Tsid, int] = {}
         source, number, commit_time = [], [], []
         for gtid, time in transactions:
@@ -56,25 +56,25 @@ class Transactions:
         )
 
     @staticmethod
-    def joined(runs: Sequence["Transactions"]) -> "Transactions":
-        """Several runs as one, in this order."""
+    def joined(several: Sequence["Transactions"]) -> "Transactions":
+        """Returns all transactions of several sequences, in this order."""
         indices: dict[Tsid, int] = {}
-        places = {
-            sources: _places(sources, indices) for sources in dict.fromkeys(run.sources for run in runs)
+        indices_of = {
+            sources: _places(sources, indices) for sources in dict.fromkeys(each.sources for each in several)
         }
         return Transactions(
             sources=tuple(indices),
-            source=np.concatenate([places[run.sources][run.source] for run in runs]),
-            number=np.concatenate([run.number for run in runs]),
-            commit_time=np.concatenate([run.commit_time for run in runs]),
-            original_time=np.concatenate([run.original_time for run in runs]),
+            source=np.concatenate([indices_of[each.sources][each.source] for each in several]),
+            number=np.concatenate([each.number for each in several]),
+            commit_time=np.concatenate([each.commit_time for each in several]),
+            original_time=np.concatenate([each.original_time for each in several]),
         )
 
     def __len__(self) -> int:
         return len(self.number)
 
     def taken(self, indices: npt.NDArray[np.int32]) -> "Transactions":
-        """Returns the run of the transactions with these indices."""
+        """Returns the transactions with these indices."""
         return Transactions(
             self.sources,
             self.source[indices],
@@ -105,21 +105,21 @@ class Transactions:
     def added_to(self, position: GtidSet) -> GtidSet:
         """Returns the position once all of these have passed.
 
-        Raises InvariantBroken if one of them had passed before, or comes twice in the run. A log has each transaction
+        Raises InvariantBroken if one of them had passed before, or comes twice among them. A log has each transaction
         once, so its rows would otherwise be delivered twice.
         """
         again = ~self.not_in(position)
         if again.any():
             i = int(again.argmax())
             raise InvariantBroken(
-                f"transaction {self.gtid(i)}, the {i}th of a run of {len(self)}, had passed before: "
+                f"transaction {self.gtid(i)}, the {i}th of {len(self)}, had passed before: "
                 f"it is in the position {position}"
             )
         after = position
         for index, source in enumerate(self.sources):
             after = after.with_numbers(source, self.number[self.source == index])
         if after.count() != position.count() + len(self):
-            raise InvariantBroken(f"transaction {self._first_double()} comes twice in a run of {len(self)}")
+            raise InvariantBroken(f"transaction {self._first_double()} comes twice among {len(self)}")
         return after
 
     def _first_double(self) -> Gtid:
@@ -128,7 +128,7 @@ class Transactions:
             if gtid in seen:
                 return gtid
             seen.add(gtid)
-        raise AssertionError("the run has each transaction once")
+        raise AssertionError("each transaction comes once")
 
 
 def _places(sources: tuple[Tsid, ...], indices: dict[Tsid, int]) -> npt.NDArray[np.int32]:

@@ -59,10 +59,15 @@ class Witness:
 Witnesses = tuple[Witness, ...]  # the one that passed last comes last
 
 
-def add_transactions(before: Witnesses, run: Transactions) -> Witnesses:
+def add_transactions(before: Witnesses, transactions: Transactions) -> Witnesses:
     """The witnesses once these transactions have passed."""
-    last = sorted(int(np.flatnonzero(run.source == index)[-1]) for index in np.unique(run.source))
-    new = [Witness(run.gtid(i), int(run.commit_time[i]), int(run.original_time[i])) for i in last]
+    last = sorted(
+        int(np.flatnonzero(transactions.source == index)[-1]) for index in np.unique(transactions.source)
+    )
+    new = [
+        Witness(transactions.gtid(i), int(transactions.commit_time[i]), int(transactions.original_time[i]))
+        for i in last
+    ]
     return with_witnesses(before, new)
 
 

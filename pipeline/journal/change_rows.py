@@ -9,7 +9,8 @@ a bag, and its changes a sum.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
@@ -24,7 +25,7 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.journal import Append, ChangePart, ChunkPart
 from pipeline.messages.row_images import CHANGE_FIELDS, SOURCE_TYPE, ImageKind
-from pipeline.schema.row_keys import tokens
+from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.spelling import fold_name
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.snapshot import REPAIRED, ChunkId
@@ -56,9 +57,10 @@ SOURCE = pa.field(
     "__source", pa.struct([pa.field("time", pa.int64()), pa.field("update", pa.bool_()), *SOURCE_TYPE])
 )
 
-# The letter of each ImageKind, by its number.
-_KEYED = pa.array(["c", "d", "u", "d", "t"])
-_KEYLESS = pa.array(["c", "d", "c", "d", "t"])
+# The letter of each ImageKind, by its number: of a table with a key, then of one without, then what an update found.
+_LETTERS = pa.array([*"cdudt", *"cdcdt", "b"])
+_KEYED, _KEYLESS, _BEFORE = map(np.int8, (0, len(ImageKind), len(_LETTERS) - 1))
+_UPDATES = (ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER)
 
 
 def uncapturable(schema: TableSchema, protection: Protection = UNPROTECTED) -> str | None:
@@ -73,11 +75,13 @@ def uncapturable(schema: TableSchema, protection: Protection = UNPROTECTED) -> s
     )
 
 
+@lru_cache(maxsize=4096)
 def changes_schema(schema: TableSchema) -> pa.Schema:
     """The schema of a changes file without SOURCE, of a table that isn't `uncapturable`."""
     return pa.schema([*META, *schema.arrow])
 
 
+@lru_cache(maxsize=4096)
 def file_schema(schema: TableSchema) -> pa.Schema:
     """The schema of a changes file."""
     return changes_schema(schema).append(SOURCE)
@@ -96,60 +100,101 @@ def turn_chunks_into_changes(append: Append, rules: tuple[LakeRule, ...]) -> App
     return replace(append, parts=parts)
 
 
-def change_table(segment: int, *parts: ChangePart, before_images: bool = False) -> pa.Table:
-    """Returns the rows of these parts, of one schema, in the form of a changes file (`file_schema`), in their order.
+@dataclass(frozen=True, slots=True)
+class ChangeRun:
+    """Changes of one schema, in their order. `before_images`: also the row before each update of a row with a key is
+    wanted (`b`)."""
 
-    `before_images`: also the row before each update of a row with a key (`b`). Raises InvariantBroken if an update's
-    two images aren't adjacent.
+    parts: Sequence[ChangePart]
+    before_images: bool = False
+
+    @property
+    def schema(self) -> TableSchema:
+        """Returns the schema of all of them."""
+        return self.parts[0].changes.schema
+
+
+def change_table(segment: int, *parts: ChangePart, before_images: bool = False) -> pa.Table:
+    """Returns the rows of these parts, of one schema. Raises as `change_tables`."""
+    (table,) = change_tables(segment, [ChangeRun(parts, before_images)])
+    return table
+
+
+def change_tables(segment: int, runs: Sequence[ChangeRun]) -> list[pa.Table]:
+    """Returns the rows of each run in the form of a changes file (`file_schema`), in their order.
+
+    What describes the rows is made for all runs at once: with many tables of few rows, a call costs more than its rows.
+    Raises InvariantBroken if an update's two images aren't adjacent.
     """
-    schema = parts[0].changes.schema
-    images, rows = _one([part.changes.images for part in parts]), _one([part.changes.rows for part in parts])
-    transaction = [part.changes.images.column("transaction").to_numpy() for part in parts]
-    begins = accumulate((len(part.transactions) for part in parts), initial=0)
-    index = np.concatenate([here + begin for here, begin in zip(transaction, begins, strict=False)])
-    scn = np.concatenate(
-        [here.astype(np.int64) + part.first_scn for here, part in zip(transaction, parts, strict=True)]
-    )
-    ops = (_KEYED if schema.key else _KEYLESS).take(images.column("kind"))
-    overwritten = _overwritten(images.column("kind").to_numpy(), rows, schema)
-    if overwritten is not None and before_images:
-        ops = pc.if_else(pa.array(overwritten), "b", ops)
-    elif overwritten is not None:
-        kept = np.flatnonzero(~overwritten)
-        images, rows, ops = (each.take(pa.array(kept)) for each in (images, rows, ops))
-        index, scn = index[kept], scn[kept]
-    run = Transactions.joined([part.transactions for part in parts])
-    passed = Transactions(
-        run.sources, run.source[index], run.number[index], run.commit_time[index], run.original_time[index]
-    )
-    meta = [
-        ops,
+    images = [_one([part.changes.images for part in run.parts]) for run in runs]
+    rows = [_one([part.changes.rows for part in run.parts]) for run in runs]
+    counts = [len(each) for each in images]
+    begins = np.cumsum([0, *counts])
+    keyless = np.repeat([not run.schema.key for run in runs], counts)
+    kind = np.concatenate([each.column("kind").to_numpy() for each in images])
+    overwritten = _overwritten(kind, rows, runs, begins)
+    wanted = overwritten & np.repeat([run.before_images for run in runs], counts)
+    letter = np.where(wanted, _BEFORE, kind + np.where(keyless, _KEYLESS, _KEYED))
+    kept = np.flatnonzero(wanted | ~overwritten)
+    bounds = np.searchsorted(kept, begins)
+    passed, scn = _transactions([part for run in runs for part in run.parts], kept)
+    described = [
+        _LETTERS.take(pa.array(letter[kept])),
         pa.array(scn),
-        images.column("ordinal"),
+        _taken([each.column("ordinal") for each in images], kept),
         passed.gtid_texts(),
         pa.array(passed.commit_time).cast(META.field("__commit_time").type),
-        pa.nulls(len(rows), META.field("__chunk").type),
-        images.column("absent"),
-        pa.repeat(pa.scalar(segment, pa.int64()), len(rows)),
+        pa.nulls(len(kept), META.field("__chunk").type),
+        _taken([each.column("absent") for each in images], kept),
+        pa.repeat(pa.scalar(segment, pa.int64()), len(kept)),
     ]
-    source = _source(images, passed, keyed=bool(schema.key))
-    return pa.Table.from_arrays([*meta, *rows.columns, source], schema=file_schema(schema))
+    origin = _origin(passed, updates=keyless[kept] & np.isin(kind[kept], _UPDATES))
+    tables = []
+    for place, run in enumerate(runs):
+        first, count = bounds[place], bounds[place + 1] - bounds[place]
+        own, source = rows[place], images[place].column("source")
+        if count < counts[place]:
+            here = pa.array(kept[first : first + count] - begins[place])
+            own, source = own.take(here), source.take(here)
+        meta = [each.slice(first, count) for each in described]
+        told = _source(source, [each.slice(first, count) for each in origin])
+        tables.append(pa.Table.from_arrays([*meta, *own.columns, told], schema=file_schema(run.schema)))
+    return tables
 
 
-def _source(images: pa.RecordBatch, passed: Transactions, *, keyed: bool) -> pa.Array:
-    """SOURCE of each row."""
-    source = images.column("source")
+def _transactions(
+    parts: Sequence[ChangePart], kept: npt.NDArray[np.int64]
+) -> tuple[Transactions, npt.NDArray[np.int64]]:
+    """Returns the transaction and the SCN of each kept image."""
+    found = {id(part.transactions): part.transactions for part in parts}
+    begins = dict(zip(found, accumulate(map(len, found.values()), initial=0), strict=False))
+    transaction = [part.changes.images.column("transaction").to_numpy() for part in parts]
+    counts = [len(each) for each in transaction]
+    index = np.concatenate(transaction).astype(np.int64)[kept]
+    scn = index + np.repeat([part.first_scn for part in parts], counts)[kept]
+    index = index + np.repeat([begins[id(part.transactions)] for part in parts], counts)[kept]
+    return Transactions.joined(list(found.values())).taken(index), scn
+
+
+def _taken(pieces: Sequence[pa.Array], kept: npt.NDArray[np.int64]) -> pa.Array:
+    """Returns the kept values of all pieces."""
+    if all(piece.null_count == len(piece) for piece in pieces):
+        return pa.nulls(len(kept), pieces[0].type)
+    whole = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+    return whole if len(kept) == len(whole) else whole.take(pa.array(kept))
+
+
+def _origin(passed: Transactions, updates: npt.NDArray[np.bool_]) -> list[pa.Array]:
+    """Returns SOURCE's `time` and `update` of each row."""
     original = passed.original_time
     as_committed = (original == 0) | (original == passed.commit_time)
-    time = pa.array(original, mask=as_committed)
-    updates = np.zeros(len(images), np.bool_)
-    if not keyed:
-        updates = np.isin(images.column("kind"), (ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER))
-    update = pa.array(updates, mask=~updates)
+    return [pa.array(original, mask=as_committed), pa.array(updates, mask=~updates)]
+
+
+def _source(source: pa.Array, origin: Sequence[pa.Array]) -> pa.Array:
+    """Returns SOURCE of each row, of its two parts."""
     unknown = source.is_null() if source.null_count else None
-    return pa.StructArray.from_arrays(
-        [time, update, *source.flatten()], fields=list(SOURCE.type), mask=unknown
-    )
+    return pa.StructArray.from_arrays([*origin, *source.flatten()], fields=list(SOURCE.type), mask=unknown)
 
 
 def chunk_table(segment: int, part: ChunkPart) -> pa.Table:
@@ -218,23 +263,46 @@ def chunk_changes(
 
 
 def _overwritten(
-    kind: npt.NDArray[np.int8], rows: pa.RecordBatch, schema: TableSchema
-) -> npt.NDArray[np.bool_] | None:
-    """Which images are what an update found that kept its key; None where there are no updates of rows with keys."""
+    kind: npt.NDArray[np.int8],
+    rows: Sequence[pa.RecordBatch],
+    runs: Sequence[ChangeRun],
+    begins: npt.NDArray[np.int64],
+) -> npt.NDArray[np.bool_]:
+    """Returns which images are what an update found that kept its key. A table without a key has none.
+
+    `kind` is of all runs. Each run begins at its place in `begins`, and `rows` has the rows of each.
+    """
     before = np.flatnonzero(kind == ImageKind.UPDATE_BEFORE)
-    if not np.array_equal(before + 1, np.flatnonzero(kind == ImageKind.UPDATE_AFTER)):
-        raise InvariantBroken(f"an update of {schema.table} came without its image before or its image after")
-    if before.size == 0 or not schema.key:
-        return None
-    keys = rows.select(list(schema.key))
-    whole = range(len(schema.key))
-    same = pc.equal(
-        tokens(keys.take(pa.array(before)), whole), tokens(keys.take(pa.array(before + 1)), whole)
-    )
-    # A key without a token (a zero date, which is null here) counts as changed: the d before the u is harmless.
+    bounds = np.searchsorted(before, begins)
+    afters = np.searchsorted(after := np.flatnonzero(kind == ImageKind.UPDATE_AFTER), begins)
     overwritten = np.zeros(len(kind), dtype=np.bool_)
-    overwritten[before[same.fill_null(False).to_numpy(zero_copy_only=False)]] = True
+    for place, run in enumerate(runs):
+        here = before[bounds[place] : bounds[place + 1]]
+        if not np.array_equal(here + 1, after[afters[place] : afters[place + 1]]):
+            raise InvariantBroken(
+                f"an update of {run.schema.table} came without its image before or its image after"
+            )
+        if here.size and run.schema.key:
+            own = rows[place].select(list(run.schema.key))
+            overwritten[here[_keeps_key(own, here - begins[place])]] = True
     return overwritten
+
+
+def _keeps_key(keys: pa.RecordBatch, before: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Returns of each place whether the next row has the same key.
+
+    A key without a token (a zero date, which is null here) counts as changed: the d before the u is harmless.
+    """
+    if all(pa.types.is_integer(each.type) and not each.null_count for each in keys.columns):
+        values = [each.to_numpy() for each in keys.columns]
+        return np.asarray(
+            np.logical_and.reduce([each[before] == each[before + 1] for each in values]), np.bool_
+        )
+    whole = range(keys.num_columns)
+    same = pc.equal(
+        key_tokens(keys.take(pa.array(before)), whole), key_tokens(keys.take(pa.array(before + 1)), whole)
+    )
+    return np.asarray(same.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -111,7 +111,6 @@ def schema_from_json(text: str, version: str) -> TableSchema:
 
 def _entry_from_json(value: dict[str, Any], named: dict[str, TableSchema]) -> Entry:
     times = value["commit_times"]
-    versions = {version: schemas.to_json(schema) for version, schema in named.items()}
     return Entry(
         segment=value["segment"],
         files=tuple(_file_from_json(file) for file in value["files"]),
@@ -120,7 +119,7 @@ def _entry_from_json(value: dict[str, Any], named: dict[str, TableSchema]) -> En
         transactions=value["transactions"],
         commit_times=times and CommitTimes(times["oldest"], times["newest"], tuple(times["samples"])),
         chunks=tuple(_chunk_from_json(chunk) for chunk in value["chunks"]),
-        checkpoint=checkpoints.from_json(value["checkpoint"], versions),
+        checkpoint=checkpoints.from_json(value["checkpoint"], named),
         schemas=named,
         sealed_at=value["sealed_at"],
         alterations=tuple(_altered_from_json(altered, named) for altered in value["alterations"]),

@@ -40,7 +40,7 @@ import pyarrow.compute as pc
 from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.settings import JournalSettings
 from pipeline.config.table_rules import LakeRule, rule_of
-from pipeline.journal.change_rows import change_table, chunk_table
+from pipeline.journal.change_rows import ChangeRun, change_tables, chunk_table
 from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, ProtectedTable, SealedChunk
 from pipeline.journal.protected_rows import protect_rows
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
@@ -67,6 +67,8 @@ POSITION_INTERVAL_S = 5.0
 
 # Which of a segment's files.
 Which = tuple[TableSchema, FileKind]
+# Some adjacent parts of a file: changes, or one chunk.
+_Run = list[ChangePart | ChunkPart]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +199,8 @@ class SegmentTable:
     def stated(self) -> list[str]:
         """Returns the columns whose least and greatest value is in the file's footer: those that choose rows."""
         chosen_by = {"__segment", "__scn", *self.schema.key_names}
-        return [
-            field.name for field in self.rows.schema if field.name in chosen_by and has_one_order(field.type)
-        ]
+        schema = self.rows.schema
+        return [name for name in schema.names if name in chosen_by and has_one_order(schema.field(name).type)]
 
 
 def has_one_order(type_: pa.DataType) -> bool:
@@ -222,12 +223,14 @@ def segment_tables(
     for part in parts:
         if not _is_written(part):
             groups.setdefault(_whose(part), []).append(part)
-    pieces: dict[Which, list[pa.Table]] = {}
-    for which, group in groups.items():
-        rule = rule_of(rules, which[0].table)
-        pieces[which] = [rows for run in _runs(group) if len(rows := _piece(segment, run, rule))]
+    pieces: dict[Which, list[pa.Table]] = {which: [] for which in groups}
+    runs = [(which, run) for which, group in groups.items() for run in _runs(group)]
+    for lot in _lots(runs):
+        for (which, _), rows in zip(lot, _rows(segment, [run for _, run in lot], rules), strict=True):
+            if len(rows):
+                pieces[which].append(rows)
     return tuple(
-        _protected(schema, kind, pa.concat_tables(tables), protection)
+        _protected(schema, kind, tables[0] if len(tables) == 1 else pa.concat_tables(tables), protection)
         for (schema, kind), tables in pieces.items()
         if tables
     )
@@ -340,7 +343,7 @@ def _runs(parts: Sequence[ChangePart | ChunkPart]) -> Iterator[list[ChangePart |
     run: list[ChangePart | ChunkPart] = []
     rows = 0
     for part in parts:
-        here = len(part.changes.rows) if isinstance(part, ChangePart) else 1 + IMAGES_TOGETHER
+        here = _images(part)
         if run and rows + here > IMAGES_TOGETHER:
             yield run
             run, rows = [], 0
@@ -350,13 +353,36 @@ def _runs(parts: Sequence[ChangePart | ChunkPart]) -> Iterator[list[ChangePart |
         yield run
 
 
-def _piece(segment: int, run: Sequence[ChangePart | ChunkPart], rule: LakeRule) -> pa.Table:
-    match run:
-        case [ChunkPart() as chunk]:
-            return chunk_table(segment, chunk)
+def _lots(runs: Iterable[tuple[Which, _Run]]) -> Iterator[list[tuple[Which, _Run]]]:
+    """Divides runs, in their order, into those that become rows together: a chunk does so by itself."""
+    lot: list[tuple[Which, _Run]] = []
+    images = 0
+    for which, run in runs:
+        here = sum(map(_images, run))
+        if lot and images + here > IMAGES_TOGETHER:
+            yield lot
+            lot, images = [], 0
+        lot.append((which, run))
+        images += here
+    if lot:
+        yield lot
+
+
+def _images(part: ChangePart | ChunkPart) -> int:
+    """Returns how many images a part has, and for a chunk more than may become rows together."""
+    return len(part.changes.rows) if isinstance(part, ChangePart) else 1 + IMAGES_TOGETHER
+
+
+def _rows(segment: int, lot: Sequence[_Run], rules: tuple[LakeRule, ...]) -> list[pa.Table]:
+    """Returns the rows of each run."""
+    match lot:
+        case [[ChunkPart() as chunk]]:
+            return [chunk_table(segment, chunk)]
         case _:
-            changes = [part for part in run if isinstance(part, ChangePart)]
-            return change_table(segment, *changes, before_images=rule.before_images)
+            changes = [[part for part in run if isinstance(part, ChangePart)] for run in lot]
+            tables = [parts[0].changes.schema.table for parts in changes]
+            before_images = [rule_of(rules, table).before_images for table in tables]
+            return change_tables(segment, list(map(ChangeRun, changes, before_images)))
 
 
 def _urgent(append: Append, before: Checkpoint | None) -> bool:

@@ -15,13 +15,20 @@ once a later listing of claims shows none greater. If a greater claim shows, the
 
 **The reader.** It lists the entries, then the claims. The greatest claim's record says which segments of which writers
 are the past. Of the greatest claim's own segments, all listed ones count. While that claim has no record yet, only the
-past of the last record is certain.
+past of the last record is certain, and what the claim says: what counted for its writer right before.
 
 **No reader sees a segment that is later revoked.** A reader, or the writer itself, took entry E of claim g as counting.
 It saw E, and then no claim greater than g. So each claim h > g was put after E. The writer of h lists the entries after
 putting its claim. By 2 it finds E, and has it in its past. The same holds for g's record, which h is sure to know: g
 acts on it only after a listing without h. So the past of each claim contains everything that anyone took before. By
 induction there is one sequence of segments, each with one writer.
+
+**A put that has failed may still happen.** A store may carry a request out long after its writer has given up. Then
+the entry, or a file that it names, replaces what the writer has meanwhile put under the same name. So a writer that
+recovers in such a store claims the journal again. What appears late has the older claim in its name. It is in the past
+of the new claim, or no reader takes it. A removal that happens late concerns names of the older claim too. A schema's
+name has no claim, so no schema is removed there. A claim itself may appear late. Each claim of a process is greater
+than all that it has tried to put, and a process isn't fenced by its own.
 
 **The older writer is fenced, in any order of starts.** Of two claims one is greater, and its writer never sees the
 other one as greater. A writer that is stopped and resumes later may still put an entry. No reader takes that entry: its

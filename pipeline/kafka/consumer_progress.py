@@ -3,12 +3,13 @@
 While a table's mirror is being filled, its topic has what was committed since that began. A snapshot brings the rest.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.config.settings import KafkaSinkSettings
 from pipeline.journal.applied.progress import BEGINS_AGAIN, SegmentEnd, TableProgress
 from pipeline.kafka.state import SinkPosition
-from pipeline.kafka.topics import destination_of, topic_of_heartbeats
+from pipeline.kafka.topics import Routing, topic_of_heartbeats
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
 
@@ -53,20 +54,30 @@ class KafkaConsumerProgress:
         aside = self.at.set_aside
         if not aside:
             return None
-        topics = {self._topic(table)}
+        topics = self._topics(table)
         if self._is_outbox(table):
-            # A row says where its event goes: to any topic but those of tables and of heartbeats.
-            to, tables = self.settings, self.checkpoint.schemas
-            others = {self._topic(other) for other in tables if not self._is_outbox(other)}
-            topics |= (
-                aside.keys() - others - {topic_of_heartbeats(to.topic_heartbeat_prefix, to.topic_prefix)}
-            )
+            topics |= aside.keys() - self._topics_without_events()
         refusing = min(topics & aside.keys(), default=None)
         return refusing and f"its topic {refusing} was set aside: {aside[refusing].reason}"
 
-    def _topic(self, table: TableId) -> str:
+    def _topics_without_events(self) -> set[str]:
+        """The topics of tables and of heartbeats. A row of an outbox says where its event goes: to any other one."""
+        tables = (table for table in self.checkpoint.schemas if not self._is_outbox(table))
+        beats = {
+            topic_of_heartbeats(self.settings.topic_heartbeat_prefix, each.prefix)
+            for each in self._routings()
+        }
+        return beats.union(*map(self._topics, tables))
+
+    def _topics(self, table: TableId) -> set[str]:
+        """The topics that have rows of the table, or lack some."""
+        return {each.topic(table) for each in self._routings()}
+
+    def _routings(self) -> Iterator[Routing]:
+        """The present settings, and earlier ones that still apply to something."""
         to = self.settings
-        return destination_of(table, to.topic_prefix, to.topic_delimiter, to.topic_routes).topic
+        yield Routing(to.topic_prefix, to.topic_delimiter, to.topic_routes)
+        yield from (each.routing for each in self.at.former)
 
     def _is_outbox(self, table: TableId) -> bool:
         return any(outbox.tables.match(table) for outbox in self.settings.outboxes)

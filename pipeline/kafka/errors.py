@@ -19,6 +19,15 @@ class KafkaUnavailable(Transient):
     """Kafka fails for now."""
 
 
+class BatchTooLarge(KafkaUnavailable):
+    """A topic takes no batch of so many `bytes`, which has several messages. It may take them in smaller ones."""
+
+    def __init__(self, topic: str, size: int, reason: str) -> None:
+        super().__init__(f"{topic}: it takes no batch of {size} bytes ({reason})")
+        self.topic = topic
+        self.bytes = size
+
+
 class KafkaRefused(Definite):
     """Kafka refuses what the sink sends. The text has the remedy. The sink keeps its position until then."""
 

@@ -1,7 +1,7 @@
 """What the refusals of a schema registry mean.
 
 An error that may vanish by itself is transient. An error that only a person can fix is definite: it concerns one
-topic's schema, or all of them.
+topic's schema, or all of them. So is a failure for one schema of a registry that answers otherwise: it may last.
 
 Source: Confluent Schema Registry, "API Reference", Subjects and Errors; Apicurio Registry gives the same answers
 (ccompat v7).
@@ -53,6 +53,15 @@ def schema_failure(
             "kafka.auto_register_schemas = true",
         )
     return registry_failure(status, told)
+
+
+def schema_fails(topic: str, subject: str, why: str) -> TopicRefusal:
+    """Returns our error for a registry that fails for one subject and answers otherwise, and `why`."""
+    return TopicRefusal(
+        topic,
+        f"the schema registry answers, and fails for the subject {subject} ({why}); see to the registry's log, or "
+        "leave the table out with kafka.tables",
+    )
 
 
 def registry_failure(status: int, told: str) -> KafkaUnavailable | KafkaRefused:

@@ -20,8 +20,8 @@ from pipeline.kafka.debezium.connect_schema import Schema, column_schema
 from pipeline.kafka.debezium.connect_values import connect_values, with_epochs
 from pipeline.kafka.debezium.json_format import JSON
 from pipeline.kafka.debezium.json_values import json_values
-from pipeline.kafka.debezium.message_format import Told
-from pipeline.kafka.debezium.text_rows import Piece, joined
+from pipeline.kafka.debezium.message_format import FieldValue
+from pipeline.kafka.debezium.text_rows import TextPiece, joined
 from pipeline.kafka.records import NO_VALUE
 from pipeline.schema.table_schema import Column
 from pipeline.types.buffers import Longs
@@ -39,7 +39,7 @@ _MOMENTS: Final = {
 class SimpleHeaders:
     """A format of headers alone."""
 
-    def column(self, column: Column, values: pa.Array, handling: Handling) -> Piece:
+    def column(self, column: Column, values: pa.Array, handling: Handling) -> TextPiece:
         """Returns the values of a column in each row, as fields of a struct."""
         texts, schema = _texts(column, values, handling), column_schema(column, handling)
         if schema["type"] in ("string", "bytes") and schema.get("name") != _DECIMAL:
@@ -51,15 +51,15 @@ class SimpleHeaders:
         """Returns headers that are only a column's values."""
         return _valued(_texts(column, values, handling))
 
-    def told(self, told: Told, schema: Schema, count: int) -> Piece:
+    def told(self, told: FieldValue, schema: Schema, count: int) -> TextPiece:
         """Returns a value in each row, in JSON until it is complete."""
         return JSON.told(told, schema, count)
 
-    def record(self, fields: Mapping[str, Piece], count: int) -> pa.Array:
+    def record(self, fields: Mapping[str, TextPiece], count: int) -> pa.Array:
         """Returns structs of these fields."""
         return JSON.record(fields, count)
 
-    def optional(self, records: pa.Array, rows: Longs) -> Piece:
+    def optional(self, records: pa.Array, rows: Longs) -> TextPiece:
         """Returns the struct that each row has by its number, and `null` for a negative number."""
         return JSON.optional(records, rows)
 

@@ -2,12 +2,17 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar, assert_never
 
+from pipeline.config.message_routes import TopicRoute
 from pipeline.errors import Definite
-from pipeline.kafka.runs import MOST_RUN_BYTES, Capacity, Run
+from pipeline.kafka.portions import MOST_PORTION_BYTES, Capacity, Portion
+from pipeline.kafka.topics import Routing
 from pipeline.kafka.transaction_endings import RecordEnds
+
+# What a position's digest ends with if earlier settings route some of what topics lack. An earlier version refuses it.
+_ROUTED_BEFORE: Final = "+"
 
 # How many rows the first Kafka transaction of a start takes. Each committed one doubles it.
 FIRST_ROWS: Final = 1_000
@@ -19,10 +24,10 @@ Parsed = TypeVar("Parsed")
 class KafkaPosition:
     """The topics have everything through `segment`.
 
-    Of the next segment they have everything through `scn`, and `rows` rows of the run that follows. These are the first
-    rows of one source transaction that is too large for one Kafka transaction, in the order of the stream. That order
-    is the journal's, whatever the settings are. `by_table`: an earlier version sent them, table by table, in an order
-    that depends on which tables share a topic.
+    Of the next segment they have everything through `scn`, and `rows` rows of the portion that follows. These are the
+    first rows of one source transaction that is too large for one Kafka transaction, in the order of the stream. That
+    order is the journal's, whatever the settings are. `by_table`: an earlier version sent them, table by table, in an
+    order that depends on which tables share a topic.
     """
 
     segment: int
@@ -40,16 +45,25 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
+class FormerRouting:
+    """Earlier settings, by which rows through the segment `through` have their topics."""
+
+    through: int
+    routing: Routing
+
+
+@dataclass(frozen=True, slots=True)
 class SinkPosition:
     """All topics have everything through `position`, except those that are set aside, by their names.
 
-    `routing`: by which settings those lack what they lack (`pipeline.kafka.topics.routing_digest`), "" in a position of
-    an earlier version.
+    `routing`: by which settings those lack what they lack. In a position of an earlier version it is a digest
+    (`Routing.digest`), or "". `former`: the settings before, in their order, for the segments that they still apply to.
     """
 
     position: KafkaPosition
     set_aside: Mapping[str, SetAside] = field(default_factory=dict)
-    routing: str = ""
+    routing: Routing | str = ""
+    former: tuple[FormerRouting, ...] = ()
 
 
 def position_to_json(at: SinkPosition, ends: RecordEnds | None = None) -> bytes:
@@ -60,8 +74,7 @@ def position_to_json(at: SinkPosition, ends: RecordEnds | None = None) -> bytes:
             topic: {**_position_json(each.position), "reason": each.reason}
             for topic, each in at.set_aside.items()
         }
-        if at.routing:
-            value["routing"] = at.routing
+        value |= _routings_json(at.routing, at.former)
     if ends:
         by_topic: dict[str, dict[str, int]] = {}
         for (topic, partition), end in sorted(ends.items()):
@@ -95,7 +108,26 @@ def _sink_position_of(value: Mapping[str, Any]) -> SinkPosition:
         topic: SetAside(_position_of(each), str(each["reason"]))
         for topic, each in value.get("set_aside", {}).items()
     }
-    return SinkPosition(_position_of(value), aside, str(value.get("routing", "")))
+    former = tuple(
+        FormerRouting(int(each["through"]), _routing_of(each["settings"])) for each in value.get("former", ())
+    )
+    routing = _routing_of(value["settings"]) if "settings" in value else str(value.get("routing", ""))
+    return SinkPosition(_position_of(value), aside, routing, former)
+
+
+def _routings_json(routing: Routing | str, former: tuple[FormerRouting, ...]) -> dict[str, Any]:
+    if not isinstance(routing, Routing):
+        return {"routing": routing} if routing else {}
+    settings: dict[str, Any] = {"routing": routing.digest, "settings": asdict(routing)}
+    if former:
+        settings["routing"] += _ROUTED_BEFORE
+        settings["former"] = [{"through": each.through, "settings": asdict(each.routing)} for each in former]
+    return settings
+
+
+def _routing_of(value: Mapping[str, Any]) -> Routing:
+    routes = tuple(TopicRoute(**route) for route in value["routes"])
+    return Routing(str(value["prefix"]), str(value["delimiter"]), routes)
 
 
 def _ends_of(value: Mapping[str, Any]) -> RecordEnds:
@@ -194,32 +226,32 @@ class AllSent:
 
 @dataclass(frozen=True, slots=True)
 class PlanningSegment:
-    """The sink divides the next segment into runs. Segments are sealed through `sealed`."""
+    """The sink divides the next segment into portions. Segments are sealed through `sealed`."""
 
     sealed: int
     open: OpenTransaction
 
 
 @dataclass(frozen=True, slots=True)
-class SendingRun:
-    """The sink sends the first of these runs of a segment."""
+class SendingPortion:
+    """The sink sends the first of these portions of a segment."""
 
     sealed: int
     open: OpenTransaction
-    runs: tuple[Run, ...]
+    portions: tuple[Portion, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """The sink commits the Kafka transaction with this position. These runs of its last segment come next."""
+    """The sink commits the Kafka transaction with this position. These portions of its last segment come next."""
 
     sealed: int
     topics: Topics
     at: SinkPosition
-    runs: tuple[Run, ...]
+    portions: tuple[Portion, ...]
 
 
-SinkDoing = FindingPosition | AllSent | PlanningSegment | SendingRun | Committing
+SinkDoing = FindingPosition | AllSent | PlanningSegment | SendingPortion | Committing
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +260,8 @@ class State:
 
     `at`: what the topics have, by the last committed Kafka transaction, and which of them are set aside. `next_rows`:
     how many rows the next Kafka transaction takes; a start begins with few. `heartbeat_topic`: where heartbeats go,
-    None without any. No table's messages go there. `routing`: see SinkPosition. `first`: the journal has no segment
-    before it.
+    None without any. No table's messages go there. `routing`: the settings that decide which tables a topic has.
+    `first`: the journal has no segment before it.
     """
 
     most_rows: int
@@ -237,14 +269,19 @@ class State:
     doing: SinkDoing = field(default_factory=FindingPosition)
     next_rows: int = FIRST_ROWS
     heartbeat_topic: str | None = None
-    routing: str = ""
+    routing: Routing = field(default_factory=Routing)
     first: int = 0
+
+    def routing_of(self, segment: int) -> Routing:
+        """Returns by which settings the rows of a segment have their topics."""
+        former = (each.routing for each in self.at.former if segment <= each.through)
+        return next(former, self.routing)
 
     @property
     def sending_to(self) -> Topics | None:
         """Returns the topics of the Kafka transaction that is under way, None if none is."""
         match self.doing:
-            case PlanningSegment(open=opened) | SendingRun(open=opened):
+            case PlanningSegment(open=opened) | SendingPortion(open=opened):
                 return opened.topics
             case Committing(topics=topics):
                 return topics
@@ -255,4 +292,4 @@ class State:
     def capacity(self) -> Capacity:
         """Returns the capacity of the next Kafka transaction."""
         rows = min(self.next_rows, self.most_rows)
-        return Capacity(rows, max(1, MOST_RUN_BYTES * rows // self.most_rows))
+        return Capacity(rows, max(1, MOST_PORTION_BYTES * rows // self.most_rows))

@@ -8,8 +8,8 @@ messages up to it.
 has ended a predecessor's open transaction, and accepts nothing from it any more. So nothing can be added after the sink
 has read the position.
 
-**A Kafka transaction** takes all that waits, up to a bound (`State.most_rows`, `runs.MOST_BYTES`). It ends between two
-source transactions. Only a source transaction that alone exceeds the bound is split.
+**A Kafka transaction** takes all that waits, up to a bound (`State.most_rows`, `portions.MOST_PORTION_BYTES`). It ends
+between two source transactions. Only a source transaction that alone exceeds the bound is split.
 
 **The first Kafka transaction** of a start takes few rows, and each further one twice as many. So a short life, or a
 slow broker, still brings the topics forward: the next life begins after the last commit of this one.
@@ -22,9 +22,14 @@ topic aside: the position records what this topic has. The others continue. Now 
 it lacks, in separate Kafka transactions, until it is where the others are. So each topic has a prefix of its messages
 at any moment, each once. The journal keeps what the last of them lacks.
 
+**Settings** decide which tables a topic has (`pipeline.kafka.topics.Routing`). If they change while topics are set
+aside, these still lack the rows that earlier settings routed to them. So the position keeps the earlier settings, with
+the last segment that they apply to, until no topic lacks anything of it. A row's segment decides where it goes, and so
+each row goes to one topic, once. No Kafka transaction has rows of two settings.
+
 **Facts** say what has happened. `step` returns the orders that follow from a fact, in their order. Each order except
-ConfirmSegment, BeginTransaction, SendHeartbeat and SendNotifications brings a fact. A refusal and open records end the
-orders that follow from the same fact.
+ConfirmSegment, BeginTransaction, SendHeartbeat and SendNotifications brings a fact. A refusal, open records and a batch
+that is too large end the orders that follow from the same fact.
 """
 
 from collections.abc import Mapping
@@ -32,24 +37,26 @@ from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
 from pipeline.errors import Definite, InvariantBroken
-from pipeline.kafka.runs import Capacity, Run, merged_runs
+from pipeline.kafka.portions import Capacity, Portion, merge_portions
 from pipeline.kafka.state import (
     AllSent,
     AllTopicsBut,
     Committing,
     FindingPosition,
+    FormerRouting,
     JournalBounds,
     KafkaPosition,
     OneTopic,
     OpenTransaction,
     PlanningSegment,
-    SendingRun,
+    SendingPortion,
     SetAside,
     SinkDoing,
     SinkPosition,
     State,
     Topics,
 )
+from pipeline.kafka.topics import Routing
 from pipeline.messages.journal import SegmentSealed
 
 
@@ -64,14 +71,14 @@ class PlacesFound:
 
 @dataclass(frozen=True, slots=True)
 class SegmentPlanned:
-    """The next segment has these runs after the SCN of the order; none if it has no row for us."""
+    """The next segment has these portions after the SCN of the order; none if it has no row for us."""
 
-    runs: tuple[Run, ...]
+    portions: tuple[Portion, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RunSent:
-    """The sink sent this many rows of the run; `ended`: there are no more."""
+class PortionSent:
+    """The sink sent this many rows of the portion; `ended`: there are no more."""
 
     rows: int
     ended: bool
@@ -96,6 +103,11 @@ class OpenRecordsFound:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchDivided:
+    """A topic takes no batch that is so large. From now on it gets smaller ones."""
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDue:
     """It is time to try a topic that was set aside. The journal has every segment from `first` on."""
 
@@ -112,10 +124,11 @@ Fact = (
     PlacesFound
     | SegmentSealed
     | SegmentPlanned
-    | RunSent
+    | PortionSent
     | TransactionCommitted
     | TopicRefused
     | OpenRecordsFound
+    | BatchDivided
     | TopicDue
     | HeartbeatDue
 )
@@ -128,9 +141,9 @@ class BeginTransaction:
 
 @dataclass(frozen=True, slots=True)
 class PlanSegment:
-    """Divide the rows of a segment after an SCN into runs for which there's capacity.
+    """Divide the rows of a segment after an SCN into portions for which there's capacity.
 
-    `split`: rows of the first SCN were sent before, so that it is a run of its own.
+    `split`: rows of the first SCN were sent before, so that it is a portion of its own.
     """
 
     segment: int
@@ -140,17 +153,17 @@ class PlanSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class SendRun:
-    """Send the rows of a segment's run after the first `skip` ones, to these topics.
+class SendPortion:
+    """Send the rows of a segment's portion after the first `skip` ones, to these topics.
 
-    `skip` and RunSent count the rows of all topics. A run of a single SCN may end after `most` rows or a few more;
-    then RunSent says that it hasn't ended. So its rows come in the order of the stream, or table by table where those
-    before did (`by_table`).
+    `skip` and PortionSent count the rows of all topics. A portion of a single SCN may end after `most` rows or a few
+    more; then PortionSent says that it hasn't ended. So its rows come in the order of the stream, or table by table
+    where those before did (`by_table`).
     """
 
     topics: Topics
     segment: int
-    run: Run
+    portion: Portion
     skip: int
     most: int
     by_table: bool = False
@@ -196,7 +209,7 @@ class ConfirmSegment:
 Order = (
     BeginTransaction
     | PlanSegment
-    | SendRun
+    | SendPortion
     | SendHeartbeat
     | SendNotifications
     | CommitTransaction
@@ -213,7 +226,7 @@ class PositionLost(Definite):
 
 
 class RoutesChanged(Definite):
-    """Topics lack rows by other settings than the present ones. The text has the remedy."""
+    """Topics lack rows by other settings than the present ones, which are unknown. The text has the remedy."""
 
 
 def step(state: State, fact: Fact) -> Next:
@@ -229,13 +242,13 @@ def step(state: State, fact: Fact) -> Next:
             if segment <= state.at.position.segment:
                 return state, ()
             return _begin_transaction(state, segment, _other_topics(state), ())
-        case SegmentPlanned(runs):
+        case SegmentPlanned(portions):
             planning = _expect(PlanningSegment, state, fact)
-            if not runs:
+            if not portions:
                 return _segment_ended(state, planning.sealed, planning.open)
-            return _send_next(state, planning.sealed, planning.open, runs)
-        case RunSent():
-            return _run_sent(state, fact, _expect(SendingRun, state, fact))
+            return _send_next(state, planning.sealed, planning.open, portions)
+        case PortionSent():
+            return _run_sent(state, fact, _expect(SendingPortion, state, fact))
         case HeartbeatDue():
             _expect(AllSent, state, fact)
             if state.heartbeat_topic in state.at.set_aside:
@@ -245,7 +258,7 @@ def step(state: State, fact: Fact) -> Next:
             return _committed(state, _expect(Committing, state, fact))
         case TopicRefused(topic, reason):
             return _begin_again(state, {topic: reason})
-        case OpenRecordsFound():
+        case OpenRecordsFound() | BatchDivided():
             return _begin_again(state, {})
         case TopicDue():
             return _retry_topic(state, fact)
@@ -269,12 +282,13 @@ def _expect(kind: type[_D], state: State, fact: Fact) -> _D:
 def _continue_from(state: State, found: PlacesFound, finding: FindingPosition) -> Next:
     """Continues from the position that the sink found."""
     position = _checked_position(found)
-    there = {} if found.at is None else _lacking(state, found.at)
+    there = {} if found.at is None else found.at.set_aside
+    former = () if found.at is None else _former_routings(state, found.at)
     refused = {
         topic: SetAside(there[topic].position if topic in there else position, reason)
         for topic, reason in finding.refused.items()
     }
-    at = SinkPosition(position, {**there, **refused}, state.routing)
+    at = SinkPosition(position, {**there, **refused}, state.routing, former)
     state = replace(state, at=at, doing=AllSent(), first=found.journal.first)
     confirm = () if found.at is None else (ConfirmSegment(_unneeded_through(state)),)
     if found.journal.last <= position.segment:
@@ -283,22 +297,29 @@ def _continue_from(state: State, found: PlacesFound, finding: FindingPosition) -
     return state, (*confirm, *orders)
 
 
-def _lacking(state: State, at: SinkPosition) -> Mapping[str, SetAside]:
-    """Returns the topics that are set aside. Raises RoutesChanged.
+def _former_routings(state: State, at: SinkPosition) -> tuple[FormerRouting, ...]:
+    """Returns the earlier settings by which topics lack rows. Raises RoutesChanged if an earlier version wrote `at`.
 
-    What such a topic lacks are the rows of its tables. By other settings it has other tables: it would miss rows of
-    some that another topic doesn't get either, and get rows of others that were sent before.
+    By other settings a topic that is set aside has other tables: it would miss rows of some that another topic doesn't
+    get either, and get rows of others that were sent before.
     """
     lacking = [topic for topic in at.set_aside if topic != state.heartbeat_topic]
-    if lacking and at.routing and at.routing != state.routing:
+    if not lacking or not at.routing:
+        return ()
+    if isinstance(at.routing, Routing):
+        if at.routing.digest == state.routing.digest:
+            return at.former
+        begun = at.position.scn > 0 or at.position.rows > 0
+        return (*at.former, FormerRouting(at.position.segment + begun, at.routing))
+    if at.routing != state.routing.digest:
         topic = min(lacking)
         raise RoutesChanged(
             f"{topic} was set aside ({at.set_aside[topic].reason}) and lacks rows of its tables, and since then "
-            "kafka.topic_prefix, kafka.topic_delimiter or kafka.topic_routes have changed: put them back until status "
-            "shows no topic as set aside. If the topic can't take the rows, leave its tables out with kafka.tables "
-            "until then, and order snapshots of them later"
+            "kafka.topic_prefix, kafka.topic_delimiter or kafka.topic_routes have changed, and an earlier version of "
+            "Tidemark didn't note what they were: put them back, and change them once this version has committed "
+            "messages"
         )
-    return at.set_aside
+    return ()
 
 
 def _checked_position(found: PlacesFound) -> KafkaPosition:
@@ -354,30 +375,47 @@ def _unneeded_through(state: State) -> int:
     return min([at.position.segment, *(each for each in lacking if each + 1 >= state.first)])
 
 
-def _begin_transaction(state: State, sealed: int, topics: Topics, runs: tuple[Run, ...]) -> Next:
+def _still_former(state: State, after: SinkPosition) -> tuple[FormerRouting, ...]:
+    """Returns the earlier settings by which a topic still lacks something, once the topics are at this position.
+
+    Also if the journal doesn't have it any more: who waits for such rows must learn which topic lacks them.
+    """
+    lacking = (each.position for topic, each in after.set_aside.items() if topic != state.heartbeat_topic)
+    through = min(each.segment for each in (after.position, *lacking))
+    return tuple(each for each in after.former if each.through > through)
+
+
+def _begin_transaction(state: State, sealed: int, topics: Topics, portions: tuple[Portion, ...]) -> Next:
     """Begins a Kafka transaction at the position of these topics."""
     at = state.at
     reached = at.set_aside[topics.topic].position if isinstance(topics, OneTopic) else at.position
-    state, orders = _send_next(state, sealed, OpenTransaction(topics, state.capacity, reached), runs)
+    state, orders = _send_next(state, sealed, OpenTransaction(topics, state.capacity, reached), portions)
     return state, (BeginTransaction(), *orders)
 
 
-def _send_next(state: State, sealed: int, opened: OpenTransaction, runs: tuple[Run, ...]) -> Next:
-    """Sends the next run, plans the next segment, or commits."""
+def _send_next(state: State, sealed: int, opened: OpenTransaction, portions: tuple[Portion, ...]) -> Next:
+    """Sends the next portion, plans the next segment, or commits."""
     reached, capacity = opened.reached, opened.capacity
-    if runs and (opened.empty or capacity.fits(runs[0])):
-        runs = runs if reached.rows else merged_runs(runs, capacity)
-        most = Capacity(state.most_rows).rows_of(runs[0])
+    if portions and (opened.empty or capacity.fits(portions[0])):
+        portions = portions if reached.rows else merge_portions(portions, capacity)
+        most = Capacity(state.most_rows).rows_of(portions[0])
         of = reached.segment + 1
-        order = SendRun(opened.topics, of, runs[0], reached.rows, most, reached.by_table)
-        return replace(state, doing=SendingRun(sealed, opened, runs)), (order,)
-    if not runs and capacity.rows > 0 and capacity.bytes > 0 and reached.segment < sealed:
+        order = SendPortion(opened.topics, of, portions[0], reached.rows, most, reached.by_table)
+        return replace(state, doing=SendingPortion(sealed, opened, portions)), (order,)
+    rerouted = not opened.empty and any(each.through == reached.segment for each in state.at.former)
+    if (
+        not portions
+        and not rerouted
+        and capacity.rows > 0
+        and capacity.bytes > 0
+        and reached.segment < sealed
+    ):
         plan = PlanSegment(reached.segment + 1, reached.scn, reached.rows > 0, state.capacity)
         return replace(state, doing=PlanningSegment(sealed, opened)), (plan,)
-    return _commit(state, sealed, opened, runs)
+    return _commit(state, sealed, opened, portions)
 
 
-def _commit(state: State, sealed: int, opened: OpenTransaction, runs: tuple[Run, ...]) -> Next:
+def _commit(state: State, sealed: int, opened: OpenTransaction, portions: tuple[Portion, ...]) -> Next:
     """Commits the open Kafka transaction, with the position to which it brings its topics."""
     at = state.at
     match opened.topics:
@@ -390,22 +428,27 @@ def _commit(state: State, sealed: int, opened: OpenTransaction, runs: tuple[Run,
             after = replace(at, set_aside=aside)
         case _:
             assert_never(opened.topics)
-    return replace(state, doing=Committing(sealed, opened.topics, after, runs)), (CommitTransaction(after),)
+    after = replace(after, former=_still_former(state, after))
+    return replace(state, doing=Committing(sealed, opened.topics, after, portions)), (
+        CommitTransaction(after),
+    )
 
 
-def _run_sent(state: State, fact: RunSent, sending: SendingRun) -> Next:
-    run, rest = sending.runs[0], sending.runs[1:]
+def _run_sent(state: State, fact: PortionSent, sending: SendingPortion) -> Next:
+    portion, rest = sending.portions[0], sending.portions[1:]
     reached = sending.open.reached
-    opened = replace(sending.open, capacity=sending.open.capacity.without(fact.rows, run.bytes), empty=False)
+    opened = replace(
+        sending.open, capacity=sending.open.capacity.without(fact.rows, portion.bytes), empty=False
+    )
     if not fact.ended:
-        if run.first_scn != run.last_scn:
-            raise InvariantBroken(f"a run of several source transactions was split: {run}")
+        if portion.first_scn != portion.last_scn:
+            raise InvariantBroken(f"a portion of several source transactions was split: {portion}")
         # A start plans the rest of the segment again, from here on.
         split = replace(reached, rows=reached.rows + fact.rows)
-        return _commit(state, sending.sealed, replace(opened, reached=split), sending.runs)
+        return _commit(state, sending.sealed, replace(opened, reached=split), sending.portions)
     if not rest:
         return _segment_ended(state, sending.sealed, opened)
-    reached = KafkaPosition(reached.segment, run.last_scn)
+    reached = KafkaPosition(reached.segment, portion.last_scn)
     return _send_next(state, sending.sealed, replace(opened, reached=reached), rest)
 
 
@@ -426,7 +469,7 @@ def _committed(state: State, done: Committing) -> Next:
     confirm = (ConfirmSegment(_unneeded_through(state)),)
     if isinstance(done.topics, OneTopic) or done.at.position.segment >= done.sealed:
         return state, confirm
-    state, orders = _begin_transaction(state, done.sealed, done.topics, done.runs)
+    state, orders = _begin_transaction(state, done.sealed, done.topics, done.portions)
     return state, (*confirm, *orders)
 
 

@@ -48,10 +48,24 @@ def topic_of_heartbeats(heartbeat_prefix: str, prefix: str) -> str:
     return f"{heartbeat_prefix}.{prefix}"
 
 
-def routing_digest(prefix: str, delimiter: str, routes: Iterable[TopicRoute] = ()) -> str:
-    """Returns a digest of what decides which tables a topic has: `destination_of` returns the same topics by it."""
-    by = [prefix, delimiter, *((route.topic_regex, route.topic_replacement) for route in routes)]
-    return hashlib.sha256(json.dumps(by).encode()).hexdigest()[:16]
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """The settings that decide which tables a topic has: prefix, delimiter and routes."""
+
+    prefix: str = ""
+    delimiter: str = "."
+    routes: tuple[TopicRoute, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Returns what differs if a table may have another topic (`destination_of`)."""
+        routes = ((route.topic_regex, route.topic_replacement) for route in self.routes)
+        text = json.dumps([self.prefix, self.delimiter, *routes])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def topic(self, table: TableId) -> str:
+        """Returns the topic of a table's messages."""
+        return destination_of(table, self.prefix, self.delimiter, self.routes).topic
 
 
 def destination_of(

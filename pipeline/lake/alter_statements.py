@@ -19,7 +19,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pipeline.lake.column_changes import Plan
+from pipeline.lake.column_changes import ColumnPlan
 from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.tables import LakeColumn, Property, quoted, set_properties_sql, table_at
 from pipeline.schema.spelling import fold_name
@@ -34,7 +34,9 @@ class ColumnAlteration:
     properties: Mapping[str, str]
 
     @staticmethod
-    def by(plan: Plan, present: Mapping[str, Stored], properties: Mapping[str, str]) -> "ColumnAlteration":
+    def by(
+        plan: ColumnPlan, present: Mapping[str, Stored], properties: Mapping[str, str]
+    ) -> "ColumnAlteration":
         """Returns what a plan makes of a lake table that has these columns."""
         columns = (
             (None if each.was is None else present[each.was.name].name, each.column) for each in plan.columns

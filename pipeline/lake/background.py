@@ -7,7 +7,8 @@ becomes visible as soon as possible. A mirror is merged when it has enough chang
 there is more to do than time, all of it comes late and none of it starves. Somebody may wait for a verification, so
 every second turn is a comparison's, if one is due. A comparison reads all changes that aren't merged and each file that
 isn't compacted. So in its turn the table is merged and compacted first where that is due: among thousands of small
-files the comparison takes minutes, in which as many come again. Maintenance of a mirror never runs during its merge.
+files the comparison takes minutes, in which as many come again. A merge reads the keys of the whole mirror. So it comes
+after a comparison of far more rows than it would merge. Maintenance of a mirror never runs during its merge.
 Work that Delta gave up, because another writer committed meanwhile, is tried again after a pause. Work that failed
 pauses longer each time.
 
@@ -36,6 +37,9 @@ from pipeline.lake.verification.runs import (
 )
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Mirror, Ready
+
+# A comparison of so many times more rows doesn't wait for the merge of the others.
+_FEWER_TO_MERGE: Final = 32
 
 # How long (s) work that fails again and again pauses at most.
 _LONGEST_REST_S: Final = 3600.0
@@ -373,7 +377,7 @@ def next_work(
         return background, None
     turn = not background.compared
     chosen = min(rested, key=lambda each: (isinstance(each, ComparisonDue) is not turn, background.due[each]))
-    first = _first_for(chosen, [each for each in rested if each not in background.prepared])
+    first = _first_for(background, chosen, [each for each in rested if each not in background.prepared])
     # What becomes due meanwhile counts from then.
     left = {each: since for each, since in background.due.items() if each != first}
     work = _work(background, lake, first, through, position)
@@ -383,15 +387,21 @@ def next_work(
     return replace(background, compared=isinstance(first, ComparisonDue), prepared=frozenset()), work
 
 
-def _first_for(chosen: Due, rested: Sequence[Due]) -> Due:
+def _first_for(background: Background, chosen: Due, rested: Sequence[Due]) -> Due:
     """Returns what comes before this work, or the work itself: its table's merge and compaction before a comparison."""
     if not isinstance(chosen, ComparisonDue):
         return chosen
-    before: list[Due] = [
-        MergeDue(chosen.table),
-        *(ChoreDue(Chore.COMPACT, chosen.table, tier) for tier in (Tier.CHANGELOG, Tier.MIRROR)),
-    ]
+    compactions = [ChoreDue(Chore.COMPACT, chosen.table, tier) for tier in (Tier.CHANGELOG, Tier.MIRROR)]
+    before: list[Due] = (
+        [*compactions] if _merges_few(background, chosen.table) else [MergeDue(chosen.table), *compactions]
+    )
     return next((each for each in before if each in rested), chosen)
+
+
+def _merges_few(background: Background, table: TableId) -> bool:
+    """Returns whether far more rows of a table wait to be compared than changes to be merged."""
+    waiting, mirrored = background.verified.pending.get(table), background.mirrored.get(table)
+    return waiting is not None and mirrored is not None and mirrored.pending * _FEWER_TO_MERGE <= waiting.rows
 
 
 def background_due_at(background: Background, lake: LakeTables) -> float | None:

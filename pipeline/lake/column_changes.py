@@ -82,7 +82,7 @@ class PlannedColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ColumnPlan:
     """The wanted columns of a lake table; `present`: the names of those of its schema, `fold_name`."""
 
     columns: tuple[PlannedColumn, ...]
@@ -114,15 +114,15 @@ class Plan:
         return any(each.was is not None and each.was.type != each.column.type for each in self.columns)
 
 
-def unchanged_plan(has: Iterable[LakeColumn], schema: TableSchema | None) -> Plan:
+def unchanged_plan(has: Iterable[LakeColumn], schema: TableSchema | None) -> ColumnPlan:
     """Returns the plan that changes nothing in a lake table with these columns and this schema."""
     names = schema.columns if schema is not None else ()
-    return Plan(
+    return ColumnPlan(
         tuple(PlannedColumn(column, column) for column in has), frozenset(fold_name(c.name) for c in names)
     )
 
 
-def follow_steps(plan: Plan, tier: Tier, steps: Iterable[Step]) -> Plan:
+def follow_steps(plan: ColumnPlan, tier: Tier, steps: Iterable[Step]) -> ColumnPlan:
     """Returns the plan with these steps. Raises Incompatible if a step is impossible, with the reason."""
     for step in steps:
         match step.change:
@@ -133,7 +133,7 @@ def follow_steps(plan: Plan, tier: Tier, steps: Iterable[Step]) -> Plan:
     return plan
 
 
-def _altered(plan: Plan, alteration: Alteration, segment: int) -> Plan:
+def _altered(plan: ColumnPlan, alteration: Alteration, segment: int) -> ColumnPlan:
     present = plan.present - {fold_name(name) for name in alteration.changes.dropped}
     names = {fold_name(old): new for old, new in alteration.changes.renamed if fold_name(old) in present}
     taken = {fold_name(new) for new in names.values()}
@@ -145,12 +145,14 @@ def _altered(plan: Plan, alteration: Alteration, segment: int) -> Plan:
         else each
         for each in plan.columns
     )
-    plan = Plan(renamed, present - names.keys() | taken)
+    plan = ColumnPlan(renamed, present - names.keys() | taken)
     added = {each.column.name for each in alteration.changes.added}
     for column in _lake_columns(alteration.schema, Tier.MIRROR) if added else ():
         if column.name in added:
             plan = _aside(plan, column.name, segment)
-            plan = Plan((*plan.columns, PlannedColumn(column, None)), plan.present | {fold_name(column.name)})
+            plan = ColumnPlan(
+                (*plan.columns, PlannedColumn(column, None)), plan.present | {fold_name(column.name)}
+            )
     return plan
 
 
@@ -180,7 +182,7 @@ def owe_constants(
     return left, tuple(made)
 
 
-def _with_schema(plan: Plan, tier: Tier, schema: TableSchema, step: Step) -> Plan:
+def _with_schema(plan: ColumnPlan, tier: Tier, schema: TableSchema, step: Step) -> ColumnPlan:
     place = 0
     for column in _lake_columns(schema, tier):
         there = _index(plan, column.name)
@@ -203,7 +205,7 @@ def _lake_columns(schema: TableSchema, tier: Tier) -> tuple[LakeColumn, ...]:
 
 
 def _held(
-    plan: Plan, there: PlannedColumn, column: LakeColumn, schema: TableSchema, step: Step
+    plan: ColumnPlan, there: PlannedColumn, column: LakeColumn, schema: TableSchema, step: Step
 ) -> PlannedColumn | None:
     """Returns the existing column, with the type that this one's values need; None if it is another column."""
     ours = column in META_COLUMNS
@@ -235,7 +237,7 @@ def can_hold(has: str, wanted: str) -> bool:
     return widened_type(has, wanted) == has.lower()
 
 
-def _aside(plan: Plan, name: str, segment: int) -> Plan:
+def _aside(plan: ColumnPlan, name: str, segment: int) -> ColumnPlan:
     """Returns the plan with the column of this name set aside, if there is one."""
     there = _index(plan, name)
     if there is None:
@@ -250,7 +252,7 @@ def _aside(plan: Plan, name: str, segment: int) -> Plan:
     )
 
 
-def _index(plan: Plan, name: str) -> int | None:
+def _index(plan: ColumnPlan, name: str) -> int | None:
     found = (i for i, each in enumerate(plan.columns) if fold_name(each.column.name) == fold_name(name))
     return next(found, None)
 
@@ -295,7 +297,7 @@ def _digits(type_: str) -> tuple[int, int] | None:
 _NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
 
 
-def needed_features(plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:
+def needed_features(plan: ColumnPlan, properties: Mapping[str, str]) -> dict[str, str]:
     """Returns the table properties that a plan needs and that aren't set."""
     mapped = plan.renames or need_mapping(column.name for column in plan.after)
     wanted = {MAPPING: "name"} if mapped else {}
@@ -320,7 +322,7 @@ def new_schema_text(of: Iterable[LakeColumn], comments: Mapping[str, str]) -> st
     return json.dumps({"type": "struct", "fields": told})
 
 
-def schema_text(plan: Plan, present: str, pin: str | None = None) -> str:
+def schema_text(plan: ColumnPlan, present: str, pin: str | None = None) -> str:
     """Returns the schema of a Delta table's metadata after a plan, with this pin. It and `present` are JSON."""
     schema = json.loads(present)
     fields = {field["name"]: field for field in schema["fields"]}

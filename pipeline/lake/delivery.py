@@ -30,8 +30,8 @@ from pipeline.config.table_rules import SchemaChanges
 from pipeline.lake.batch import Batch, Generation, LakeTableState, Piece, Pieces, is_newer, missing_pieces
 from pipeline.lake.column_changes import (
     COLUMNS_REMEDY,
+    ColumnPlan,
     Incompatible,
-    Plan,
     Step,
     follow_steps,
     unchanged_plan,
@@ -57,7 +57,7 @@ class AcceptedBatch:
     schema: TableSchema | None
     since: int
     steps: tuple[Step, ...]
-    plan: Plan
+    plan: ColumnPlan
     generation: int | None
     through: int
     partial: bool

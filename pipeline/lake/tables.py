@@ -184,6 +184,16 @@ class TableReport:
         return Rebuilding.read(text) if text else None
 
     @property
+    def filling_since(self) -> float | None:
+        """Since when (s since the epoch) a mirror's newest generation is being filled, None if it is complete.
+
+        A mirror of an old version has no such property, and may be either: 0.
+        """
+        if self.rebuilding is not None:
+            return self.rebuilding.since
+        return None if self.pin is not None else 0.0
+
+    @property
     def stopped(self) -> str | None:
         """Returns why it gets nothing more, in the lake or from capture; None or empty if it isn't stopped."""
         in_lake, in_capture = (self.properties.get(p) for p in (Property.STOPPED, Property.CAPTURE_STOPPED))

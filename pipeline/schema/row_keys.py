@@ -41,7 +41,7 @@ KeyPart = int | float | str | bytes
 Key = tuple[KeyPart, ...]
 
 
-def tokens(rows: pa.RecordBatch, key: Sequence[int]) -> pa.Array:
+def key_tokens(rows: pa.RecordBatch, key: Sequence[int]) -> pa.Array:
     """One binary token a row: equal tokens if and only if the key columns (indices `key`) are equal in value.
 
     That's among rows of one schema, since a token is made of Arrow's own bytes, which cost nothing to have. A part of

@@ -68,6 +68,10 @@ class TableSchema:
     columns: tuple[Column, ...]
     key: tuple[int, ...]
 
+    def __hash__(self) -> int:
+        """Returns the same for equal schemas. It leaves the columns out: each look-up would walk all of them."""
+        return hash((self.table, self.key, len(self.columns)))
+
     @property
     def version(self) -> str:
         """16 hex digits that are the same for equal schemas, on any machine and in any run."""
@@ -76,8 +80,7 @@ class TableSchema:
     @property
     def arrow(self) -> pa.Schema:
         """The schema of this table's rows: names and canonical types, all nullable, as a zero date is null here."""
-        fields = [pa.field(c.name, lake_arrow_type(c.type, c.form), nullable=True) for c in self.columns]
-        return pa.schema(fields)
+        return _arrow(self)
 
     @property
     def formed(self) -> bool:
@@ -105,6 +108,13 @@ class TableSchema:
 @lru_cache(maxsize=4096)
 def _version(schema: TableSchema) -> str:
     return hashlib.sha256(json.dumps(to_json(schema), sort_keys=True).encode()).hexdigest()[:16]
+
+
+# Each slice of the log needs it for each of its tables.
+@lru_cache(maxsize=4096)
+def _arrow(schema: TableSchema) -> pa.Schema:
+    fields = [pa.field(c.name, lake_arrow_type(c.type, c.form), nullable=True) for c in schema.columns]
+    return pa.schema(fields)
 
 
 def to_json(schema: TableSchema) -> dict[str, object]:

@@ -94,7 +94,7 @@ class Survey:
         return replace(self, wanted=_without(self.wanted, known), answers={**self.answers, **answers})
 
     def apply_answers(
-        self, place: Coordinates | None, all_passed: bool
+        self, log_position: Coordinates | None, all_passed: bool
     ) -> tuple["Survey", frozenset[TableId]]:
         """Returns the traits that hold at this position of the stream, and the tables for which that's new.
 
@@ -105,7 +105,11 @@ class Survey:
         there = {
             table: answer.traits
             for table, answer in self.answers.items()
-            if (all_passed if answer.end is None else place is not None and place.reaches(answer.end))
+            if (
+                all_passed
+                if answer.end is None
+                else log_position is not None and log_position.reaches(answer.end)
+            )
         }
         holding = {table: traits for table, traits in there.items() if traits is not None}
         after = replace(self, holding={**self.holding, **holding}, answers=_without(self.answers, there))

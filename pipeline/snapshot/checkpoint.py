@@ -3,13 +3,13 @@
 It travels with the data before it, so the two can't diverge: what a segment doesn't hold never happened.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from pipeline.gtid import witness as witnesses
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.witness import Witnesses
-from pipeline.schema import table_schema as schemas
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot import prepared_xa
 from pipeline.snapshot import snapshot as snapshots
@@ -124,13 +124,13 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def from_json(value: dict[str, Any], versions: dict[str, dict[str, Any]]) -> Checkpoint:
-    """The checkpoint that `to_json` wrote; `versions` maps each schema version to the schema's JSON."""
+def from_json(value: dict[str, Any], versions: Mapping[str, TableSchema]) -> Checkpoint:
+    """The checkpoint that `to_json` wrote; `versions` has the schema of each version."""
     moving = value["moving"]
     return Checkpoint(
         position=GtidSet.parse(value["position"]),
         scn=value["scn"],
-        schemas={TableId(d, t): schemas.from_json(versions[v]) for d, t, v in value["schemas"]},
+        schemas={TableId(d, t): versions[v] for d, t, v in value["schemas"]},
         mirrors={TableId(d, t): _MIRRORS[m](since) for d, t, m, since in value["mirrors"]},
         snapshots=tuple(snapshots.from_json(s) for s in value["snapshots"]),
         signals=tuple(value["signals"]),

@@ -4,7 +4,9 @@ A signal's words reach the server as values only. The names of columns are the s
 SQL are this module's. A text from outside can select other rows than were meant, and do nothing else.
 
 Each value means on the server what its text would mean there: an exact decimal isn't compared as a float, and a date is
-a date on every version of the server.
+a date on every version of the server. A FLOAT or DOUBLE is compared by the value that is kept (`column + 0e0`): one
+with digits would round what it is compared with (`pipeline.source.rounding`), and pass over rows. The walk's own bounds
+say where in the index to look.
 
 Sources: MySQL 9.7 Reference Manual, "Comparison Functions and Operators", "Type Conversion in Expression Evaluation",
 "String Comparison Functions and Operators".
@@ -23,7 +25,7 @@ from pipeline.snapshot.snapshot import Request
 from pipeline.source.parameters import AS_TEXT, Fragment, comparison, placeholder
 from pipeline.source.rounding import Roundings
 from pipeline.source.statement import quote_name
-from pipeline.types.column_types import ColumnType, Time
+from pipeline.types.column_types import ColumnType, Double, Float, Time
 
 
 def requested_condition(schema: TableSchema, request: Request, roundings: Roundings = ()) -> Fragment | None:
@@ -44,17 +46,21 @@ def filter_sql(schema: TableSchema, condition: row_filter.Condition) -> Fragment
     """A condition that `check_filter` returned, as SQL and the parameters that belong in it."""
     kinds = {column.name: column.type for column in schema.columns}
 
+    def compared(column: str) -> str:
+        kept = isinstance(kinds[column], Float | Double)
+        return f"{quote_name(column)} + 0e0" if kept else quote_name(column)
+
     def of(part: row_filter.Condition) -> Fragment:
         match part:
             case row_filter.Compare(column, operator, value):
                 bound = _bound(kinds[column], value)
-                return f"{quote_name(column)} {operator} {bound[0]}", bound[1]
+                return f"{compared(column)} {operator} {bound[0]}", bound[1]
             case row_filter.In(column, values, negated):
                 listed = _join([_bound(kinds[column], value) for value in values], ", ")
-                return f"{quote_name(column)} {_not(negated)}IN ({listed[0]})", listed[1]
+                return f"{compared(column)} {_not(negated)}IN ({listed[0]})", listed[1]
             case row_filter.Between(column, low, high, negated):
                 both = _join([_bound(kinds[column], low), _bound(kinds[column], high)], " AND ")
-                return f"{quote_name(column)} {_not(negated)}BETWEEN {both[0]}", both[1]
+                return f"{compared(column)} {_not(negated)}BETWEEN {both[0]}", both[1]
             case row_filter.Like(column, pattern, escape, negated):
                 return f"{quote_name(column)} {_not(negated)}LIKE %s ESCAPE %s", (pattern, escape)
             case row_filter.IsNull(column, negated):

@@ -270,23 +270,25 @@ class TransactionOrder:
     open: GtidSet = NO_GTIDS
     errant: GtidSet = NO_GTIDS
 
-    def followed_by(self, run: Transactions) -> "TransactionOrder":
+    def followed_by(self, transactions: Transactions) -> "TransactionOrder":
         """Returns the order after these transactions, which come next in the log."""
-        passed = np.flatnonzero(~run.not_in(self.ahead))
-        doubtful = np.flatnonzero(~run.not_in(self.doubtful))
+        passed = np.flatnonzero(~transactions.not_in(self.ahead))
+        doubtful = np.flatnonzero(~transactions.not_in(self.doubtful))
         if not passed.size:
-            return replace(self, open=self.open | _of(run, doubtful))
+            return replace(self, open=self.open | _of(transactions, doubtful))
         return TransactionOrder(
             self.doubtful,
-            self.ahead - _of(run, passed),
-            _of(run, doubtful[doubtful > passed[-1]]),
-            self.errant | self.open | _of(run, doubtful[doubtful < passed[-1]]),
+            self.ahead - _of(transactions, passed),
+            _of(transactions, doubtful[doubtful > passed[-1]]),
+            self.errant | self.open | _of(transactions, doubtful[doubtful < passed[-1]]),
         )
 
 
-def _of(run: Transactions, indices: npt.NDArray[np.intp]) -> GtidSet:
+def _of(transactions: Transactions, indices: npt.NDArray[np.intp]) -> GtidSet:
     """These of the transactions, as a set."""
     gtids = NO_GTIDS
-    for index, source in enumerate(run.sources):
-        gtids = gtids.with_numbers(source, run.number[indices[run.source[indices] == index]])
+    for index, source in enumerate(transactions.sources):
+        gtids = gtids.with_numbers(
+            source, transactions.number[indices[transactions.source[indices] == index]]
+        )
     return gtids

@@ -10,14 +10,15 @@ connection in none of them, or only when the server has written much more:
 - `SET GLOBAL gtid_purged` says that transactions are executed which came another way: a dump that was loaded with
   `sql_log_bin = 0`.
 
-So Tidemark looks at the server now and then. It compares the answer with the place that the stream had *before* it, and
-with the previous look. A contradiction ends this reading of the log. Then it's decided again at which server capture
-continues (`pipeline.source.failover`), and that says by name what is wrong. A mistaken look costs a new connection.
+So Tidemark looks at the server now and then. It compares the answer with the position that the stream had *before* it,
+and with the previous look. A contradiction ends this reading of the log. Then it's decided again at which server
+capture continues (`pipeline.source.failover`), and that says by name what is wrong. A mistaken look costs a new
+connection.
 
-**The end of the log** is never before a place that was read from it.
+**The end of the log** is never before a position that was read from it.
 
-**Silence.** The previous look saw that the log goes on after the stream's place. Since then the stream has stayed at
-that place, between two transactions, and heartbeats have come. The server sends these only if it has nothing else.
+**Silence.** The previous look saw that the log goes on after the stream's position. Since then the stream has stayed at
+that position, between two transactions, and heartbeats have come. The server sends these only if it has nothing else.
 
 **Executed, and not in the log.** While the oldest file of the log stays, no transaction leaves the log. So if the
 purged set grows meanwhile, its new transactions were never in the log.
@@ -33,12 +34,12 @@ from pipeline.gtid.gtid_set import GtidSet
 class LogLook:
     """One look at a server's log.
 
-    `place`: where the stream was before the server was queried, None before its first event. `resting`: whether it was
-    there between two transactions, with nothing more to read. `heard`: whether any bytes have come since the previous
-    look. `oldest`: the name of the log's oldest file. `purged`: what is executed and not in the log.
+    `position`: where the stream was before the server was queried, None before its first event. `resting`: whether it
+    was there between two transactions, with nothing more to read. `heard`: whether any bytes have come since the
+    previous look. `oldest`: the name of the log's oldest file. `purged`: what is executed and not in the log.
     """
 
-    place: Coordinates | None
+    position: Coordinates | None
     resting: bool
     heard: bool
     oldest: str
@@ -48,22 +49,20 @@ class LogLook:
 
 def contradicts_stream(before: LogLook | None, now: LogLook) -> str | None:
     """Returns why the stream can't be this server's log any more; None if nothing says so."""
-    place = now.place
-    if place is not None and _is_behind(now.end, place):
-        return f"the source's log ends at {now.end}, and it was read up to {place}: it was reset"
+    position = now.position
+    if position is not None and _is_behind(now.end, position):
+        return f"the source's log ends at {now.end}, and it was read up to {position}: it was reset"
     if before is None:
         return None
-    stayed = before.resting and now.resting and before.place == place and now.heard
-    if place is not None and stayed and _is_behind(place, before.end):
-        return (
-            f"the source's log goes on to {before.end}, and the source sends nothing that comes after {place}"
-        )
+    stayed = before.resting and now.resting and before.position == position and now.heard
+    if position is not None and stayed and _is_behind(position, before.end):
+        return f"the source's log goes on to {before.end}, and the source sends nothing that comes after {position}"
     if before.oldest == now.oldest and (unlogged := now.purged - before.purged):
         return f"the source has executed transactions that were never in its log: {unlogged}"
     return None
 
 
-def _is_behind(place: Coordinates, other: Coordinates) -> bool:
-    """Whether a place is before the other one; also if the log's files have other names by now."""
-    same = place.file.rpartition(".")[0] == other.file.rpartition(".")[0]
-    return not (same and place.reaches(other))
+def _is_behind(position: Coordinates, other: Coordinates) -> bool:
+    """Whether a position is before the other one; also if the log's files have other names by now."""
+    same = position.file.rpartition(".")[0] == other.file.rpartition(".")[0]
+    return not (same and position.reaches(other))

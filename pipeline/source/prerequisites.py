@@ -40,7 +40,7 @@ VARIABLES = (
 )
 
 # How a server without GTIDs is captured from.
-_BY_PLACES = 'snapshot.watermark = "signal_table", which needs no GTIDs'
+_BY_COORDINATES = 'snapshot.watermark = "signal_table", which needs no GTIDs'
 
 _GTIDS_AT_START = (
     "start it, and at once all servers that replicate with it, with --gtid-mode=ON --enforce-gtid-consistency --log-bin"
@@ -98,19 +98,19 @@ def logs_cascades(version: tuple[int, ...], variables: Mapping[str, str]) -> boo
 
 
 def findings(
-    facts: ServerFacts, reread: bool = False, by_places: bool = False, begun: bool = False
+    facts: ServerFacts, reread: bool = False, by_coordinates: bool = False, begun: bool = False
 ) -> tuple[Finding, ...]:
     """Returns all findings: errors before warnings, and these before notes; nothing if capture can run at its best.
 
-    `reread`: tables that foreign keys change below the log are read again, so that they can be captured. `by_places`:
-    positions are files and offsets of the log, so no GTIDs are needed. `begun`: capture has begun before. Then a
-    problem of a table is only a note, because that table stops alone. A first start is refused instead, so that the
-    user sees the problem before it.
+    `reread`: tables that foreign keys change below the log are read again, so that they can be captured.
+    `by_coordinates`: positions are files and offsets of the log, so no GTIDs are needed. `begun`: capture has begun
+    before. Then a problem of a table is only a note, because that table stops alone. A first start is refused instead,
+    so that the user sees the problem before it.
     """
     if other := tuple(_server(facts)):
         return other
     replica = _replica(facts) if facts.replica else ()
-    gtids = () if by_places else _gtids(facts)
+    gtids = () if by_coordinates else _gtids(facts)
     of_tables = [*_foreign_keys(facts, reread), *_unreadable(facts)]
     if begun:
         of_tables = [replace(finding, severity=Severity.NOTE) for finding in of_tables]
@@ -130,21 +130,22 @@ def watermark_findings(facts: ServerFacts, table: TableId, refused: str | None) 
 
 
 def position_findings(
-    server: str, position_of: str | None, by_places: bool, snapshot: SnapshotSettings
+    server: str, position_of: str | None, by_coordinates: bool, snapshot: SnapshotSettings
 ) -> Iterator[Finding]:
-    """Yields what is wrong if positions are places in a server's log; `position_of`: the server that the last is of."""
-    if position_of is not None and not by_places:
+    """Yields what is wrong if positions are coordinates in a server's log; `position_of`: the server that the last is
+    of."""
+    if position_of is not None and not by_coordinates:
         yield _error(
-            f"the journal's position is a place in the log of a server without GTIDs ({position_of})",
-            f"set {_BY_PLACES}, or begin a new journal",
+            f"the journal's position is in the log of a server without GTIDs ({position_of})",
+            f"set {_BY_COORDINATES}, or begin a new journal",
         )
     if position_of not in (None, server):
         yield _error(
-            f"the source is the server {server}, and the journal's position is a place in the log of {position_of}: "
+            f"the source is the server {server}, and the journal's position is in the log of {position_of}: "
             "without GTIDs that position is unknown here",
             "connect to that server, or begin a new journal",
         )
-    if not by_places:
+    if not by_coordinates:
         return
     if snapshot.mode is SnapshotMode.CONSISTENT:
         yield _error(
@@ -152,8 +153,8 @@ def position_findings(
             f'turn them on, or set snapshot.mode = "{SnapshotMode.INITIAL}"',
         )
     yield _note(
-        "positions are places in this server's log, since it has no GTIDs: capture can't continue at another server, "
-        "and a log that's reset (RESET MASTER) ends it",
+        "positions are coordinates in this server's log, since it has no GTIDs: capture can't continue at another "
+        "server, and a log that's reset (RESET MASTER) ends it",
         "turn GTIDs on, and begin a new journal, where that matters",
     )
 
@@ -231,7 +232,7 @@ def _gtids(facts: ServerFacts) -> Iterator[Finding]:
     online = _gtids_online(facts)
     steps = "gtid_mode = OFF_PERMISSIVE, then ON_PERMISSIVE, then, when no anonymous transaction is under way"
     mode = _setting(facts, f"{steps} on any replica, ON") if online else _GTIDS_AT_START
-    yield from _must(facts, "gtid_mode", "ON", f"{mode}; or set {_BY_PLACES}")
+    yield from _must(facts, "gtid_mode", "ON", f"{mode}; or set {_BY_COORDINATES}")
     consistency = _setting(facts, "enforce_gtid_consistency = ON") if online else _GTIDS_AT_START
     yield from _must(facts, "enforce_gtid_consistency", "ON", consistency)
 

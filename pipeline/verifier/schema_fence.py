@@ -62,9 +62,13 @@ _GONE = (
 
 @dataclass(frozen=True, slots=True)
 class NeverProven:
-    """No schema ever will be, and why."""
+    """No schema ever will be for the images at the front, and why.
+
+    `state`: see NotYetProven. The images after them may have a proof, or lack one for the same reason.
+    """
 
     reason: str
+    state: TableState
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ class NotYetProven:
     """The server's answer, or its place in the log, is still to come.
 
     `state` has what was examined for it. Each held message is examined once, else a log that lags would be read again
-    with each further message.
+    with each further message, or each one that passes.
     """
 
     state: TableState
@@ -91,33 +95,44 @@ def waiting_tables(tables: Mapping[TableId, TableState], message: HeldMessage) -
 
 
 def prove_schema(
-    table: TableId, state: TableState, held: Sequence[HeldMessage], size: int, alters: Alters
+    table: TableId,
+    state: TableState,
+    held: Sequence[HeldMessage],
+    passed: int,
+    size: int,
+    alters: Alters,
 ) -> SchemaKnown | NeverProven | NotYetProven:
     """Whether a schema is proven for a table whose images wait at the front.
 
-    `held` has `size` bytes of rows. An answer speaks for the images at the front if no statement comes between them and
-    its place in the log: what holds there has held since.
+    `held` has `size` bytes of rows, and comes after `passed` messages. An answer speaks for the images at the front if
+    no statement comes between them and its place in the log: what holds there has held since.
     """
     if isinstance(state, SchemaFetched):
-        for message in held[state.examined :]:
-            match message:
-                case CreateTableSelectRead() if table in alters(message):
-                    return NeverProven(_BETWEEN)
-                case DdlRead(end=end) if table in alters(message):
-                    return NeverProven(_BETWEEN) if state.end.reaches(end) else _proven(state)
-                case TransactionsRead(end=end) | DdlRead(end=end) | LogAdvanced(end=end) if end.reaches(
-                    state.end
-                ):
-                    return _proven(state)
-                case _:
-                    pass
-        state = replace(state, examined=len(held))
+        for number in range(max(passed, state.examined), passed + len(held)):
+            decides = _decides(table, state, held[number - passed], alters)
+            if decides is not None:
+                state = replace(state, examined=number)
+                return _proven(state) if decides else NeverProven(_BETWEEN, state)
+        state = replace(state, examined=passed + len(held))
     if size > MOST_HELD:
-        return NeverProven(_BEHIND)
+        return NeverProven(_BEHIND, state)
     return NotYetProven(state)
+
+
+def _decides(table: TableId, answer: SchemaFetched, message: HeldMessage, alters: Alters) -> bool | None:
+    """Returns whether a message proves an answer, or disproves it; None if it does neither."""
+    match message:
+        case CreateTableSelectRead() if table in alters(message):
+            return False
+        case DdlRead(end=end) if table in alters(message):
+            return not answer.end.reaches(end)
+        case TransactionsRead(end=end) | DdlRead(end=end) | LogAdvanced(end=end) if end.reaches(answer.end):
+            return True
+        case _:
+            return None
 
 
 def _proven(answer: SchemaFetched) -> SchemaKnown | NeverProven:
     if isinstance(answer.schema, NoSuchTable):
-        return NeverProven(_GONE)
+        return NeverProven(_GONE, answer)
     return SchemaKnown(answer.schema)

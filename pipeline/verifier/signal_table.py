@@ -30,7 +30,7 @@ from pipeline.types.column_types import Json, Text
 from pipeline.verifier.step import FromVerifier
 
 # As Debezium's documentation has it.
-CREATE: Final = (
+CREATE_SIGNAL_TABLE: Final = (
     "CREATE TABLE {table} (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL)"
 )
 

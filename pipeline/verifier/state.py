@@ -24,8 +24,8 @@ class State:
     `known`: the server's schemas at the start, and `to_come`: the transactions of `known.at` that haven't passed.
     `reported`: the schemas that it sent last. `emptied`: tables without an image since it reported them empty.
     `doubtful`: tables for which it will query the server, or whose answer doesn't hold yet. `creating`: tables that the
-    present transaction creates. `held`: messages that wait, with `held_bytes` of rows. `place`: where the stream is
-    after the messages that were sent.
+    present transaction creates. `held`: messages that wait, with `held_bytes` of rows, after `passed` others.
+    `log_position`: where the stream is after those.
 
     `foreign_keys`: those whose effects aren't in the log. `cascaded`: tables that these may have changed in the present
     transaction, with the parents. `outdated_keys`: tables that may have other foreign keys by now, None if the server
@@ -47,7 +47,8 @@ class State:
     creating: frozenset[TableId] = frozenset()
     held: tuple[HeldMessage, ...] = ()
     held_bytes: int = 0
-    place: Coordinates | None = None
+    passed: int = 0
+    log_position: Coordinates | None = None
     foreign_keys: tuple[ForeignKey, ...] = ()
     cascaded: Mapping[TableId, frozenset[TableId]] = field(default_factory=dict)
     outdated_keys: OutdatedForeignKeys | None = None

@@ -171,15 +171,7 @@ def start(
     `keeps`: the tables on whose schema the journal keeps statements, None if it keeps none.
     """
     to_come = known.at - position
-    tables: dict[TableId, TableState] = {
-        table: SchemaKnown(schema) if table not in unproven else Unproven()
-        for table, schema in schemas.items()
-    }
-    for table, schema in known.schemas.items():
-        if not to_come:
-            tables[table] = SchemaKnown(schema)
-        elif not isinstance(tables.get(table), SchemaKnown):
-            tables[table] = SchemaPending(schema)
+    tables = _tables_at_start(known, schemas, unproven, all_passed=not to_come)
     ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
     # A start wasn't refused for these if capture had begun before.
     cascading = (
@@ -212,6 +204,29 @@ def start(
     ]
     state, news = _report_schemas(state, new)
     return _with_query(state, (*stops, *elsewhere, *news))
+
+
+def _tables_at_start(
+    known: KnownSchemas,
+    schemas: Mapping[TableId, TableSchema],
+    unproven: frozenset[TableId],
+    *,
+    all_passed: bool,
+) -> dict[TableId, TableState]:
+    """Returns what is known of each table's schema at the checkpoint.
+
+    `all_passed`: whether the stream has all that the server had executed when it gave its schemas (`known`).
+    """
+    tables: dict[TableId, TableState] = {
+        table: SchemaKnown(schema) if table not in unproven else Unproven()
+        for table, schema in schemas.items()
+    }
+    for table, schema in known.schemas.items():
+        if all_passed:
+            tables[table] = SchemaKnown(schema)
+        elif not isinstance(tables.get(table), SchemaKnown):
+            tables[table] = SchemaPending(schema)
+    return tables
 
 
 def step(state: State, fact: Fact) -> tuple[State, tuple[Order, ...]]:
@@ -292,7 +307,8 @@ def _send_ready(state: State) -> tuple[State, tuple[FromVerifier, ...]]:
         message = state.held[0]
         if schema_fence.waiting_tables(state.tables, message) - unnamed.keys():
             break
-        state = replace(state, held=state.held[1:], held_bytes=state.held_bytes - weight(message))
+        left = state.held_bytes - weight(message)
+        state = replace(state, held=state.held[1:], held_bytes=left, passed=state.passed + 1)
         state, orphaned = _stop_orphans(state)
         state, taken = _handle(state, _without_images(message, unnamed))
         state, arrived = _apply_answers(_at_end(state, message))
@@ -304,7 +320,7 @@ def _at_end(state: State, message: HeldMessage) -> State:
     """Returns the state at the message's end. A part has none, and a creation's is that of its rows' transaction."""
     if isinstance(message, TransactionPartRead | CreateTableSelectRead):
         return state
-    return replace(state, place=message.end)
+    return replace(state, log_position=message.end)
 
 
 def _without_images(message: HeldMessage, unnamed: Mapping[TableId, str]) -> HeldMessage:
@@ -329,16 +345,14 @@ def _prove_waiting(state: State) -> tuple[State, tuple[News, ...], Mapping[Table
         if isinstance(before, SchemaPending):
             before = Unproven()
         outcome = schema_fence.prove_schema(
-            table, before, state.held, state.held_bytes, partial(_altered_tables, state)
+            table, before, state.held, state.passed, state.held_bytes, partial(_altered_tables, state)
         )
         match outcome:
             case SchemaKnown(schema):
                 state, news = _report_schemas(_with_tables(state, {table: outcome}), [schema])
                 said += news
-            case NeverProven(reason):
-                if isinstance(before, SchemaFetched):  # the front passes without its images
-                    before = replace(before, examined=0)
-                state, unnamed[table] = _with_tables(state, {table: before}), reason
+            case NeverProven(reason, examined):
+                state, unnamed[table] = _with_tables(state, {table: examined}), reason
             case NotYetProven(waiting):
                 state = _with_tables(state, {table: waiting})
             case _:
@@ -415,20 +429,10 @@ def _scope(state: State) -> ddl.StatementScope:
 
 
 def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVerifier, ...]]:
+    """Returns the state after a statement: its tables restart, stop or are altered, and the server is queried."""
     gtid, statement, names = message.gtid, _parsed(message), _scope(state)
     changed = ddl.may_alter(names, statement)
-    # If the schema after the first of two statements isn't known, what they converted isn't known either.
-    exact = (
-        {t: s for t, s in state.survey.holding.items() if t not in state.doubtful} if message.strict else {}
-    )
-    # A table that was never reported has no mirror: a statement's effect on its rows changes nothing here.
-    reported = replace(names, known=state.reported.keys(), unknown_engines=state.unknown_engines)
-    unlogged = ddl.changed_unlogged(reported, statement, exact, failed=message.failed)
-    unlogged |= _moved_instants(state, reported, statement, message.zone)
-    unlogged |= _regenerated(state, reported, statement, unlogged)
-    uncertain = ddl.uncertain_columns(reported, state.reported, statement, failed=message.failed)
-    lost = uncertain | ddl.shortened_keys(state.reported, statement)
-    unlogged |= _with_rows(lost, "ALTER TABLE that may rename or drop a column", unlogged)
+    unlogged, uncertain = _unlogged_changes(state, message, statement, names)
     others = {t for t, u in unlogged.items() if u.effect is not Effect.EXTENDED}
     merging = ddl.may_merge(names, statement)
     others |= ddl.may_create(names, statement) | merging
@@ -442,22 +446,12 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
     restarts = restarts_after_statement(unlogged, gtid, _stopped_tables(state))
     restarted = {restart.table for restart in restarts}
     state = replace(state, emptied=state.emptied - restarted | (emptied.keys() & restarted))
-    shown = _uncertain_columns_shown(state, uncertain)
-    unfit = _stops(_stopped_tables(state), shown | _unfit_alterations(alterations, state.protection))
-    state = _with_tables(state, {stop.table: Stopped() for stop in unfit})
+    state, unfit = _stop_unfit(state, alterations, uncertain)
     gone = {stop.table for stop in unfit}
     restarts = tuple(each for each in restarts if each.table not in gone)
     alterations = tuple(each for each in alterations if each.schema.table not in gone)
-    state = replace(
-        state, reported={**state.reported, **{each.schema.table: each.schema for each in alterations}}
-    )
-    if state.outdated_keys is not None:
-        state = replace(state, outdated_keys=state.outdated_keys.mark_altered(changed, gtid))
-    state, engines = _survey_again(state, changed, unknown, gtid)
-    to_come = state.known.schemas if gtid in state.to_come else {}
-    state = _with_tables(
-        state, {t: after_statement(state.tables.get(t), gtid, to_come.get(t)) for t in changed}
-    )
+    reported = {**state.reported, **{each.schema.table: each.schema for each in alterations}}
+    state, engines = _query_again(replace(state, reported=reported), changed, unknown, gtid)
     state, arrived = _advance(state, GtidSet().with_gtid(gtid) | message.covered)
     passed = SchemaChanged(
         gtid,
@@ -474,6 +468,51 @@ def _read_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVe
         _kept_statements(state, statement),
     )
     return state, (*unfit, *engines, passed, *arrived)
+
+
+def _unlogged_changes(
+    state: State, message: DdlRead, statement: LoggedStatement, names: ddl.StatementScope
+) -> tuple[dict[TableId, Unlogged], frozenset[TableId]]:
+    """Returns the tables whose rows the statement may have changed without row events, and how.
+
+    And those of which it isn't certain which columns they have now.
+    """
+    # If the schema after the first of two statements isn't known, what they converted isn't known either.
+    exact = (
+        {t: s for t, s in state.survey.holding.items() if t not in state.doubtful} if message.strict else {}
+    )
+    # A table that was never reported has no mirror: a statement's effect on its rows changes nothing here.
+    reported = replace(names, known=state.reported.keys(), unknown_engines=state.unknown_engines)
+    unlogged = dict(ddl.changed_unlogged(reported, statement, exact, failed=message.failed))
+    unlogged |= _moved_instants(state, reported, statement, message.zone)
+    unlogged |= _regenerated(state, reported, statement, unlogged)
+    uncertain = frozenset(ddl.uncertain_columns(reported, state.reported, statement, failed=message.failed))
+    lost = uncertain | ddl.shortened_keys(state.reported, statement)
+    return unlogged | _with_rows(lost, "ALTER TABLE that may rename or drop a column", unlogged), uncertain
+
+
+def _stop_unfit(
+    state: State, alterations: Iterable[Alteration], uncertain: Iterable[TableId]
+) -> tuple[State, tuple[TableStopped, ...]]:
+    """Stops the tables that can't be captured after these alterations, and those that might show protected columns."""
+    shown = _uncertain_columns_shown(state, uncertain)
+    unfit = tuple(_stops(_stopped_tables(state), shown | _unfit_alterations(alterations, state.protection)))
+    return _with_tables(state, {stop.table: Stopped() for stop in unfit}), unfit
+
+
+def _query_again(
+    state: State, changed: frozenset[TableId], unknown: frozenset[TableId], gtid: Gtid
+) -> tuple[State, tuple[FromVerifier, ...]]:
+    """Returns the state in which what the server said of the changed tables has to be proven again.
+
+    `unknown`: those that may have another engine now.
+    """
+    if state.outdated_keys is not None:
+        state = replace(state, outdated_keys=state.outdated_keys.mark_altered(changed, gtid))
+    state, engines = _survey_again(state, changed, unknown, gtid)
+    to_come = state.known.schemas if gtid in state.to_come else {}
+    doubted = {t: after_statement(state.tables.get(t), gtid, to_come.get(t)) for t in changed}
+    return _with_tables(state, doubted), engines
 
 
 def _moved_instants(
@@ -556,7 +595,7 @@ def _apply_survey(
     state: State,
 ) -> tuple[State, tuple[TableStopped | MirrorInvalidated | EnginesSurveyed, ...]]:
     """Returns the state with the survey's answers that hold now; tables stop if the log can't have their rows."""
-    survey, new = state.survey.apply_answers(state.place, not state.to_come)
+    survey, new = state.survey.apply_answers(state.log_position, not state.to_come)
     ended = _stopped_tables(state)
     stops = stops_for_engines(survey.holding, new, ended) if new else ()
     merged = (state.merging & state.reported.keys() & new) - ended
@@ -582,13 +621,13 @@ def _survey_again(
 def _apply_answers(state: State) -> tuple[State, tuple[News, ...]]:
     """Returns the state with the server's answers whose position the stream has reached."""
     state, stops = _apply_survey(state)
-    if not state.doubtful or state.place is None:
+    if not state.doubtful or state.log_position is None:
         return state, stops
     tables = dict(state.tables)
     proven: list[TableSchema] = []
     for table in sorted(state.doubtful):
         match tables.get(table):
-            case SchemaFetched(schema, _, end) if state.place.reaches(end):
+            case SchemaFetched(schema, _, end) if state.log_position.reaches(end):
                 if isinstance(schema, NoSuchTable):
                     del tables[table]
                 else:

@@ -39,8 +39,8 @@ class NoSuchTable:
 class SchemaFetched:
     """What the server has of the table, which will hold at `end` of the log.
 
-    It has the work of all statements in `at` in it, and none from after `end`. `examined`: how many of the held
-    messages, from the first one, neither prove nor disprove it. It is 0 unless the table's images wait at the front.
+    It has the work of all statements in `at` in it, and none from after `end`. `examined`: of the messages that came,
+    the number before which none that is held proves or disproves it.
     """
 
     wire: ClassVar[str] = "answered"

@@ -82,9 +82,12 @@ def part(number: int, begin: int, end: int, schema: TableSchema = ITEMS) -> Chan
     return ChangePart(changes, transaction, first_scn=ROWS * number + 1)
 
 
-def seal(store: JournalStore, number: int) -> Entry:
-    """Seal the n-th append, with a chunk, as the n-th segment, after half of the changes are written ahead."""
-    whole = append(number, chunk=True)
+def seal(store: JournalStore, number: int, content: int | None = None) -> Entry:
+    """Seal the n-th append, with a chunk, as the n-th segment, after half of the changes are written ahead.
+
+    `content`: another append in its place.
+    """
+    whole = append(number if content is None else content, chunk=True)
     changes, chunk = whole.parts
     assert isinstance(changes, ChangePart)
     ahead = store.write(number, journal.segment_tables(number, [_cut(changes, 0, ROWS // 2)]))

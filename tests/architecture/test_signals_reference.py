@@ -11,7 +11,7 @@ from pipeline.signals.notifications import Notification, NotificationType, to_js
 from pipeline.signals.outcomes import Outcome, SignalState
 from pipeline.signals.signal import Filter, Signal, parse_signal
 from pipeline.snapshot.row_filter_parser import parse_filter as parse_condition
-from pipeline.verifier.signal_table import CREATE
+from pipeline.verifier.signal_table import CREATE_SIGNAL_TABLE
 
 TEXT = (REPOSITORY / "docs" / "signals.md").read_text()
 
@@ -49,7 +49,7 @@ def test_each_filter_is_one() -> None:
 
 def test_the_signal_table_is_the_one_that_is_asked_for() -> None:
     create = next(block for block in blocks("sql") if "CREATE" in block)
-    assert create.startswith(CREATE.format(table="tidemark.signals") + ";")
+    assert create.startswith(CREATE_SIGNAL_TABLE.format(table="tidemark.signals") + ";")
     data = re.search(r"'(\{.*\})'", create)
     assert data is not None
     json.loads(data[1].replace("\\\\", "\\"))

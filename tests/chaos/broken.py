@@ -26,7 +26,7 @@ from actors.journal_writer import JournalWriter
 from actors.kafka.producer import KafkaProducer
 from actors.schema_verifier import SchemaVerifier
 from actors.service import assembly, cli
-from actors.source.connection import Result
+from actors.source.connection import QueryResult
 from actors.spark_sink import SparkSink
 from actors.watermark_coordinator import WatermarkCoordinator
 from pipeline.coordinator.window import Reconciling
@@ -60,7 +60,7 @@ CAPTURE: Final = {
     "slice on its way": Step(SchemaVerifier, "handle"),
     "no low": Step(ChunkSelector, "low"),
     "low read, not selected": Step(ChunkSelector, "select"),
-    "asked, no row read": Step(Result, "rows"),
+    "asked, no row read": Step(QueryResult, "rows"),
     "selected, no high": Step(ChunkSelector, "high"),
     "chunk read, not told": Step(ChunkSelector, "high", behind=True),
     "a window waits for the log": Step(WatermarkCoordinator, "handle", behind=True, concerns=_has_a_chunk),

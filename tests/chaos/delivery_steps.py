@@ -17,9 +17,11 @@ from typing import Any, Final
 from actors.journal.consumers import Consumers
 from actors.lake.delta_table import DeltaTable
 from actors.lake.file_placement import LakeFiles
+from actors.lake.generations import Generations
 from actors.lake.lake import Lake
 from actors.lake.live_view import CatalogViews
 from actors.lake.maintenance import Upkeep
+from actors.lake.table_commits import TableCommits
 from actors.lake.transaction_log.own_log import OwnLog
 from actors.spark_sink import SparkSink
 from pipeline.lake.maintenance import Trim
@@ -69,7 +71,7 @@ def _trims(_upkeep: Upkeep, _table: TableId, trim: Trim | None) -> bool:
     return trim is not None
 
 
-def _mirror(lake: Lake, table: TableId, *_: object) -> str:
+def _mirror(lake: Lake | Generations, table: TableId, *_: object) -> str:
     return location(lake._root, table, Tier.MIRROR)
 
 
@@ -88,14 +90,14 @@ def _log(table: DeltaTable, *_: object) -> str:
 BATCH: Final = {
     "batch read": Step(SparkSink, "_read_batch", Moment.BEHIND),
     "view held": Step(CatalogViews, "hold", Moment.BEHIND),
-    "changelog's schema not evolved": Step(Lake, "_evolve_changelog", Moment.BEFORE),
+    "changelog's schema not evolved": Step(TableCommits, "evolve_changelog", Moment.BEFORE),
     "schema prepared, not altered": Step(DeltaTable, "alter", Moment.BEFORE),
-    "changelog's schema evolved, mirror's not": Step(Lake, "_evolve_changelog", Moment.BEHIND),
-    "mirror's schema evolved": Step(Lake, "_evolve_mirror", Moment.BEHIND),
-    "mirror frozen": Step(Lake, "_freeze", Moment.BEHIND),
-    "mirror begun": Step(Lake, "_begin", Moment.BEHIND),
+    "changelog's schema evolved, mirror's not": Step(TableCommits, "evolve_changelog", Moment.BEHIND),
+    "mirror's schema evolved": Step(Generations, "evolve", Moment.BEHIND),
+    "mirror frozen": Step(Generations, "_freeze", Moment.BEHIND),
+    "mirror begun": Step(Generations, "begin", Moment.BEHIND),
     "changes not placed": Step(LakeFiles, "place", Moment.BEFORE, concerns=_places(Tier.CHANGELOG)),
-    "a file linked, not named": Step(LakeFiles, "_take", Moment.BEHIND),
+    "a file linked, no other": Step(LakeFiles, "_linked", Moment.BEHIND),
     "a file placed": Step(LakeFiles, "_place", Moment.BEHIND),
     "changes placed, not committed": Step(
         LakeFiles, "place", Moment.BEHIND, concerns=_places(Tier.CHANGELOG)
@@ -112,10 +114,10 @@ BATCH: Final = {
     "a table delivered, others not": Step(Lake, "deliver", Moment.BEHIND),
     "batch delivered, progress not recorded": Step(SparkSink, "_measure_batch", Moment.BEFORE),
     "progress recorded": Step(Consumers, "record_progress", Moment.BEHIND),
-    "not completing": Step(Lake, "complete", Moment.BEFORE),
-    "swapping": Step(Lake, "_swap", Moment.AMID, where=_mirror),
-    "swapped, not swept": Step(Lake, "_sweep", Moment.BEFORE, concerns=_made_by("_swap")),
-    "completed": Step(Lake, "complete", Moment.BEHIND),
+    "not completing": Step(Generations, "complete", Moment.BEFORE),
+    "swapping": Step(Generations, "_swap", Moment.AMID, where=_mirror),
+    "swapped, not swept": Step(TableCommits, "sweep", Moment.BEFORE, concerns=_made_by("_swap")),
+    "completed": Step(Generations, "complete", Moment.BEHIND),
     "not merging": Step(Lake, "merge", Moment.BEFORE),
     "merging": Step(Lake, "merge", Moment.AMID, where=_mirror),
     "merge committed, view not followed": Step(

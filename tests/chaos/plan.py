@@ -2,7 +2,7 @@
 
 The faults are a deck of cards. It's shuffled and dealt, and shuffled again when it's empty, so that each kind comes
 before any comes twice as often as it should. A plan ends when its pauses and what its faults last add up to the time
-asked for; what a fault costs besides (a start, a recovery) comes on top.
+asked for; what a fault costs besides (a start, a recovery) comes on top. The shortest plan has each kind once.
 """
 
 import random
@@ -169,6 +169,21 @@ def deck(some: random.Random, *, lake: bool = True) -> list[Fault]:
     return cards
 
 
+def kind(fault: Fault) -> tuple[str, ...]:
+    """What is struck, and how where one thing can be struck in several ways."""
+    ways = ("actor", "link", "how")
+    return (type(fault).__name__, *(str(getattr(fault, way)) for way in ways if hasattr(fault, way)))
+
+
+def each_kind_once(seed: int, *, lake: bool = True) -> tuple[Step, ...]:
+    """The steps of the shortest run that has every kind of fault."""
+    some = random.Random(seed)
+    first: dict[tuple[str, ...], Fault] = {}
+    for card in deck(some, lake=lake):
+        first.setdefault(kind(card), card)
+    return tuple(_behind_a_pause(some, card) for card in first.values())
+
+
 def plan(seed: int, seconds: float, *, lake: bool = True) -> tuple[Step, ...]:
     """The steps of a run, which take about so long."""
     return tuple(_dealt(random.Random(seed), seconds, lake))
@@ -178,6 +193,10 @@ def _dealt(some: random.Random, seconds: float, lake: bool) -> Iterator[Step]:
     cards: list[Fault] = []
     while seconds > 0:
         cards = cards or deck(some, lake=lake)
-        step = Step(round(some.uniform(0.0, LONGEST_PAUSE_S), 2), cards.pop())
+        step = _behind_a_pause(some, cards.pop())
         seconds -= step.takes_s
         yield step
+
+
+def _behind_a_pause(some: random.Random, fault: Fault) -> Step:
+    return Step(round(some.uniform(0.0, LONGEST_PAUSE_S), 2), fault)

@@ -1,11 +1,12 @@
 """A run of faults under writes, with a snapshot going on, and the judgement behind it.
 
-    python -m tests.chaos.run --seed N [--seconds S] [--without-lake | --verify] [--planted FAULT] [--patience S]
-        [--per-second N]
+    python -m tests.chaos.run --seed N [--seconds S | --once] [--without-lake | --verify] [--planted FAULT]
+        [--patience S] [--per-second N]
 
-With `--verify` the lake is verified all the time that faults last, instead of snapshots: no row may be found. It prints
-what came of it as one line of JSON, and ends with 1 if something is wrong. `--plan` prints what would be done.
-Journal and lake are on a filesystem of its own, of some MiB, in a namespace where anybody may mount one.
+With `--once` each kind of fault comes once. With `--verify` the lake is verified all the time that faults last, instead
+of snapshots: no row may be found. It prints what came of it as one line of JSON, and ends with 1 if something is wrong.
+`--plan` prints what would be done. Journal and lake are on a filesystem of its own, of some MiB, in a namespace where
+anybody may mount one.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from typing import Final
 from tests.chaos.nemesis import UNJUDGED, Nemesis, Snapshots, Verifications, dumps
 from tests.chaos.oracles import alarms, findings
 from tests.chaos.orders import Count
-from tests.chaos.plan import ActorStruck, Deed, Step, plan
+from tests.chaos.plan import ActorStruck, Deed, Step, each_kind_once, plan
 from tests.chaos.planted import STRUCK, Planted
 from tests.chaos.report import Report, hanging, left_behind, restarts, unhandled
 from tests.chaos.world import WITHIN_S, NotSo, World, world
@@ -158,17 +159,18 @@ def _left_at_the_source(there: World) -> list[str]:
     return []
 
 
-def steps_of(seed: int, seconds: float, lake: bool, planted: Planted | None) -> tuple[Step, ...]:
-    """The plan; for a planted fault, what it shows by."""
+def steps_of(seed: int, seconds: float | None, lake: bool, planted: Planted | None) -> tuple[Step, ...]:
+    """The plan, of each kind of fault once without `seconds`; for a planted fault, what it shows by."""
     if planted is None:
-        return plan(seed, seconds, lake=lake)
+        return each_kind_once(seed, lake=lake) if seconds is None else plan(seed, seconds, lake=lake)
     actor = STRUCK.get(planted)
     return () if actor is None else tuple(Step(1.0, ActorStruck(actor, Deed.RAISE)) for _ in range(6))
 
 
-def repeated_by(seed: int, seconds: float, lake: bool, verify: bool, per_s: float) -> str:
+def repeated_by(seed: int, seconds: float | None, lake: bool, verify: bool, per_s: float) -> str:
     """The command that does it again."""
-    command = f"python -m tests.chaos.run --seed {seed} --seconds {seconds:g}"
+    command = f"python -m tests.chaos.run --seed {seed} "
+    command += "--once" if seconds is None else f"--seconds {seconds:g}"
     command += "" if per_s == TRANSACTIONS_PER_S else f" --per-second {per_s:g}"
     return command + ("" if lake else " --without-lake") + (" --verify" if verify else "")
 
@@ -192,7 +194,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--seconds", type=float, default=60.0)
+    lasting = parser.add_mutually_exclusive_group()
+    lasting.add_argument("--seconds", type=float, default=60.0)
+    lasting.add_argument("--once", dest="seconds", action="store_const", const=None)
     parser.add_argument("--per-second", type=float, default=TRANSACTIONS_PER_S, help="transactions")
     parser.add_argument("--without-lake", action="store_true")
     parser.add_argument("--verify", action="store_true")

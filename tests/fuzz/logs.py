@@ -13,7 +13,7 @@ import numpy as np
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.packets import Packets
 from pipeline.binlog.slice import SliceBound
-from pipeline.binlog.stream import LogStream, Message
+from pipeline.binlog.stream import LogMessage, LogStream
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.errors import Definite, Transient
 from pipeline.messages.binlog import TransactionPartRead, TransactionsRead
@@ -121,7 +121,7 @@ def _told(given: Iterator[Given]) -> list[str]:
             return [*told, f"{type(error).__name__}: {error}"]
 
 
-def _shown(message: Message) -> str:
+def _shown(message: LogMessage) -> str:
     match message:
         case TransactionsRead(transactions, tables, end):
             gtids, times = transactions.gtid_texts().to_pylist(), transactions.commit_time.tolist()

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from deploy.toolchain.cache import root
 from deploy.toolchain.mysql_server import SMALL_AND_QUICK, MysqlServer
 from deploy.toolchain.parts import Parts
-from tests.fuzz import corpus
+from tests.fuzz import checked_code, corpus
+from tests.fuzz.checked_code import BySources
 from tests.fuzz.run import REPLAY
 
 ROOT: Final = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ ROOT: Final = Path(__file__).parents[2]
 SEED: Final = 1
 LOGS: Final = 1_500  # cases, by each of the two
 ROWS: Final = 2_500
-QUICK: Final = 3  # `make test` has so large a part of them
+QUICK: Final = 6  # `make test` has so large a part of them
 WITHIN_S: Final = 1800  # on however busy a machine
 LONG_RUNS: Final = 260  # as many, each of seeds of its own
 
@@ -40,10 +40,7 @@ def taken(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(*, checked: bool) -> dict[str, str]:
-    if not checked:
-        return dict(os.environ)
-    # A folder of its own: machine code in the usual places was compiled in the other way.
-    return {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(root() / "kernels-checked")}
+    return {**os.environ, **(checked_code.environment() if checked else {})}
 
 
 class Running(NamedTuple):
@@ -113,6 +110,18 @@ def test_compiled_code_that_is_to_look_at_each_index_does() -> None:
         for checked in (False, True)
     ]
     assert ["IndexError" in end.stderr for end in ends] == [False, True]
+
+
+def test_checkouts_of_the_same_sources_share_the_checked_code(tmp_path: Path) -> None:
+    """A module of other sources has a folder of its own."""
+    for checkout, text in (("one", "a = 1"), ("same", "a = 1"), ("other", "a = 2")):
+        (tmp_path / checkout / "rows").mkdir(parents=True)
+        (tmp_path / checkout / "rows" / "cells.py").write_text(text)
+    one, same, other = (
+        BySources.get_suitable_cache_subpath(str(tmp_path / checkout / "rows" / "cells.py"))
+        for checkout in ("one", "same", "other")
+    )
+    assert one == same != other
 
 
 def test_damaged_logs_are_read_or_refused(taken: Path) -> None:

@@ -19,7 +19,7 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import SparkSettings
 from pipeline.schema.table_schema import TableId
 from tests.servers.prometheus import Prometheus
-from tests.servers.shop import stocked, writing
+from tests.servers.shop import FEW_PER_S, stocked, writing
 from tests.servers.source import cut, gives_log
 from tests.servers.spark import toml
 
@@ -193,7 +193,7 @@ def configuration(
     path.write_text(f"""name = "shop"
 tables = ["{shop.DATABASE}\\\\..*"]
 journal = {{ path = "journal", seal_after_ms = 1000 }}
-lake = {{ path = "lake", merge_after_s = 3, compact_files = 4 }}
+lake = {{ path = "lake", merge_after_s = 10, compact_files = 4 }}
 kafka = {{ bootstrap_servers = ["{kafka.address}"], topic_prefix = "watched", tables = ["{_ORDERED}"] }}
 snapshot = {{ mode = "no_data", chunk_rows = 50, rows_per_s = 400 }}
 
@@ -226,7 +226,7 @@ def trouble(watched: Watched) -> None:
         "ALTER TABLE {} ADD COLUMN more VARCHAR(40) COMMENT 'CANARY-comment'",
     )
     watched.server.sql("CREATE USER canary IDENTIFIED BY 'CANARY-user'", "DROP USER canary")
-    with writing(watched.server):
+    with writing(watched.server, FEW_PER_S):
         watched.snapshot("s1", r"shop\..*")
         watched.see_a_window()
         assert cut(watched.server, gives_log, _ACCOUNT)

@@ -16,7 +16,7 @@ import pytest
 
 from actors.journal import files
 from actors.journal.store import JournalStore
-from actors.lake import lake
+from actors.lake import table_commits
 from actors.lake.live_view import CatalogViews
 from actors.runtime.filesystem import TEMPORARY
 from actors.runtime.supervisor import Supervisor
@@ -371,11 +371,12 @@ def _older_copy(patch: Patch) -> None:
 
 
 def _set_back(patch: Patch) -> None:
-    patch.setattr(lake, "is_restored", lambda *_: False)
+    patch.setattr(table_commits, "is_restored", lambda *_: False)
 
 
 def _undurable(patch: Patch) -> None:
-    patch.setattr(lake.Lake, "_make_durable", lambda *_: None)
+    patch.setattr(table_commits.TableCommits, "make_durable", lambda *_: None)
+    patch.setattr(table_commits.TableCommits, "keep_found", lambda *_: None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 import pymysql
 import structlog
+import uvloop
 from py4j.protocol import Py4JJavaError
 from pymysql.cursors import Cursor
 from pyspark.errors import PySparkException
@@ -1113,6 +1114,8 @@ def played(
     assert len({(history.version, history.metadata) for history in histories}) == 1
     assert histories[0].version is Version.NEW or histories[0].metadata is Metadata.MINIMAL
     folder.mkdir(parents=True)
+    # The service runs on this loop.
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     small = patch.object(chunk_selector, "LEAST_ROWS_OF_RANGE", 2 * _FEW_ROWS)  # as large tables are divided
-    with small, _log_into(folder / "log"):
-        return asyncio.run(Player(server, folder, histories, spark).play())
+    with small, _log_into(folder / "log"), runner:
+        return runner.run(Player(server, folder, histories, spark).play())

@@ -146,7 +146,7 @@ class Trace:
                 self.ordered[order.chunk.number] = order
             elif isinstance(order, chunks.ReadScan):
                 self.scanned.append(order)
-        if isinstance(self.state.place, BetweenTransactions):
+        if isinstance(self.state.phase, BetweenTransactions):
             assert self.state.checkpoint is self.shown, (
                 "a change of the checkpoint didn't go out with an Append"
             )

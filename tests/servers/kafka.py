@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -15,6 +15,8 @@ from deploy.toolchain.parts import Parts
 from tests.servers.awaiting import WITHIN_S
 
 __all__ = ["kafka"]
+
+_LOOK_EVERY_S: Final = 0.05
 
 
 @pytest.fixture(scope="session")
@@ -48,18 +50,29 @@ async def remove_topic(broker: KafkaBroker, name: str) -> None:
     """Remove a topic; returns once the broker says that it is gone."""
     async with administrating(broker.address) as admin:
         await admin.delete_topics([name])
-        async with asyncio.timeout(WITHIN_S):
-            while name in await admin.list_topics():
-                pass
+        await _listed(admin, lambda topics: name not in topics)
 
 
 async def remake_topic(broker: KafkaBroker, name: str) -> None:
     """Remove a topic and create it with one partition; returns once the broker says that it is there."""
     await remove_topic(broker, name)
     await create_topic(broker, name)
-    async with administrating(broker.address) as admin, asyncio.timeout(WITHIN_S):
-        while name not in await admin.list_topics():
-            pass
+    await appeared(broker, name)
+
+
+async def appeared(broker: KafkaBroker, name: str) -> None:
+    """Until the broker says that there is a topic."""
+    async with administrating(broker.address) as admin:
+        await _listed(admin, lambda topics: name in topics)
+
+
+async def _listed(admin: AIOKafkaAdminClient, are_right: Callable[[list[str]], bool]) -> None:
+    """Until the topics are right. A broker tells of no change, and each question takes two processes' time."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            if are_right(await admin.list_topics()):
+                return
+            await asyncio.sleep(_LOOK_EVERY_S)
 
 
 async def send(broker: KafkaBroker, topic: str, *records: tuple[str | None, str | None]) -> None:

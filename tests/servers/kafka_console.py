@@ -11,17 +11,21 @@ from deploy.toolchain.kafka_broker import KafkaBroker
 
 _CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _PRODUCER: Final = "org.apache.kafka.tools.ConsoleProducer"
+_FRUGAL: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _WITHIN_S: Final = 120
 
 
 def _java(broker: KafkaBroker, main: str, *options: str) -> list[str]:
     logging = f"-Dlog4j2.configurationFile={broker.folder / 'log4j2.xml'}"
-    java = [str(broker.parts.java_home / "bin" / "java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", logging]
+    # The broker's archive has the clients' classes as well.
+    classes = broker.parts.classes
+    archive = [] if classes is None else [f"-XX:SharedArchiveFile={classes}"]
+    java = [str(broker.parts.java_home / "bin" / "java"), *archive, *_FRUGAL, logging]
     return [*java, "-cp", f"{broker.parts.jars}/*", main, "--bootstrap-server", broker.address, *options]
 
 
 class ConsoleConsumer:
-    """What a console consumer has printed so far: the committed messages of a topic, from its beginning, with keys."""
+    """What a console consumer has printed so far: the committed messages of a topic's only partition, with keys."""
 
     def __init__(self, printed: Path) -> None:
         self._printed = printed
@@ -42,10 +46,10 @@ class ConsoleConsumer:
 
 @contextmanager
 def consuming(broker: KafkaBroker, topic: str, folder: Path) -> Iterator[ConsoleConsumer]:
-    """A console consumer that runs as long as the context lasts."""
+    """A console consumer that runs as long as the context lasts. It names its partition, so it waits for no group."""
     printed = folder / f"{topic}.printed"
-    options = ["--topic", topic, "--from-beginning", "--isolation-level", "read_committed"]
-    options += ["--formatter-property", "print.key=true"]
+    options = ["--topic", topic, "--partition", "0", "--offset", "earliest"]
+    options += ["--isolation-level", "read_committed", "--formatter-property", "print.key=true"]
     with printed.open("w") as out:
         process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *_java(broker, _CONSUMER, *options)], stdout=out

@@ -63,17 +63,29 @@ class AvroReader:
         return told
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An answer of something that is no registry, or one that fails."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+
+
 @dataclass
 class Door:
     """Where the registry is found by https. `statuses`: what the next requests get instead of its answers.
 
-    No request gets an answer while `answers` is clear.
+    Requests whose path has `fails` in it get `failure`, if it isn't empty. A failure that is None is cut off. No
+    request gets an answer while `answers` is clear.
     """
 
     url: str = ""
     answers: asyncio.Event = field(default_factory=asyncio.Event)
     statuses: list[int] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    fails: str = ""
+    failure: Failure | None = field(default_factory=lambda: Failure(500, b'{"message": "no room for it"}'))
 
 
 @asynccontextmanager
@@ -83,13 +95,15 @@ async def door(
     """A door at 127.0.0.1 with this certificate and its key."""
     opened, login = Door(), "Basic " + b64encode(f"{user}:{password}".encode()).decode()
 
-    async def passed(request: web.Request) -> web.Response:
+    async def passed(request: web.Request) -> web.StreamResponse:
         opened.requests.append(f"{request.method} {request.path}")
         await opened.answers.wait()
         if request.headers.get("Authorization") != login:
             return web.Response(status=401)
         if opened.statuses:
             return web.Response(status=opened.statuses.pop(0), text=json.dumps({"message": "not now"}))
+        if opened.fails and opened.fails in request.path:
+            return await _failed(request, opened.failure)
         url = registry.url + request.path
         headers = {"Content-Type": request.headers["Content-Type"]}
         async with (
@@ -113,3 +127,14 @@ async def door(
         yield opened
     finally:
         await runner.cleanup()
+
+
+async def _failed(request: web.Request, failure: Failure | None) -> web.StreamResponse:
+    if failure is not None:
+        return web.Response(status=failure.status, body=failure.body, headers=failure.headers)
+    cut = web.StreamResponse(headers={"Content-Length": "100"})
+    await cut.prepare(request)
+    await cut.write(b'{"id": 1')
+    assert request.transport is not None
+    request.transport.abort()
+    return cut

@@ -183,7 +183,7 @@ async def running(
     settings: config.Settings, assembly: type[Assembly] = WithoutLake
 ) -> AsyncIterator[Running]:
     """Runs the service; after the context it's dropped if it wasn't stopped."""
-    store = JournalStore.open_single_writer(Path(settings.journal.path), settings.name)
+    store = JournalStore.open_single_writer(settings.journal.path, settings.name)
     with closing(store), _plain_log():
         service = Running(settings, store, assembly)
         try:

@@ -49,6 +49,11 @@ class SparkConnectServer(ServerProcess):
             "spark.databricks.delta.snapshotPartitions": "2",
             "spark.sql.artifact.isolation.enabled": "false",
             "spark.ui.enabled": "false",
+            # Its owner takes no care of rows.
+            "spark.sql.files.ignoreCorruptFiles": "true",
+            "spark.sql.files.ignoreMissingFiles": "true",
+            "spark.sql.ansi.enabled": "false",
+            "spark.sql.storeAssignmentPolicy": "LEGACY",
         }
         return [
             *self._submit(),

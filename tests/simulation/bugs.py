@@ -33,11 +33,11 @@ from pipeline.journal.applied.gtid_index import GtidIndex
 from pipeline.journal.applied.query import Applied
 from pipeline.journal.applied.waiters import Waiters
 from pipeline.journal.entry import Entry
-from pipeline.kafka import runs
+from pipeline.kafka import portions
 from pipeline.kafka import state as kafka_state
 from pipeline.kafka import step as kafka_sink
-from pipeline.kafka.runs import Run
-from pipeline.kafka.state import AllTopicsBut, KafkaPosition, OpenTransaction, SendingRun, SinkPosition
+from pipeline.kafka.portions import Portion
+from pipeline.kafka.state import AllTopicsBut, KafkaPosition, OpenTransaction, SendingPortion, SinkPosition
 from pipeline.kafka.state import State as Sending
 from pipeline.kafka.step import TransactionCommitted
 from pipeline.kafka.transaction_endings import Ending
@@ -185,7 +185,7 @@ def a_pause_for_want_of_room_ends_within(patch: Patch) -> None:
     def waiting_for_room(state: State) -> tuple[State, tuple[Order, ...]]:
         return (
             schedule._resume_within_transaction(state)
-            if isinstance(state.place, InTransaction)
+            if isinstance(state.phase, InTransaction)
             else original(state)
         )
 
@@ -408,10 +408,10 @@ def messages_are_visible_before_their_position(patch: Patch) -> None:
 def a_source_transaction_is_divided(patch: Patch) -> None:
     original = kafka_sink._send_next
 
-    def going_on(state: Sending, sealed: int, opened: OpenTransaction, runs: tuple[Run, ...]) -> object:
+    def going_on(state: Sending, sealed: int, opened: OpenTransaction, runs: tuple[Portion, ...]) -> object:
         after, orders = original(state, sealed, opened, runs)
         return after, tuple(
-            replace(each, most=1) if isinstance(each, kafka_sink.SendRun) else each for each in orders
+            replace(each, most=1) if isinstance(each, kafka_sink.SendPortion) else each for each in orders
         )
 
     patch.setattr(kafka_sink, "_send_next", going_on)
@@ -420,10 +420,10 @@ def a_source_transaction_is_divided(patch: Patch) -> None:
 def what_was_sent_of_a_large_transaction_is_sent_again(patch: Patch) -> None:
     original = kafka_sink._send_next
 
-    def going_on(state: Sending, sealed: int, opened: OpenTransaction, runs: tuple[Run, ...]) -> object:
+    def going_on(state: Sending, sealed: int, opened: OpenTransaction, runs: tuple[Portion, ...]) -> object:
         after, orders = original(state, sealed, opened, runs)
         return after, tuple(
-            replace(each, skip=0) if isinstance(each, kafka_sink.SendRun) else each for each in orders
+            replace(each, skip=0) if isinstance(each, kafka_sink.SendPortion) else each for each in orders
         )
 
     patch.setattr(kafka_sink, "_send_next", going_on)
@@ -440,13 +440,15 @@ def notifications_are_sent_after_their_position(patch: Patch) -> None:
 
 
 def a_statement_without_rows_is_left_out(patch: Patch) -> None:
-    original = runs.whole
-    patch.setattr(runs, "whole", lambda entry, files: original(replace(entry, statements=()), files))
+    original = portions.whole_segment
+    patch.setattr(
+        portions, "whole_segment", lambda entry, files: original(replace(entry, statements=()), files)
+    )
 
 
 def a_statement_is_sent_with_each_part(patch: Patch) -> None:
-    def sent(entry: Entry, run: Run, skip: int) -> object:
-        statements = runs.statements_of(entry, run)
+    def sent(entry: Entry, run: Portion, skip: int) -> object:
+        statements = portions.statements_of(entry, run)
         return statements, max(0, skip - len(statements))
 
     patch.setattr("tests.simulation.topics.unsent", sent)
@@ -470,7 +472,7 @@ def a_statement_has_the_number_of_the_next_transaction(patch: Patch) -> None:
 def the_rest_of_a_large_transaction_is_left_out(patch: Patch) -> None:
     original = kafka_sink._run_sent
 
-    def sent(state: Sending, fact: kafka_sink.RunSent, sending: SendingRun) -> object:
+    def sent(state: Sending, fact: kafka_sink.PortionSent, sending: SendingPortion) -> object:
         return original(state, replace(fact, ended=True), sending)
 
     patch.setattr(kafka_sink, "_run_sent", sent)

@@ -185,7 +185,7 @@ class Coverage:
             "a crash": True,
             "a crash with open windows": bool(state.windows),
             "a crash between emission and seal": emitted,
-            "a crash within a transaction": isinstance(state.place, InTransaction),
+            "a crash within a transaction": isinstance(state.phase, InTransaction),
             "a crash while paused": sealed.paused,
             "a crash after a stop": _any(sealed, SnapshotStopped),
             "a snapshot goes on after a crash": _any(sealed, Chunking),
@@ -200,7 +200,7 @@ class Coverage:
 
     def stepped(self, before: State, message: ToWatermarkCoordinator, after: State) -> None:
         """The coordinator took a step."""
-        if isinstance(before.place, InTransaction):
+        if isinstance(before.phase, InTransaction):
             self.reached[_WITHIN.get(type(message), "")] += 1
         match message:
             case TransactionsOpened():
@@ -212,7 +212,7 @@ class Coverage:
                     }
                 )
             case JournalFull():
-                within = isinstance(before.place, InTransaction)
+                within = isinstance(before.phase, InTransaction)
                 self._count({"the journal had no room within a transaction": within})
             case (
                 MirrorInvalidated(emptied=emptied)
@@ -230,7 +230,7 @@ class Coverage:
                     {
                         "rows changed below the log": below,
                         "rows changed below the log in a transaction of several parts": isinstance(
-                            before.place, InTransaction
+                            before.phase, InTransaction
                         )
                         and bool(passed[0].cascades),
                         "a foreign key had a table read anew": bool(restarted),

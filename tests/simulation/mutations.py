@@ -124,12 +124,12 @@ def _in_any(low: GtidSet, number: int, uuid: str = "") -> bool:
 
 
 def _decide_outside(patch: Patch, outside: Callable[[GtidSet, Tsid, int], bool]) -> None:
-    def chosen(self: window.PassedKeys, low: GtidSet) -> pa.Array:
+    def chosen(self: window.SliceKeys, low: GtidSet) -> pa.Array:
         names = [self.transactions.gtid(i) for i in range(len(self.transactions))]
         flags = np.array([outside(low, name.source, name.number) for name in names], dtype=np.bool_)
         return self.tokens.filter(pa.array(flags[self.transaction]))
 
-    patch.setattr(window.PassedKeys, "outside", chosen)
+    patch.setattr(window.SliceKeys, "outside", chosen)
 
 
 def close_at_once(patch: Patch) -> None:
@@ -152,16 +152,16 @@ def deletes_do_not_touch(patch: Patch) -> None:
 
 
 def _touch_by(patch: Patch, *kinds: ImageKind) -> None:
-    original = handle_transactions.passed_keys
+    original = handle_transactions.slice_keys
 
-    def keys(keyed: handle_transactions.KeyedChanges, run: Transactions) -> window.PassedKeys:
+    def keys(keyed: handle_transactions.KeyedChanges, run: Transactions) -> window.SliceKeys:
         changes = keyed.changes
         chosen = pc.is_in(changes.images["kind"], pa.array(kinds, pa.int8()))
         some = TableChanges(changes.schema, changes.images.filter(chosen), changes.rows.filter(chosen))
         tokens = keyed.tokens.filter(chosen)
         return original(handle_transactions.KeyedChanges(some, tokens, None), run)
 
-    patch.setattr(handle_transactions, "passed_keys", keys)
+    patch.setattr(handle_transactions, "slice_keys", keys)
 
 
 # Closing and emission
@@ -393,7 +393,7 @@ def nothing_is_withdrawn(patch: Patch) -> None:
     original = coordinator_state.stop_table
 
     def stop_table(state: State, table: TableId, reason: str) -> State:
-        return replace(original(state, table, reason), place=state.place)
+        return replace(original(state, table, reason), phase=state.phase)
 
     for module in (coordinator, handle_chunks, handle_schemas, handle_transactions):
         patch.setattr(module, "stop_table", stop_table)

@@ -14,8 +14,8 @@ def judge_order(order: ReadChunk | RepairRows, state: State, *, paused: bool, st
     chunk = order.chunk
     if paused:
         raise Violation(f"chunk {chunk} is asked for while snapshots are paused")
-    if isinstance(state.place, InTransaction):
-        raise Violation(f"chunk {chunk} is asked for within {state.place.gtid}")
+    if isinstance(state.phase, InTransaction):
+        raise Violation(f"chunk {chunk} is asked for within {state.phase.gtid}")
     if isinstance(order, ReadChunk) and _pauses(state, chunk) and not stands:
         raise Violation(f"chunk {chunk} is asked for while the stream flows")
     consistent = any(s.consistent for s in state.checkpoint.snapshots if s.id == chunk.snapshot)

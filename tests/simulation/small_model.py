@@ -24,7 +24,7 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.chunks import ChunkRead, ReadChunk
-from pipeline.schema.row_keys import tokens
+from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot import watermark
 from pipeline.snapshot.chunk_index import primary_index
@@ -350,8 +350,8 @@ def _batch(rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(there), pa.array(values[there])], schema=_TABLE.arrow)
 
 
-def _passed(histories: Histories, i: int) -> window.PassedKeys:
+def _passed(histories: Histories, i: int) -> window.SliceKeys:
     ids = np.flatnonzero(histories.touched[:, i].reshape(-1))
     keys = pa.record_batch([pa.array(ids), pa.array(np.zeros_like(ids))], schema=_TABLE.arrow)
     run = Transactions.of([(GTIDS[i], 0)])
-    return window.PassedKeys(run, np.zeros(len(ids), np.int32), tokens(keys, _TABLE.key))
+    return window.SliceKeys(run, np.zeros(len(ids), np.int32), key_tokens(keys, _TABLE.key))

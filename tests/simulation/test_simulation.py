@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,24 +14,26 @@ from tests.simulation.kept_seeds import KEPT
 from tests.simulation.planted import PAGE, found_by, seeds_for, told
 from tests.simulation.simulation import run
 
-# Each block of seeds has to reach every hard case by itself. `make test` has the first one.
-BLOCKS = (range(250), range(500), range(500, 1000), range(1000, 1500), range(1500, 2000))
+# Each block of seeds has to reach every hard case by itself. `make test` has the first one, whose last seed alone has a
+# foreign key's child that stops with its parent.
+QUICK = (*range(125), 229)
+BLOCKS = (QUICK, range(500), range(500, 1000), range(1000, 1500), range(1500, 2000))
 SEEDS_FOR_A_BUG = 1000
 SEEDS_FOR_A_RARE_ONE = 5000
 
 # For `make test-full`: how many seeds, and the first of them.
 FURTHER = int(os.environ.get("TIDEMARK_SEEDS", "10000"))
-FURTHER_FROM = int(os.environ.get("TIDEMARK_FIRST_SEED", str(BLOCKS[-1].stop)))
+FURTHER_FROM = int(os.environ.get("TIDEMARK_FIRST_SEED", str(BLOCKS[-1][-1] + 1)))
 
 
 @pytest.mark.parametrize(
     "seeds",
     [
-        pytest.param(seeds, id=f"{seeds.start}-{seeds.stop}", marks=pytest.mark.full if at else ())
-        for at, seeds in enumerate(BLOCKS)
+        pytest.param(seeds, id=f"{seeds[0]}-{seeds[-1]}", marks=() if seeds is QUICK else pytest.mark.full)
+        for seeds in BLOCKS
     ],
 )
-def test_no_run_breaks_a_promise_and_every_hard_case_is_reached(seeds: range) -> None:
+def test_no_run_breaks_a_promise_and_every_hard_case_is_reached(seeds: Sequence[int]) -> None:
     reached: Counter[str] = Counter()
     for seed in seeds:
         reached += run(seed).reached
@@ -39,7 +42,7 @@ def test_no_run_breaks_a_promise_and_every_hard_case_is_reached(seeds: range) ->
 
 def test_the_seeds_that_find_planted_bugs_break_no_promise() -> None:
     """Those behind the block of `make test`: each stands for a rule that the block hasn't shown."""
-    for seed in sorted({next(seeds_for(bug, 0), 0) for bug in (*BUGS, *RARE)} - set(BLOCKS[0])):
+    for seed in sorted({next(seeds_for(bug, 0), 0) for bug in (*BUGS, *RARE)} - set(QUICK)):
         run(seed)
 
 
@@ -54,9 +57,13 @@ def test_what_once_was_wrong_stays_right(seed: int) -> None:
     run(seed)
 
 
-def test_a_seed_is_the_same_run_each_time() -> None:
+@pytest.mark.parametrize(
+    "seeds",
+    [range(40, 44), pytest.param(range(44, 80), marks=pytest.mark.full)],
+    ids=lambda seeds: seeds.start,
+)
+def test_a_seed_is_the_same_run_each_time(seeds: range) -> None:
     """In another process too, where the hashes of strings are others."""
-    seeds = range(40, 60)
     digests = [run(seed).story.digest for seed in seeds]
     assert digests == [run(seed).story.digest for seed in seeds]
     assert len(set(digests)) == len(digests)

@@ -1,14 +1,14 @@
 """A model of Kafka: a broker with transactions, and the KafkaSink, which brings what's sealed into topics.
 
-`pipeline.kafka.step` decides what's done next, `pipeline.kafka.runs` how a segment and its statements are divided, and
-`pipeline.kafka.state` how the position is written. What's modelled is the broker: it takes messages into the
+`pipeline.kafka.step` decides what's done next, `pipeline.kafka.portions` how a segment and its statements are divided,
+and `pipeline.kafka.state` how the position is written. What's modelled is the broker: it takes messages into the
 transaction of a producer, makes them visible by one commit with the position, and ends what predecessors have open. A
 kill may come between any two things that the sink does. Its predecessor may then continue beside it. Now and then a
 topic refuses its messages for a while. Now and then the broker dies after it has decided on a commit, and comes back
 without some of its markers: those records stay open until the next marker of ours in their topic. Held to at each
 commit: a topic has the first of its messages, each once and in the stream's order, and the topic of notifications has
-one of each segment. No change is visible before the statements that precede it, unless their topic is set aside. Only
-a source transaction that is too large is split. The journal still has what a topic lacks.
+one of each segment. No change is visible before the statements that precede it, unless their topic is set aside. Only a
+source transaction that is too large is split. The journal still has what a topic lacks.
 """
 
 from collections import Counter
@@ -22,13 +22,13 @@ import numpy as np
 from pipeline.journal.entry import Entry
 from pipeline.kafka import state as kafka_state
 from pipeline.kafka import step as kafka_sink
-from pipeline.kafka.runs import planned, unsent
+from pipeline.kafka.portions import plan_portions, unsent
 from pipeline.kafka.state import (
     AllSent,
     Committing,
     JournalBounds,
     PlanningSegment,
-    SendingRun,
+    SendingPortion,
     SinkPosition,
     State,
     includes,
@@ -43,11 +43,11 @@ from pipeline.kafka.step import (
     Order,
     PlacesFound,
     PlanSegment,
-    RunSent,
+    PortionSent,
     SegmentPlanned,
     SendHeartbeat,
     SendNotifications,
-    SendRun,
+    SendPortion,
     TopicDue,
     TopicRefused,
     TransactionCommitted,
@@ -260,7 +260,7 @@ class Topics:
         return life
 
     def _kill(self) -> None:
-        within = isinstance(self._life.state.doing, PlanningSegment | SendingRun | Committing)
+        within = isinstance(self._life.state.doing, PlanningSegment | SendingPortion | Committing)
         self._reached["the topics' sink was killed within a Kafka transaction"] += within
         if self._random.random() < 0.5:
             self._predecessors = [*self._predecessors[-1:], self._life]
@@ -339,9 +339,9 @@ class Topics:
                 self._report(life, order)
             case PlanSegment(segment, after, split, capacity):
                 entry = self._entry(life, segment)
-                runs = planned(entry, after, capacity, lambda: self._scns(segment), split=split)
-                life.facts.append(SegmentPlanned(runs))
-            case SendRun():
+                portions = plan_portions(entry, after, capacity, lambda: self._scns(segment), split=split)
+                life.facts.append(SegmentPlanned(portions))
+            case SendPortion():
                 life.facts.append(self._sent(life, order))
             case CommitTransaction(at):
                 life.orders[:0] = self.commits(at)
@@ -390,20 +390,20 @@ class Topics:
     def _scns(self, segment: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return np.array([message.scn for message in self._segments.streams[segment - 1]], np.int64)
 
-    def _sent(self, life: Life, order: SendRun) -> RunSent | TopicRefused:
-        run, index = order.run, order.segment - 1
-        statements, skip = unsent(self._segments.entries[index], run, order.skip)
+    def _sent(self, life: Life, order: SendPortion) -> PortionSent | TopicRefused:
+        portion, index = order.portion, order.segment - 1
+        statements, skip = unsent(self._segments.entries[index], portion, order.skip)
         stream = self._segments.streams[index]
-        rows = [each for each in stream if run.first_scn <= each.scn <= run.last_scn][skip:]
+        rows = [each for each in stream if portion.first_scn <= each.scn <= portion.last_scn][skip:]
         left = [*stated(statements), *rows]
-        some = left[: order.most] if run.first_scn == run.last_scn else left
+        some = left[: order.most] if portion.first_scn == portion.last_scn else left
         wanted = [message for message in some if includes(order.topics, message.topic)]
         if refused := self._broker.refusing & {message.topic for message in wanted}:
             self._reached["a topic refused its messages"] += 1
             return TopicRefused(min(refused), "refused")
         self._broker.take(life.epoch, wanted)
         self._reached["a source transaction was too large for a Kafka transaction"] += len(some) < len(left)
-        return RunSent(len(some), ended=len(some) == len(left))
+        return PortionSent(len(some), ended=len(some) == len(left))
 
     def _of_topic(self, topic: str) -> Iterator[Message]:
         if topic == REPORTS:

@@ -6,7 +6,7 @@ order of commits.
 
 A schema holds for one IPC stream. If the columns of a table change, or another table comes, the stream ends and the
 next one begins, in the same answer. The metadata of a batch has the checkpoint that holds after it, and in JSON which
-tables have `restarted` and `stopped` by then.
+tables have `restarted` and `stopped` by then. The last batch of all that is wanted has no rows, and `complete` there.
 """
 
 import io
@@ -30,6 +30,7 @@ CONTENT_TYPE: Final = "application/vnd.apache.arrow.stream"
 TABLE_NAME: Final = "__table"
 
 _CHECKPOINT: Final = b"checkpoint"
+_COMPLETE: Final = b"complete"
 _ERROR: Final = b"error"
 
 
@@ -61,6 +62,7 @@ class ArrowStream:
         metadata |= {
             name.encode(): json.dumps(told).encode() for name, told in read.notices.to_json().items()
         }
+        metadata |= {_COMPLETE: b"true"} if read.complete else {}
         rows = read.rows
         pieces = [] if rows is None else list(of_one_version(rows, read.lanes))
         for place, piece in enumerate(pieces):

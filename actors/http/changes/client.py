@@ -6,17 +6,22 @@
         if batch.checkpoint is not None:
             commit(batch.checkpoint)           # continue with since=batch.checkpoint
 
+The last batch of a stream with an end (`through`) says that it is complete. Without that the stream broke off, however
+the answer ended: HTTP/1.0 has no proper end, and a proxy may speak it.
+
 It needs nothing else of Tidemark's than its address. A batch ends with whole transactions, and has a checkpoint then.
 Only a transaction of more than some thousand rows comes in several batches: its last one has the checkpoint.
 """
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException, HTTPResponse, IncompleteRead
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pyarrow as pa
@@ -30,6 +35,7 @@ __all__ = ["ChangeBatch", "ChangesGone", "ChangesInterrupted", "changes"]
 _SILENT_S = 60.0
 
 _CHECKPOINT = b"checkpoint"
+_COMPLETE = b"complete"
 _ERROR = b"error"
 _RESTARTED = b"restarted"
 _STOPPED = b"stopped"
@@ -128,10 +134,34 @@ def _check_answer(answer: HTTPResponse) -> None:
     raise Definite(said)
 
 
+class _Body(io.RawIOBase):
+    """What an answer has, as it comes. It raises HTTPException where the answer breaks off.
+
+    `HTTPResponse.peek` hides that: between two chunks an answer that broke off looks as one that has ended.
+    """
+
+    def __init__(self, answer: HTTPResponse) -> None:
+        self._answer = answer
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._answer.read1(len(buffer))
+        if not part and self._answer.length:  # it has a Content-Length: a proxy may hold answers back
+            raise IncompleteRead(part, self._answer.length)
+        buffer[: len(part)] = part
+        return len(part)
+
+
 def _batches(answer: HTTPResponse) -> Iterator[ChangeBatch]:
-    """Returns the batches of all the IPC streams in an answer. Raises HTTPException if it breaks off between two."""
-    while answer.peek(1):
-        with pa.ipc.open_stream(pa.PythonFile(answer, "r")) as reader:
+    """Returns the batches of all the IPC streams in an answer, through the one that says that it is complete.
+
+    Raises HTTPException or ChangesInterrupted if there is none.
+    """
+    body = io.BufferedReader(_Body(answer))
+    while body.peek(1):
+        with pa.ipc.open_stream(pa.PythonFile(body, "r")) as reader:
             while True:
                 try:
                     rows, metadata = reader.read_next_batch_with_custom_metadata()
@@ -147,5 +177,8 @@ def _batches(answer: HTTPResponse) -> Iterator[ChangeBatch]:
                     tuple(json.loads(told.get(_RESTARTED, b"[]"))),
                     json.loads(told.get(_STOPPED, b"{}")),
                 )
-    # An answer that breaks off has nothing to peek at either.
-    answer.read()
+                if _COMPLETE in told:
+                    return
+    raise ChangesInterrupted(
+        "the answer ended before all changes had come: continue with the last checkpoint"
+    )

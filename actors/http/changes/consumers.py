@@ -60,6 +60,10 @@ class TooManyConsumers(Transient):
     """No more can read at once."""
 
 
+class ServiceStops(Transient):
+    """The service stops before a consumer has all that it wants."""
+
+
 class StreamForm(Protocol):
     """The form of a consumer's changes."""
 
@@ -186,7 +190,7 @@ class ChangesConsumers:
     async def follow(self, stream: ConsumerStream, form: ChangesFormat) -> AsyncIterator[bytes]:
         """Returns the pieces of a consumer's changes, without an end if it wants none.
 
-        Raises PlaceGone, or Definite if the journal is damaged.
+        Raises PlaceGone, ServiceStops, or Definite if the journal is damaged.
         """
         changes = stream.changes
         yield stream.form.begin()
@@ -202,13 +206,16 @@ class ChangesConsumers:
                 yield data
                 sent = now()
             if changes.ended:
+                yield stream.form.write(changes.reached())
                 yield stream.form.end()
                 return
             # What the consumer wants may be rare, however much the journal gets.
             newer = changes.place.segment <= last or await self._newer(changes.place.segment)
             if not newer or now() - sent > CHECKPOINT_EVERY_S:
                 sent = now()
-                yield stream.form.write(ChangesRead((), None, 0, changes.checkpoint()))
+                yield stream.form.write(changes.reached())
+        # A proper end would say that the consumer has all.
+        raise ServiceStops("the service stops: continue with the last checkpoint")
 
     def _next(self, pieces: Iterator[ChangesRead], form: StreamForm) -> tuple[bytes, Counter[TableId]] | None:
         read = next(pieces, None)

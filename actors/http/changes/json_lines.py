@@ -3,7 +3,8 @@
     {"table":"shop.orders","op":"u","scn":17,"ordinal":0,"gtid":"…:17","time":"2026-…Z","row":{"id":1,…}}
     {"checkpoint":"3f5c0a.12.17","scn":17}
 
-The line of a checkpoint says in `restarted` and `stopped` what has become of tables (`TableNotices`).
+The line of a checkpoint says in `restarted` and `stopped` what has become of tables (`TableNotices`). The last line of
+all that is wanted is one with `complete`.
 If the log lacks values of a row, `absent` names their columns. `chunk` names the chunk of a snapshot's row.
 Values are as in Debezium's messages with decimals, moments and bytes as texts. JSON is JSON, and BIGINT UNSIGNED a
 number.
@@ -21,7 +22,7 @@ from actors.http.changes.segment_changes import ChangesRead
 from pipeline.config.message_handling import BinaryHandling, DecimalHandling, Handling, TimePrecision
 from pipeline.journal.changes.commit_order import LaneRows
 from pipeline.kafka.debezium.json_values import json_lists, json_piece, json_told, object_piece
-from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined
+from pipeline.kafka.debezium.text_rows import Chosen, TextPiece, joined
 from pipeline.schema.table_schema import Column, TableSchema
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.column_types import Integer, Json, Timestamp
@@ -55,6 +56,7 @@ class JsonLines:
 
 def _checkpoint_line(read: ChangesRead) -> bytes:
     told = {"checkpoint": str(read.checkpoint), "scn": read.scn, **read.notices.to_json()}
+    told |= {"complete": True} if read.complete else {}
     return json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
@@ -74,7 +76,7 @@ def _texts(part: LaneRows, schema: TableSchema) -> pa.Array:
     """Returns the line of each row."""
     rows, count = part.rows, part.rows.num_rows
     own = {column.name: _value(column, rows.column(column.name)) for column in schema.columns}
-    fields: dict[str, Piece] = {
+    fields: dict[str, TextPiece] = {
         "table": json.dumps(str(schema.table), ensure_ascii=False),
         "op": json_told(rows.column("__op")),
         "scn": json_told(rows.column("__scn")),
@@ -87,7 +89,7 @@ def _texts(part: LaneRows, schema: TableSchema) -> pa.Array:
     return joined(*begin, *more, ',"row":', object_piece(own), "}\n", count=count)
 
 
-def _optional(name: str, values: pa.Array) -> Piece:
+def _optional(name: str, values: pa.Array) -> TextPiece:
     """Returns a field with a text or a list of texts, which only rows have that have a value."""
     count, exists = len(values), np.asarray(values.is_valid())
     if not exists.any():
@@ -96,7 +98,7 @@ def _optional(name: str, values: pa.Array) -> Piece:
     return Chosen(joined(f',"{name}":', value, count=count), none=b"").where(exists)
 
 
-def _value(column: Column, values: pa.Array) -> Piece:
+def _value(column: Column, values: pa.Array) -> TextPiece:
     """Returns the values of a column; a value that no calendar has is null, and so are those of an emptied table."""
     exists = np.asarray(values.is_valid())
     match column.type:

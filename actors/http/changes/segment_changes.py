@@ -40,7 +40,7 @@ class ChangesRead:
     """Rows in the order of commits, of the table versions `lanes`; `scn` of the last one.
 
     `checkpoint`: where to continue after them; None amid a transaction. There may be a checkpoint without rows.
-    `notices`: what has become of tables by then.
+    `notices`: what has become of tables by then. `complete`: these are the last ones of all that are wanted.
     """
 
     lanes: tuple[TableSchema, ...]
@@ -48,6 +48,7 @@ class ChangesRead:
     scn: int
     checkpoint: ChangesCheckpoint | None
     notices: TableNotices = NO_NOTICES
+    complete: bool = False
 
 
 class SegmentChanges:
@@ -72,6 +73,14 @@ class SegmentChanges:
         self._through = through
         self._keys = keys
         self._before: Entry | None = None
+        # Where transactions begin that `through` leaves out, and the consumer lacks.
+        self._lacking: ReadPlace | None = None
+        self._reached = ChangesRead(
+            (),
+            None,
+            place.scn,
+            ChangesCheckpoint(journal.identity.id, place.segment, place.scn, place.without),
+        )
         self._stopped: dict[TableId, str] = {}
         self.ended = self._has_ended()
 
@@ -79,17 +88,18 @@ class SegmentChanges:
         """Returns what the journal has now."""
         return retained_range(self._journal)
 
-    def checkpoint(self) -> ChangesCheckpoint:
-        """Returns where to continue after all segments that have been read."""
-        return self._at(self.place.segment, 0)
+    def reached(self) -> ChangesRead:
+        """Returns where to continue after all segments that have been read, without rows."""
+        return replace(self._reached, complete=self.ended)
 
     def read(self, last: int) -> Iterator[ChangesRead]:
         """Returns the changes through segment `last`. Raises PlaceGone, or Definite if a file is damaged."""
         while self.place.segment <= last and not self.ended:
             with _retained(self._journal, self.place.segment):
                 entry = self._journal.entry(self.place.segment)
-                yield from self._of(entry)
-            self._before = entry
+                ends = self._end(entry)
+                yield from self._of(entry, ends)
+            self._before, self._reached = entry, ends
             self.place = self.place.after(entry)
             self.ended = self._has_ended()
 
@@ -102,7 +112,24 @@ class SegmentChanges:
             return False
         return is_through(self._journal.entry(before), self._through)
 
-    def _of(self, entry: Entry) -> Iterator[ChangesRead]:
+    def _end(self, entry: Entry) -> ChangesRead:
+        """Returns where to continue after what is wanted of a segment, without rows."""
+        through, place = self._through, self.place
+        if isinstance(through, int) and entry.last_scn > through:
+            reached = max(place.scn, through)
+            return ChangesRead((), None, reached, self._at(entry.segment, reached))
+        if isinstance(through, GtidSet) and not entry.checkpoint.position <= through:
+            self._lacking = self._lacking or place
+        if self._lacking is None or not isinstance(through, GtidSet):
+            after = place.after(entry)
+            ends = ChangesCheckpoint(self._journal.identity.id, after.segment, 0, after.without)
+        else:
+            first, had = self._lacking, through & entry.checkpoint.position
+            without = had if first.without is None else first.without | had
+            ends = ChangesCheckpoint(self._journal.identity.id, first.segment, first.scn, without)
+        return ChangesRead((), None, entry.last_scn, ends)
+
+    def _of(self, entry: Entry, ends: ChangesRead) -> Iterator[ChangesRead]:
         choice = choose_of(entry, self.place, self._through)
         files: dict[tuple[TableId, str], list[File]] = {}
         for file in entry.files:
@@ -115,18 +142,17 @@ class SegmentChanges:
                 for schema, own in zip(lanes, files.values(), strict=True)
             ]
         )
-        after = self.place.after(entry)
         last: ChangesRead | None = None
         for piece in cut_transactions(ordered, SENT_ROWS):
             if last is not None:
                 yield last
-            at = None if piece.complete is None else self._at(entry.segment, piece.complete)
+            within = piece.complete if self._lacking is None else None
+            at = None if within is None else self._at(entry.segment, within)
             last = ChangesRead(lanes, piece.rows, int(piece.rows.scn[-1]), at)
-        notices = self._notices(entry)
+        # What has become of tables comes with the end of the segment.
+        notices = NO_NOTICES if choice.last is not None else self._notices(entry)
         if last is not None or notices:
-            ends = ChangesCheckpoint(self._journal.identity.id, after.segment, 0, after.without)
-            last = last or ChangesRead((), None, entry.last_scn, None)
-            yield replace(last, checkpoint=ends, notices=notices)
+            yield replace(last or ends, checkpoint=ends.checkpoint, notices=notices)
 
     def _notices(self, entry: Entry) -> TableNotices:
         """Returns what the consumer hasn't been told of its tables. Each request tells once which have stopped."""

@@ -13,7 +13,13 @@ from pipeline.journal.changes.retained_range import RetainedRange
 from pipeline.journal.changes.table_notices import notices_of
 from pipeline.journal.entry import Entry
 from pipeline.lake.stream.change_file import ChangeFile
-from pipeline.lake.stream.segment_offset import SegmentOffset, SegmentsGone, check_offset, check_retained
+from pipeline.lake.stream.segment_offset import (
+    SegmentOffset,
+    SegmentsGone,
+    check_nothing_left_out,
+    check_offset,
+    check_retained,
+)
 from pipeline.lake.stream.segment_plan import (
     FixedColumns,
     MicroBatchLimit,
@@ -102,7 +108,7 @@ class SegmentPlanner:
         return SegmentOffset(there.id, self._last(there))
 
     def end(self, start: SegmentOffset, limit: MicroBatchLimit, at_most: int | None = None) -> SegmentOffset:
-        """Returns where a micro-batch ends that begins after `start`, and not after segment `at_most`.
+        """Returns where a micro-batch ends that begins at `start`, and not after segment `at_most`.
 
         Raises SegmentsGone, WrongOffset, ColumnsChanged or TableRestarted.
         """
@@ -110,6 +116,7 @@ class SegmentPlanner:
             self._register(start.segment)
         there = self._there()
         after = check_offset(start, there)
+        check_nothing_left_out(start, self._through)
         last = self._last(there) if at_most is None else min(at_most, self._last(there))
         seen: dict[int, PlannedSegment] = {}
 
@@ -120,10 +127,12 @@ class SegmentPlanner:
 
         end = batch_end(after, planned(), limit, last, self._columns)
         self._kept = {segment: each for segment, each in seen.items() if after < segment <= end}
-        return SegmentOffset(there.id, max(after, end))
+        return start if end <= after else SegmentOffset(there.id, end, self._cut(end))
 
     def tasks(self, start: SegmentOffset, end: SegmentOffset) -> tuple[tuple[ChangeFile, ...], ...]:
         """Returns the files of each task for the segments after `start` through `end`. Raises as `end` does."""
+        for offset in (start, end):
+            check_nothing_left_out(offset, self._through)
         after = start.segment
         if any(segment not in self._kept for segment in range(after + 1, end.segment + 1)):
             there = self._there()
@@ -154,6 +163,20 @@ class SegmentPlanner:
         if self._options.consumer is not None:
             self._journal.consumers.record_progress(self._options.consumer, segment)
             self._registered = True
+
+    @property
+    def _through(self) -> str | None:
+        through = self._options.through
+        if through is None:
+            return None
+        return through.on_one_line if isinstance(through, GtidSet) else str(through)
+
+    def _cut(self, segment: int) -> str | None:
+        """Returns the option by which the stream leaves out a part of a segment, None if it leaves out none."""
+        if self._options.through is None:
+            return None
+        choice = choice_of(self._options, self._entry(segment), passed=True)
+        return self._through if choice.last is not None or choice.only is not None else None
 
     def _there(self) -> RetainedRange:
         last, first = self._journal.last_segment(), self._journal.consumers.first()

@@ -1,1 +1,1 @@
-"""Threads of this process and of Spark's driver: whose turn comes first, and who waits for whom."""
+"""Threads of this process and of Spark's driver: whose turn comes first, who waits for whom, and what advances."""

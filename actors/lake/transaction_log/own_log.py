@@ -74,7 +74,10 @@ class OwnLog:
     def __init__(self, path: str) -> None:
         filesystem, folder = lake_filesystem(path)
         self._folder = Path(folder, LOG) if isinstance(filesystem, fs.LocalFileSystem) else None
+        self._log = f"{folder}/{LOG}"
         self._known = _Known(-1, None)
+        # The last checksum that was read or written, and its file's identity.
+        self._sums: tuple[tuple[int, int], LogEnd] | None = None
         self._has_links = self._folder is not None
 
     def version(self) -> int | None:
@@ -82,13 +85,13 @@ class OwnLog:
         if self._folder is None:
             return None
         known = self._known
-        if known.version < 0 or self._identity(known.version) != known.identity:
+        if known.version < 0 or _identity(self._commit(known.version)) != known.identity:
             names = self._names()
             newest = max((int(found[1]) for found in map(COMMIT.fullmatch, names) if found), default=-1)
             if newest < 0 and any(map(_CHECKPOINT.match, names)):
                 return None
-            known = _Known(newest, self._identity(newest))
-        while (identity := self._identity(known.version + 1)) is not None:
+            known = _Known(newest, _identity(self._commit(newest)))
+        while (identity := _identity(self._commit(known.version + 1))) is not None:
             known = _Known(known.version + 1, identity)
         self._known = known
         return known.version
@@ -161,7 +164,7 @@ class OwnLog:
             while not (named := self._named(written, version, lock)):
                 if named is None:
                     return None
-                with self._commit(version).open("rb") as other:
+                with Path(self._commit(version)).open("rb") as other:
                     if why := hindrance(other, application):
                         raise Conflict(f"{why}, in version {version} of {self._folder}")
                 version += 1
@@ -169,7 +172,7 @@ class OwnLog:
 
     def _reached(self, version: int, end: LogEnd | None) -> None:
         """Remembers a version that was made here, and writes its checksum if that is known."""
-        self._known = _Known(version, self._identity(version))
+        self._known = _Known(version, _identity(self._commit(version)))
         if end is not None:
             self._put_checksum(end)
 
@@ -204,7 +207,7 @@ class OwnLog:
                     raise
                 self._has_links = False
                 return None
-        sync(self._commit(version).parent)
+        sync(Path(self._log))
         return True
 
     def _names(self) -> list[str]:
@@ -213,34 +216,45 @@ class OwnLog:
             return [path.name for path in self._folder.iterdir()]
         return []
 
-    def _identity(self, version: int) -> tuple[int, int] | None:
-        with suppress(FileNotFoundError):
-            there = self._commit(version).stat()
-            return there.st_ino, there.st_mtime_ns
-        return None
-
     def _checked(self, version: int) -> LogEnd | None:
+        path, known = self._checksum(version), self._sums
+        identity = _identity(path)
+        if known is not None and known[0] == identity and known[1].version == version:
+            return known[1]
         with suppress(FileNotFoundError):
-            return log_end(version, self._file(f"{version:020}.crc").read_bytes())
+            end = log_end(version, Path(path).read_bytes())
+            self._sums = None if end is None or identity is None else (identity, end)
+            return end
         return None
 
     def _put_checksum(self, end: LogEnd) -> None:
         """Writes a checksum, if the filesystem takes it: the commit was made, and needs none."""
-        beside = self._beside()
+        beside, path = self._beside(), self._checksum(end.version)
         try:
             beside.write_text(checksum_text(end))
-            beside.rename(self._file(f"{end.version:020}.crc"))
+            beside.rename(path)
         except OSError:
             beside.unlink(missing_ok=True)
+            return
+        identity = _identity(path)
+        self._sums = None if identity is None else (identity, end)
 
     def _beside(self) -> Path:
         """Returns the path of a file that isn't there yet. VACUUM knows none of its name."""
         assert self._folder is not None
         return self._folder.parent / f"{uuid4().hex}{TEMPORARY}"
 
-    def _commit(self, version: int) -> Path:
-        return self._file(f"{version:020}.json")
+    def _commit(self, version: int) -> str:
+        return f"{self._log}/{version:020}.json"
 
-    def _file(self, name: str) -> Path:
-        assert self._folder is not None
-        return self._folder / name
+    def _checksum(self, version: int) -> str:
+        return f"{self._log}/{version:020}.crc"
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Returns what tells a file from any other of its name; None if there is none."""
+    try:
+        there = Path(path).stat()
+    except FileNotFoundError:
+        return None
+    return there.st_ino, there.st_mtime_ns

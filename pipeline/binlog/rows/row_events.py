@@ -9,6 +9,7 @@ Source: MySQL 9.7 source documentation, class mysql::binlog::event::Rows_event.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple, Never
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.rows import cells
 from pipeline.binlog.rows.columns import check_storage, decode_column, rows_type
+from pipeline.binlog.rows.image_descriptions import describe_images
 from pipeline.binlog.rows.stored_values import StoredColumn, decode_varying
 from pipeline.binlog.stream_state import TEXT_LENGTH
 from pipeline.errors import InvariantBroken, UndecodableError
@@ -44,6 +46,9 @@ ROW_EVENTS: Final = frozenset(_FIRST_KINDS)
 _KINDS: Final = np.zeros(256, np.int8)
 for _code, _kind in _FIRST_KINDS.items():
     _KINDS[_code] = _kind
+
+_SOURCE_FIELDS: Final = list(SOURCE_TYPE)
+_QUERY: Final = SOURCE_TYPE.field("query").type
 
 _SMALLEST_ROOM: Final = 64  # row images
 
@@ -143,42 +148,54 @@ def images_of_events(located: LocatedImages, first_ordinals: Longs) -> TableImag
 
 def _images(located: LocatedImages, first_ordinals: Longs) -> pa.RecordBatch:
     """IMAGE_FIELDS of each row image."""
-    counts = located.images
-    starts = np.cumsum(counts) - counts
-    place = np.arange(counts.sum()) - np.repeat(starts, counts)
-    first = np.repeat(_KINDS[located.events.code], counts)
-    kinds = np.where(first == ImageKind.UPDATE_BEFORE, first + place % 2, first).astype(np.int8)
-    transactions = np.repeat(located.events.transaction, counts)
-    ordinals = (np.repeat(first_ordinals, counts) + place).astype(np.int32)
-    rows = np.where(first == ImageKind.UPDATE_BEFORE, place // 2, place).astype(np.int32)
-    source = _source(located, rows)
-    fields = [pa.array(kinds), pa.array(transactions), pa.array(ordinals), _absent(located), source]
+    events, size = located.events, located.cells.shape[1]
+    kinds, exists = np.empty(size, np.int8), np.empty(size, np.bool_)
+    transactions, ordinals, rows = (np.empty(size, np.int32) for _ in range(3))
+    places, (servers, threads) = np.empty(size, np.int64), (np.empty(size, np.uint32) for _ in range(2))
+    describe_images(
+        _KINDS[events.code], events.transaction, np.ascontiguousarray(events.origin), located.images,
+        np.ascontiguousarray(first_ordinals), kinds, transactions, ordinals, rows, places, servers, threads, exists,
+    )  # fmt: skip
+    source = [
+        _files(events, located.images),
+        pa.array(places),
+        pa.array(rows),
+        pa.array(servers),
+        arrow_arrays.fixed_width_array(pa.uint32(), threads, exists),
+        _statements(located.buffer, events.origin[-1], located.images),
+    ]
+    fields = [
+        pa.array(kinds),
+        pa.array(transactions),
+        pa.array(ordinals),
+        _absent(located),
+        pa.StructArray.from_arrays(source, fields=_SOURCE_FIELDS),
+    ]
     return pa.record_batch(fields, schema=IMAGE_FIELDS)
 
 
-def _source(located: LocatedImages, rows: NDArray[np.int32]) -> pa.Array:
-    """SOURCE_TYPE of each row image, of which `rows` has its number in its event."""
-    events, counts = located.events, located.images
-    file, place, server, thread, statement = events.origin
-    used, which = np.unique(file, return_inverse=True)
+def _files(events: RowsEvents, counts: Longs) -> pa.Array:
+    """Returns the name of each row image's file."""
+    numbers = events.origin[0]
+    if len(numbers) and (numbers == numbers[0]).all():
+        return pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(counts.sum(), np.int32)), _file_name(events.files[numbers[0]])
+        )
+    used, which = np.unique(numbers, return_inverse=True)
     names = pa.array([events.files[number] for number in used.tolist()], pa.string())
-    threads = np.repeat(thread, counts)
-    fields = [
-        pa.DictionaryArray.from_arrays(pa.array(np.repeat(which.astype(np.int32), counts)), names),
-        pa.array(np.repeat(place, counts)),
-        pa.array(rows),
-        pa.array(np.repeat(server, counts).astype(np.uint32)),
-        arrow_arrays.fixed_width_array(pa.uint32(), threads.astype(np.uint32), threads >= 0),
-        _statements(located.buffer, statement, counts),
-    ]
-    return pa.StructArray.from_arrays(fields, fields=list(SOURCE_TYPE))
+    return pa.DictionaryArray.from_arrays(pa.array(np.repeat(which.astype(np.int32), counts)), names)
+
+
+@lru_cache(maxsize=16)
+def _file_name(name: str) -> pa.Array:
+    return pa.array([name], pa.string())
 
 
 def _statements(buffer: Bytes, starts: Longs, counts: Longs) -> pa.Array:
     """Returns the text of each row image's statement, which lies after its length in the buffer; null without one."""
+    if not (starts >= 0).any():
+        return pa.nulls(int(counts.sum()), _QUERY)
     used, which = np.unique(starts, return_inverse=True)
-    if not len(used) or used[-1] < 0:
-        return pa.nulls(int(counts.sum()), SOURCE_TYPE.field("query").type)
     cells_ = used.astype(np.int32)
     lengths = buffer[used[used >= 0][:, None] + np.arange(TEXT_LENGTH)].astype(np.int64) @ _WEIGHTS
     stored = StoredColumn(buffer, cells_, "a statement's text", int(lengths.sum()))

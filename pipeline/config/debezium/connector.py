@@ -33,6 +33,11 @@ CONNECTOR: Final = "io.debezium.connector.mysql.MySqlConnector"
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
+_BEGINS_NOW: Final = (
+    "without --offsets capture begins at the server's present: changes between the connector's stop and then are in no "
+    "topic, and rows that were deleted meanwhile get no tombstone; stop the connector, and try again with its offsets"
+)
+
 _TLS_MODES: Final = {
     "disabled": "disabled",
     "required": "required",
@@ -86,6 +91,8 @@ def take_over(
     if stopped is not None:
         work.put("source", "begin_after", str(stopped))
         work.put("snapshot", "mode", "no_data")
+    else:
+        work.tell(NoteKind.TO_DO, "offsets", _BEGINS_NOW)
     brokers = work.properties.get("signal.kafka.bootstrap.servers")
     _signals(work)
     if protect:
@@ -177,7 +184,8 @@ def _tls(work: Conversion) -> None:
         )
     elif mode is None:
         why = (
-            "nothing is tried without TLS where there's none: the server's certificate and name are checked; "
+            "Debezium connects without TLS where the server has none, and Tidemark doesn't: it checks the server's "
+            "certificate and name; "
         )
         work.tell(NoteKind.OTHERWISE, "database.ssl.mode", why + "say otherwise with source.tls.mode")
 
@@ -251,7 +259,8 @@ def _places(work: Conversion) -> None:
     work.put("journal", "path", "/var/lib/tidemark/journal")
     if not work.kept_from_topics:
         work.put("lake", "path", "/var/lib/tidemark/lake")
-        work.tell(NoteKind.TO_DO, "spark.jars", "name the jars of Delta, which [lake] needs")
+        why = "`tidemark setup` fetches the jars of Delta, which [lake] needs, or name your own"
+        work.tell(NoteKind.TO_DO, "spark.jars", why)
         why = "say where they are to be; remove [lake] if topics are enough, or [kafka] if the lake is"
         work.tell(NoteKind.TO_DO, "journal.path, lake.path", why)
         return

@@ -15,6 +15,11 @@ _AVRO: Final = "io.confluent.connect.avro.AvroConverter"
 # An address of http or https, with a user and his password in it or without.
 _ADDRESS: Final = re.compile(r"(https?://)(?:([^@/]*)@)?([^@/]+.*)")
 _SIDES: Final = ("key.converter", "value.converter")
+_JSON_INSTEAD: Final = (
+    "Tidemark writes JSON, and who reads another format from these topics can't read that: set both converters to "
+    "Confluent's AvroConverter (Apicurio Registry has Confluent's API at /apis/ccompat/v7) and try again, or give "
+    "kafka.topic_prefix another value"
+)
 
 
 def converters(work: Conversion) -> None:
@@ -33,8 +38,7 @@ def converters(work: Conversion) -> None:
             why = "Kafka Connect's worker says it: set kafka.schemas_enable as its JsonConverter's schemas.enable"
             work.tell(NoteKind.TO_DO, side, why)
         elif kind != _JSON:
-            why = "messages are JSON, as JsonConverter writes it, or Avro, if both converters are Confluent's"
-            work.tell(NoteKind.OTHERWISE, side, why)
+            work.tell(NoteKind.OTHERWISE, side, _JSON_INSTEAD)
         if kind == _JSON or (kind is None and schemas is not None):
             said[side] = schemas is not False
     if kinds["value.converter"] == _JSON:

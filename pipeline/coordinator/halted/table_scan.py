@@ -187,7 +187,7 @@ def is_wanted(state: State) -> bool:
     return turn is not None and (turn[0].id, turn[1]) == (state.scan.snapshot, state.scan.order.table)
 
 
-def touch_scan(state: State, tables: tuple[TableChanges, ...], run: Transactions) -> State:
+def touch_scan(state: State, tables: tuple[TableChanges, ...], transactions: Transactions) -> State:
     """Returns the state after transactions have passed that may have changed the table that is to be scanned."""
     scan = state.scan
     if not isinstance(scan, OpeningScan | ApproachingScan):
@@ -195,7 +195,7 @@ def touch_scan(state: State, tables: tuple[TableChanges, ...], run: Transactions
     for changes in tables:
         if changes.schema.table != scan.order.table:
             continue
-        touched = run.taken(np.unique(changes.images.column("transaction").to_numpy()))
+        touched = transactions.taken(np.unique(changes.images.column("transaction").to_numpy()))
         if isinstance(scan, OpeningScan):
             scan = replace(scan, touched=(*scan.touched, touched))
         else:
@@ -203,9 +203,9 @@ def touch_scan(state: State, tables: tuple[TableChanges, ...], run: Transactions
     return replace(state, scan=scan)
 
 
-def _unseen(run: Transactions, low: GtidSet) -> bool:
-    """Returns whether a transaction of the run isn't in the low watermark."""
-    return bool(run.not_in(low).any())
+def _unseen(transactions: Transactions, low: GtidSet) -> bool:
+    """Returns whether one of the transactions isn't in the low watermark."""
+    return bool(transactions.not_in(low).any())
 
 
 def take_answer(
@@ -235,7 +235,7 @@ def _take_opening(state: State, message: ScanOpened) -> State:
         raise InvariantBroken(
             f"the scan of {scan.order.table} doesn't see what had passed when it was ordered"
         )
-    spoiled = scan.spoiled or any(_unseen(run, message.low) for run in scan.touched)
+    spoiled = scan.spoiled or any(_unseen(touched, message.low) for touched in scan.touched)
     return replace(state, scan=ApproachingScan(scan.order, scan.snapshot, message, spoiled))
 
 
@@ -255,7 +255,7 @@ def _obstacle(state: State, scan: ApproachingScan) -> str | None:
 def _begin_scan(state: State, scan: ApproachingScan) -> tuple[State, tuple[Order, ...]]:
     """Begins to read. The stream stands still from here on."""
     scanning = Scanning(scan.order, scan.snapshot, scan.opened)
-    return order_rows(replace(state, scan=scanning, place=InScan()))
+    return order_rows(replace(state, scan=scanning, phase=InScan()))
 
 
 def order_rows(state: State) -> tuple[State, tuple[Order, ...]]:
@@ -340,8 +340,8 @@ def _close(state: State, failed: int) -> tuple[State, tuple[Order, ...]]:
 
 def _left(state: State, failed: int) -> State:
     assert not isinstance(state.scan, NoScan)
-    place = BetweenTransactions() if isinstance(state.place, InScan) else state.place
-    return replace(state, scan=NoScan(state.scan.order.number, failed), place=place)
+    phase = BetweenTransactions() if isinstance(state.phase, InScan) else state.phase
+    return replace(state, scan=NoScan(state.scan.order.number, failed), phase=phase)
 
 
 def abandon_scan(state: State) -> tuple[State, tuple[Order, ...]]:

@@ -32,7 +32,7 @@ from pipeline.coordinator.state import (
 from pipeline.coordinator.window import Reading
 from pipeline.messages.chunks import RepairRows
 from pipeline.messages.journal import DifferencesReported
-from pipeline.schema.row_keys import tokens
+from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import (
     ChunkId,
@@ -70,7 +70,7 @@ def order_repair(state: State) -> tuple[State, tuple[RepairRows, ...]]:
         ChunkId(repair.run, repair.table, state.chunks + 1),
         schema,
         repair.keys,
-        tokens(repair.keys, range(len(schema.key))),
+        key_tokens(repair.keys, range(len(schema.key))),
         repair.checks,
         state.checkpoint.position,
     )

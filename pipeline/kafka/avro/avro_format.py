@@ -27,8 +27,8 @@ from pipeline.kafka.avro.avro_values import (
 )
 from pipeline.kafka.debezium.connect_schema import Schema
 from pipeline.kafka.debezium.connect_values import connect_values, quoted_texts, with_epochs
-from pipeline.kafka.debezium.message_format import Block, BlockList, Told, item_schema
-from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined
+from pipeline.kafka.debezium.message_format import Block, BlockList, FieldValue, item_schema
+from pipeline.kafka.debezium.text_rows import Chosen, TextPiece, joined
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.schema.table_schema import Column
 from pipeline.types.buffers import Longs
@@ -57,7 +57,7 @@ class AvroFormat:
         """Returns messages that are only a column's values, and none for a null."""
         return pc.if_else(values.is_valid(), self.column(column, values, handling), pa.scalar(None, BYTES))
 
-    def told(self, told: Told, schema: Schema, count: int) -> Piece:
+    def told(self, told: FieldValue, schema: Schema, count: int) -> TextPiece:
         """Returns a value of this Connect schema in each of `count` rows."""
         branches = _branches(schema)
         match told:
@@ -84,11 +84,11 @@ class AvroFormat:
             case _:
                 assert_never(told)
 
-    def record(self, fields: Mapping[str, Piece], count: int) -> pa.Array:
+    def record(self, fields: Mapping[str, TextPiece], count: int) -> pa.Array:
         """Returns records of these fields."""
         return joined(*fields.values(), count=count, kind=BYTES)
 
-    def optional(self, records: pa.Array, rows: Longs) -> Piece:
+    def optional(self, records: pa.Array, rows: Longs) -> TextPiece:
         """Returns the record that each row has by its number, null for a negative number."""
         return chosen(records, rows, NULL_FIRST)
 
@@ -96,7 +96,7 @@ class AvroFormat:
         """Returns the payloads: the registry has the schema."""
         return payloads
 
-    def _record(self, fields: Mapping[str, Told], schema: Schema, count: int) -> pa.Array:
+    def _record(self, fields: Mapping[str, FieldValue], schema: Schema, count: int) -> pa.Array:
         schemas = {each["field"]: each for each in schema["fields"]}
         return self.record(
             {name: self.told(told, schemas[name], count) for name, told in fields.items()}, count

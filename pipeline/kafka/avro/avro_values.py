@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.kafka.avro import avro_kernels as kernels
-from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined, text_array
+from pipeline.kafka.debezium.text_rows import Chosen, TextPiece, joined, text_array
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Bytes, Ends, Flags
 
@@ -103,7 +103,7 @@ def _where(exists: Flags, records: pa.Array, branches: Branches) -> pa.Array:
 
 def chosen(records: pa.Array, rows: np.ndarray[tuple[int], np.dtype[np.int64]], branches: Branches) -> Chosen:
     """Returns the record that each row has by its number, null for a negative number."""
-    found: Piece = joined(branches.before_some, records, count=len(records), kind=BYTES)
+    found: TextPiece = joined(branches.before_some, records, count=len(records), kind=BYTES)
     return Chosen(found, rows, branches.before_none)
 
 

@@ -32,7 +32,7 @@ from pipeline.kafka.databus.row_records import (
 from pipeline.kafka.databus.sources import source_id
 from pipeline.kafka.debezium.connect_values import base64_texts
 from pipeline.kafka.debezium.json_values import json_lists, json_told
-from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined
+from pipeline.kafka.debezium.text_rows import Chosen, TextPiece, joined
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Longs
@@ -182,7 +182,7 @@ def _nanoseconds(rows: pa.RecordBatch) -> pa.Array:
     return pc.multiply(pc.fill_null(rows.column("__commit_time").cast(pa.int64()), 0), 1000)
 
 
-def _json_key(rows: pa.RecordBatch, schema: TableSchema) -> Piece:
+def _json_key(rows: pa.RecordBatch, schema: TableSchema) -> TextPiece:
     if not schema.key:
         return '"keyBytes":""'
     first = schema.columns[schema.key[0]]
@@ -192,7 +192,7 @@ def _json_key(rows: pa.RecordBatch, schema: TableSchema) -> Piece:
     return ('"keyBytes":', base64_texts(*bytes_of(key_records(rows, schema))))
 
 
-def _json_absent(rows: pa.RecordBatch) -> Piece:
+def _json_absent(rows: pa.RecordBatch) -> TextPiece:
     absent = rows.column("__absent")
     exists = np.asarray(absent.is_valid())
     if not exists.any():
@@ -200,7 +200,7 @@ def _json_absent(rows: pa.RecordBatch) -> Piece:
     return Chosen(joined(',"absent":', json_lists(absent), count=len(absent)), none=b"").where(exists)
 
 
-def _avro_absent(rows: pa.RecordBatch) -> Piece:
+def _avro_absent(rows: pa.RecordBatch) -> TextPiece:
     absent = rows.column("__absent")
     if absent.null_count == len(absent):
         return b"\x00"

@@ -70,14 +70,26 @@ def parse_source_filters(text: str) -> SourceFilters:
     return {source: spans for source, spans in parsed if spans is not None}
 
 
-def check_source_filters(filters: SourceFilters, schemas: Iterable[TableSchema]) -> None:
-    """Raises MalformedRequest if a filter is of no source at all, or doesn't fit the key of its source."""
-    known = {source_id(schema.table): schema for schema in schemas}
-    if unknown := sorted(filters.keys() - known.keys()):
+def check_source_filters(
+    filters: SourceFilters, known: Mapping[TableId, TableSchema], requested: Iterable[TableId]
+) -> None:
+    """Raises MalformedRequest for a filter of no source, or of two that are requested, or that its key doesn't fit."""
+    by_number: dict[int, list[TableId]] = {}
+    for table in sorted(known):
+        by_number.setdefault(source_id(table), []).append(table)
+    if unknown := sorted(filters.keys() - by_number.keys()):
         raise MalformedRequest(f"filters: {unknown[0]} is no source; GET /sources lists them")
+    asked = frozenset(requested)
     for source in filters:
-        schema = known[source]
-        wanted_events(pa.RecordBatch.from_pylist([], schema=schema.arrow), schema, filters)
+        tables = [table for table in by_number[source] if table in asked]
+        if len(tables) > 1:
+            named = " and ".join(map(str, tables))
+            raise MalformedRequest(
+                f"filters: {source} is the number of {named}; request each of them alone, by its name in sources"
+            )
+        for table in tables or by_number[source]:
+            schema = known[table]
+            wanted_events(pa.RecordBatch.from_pylist([], schema=schema.arrow), schema, filters)
 
 
 def wanted_events(rows: pa.RecordBatch, schema: TableSchema, filters: SourceFilters) -> NDArray[np.bool_]:

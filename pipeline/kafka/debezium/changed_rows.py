@@ -15,7 +15,7 @@ from pipeline.journal.change_rows import SOURCE
 
 # The letters of `__op` by numbers, and the number that stands for none.
 LETTERS: Final = pa.array(["c", "u", "d", "r", "t", "b"])
-CREATE, UPDATE, DELETE, READ, TRUNCATE, BEFORE, NONE = range(7)
+CREATE, UPDATE, DELETE, READ, TRUNCATE, BEFORE, NO_CHANGE = range(7)
 
 
 def committed_us(changes: pa.RecordBatch) -> pa.Array:

@@ -37,7 +37,7 @@ from pipeline.kafka.debezium.changed_rows import (
     CREATE,
     DELETE,
     LETTERS,
-    NONE,
+    NO_CHANGE,
     READ,
     TRUNCATE,
     UPDATE,
@@ -45,10 +45,10 @@ from pipeline.kafka.debezium.changed_rows import (
 )
 from pipeline.kafka.debezium.connect_schema import CONNECT_STRING, Schema, field, rows_schema, struct
 from pipeline.kafka.debezium.json_format import JSON
-from pipeline.kafka.debezium.message_format import Block, MessageFormat, Told
+from pipeline.kafka.debezium.message_format import Block, FieldValue, MessageFormat
 from pipeline.kafka.debezium.source_block import TOLD_SCHEMAS, SourceBlock
 from pipeline.kafka.debezium.table_mapping import TableMapping
-from pipeline.kafka.debezium.text_rows import Piece, joined
+from pipeline.kafka.debezium.text_rows import TextPiece, joined
 from pipeline.kafka.debezium.transactions import TransactionBlocks
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.topics import Destination, fit_topic
@@ -62,7 +62,7 @@ _NO_TEXT: Final = pa.scalar(None, pa.string())
 _OF_TRANSACTION: Final = ("id", "total_order", "data_collection_order")
 
 Numbers = NDArray[np.int64] | NDArray[np.int32]
-BesideRows = Mapping[str, Told]
+BesideRows = Mapping[str, FieldValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Envelope:
         # A truncate has no row. A flat message is only a row.
         there = ops != TRUNCATE
         of = np.flatnonzero((ops != BEFORE) & (there | (self.unwrap is None)))
-        op, preceding = ops[of], np.where(of > 0, ops[of - 1], NONE)
+        op, preceding = ops[of], np.where(of > 0, ops[of - 1], NO_CHANGE)
         if np.any((op == UPDATE) & (preceding != BEFORE) & (preceding != DELETE)):
             raise InvariantBroken(f"an update of {self.mapping.schema.table} has no row before it")
         created = (op == UPDATE) & (preceding == DELETE)  # by an update that changed the key
@@ -181,7 +181,7 @@ class Envelope:
         """Returns what the messages have in addition to their rows, by the names of TOLD_SCHEMAS."""
         source = source if len(of) == len(source.times) else source.taken(pa.array(of))
         fields = source.fields(self.prefix, self.version, self.mapping.schema.table)
-        told: dict[str, Told] = {f"source.{name}": each for name, each in fields.items()}
+        told: dict[str, FieldValue] = {f"source.{name}": each for name, each in fields.items()}
         told["source"] = Block(fields)
         told["transaction"] = None
         told |= dict.fromkeys(f"transaction.{name}" for name in _OF_TRANSACTION)
@@ -202,7 +202,7 @@ class Envelope:
 
     def _columns(
         self, columns: Iterable[Column], changes: pa.RecordBatch, of: MessageFormat
-    ) -> dict[str, Piece]:
+    ) -> dict[str, TextPiece]:
         return {each.name: of.column(each, changes.column(each.name), self.handling) for each in columns}
 
     def _values(self, changes: pa.RecordBatch, of: Numbers, op: Numbers, told: BesideRows) -> pa.Array:
@@ -220,7 +220,7 @@ class Envelope:
         """Returns the rows with the added fields. A deleted row has its last values."""
         rows, write = changes.take(pa.array(of)), self.format
         fields = self._columns(self.mapping.written(self.handling), rows, write)
-        added: dict[str, Told] = {each.name: told[each.told] for each in unwrap.fields}
+        added: dict[str, FieldValue] = {each.name: told[each.told] for each in unwrap.fields}
         if unwrap.delete_tombstone_handling_mode.rewrites:
             deleted = pa.DictionaryArray.from_arrays(pa.array((op == DELETE).astype(np.int8)), _WHETHER)
             added = {_DELETED: deleted, **added}

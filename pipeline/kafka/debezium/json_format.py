@@ -18,8 +18,8 @@ from pipeline.kafka.debezium.json_values import (
     object_piece,
     with_schema,
 )
-from pipeline.kafka.debezium.message_format import Block, BlockList, Told, item_schema
-from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined
+from pipeline.kafka.debezium.message_format import Block, BlockList, FieldValue, item_schema
+from pipeline.kafka.debezium.text_rows import Chosen, TextPiece, joined
 from pipeline.schema.table_schema import Column
 from pipeline.types.buffers import Longs
 
@@ -30,7 +30,7 @@ class JsonFormat:
 
     schemas: bool = False
 
-    def column(self, column: Column, values: pa.Array, handling: Handling) -> Piece:
+    def column(self, column: Column, values: pa.Array, handling: Handling) -> TextPiece:
         """Returns the values of a column in each row."""
         return json_piece(column, values, handling)
 
@@ -38,7 +38,7 @@ class JsonFormat:
         """Returns messages that are only a column's values."""
         return self.message(json_values(column, values, handling), column_schema(column, handling))
 
-    def told(self, told: Told, schema: Schema, count: int) -> Piece:
+    def told(self, told: FieldValue, schema: Schema, count: int) -> TextPiece:
         """Returns a value in each row. Its schema makes no difference."""
         match told:
             case None:
@@ -66,11 +66,11 @@ class JsonFormat:
             case _:
                 assert_never(told)
 
-    def record(self, fields: Mapping[str, Piece], count: int) -> pa.Array:
+    def record(self, fields: Mapping[str, TextPiece], count: int) -> pa.Array:
         """Returns objects of these fields."""
         return object_of(fields, count)
 
-    def optional(self, records: pa.Array, rows: Longs) -> Piece:
+    def optional(self, records: pa.Array, rows: Longs) -> TextPiece:
         """Returns the object that each row has by its number, and `null` for a negative number."""
         return Chosen(records, rows)
 
@@ -78,7 +78,7 @@ class JsonFormat:
         """Returns the payloads, with their schema if the settings want it."""
         return with_schema(payloads, schema) if self.schemas else payloads
 
-    def _pieces(self, fields: Mapping[str, Told], schema: Schema, count: int) -> dict[str, Piece]:
+    def _pieces(self, fields: Mapping[str, FieldValue], schema: Schema, count: int) -> dict[str, TextPiece]:
         schemas = {each["field"]: each for each in schema["fields"]}
         return {name: self.told(told, schemas[name], count) for name, told in fields.items()}
 

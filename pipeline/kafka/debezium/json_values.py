@@ -25,7 +25,7 @@ from pipeline.config.message_handling import Handling
 from pipeline.kafka.debezium import json_kernels as kernels
 from pipeline.kafka.debezium.connect_schema import Schema
 from pipeline.kafka.debezium.connect_values import base64_texts, connect_values, quoted_texts, with_epochs
-from pipeline.kafka.debezium.text_rows import Chosen, Piece, joined, text_array
+from pipeline.kafka.debezium.text_rows import Chosen, TextPiece, joined, text_array
 from pipeline.schema.table_schema import Column
 from pipeline.types.arrow_arrays import bytes_of
 from pipeline.types.buffers import Flags, Longs
@@ -39,14 +39,14 @@ def json_objects(columns: Sequence[Column], rows: pa.RecordBatch, handling: Hand
     return object_of(fields, rows.num_rows)
 
 
-def object_of(fields: Mapping[str, Piece], count: int) -> pa.Array:
+def object_of(fields: Mapping[str, TextPiece], count: int) -> pa.Array:
     """Returns JSON objects of these fields."""
     return joined(object_piece(fields), count=count)
 
 
-def object_piece(fields: Mapping[str, Piece]) -> tuple[Piece, ...]:
+def object_piece(fields: Mapping[str, TextPiece]) -> tuple[TextPiece, ...]:
     """Returns JSON objects of these fields as a piece of rows."""
-    pieces: list[Piece] = []
+    pieces: list[TextPiece] = []
     for name, texts in fields.items():
         pieces += [f"{',' if pieces else '{'}{json_text(name)}:", texts]
     return (*pieces, "}" if pieces else "{}")
@@ -96,7 +96,7 @@ def json_told(values: pa.Array) -> Chosen:
     return Chosen(_texts(values)).where(_exist(values))
 
 
-def json_lists(lists: pa.Array) -> Piece:
+def json_lists(lists: pa.Array) -> TextPiece:
     """Returns lists of texts as a piece of rows of JSON; a null is an empty list."""
     values = joined(json_told(lists.flatten()), count=len(lists.flatten()))
     counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)

@@ -1,7 +1,7 @@
 """What every format of messages can write: the columns of rows, and the values that messages have in addition.
 
 A format writes pieces of rows (`text_rows`), and joins them to records. It takes an additional value in one of the
-forms of `Told`, with the Connect schema of that value.
+forms of `FieldValue`, with the Connect schema of that value.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipeline.config.message_handling import Handling
 from pipeline.kafka.debezium.connect_schema import Schema, field, struct
-from pipeline.kafka.debezium.text_rows import Piece
+from pipeline.kafka.debezium.text_rows import TextPiece
 from pipeline.schema.table_schema import Column
 from pipeline.types.buffers import Ends, Flags, Longs
 
@@ -21,7 +21,7 @@ from pipeline.types.buffers import Ends, Flags, Longs
 class Block:
     """A struct of these fields in each row. `exists`: the rows that have it, None if all do."""
 
-    fields: Mapping[str, "Told"]
+    fields: Mapping[str, "FieldValue"]
     exists: Flags | None = None
 
 
@@ -47,25 +47,25 @@ def item_schema(schema: Schema) -> Schema:
 
 
 # A value for all rows, or one for each: texts or whole numbers in an array (texts maybe in a dictionary's), with nulls.
-Told: TypeAlias = str | int | pa.Array | Block | BlockList | None
+FieldValue: TypeAlias = str | int | pa.Array | Block | BlockList | None
 
 
 class MessageFormat(Protocol):
     """Writes keys and values."""
 
-    def column(self, column: Column, values: pa.Array, handling: Handling) -> Piece:
+    def column(self, column: Column, values: pa.Array, handling: Handling) -> TextPiece:
         """Returns the values of a column, from its canonical Arrow form, in each row."""
 
     def single(self, column: Column, values: pa.Array, handling: Handling) -> pa.Array:
         """Returns complete keys or values that are only a column's values."""
 
-    def told(self, told: Told, schema: Schema, count: int) -> Piece:
+    def told(self, told: FieldValue, schema: Schema, count: int) -> TextPiece:
         """Returns a value of this Connect schema in each of `count` rows."""
 
-    def record(self, fields: Mapping[str, Piece], count: int) -> pa.Array:
+    def record(self, fields: Mapping[str, TextPiece], count: int) -> pa.Array:
         """Returns records of these fields, which are in the order of their schema."""
 
-    def optional(self, records: pa.Array, rows: Longs) -> Piece:
+    def optional(self, records: pa.Array, rows: Longs) -> TextPiece:
         """Returns the record that each row has by its number, null for a negative number. The schema is optional."""
 
     def message(self, payloads: pa.Array, schema: Schema) -> pa.Array:

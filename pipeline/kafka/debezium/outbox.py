@@ -29,7 +29,7 @@ from pipeline.kafka.debezium.json_format import JSON
 from pipeline.kafka.debezium.json_values import json_text, json_values
 from pipeline.kafka.debezium.message_format import MessageFormat
 from pipeline.kafka.debezium.table_mapping import TableMapping
-from pipeline.kafka.debezium.text_rows import Piece
+from pipeline.kafka.debezium.text_rows import TextPiece
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.topics import fit_topic
 from pipeline.schema.table_schema import Column
@@ -173,7 +173,7 @@ class OutboxEvents:
             if self._expands(column):
                 values = write.message(self._expanded(column, payloads), schemas[0])
         else:
-            pieces: dict[str, Piece] = {
+            pieces: dict[str, TextPiece] = {
                 name: write.column(of, rows.column(of.name), self.handling)
                 for name, (of, _) in fields.items()
             }

@@ -24,9 +24,9 @@ from pipeline.kafka.debezium.connect_schema import (
 from pipeline.kafka.debezium.message_format import (
     Block,
     BlockList,
+    FieldValue,
     MessageFormat,
     MessagePairs,
-    Told,
     told_pairs,
 )
 from pipeline.kafka.debezium.source_block import TOLD_SCHEMAS, SourceBlock
@@ -96,7 +96,7 @@ def schema_change_messages(
 ) -> MessagePairs:
     """Returns the messages of these statements, made at `processed_us` (µs since the epoch), with this `prefix`."""
     databases = _texts(part.statement.database for part in parts)
-    value: dict[str, Told] = {
+    value: dict[str, FieldValue] = {
         "source": Block(_source(parts, prefix, version)),
         "ts_ms": processed_us // 1000,
         "databaseName": databases,
@@ -108,7 +108,7 @@ def schema_change_messages(
     return told_pairs(of, Block({"databaseName": databases}), Block(value), schemas, len(parts))
 
 
-def _source(parts: Sequence[StatementPart], prefix: str, version: str) -> dict[str, Told]:
+def _source(parts: Sequence[StatementPart], prefix: str, version: str) -> dict[str, FieldValue]:
     count = len(parts)
     block = SourceBlock(
         "false",

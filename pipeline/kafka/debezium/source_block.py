@@ -21,7 +21,7 @@ from pipeline.kafka.debezium.connect_schema import (
     field,
     struct,
 )
-from pipeline.kafka.debezium.message_format import Told
+from pipeline.kafka.debezium.message_format import FieldValue
 from pipeline.schema.table_schema import TableId
 
 _MILLISECOND: Final = 1_000
@@ -77,7 +77,7 @@ class SourceBlock:
         snapshot = self.snapshot if isinstance(self.snapshot, str) else self.snapshot.take(rows)
         return SourceBlock(snapshot, *(getattr(self, name).take(rows) for name in _OF_ROWS))
 
-    def fields(self, name: str, version: str, table: TableId) -> dict[str, Told]:
+    def fields(self, name: str, version: str, table: TableId) -> dict[str, FieldValue]:
         """Returns the fields of the blocks in their order, by their names; `name` is the topics' prefix."""
         return {
             "version": version,

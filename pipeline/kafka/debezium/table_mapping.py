@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pipeline.config.column_rules import ColumnRule, MessageColumns
 from pipeline.config.message_handling import Handling
 from pipeline.journal.change_rows import SOURCE
-from pipeline.kafka.debezium.changed_rows import BEFORE, DELETE, LETTERS, NONE, UPDATE, operations
+from pipeline.kafka.debezium.changed_rows import BEFORE, DELETE, LETTERS, NO_CHANGE, UPDATE, operations
 from pipeline.kafka.debezium.connect_values import cut_texts, is_cut
 from pipeline.kafka.debezium.json_values import json_objects
 from pipeline.kafka.errors import KafkaRefused
@@ -103,7 +103,7 @@ class TableMapping:
         if not self.rekeyed:
             return changes
         ops = operations(changes).copy()
-        preceding = np.append(NONE, ops[:-1])[: len(ops)]
+        preceding = np.append(NO_CHANGE, ops[:-1])[: len(ops)]
         after = np.flatnonzero((ops == UPDATE) & ((preceding == BEFORE) | (preceding == DELETE)))
         keys = json_objects(self.key, changes, Handling())
         same = pc.equal(keys.take(pa.array(after - 1)), keys.take(pa.array(after)))

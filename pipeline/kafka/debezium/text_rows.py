@@ -50,7 +50,7 @@ class Chosen:
 
 
 # What a row of text is made of; a scalar, a text and bytes are the same in all rows, a tuple is its pieces.
-Piece: TypeAlias = "pa.Array | pa.Scalar | str | bytes | Chosen | tuple[Piece, ...]"
+TextPiece: TypeAlias = "pa.Array | pa.Scalar | str | bytes | Chosen | tuple[TextPiece, ...]"
 
 _Flat: TypeAlias = pa.Array | pa.Scalar | str | bytes | Chosen
 
@@ -67,7 +67,7 @@ def text_array(data: Bytes, ends: Ends, exists: Flags | None = None, kind: pa.Da
     )
 
 
-def joined(*pieces: Piece, count: int, kind: pa.DataType = _TEXT) -> pa.Array:
+def joined(*pieces: TextPiece, count: int, kind: pa.DataType = _TEXT) -> pa.Array:
     """Returns the texts of these pieces one after the other, in each of `count` rows; null where a piece is null."""
     flat = tuple(_flat(pieces))
     columns, after = _columns(flat)
@@ -88,7 +88,7 @@ def joined(*pieces: Piece, count: int, kind: pa.DataType = _TEXT) -> pa.Array:
     return text_array(out[:written], ends, exists, kind)
 
 
-def _flat(pieces: tuple[Piece, ...]) -> Iterator[_Flat]:
+def _flat(pieces: tuple[TextPiece, ...]) -> Iterator[_Flat]:
     for piece in pieces:
         if isinstance(piece, tuple):
             yield from _flat(piece)

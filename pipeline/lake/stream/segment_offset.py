@@ -1,7 +1,8 @@
 """How far a stream has read: the offsets that Spark keeps in its checkpoint.
 
-An offset is a segment of one journal. A transaction is in one segment, so a micro-batch has only whole ones. No offset
-depends on the options of the stream.
+An offset is a segment of one journal. A transaction is in one segment, so a micro-batch has only whole ones. An offset
+depends on one option of the stream: `through`, if it left out a part of the segment. By another `through` the stream
+would lack that part, so it is refused.
 """
 
 from collections.abc import Mapping
@@ -21,21 +22,28 @@ class SegmentsGone(Definite):
 
 @dataclass(frozen=True, slots=True)
 class SegmentOffset:
-    """Everything of the journal with this id has been read, through this segment."""
+    """Everything of the journal with this id has been read, through this segment.
+
+    `through`: the option by which it was read, if that left out a part.
+    """
 
     journal: str
     segment: int
+    through: str | None = None
 
 
 def to_json(offset: SegmentOffset) -> dict[str, int | str]:
     """Returns the offset as Spark keeps it; `from_json` is the inverse."""
-    return {"journal": offset.journal, "segment": offset.segment}
+    cut = {} if offset.through is None else {"through": offset.through}
+    return {"journal": offset.journal, "segment": offset.segment, **cut}
 
 
 def from_json(value: Mapping[str, object]) -> SegmentOffset:
     """Returns the offset. Raises WrongOffset if the checkpoint isn't of this data source."""
     match value:
-        case {"journal": str(journal), "segment": int(segment)} if segment >= 0:
+        case {"journal": str(journal), "segment": int(segment), "through": str(through)} if segment >= 0:
+            return SegmentOffset(journal, segment, through)
+        case {"journal": str(journal), "segment": int(segment)} if segment >= 0 and "through" not in value:
             return SegmentOffset(journal, segment)
         case _:
             raise WrongOffset(
@@ -58,6 +66,18 @@ def check_offset(offset: SegmentOffset, there: RetainedRange) -> int:
         )
     check_retained(offset.segment + 1, there)
     return offset.segment
+
+
+def check_nothing_left_out(offset: SegmentOffset, through: str | None) -> None:
+    """Raises WrongOffset if a stream with this option lacks what another one has left out."""
+    if offset.through in (None, through):
+        return
+    first = str(int(offset.through) + 1) if offset.through.isdecimal() else offset.through
+    raise WrongOffset(
+        f"the stream has read segment {offset.segment} with through = {offset.through}, and lacks the rest of it. "
+        "Start it with that option until it has ended. Then read on with a new checkpoint and "
+        f'.option("from", "{first}")'
+    )
 
 
 def check_retained(needed: int, there: RetainedRange) -> None:

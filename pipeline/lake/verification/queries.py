@@ -4,7 +4,8 @@ They compare values exactly. Texts, bytes, numbers, dates and labels are equal i
 DOUBLE is compared as its text, because Spark's own comparison takes -0.0 for 0.0. A verified value is cast to the type
 of the lake's column, which is as wide or wider.
 
-Almost always no row differs. `differing_parts` shows that first, without a join or a sort of all rows.
+Almost always no row differs. `compared_parts` shows that first, without a sort of all rows. Its only join looks up the
+keys that have changed.
 
 **Symbols.** L, V: the rows of the live view, and the verified ones. h(r): two hashes of 64 bits of all values of a row
 r, its key among them. T: the keys that changed after the verification began.
@@ -14,18 +15,22 @@ r, its key among them. T: the keys that changed after the verification began.
    because rows that differ have other hashes. The hashes are no secret. So this holds for accidents, and not for
    somebody who makes rows for the sake of their sums.
 2. A key of T has its own sum. A change after its verified row excuses it. If no row of it was verified, any change
-   does.
+   does. Keys of T are told apart by two hashes, too. One of them says which parts of a key are NULL: without it two
+   keys with the same values in other places would be one.
 3. A verification reads each key once. So if all sums are zero, the live view has each key once, too.
+
+L is the mirror without the keys that have changes which aren't merged, and their last changes (`live_view`). These keys
+are looked up together with T, by a hash of 64 bits first. Rows of the mirror are counted or left out as they come.
 
 The upper and the lower half of a hash have sums of their own, which stay below 2^63 for 2^31 rows in a part.
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers and literals of ours
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.lake.live_view import MirrorPosition, Versions, live_view_sql
+from pipeline.lake.live_view import OP, MirrorPosition, Versions, last_changes, live_view_sql
 from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, columns, literal, ordered_key, quoted, table_at
 from pipeline.lake.verification.runs import FindingKind, Judgement, VerificationRun
@@ -35,9 +40,13 @@ from pipeline.types.column_types import Double, Float, Vector
 # Names that no column has, because they end with a space.
 _THERE, _SCN, _UNKNOWN, _NUMBER = map(quoted, ("there ", "scn ", "unknown ", "number "))
 _ONE, _OTHER, _SIGN, _PART = map(quoted, ("one ", "other ", "sign ", "part "))
+_KEY, _TWIN, _MIRRORED, _PENDING = map(quoted, ("key ", "twin ", "mirrored ", "pending "))
 
 # Sums of hashes are of so many parts of a table.
 _PARTS: Final = 1024
+
+# So many columns have their NULLs in one number, which has no sign then.
+_NULLS_IN_ONE: Final = 63
 
 # The kind of what is no finding, but a reason why not all can be told.
 DOUBT: Final = "unjudged"
@@ -109,42 +118,81 @@ WHERE coalesce(x.{_SCN}, 0) <= v.`__scn`
 ) WHERE kind = {literal(FindingKind.MISSING)} AND hidden = 0 OR kind = {extra} OR size(columns) > 0
   OR kind <> {extra} AND {_NUMBER} > 1"""
 
-    def differing_parts(self, rows: str, since: int) -> str:
-        """Returns the query for the parts, as `key_part` numbers them, where the two sides don't have the same rows.
+    def compared_parts(self, rows: str, since: int) -> str:
+        """Returns the query for the parts, as `key_part` numbers them: `part`, the number of its verified `rows`, and
+        whether it `differs`, which means that the two sides don't have the same rows.
 
         `rows`: the name of all rows that a verification has read, which began at the SCN `since`. Keys that have
-        changed after their row, or after the beginning if there is no row, are left out. Without such a part nothing is
+        changed after their row, or after the beginning if there is no row, are left out. If no part differs, nothing is
         missing, extra, different or twice, and `findings` and `left_over` find nothing either.
         """
-        names = [quoted(name) for name in self.schema.key_names]
-        listed = ", ".join(names)
-        hashed = f"{self.key_part()} AS {_PART}, {self._hash(1)} AS {_ONE}, {self._hash(-1)} AS {_OTHER}"
-        changed = ", ".join(f"CASE WHEN x.{_SCN} IS NOT NULL THEN s.{name} END AS {name}" for name in names)
         lower, upper = "{} * ({} & 4294967295)", "{} * shiftrightunsigned({}, 32)"
         summed = (half.format(_SIGN, each) for each in (_ONE, _OTHER) for half in (lower, upper))
         equal = " AND ".join(f"sum({each}) = 0" for each in (_SIGN, *summed))
-        return f"""SELECT DISTINCT {_PART} AS part FROM (
-SELECT {_PART}, max({_SCN}) AS {_SCN}, max({_THERE}) AS {_THERE}, {equal} AS {_NUMBER} FROM (
-SELECT s.{_PART}, s.{_ONE}, s.{_OTHER}, s.{_SIGN}, s.{_THERE}, x.{_SCN}, {changed} FROM (
-SELECT {listed}, {hashed}, 1L AS {_SIGN}, CAST(NULL AS BIGINT) AS {_THERE} FROM (
-{self._live}
-) UNION ALL
-SELECT {listed}, {hashed}, -1L, `__scn` FROM {rows}
+        # Groups of numbers that are never NULL are the fastest: all unchanged rows of a part, and each key of T.
+        part = f"CASE WHEN x.{_SCN} IS NULL THEN pmod(s.{_KEY}, {_PARTS}) ELSE s.{_KEY} END"
+        twin = f"CASE WHEN x.{_SCN} IS NULL THEN 0L ELSE {self._key_twin('s')} END"
+        return f"""SELECT pmod({_PART}, {_PARTS}) AS part, sum({_NUMBER}) AS rows,
+  max(NOT {_ONE} AND ({_SCN} IS NULL OR {_SCN} <= {_THERE})) AS differs FROM (
+SELECT {_PART}, max({_SCN}) AS {_SCN}, max({_THERE}) AS {_THERE}, {equal} AS {_ONE},
+  count({_THERE}) AS {_NUMBER} FROM (
+SELECT s.{_ONE}, s.{_OTHER}, s.{_SIGN}, s.{_THERE}, x.{_SCN}, {part} AS {_PART}, {twin} AS {_TWIN} FROM (
+{self._both_sides(rows)}
 ) AS s
 LEFT JOIN (
-{self._changed(since)}
-) AS x ON {self._same("s", "x")}
-) GROUP BY {_PART}, {listed}
-) WHERE NOT {_NUMBER} AND ({_SCN} IS NULL OR {_SCN} <= {_THERE})"""
+{self._changed_or_pending(since)}
+) AS x ON s.{_KEY} = x.{_KEY} AND {self._same_by_order("s", "x")}
+WHERE NOT (s.{_MIRRORED} AND coalesce(x.{_PENDING}, false))
+) GROUP BY {_PART}, {_TWIN}
+) GROUP BY pmod({_PART}, {_PARTS})"""
+
+    def _both_sides(self, rows: str) -> str:
+        """Returns the query for all rows of the live view, those of the mirror unless they are pending, and V."""
+        values = f"{self._hash(1)} AS {_ONE}, {self._hash(-1)} AS {_OTHER}"
+        listed = f"{', '.join(map(quoted, self.schema.key_names))}, {self._key_hash()} AS {_KEY}, {values}"
+        sides = [f"SELECT {listed}, -1L AS {_SIGN}, `__scn` AS {_THERE}, false AS {_MIRRORED} FROM {rows}"]
+        live = f"SELECT {listed}, 1L, CAST(NULL AS BIGINT), {{}} FROM {{}}"
+        if self.reached.partial:
+            return " UNION ALL\n".join((*sides, live.format("false", f"(\n{self._live}\n)")))
+        mirror = Dialect.SPARK.table(self.lake, self.schema.table, Tier.MIRROR, self.at.mirror)
+        sides.append(live.format("true", mirror))
+        if not self.reached.frozen:
+            last = last_changes(self.schema, self._changelog, self.reached, self.reached.condition())
+            sides.append(live.format("false", f"(\n{last}\n) WHERE `{OP}` <> 'd'"))
+        return " UNION ALL\n".join(sides)
+
+    def _changed_or_pending(self, since: int) -> str:
+        """Returns the query for keys, with where each has changed last after an SCN, or whether it isn't merged."""
+        names = ", ".join(map(quoted, self.schema.key_names))
+        pending = "false" if self.reached.partial or self.reached.frozen else self.reached.condition()
+        return f"""  SELECT {names}, {self._key_hash()} AS {_KEY}, max({pending}) AS {_PENDING},
+    max(CASE WHEN `__scn` > {since} THEN `__scn` END) AS {_SCN} FROM {self._changelog}
+  WHERE `__op` NOT IN ('b', 't') AND (`__scn` > {since} OR {pending}) GROUP BY {names}"""
 
     def key_part(self) -> str:
         """Returns which part of the table a row belongs to, by its key."""
-        return f"pmod(xxhash64({', '.join(map(quoted, self.schema.key_names))}), {_PARTS})"
+        return f"pmod({self._key_hash()}, {_PARTS})"
+
+    def _key_hash(self) -> str:
+        return f"xxhash64({', '.join(map(quoted, self.schema.key_names))})"
+
+    def _key_twin(self, of: str) -> str:
+        """Returns another hash of a key, which depends on the parts that are NULL as well. A hash leaves NULL out."""
+        names = [f"{of}.{quoted(name)}" for name in self.schema.key_names]
+        return f"xxhash64(1L, {', '.join([*(f'{name} IS NULL' for name in names), *names])})"
 
     def _hash(self, order: int) -> str:
         """Returns a hash of all values of a row, with the columns in their order (1) or from the end (-1)."""
-        values = (part for column in self.schema.columns[::order] for part in _hashed(column))
-        return f"xxhash64({', '.join(values)})"
+        values = [*_nulls(self.schema.columns), *(_hashed(column) for column in self.schema.columns)]
+        return f"xxhash64({', '.join(part for value in values[::order] for part in value)})"
+
+    def _same_by_order(self, one: str, other: str) -> str:
+        """Returns the condition that two keys are the same, in a form that Spark doesn't look up rows by."""
+        pairs = [(f"{one}.{quoted(name)}", f"{other}.{quoted(name)}") for name in self.schema.key_names]
+        return " AND ".join(
+            f"coalesce({ours} >= {theirs} AND {ours} <= {theirs}, {ours} IS NULL AND {theirs} IS NULL)"
+            for ours, theirs in pairs
+        )
 
     def left_over(self, run: VerificationRun, keys: str) -> str:
         """Returns the query for keys that are extra, or that the live view has more than once: kind and key.
@@ -176,15 +224,18 @@ WHERE {known}l.{_NUMBER} > 1"""
     def _live(self) -> str:
         return live_view_sql(self.lake, self.schema, self.reached, self.at)
 
+    @property
+    def _changelog(self) -> str:
+        return Dialect.SPARK.table(self.lake, self.schema.table, Tier.CHANGELOG, self.at.changelog)
+
     def _changed(self, since: int) -> str:
         """Returns the query for where each key has changed last, after an SCN."""
-        changelog = Dialect.SPARK.table(self.lake, self.schema.table, Tier.CHANGELOG, self.at.changelog)
         names = ", ".join(map(quoted, self.schema.key_names))
         unknown = "0"
         if self.unread is not None:
             partly = f"`__absent` IS NOT NULL AND `__op` <> 'd' AND `__scn` > {self.unread}"
             unknown = f"max(CASE WHEN {partly} THEN 1 ELSE 0 END)"
-        return f"""  SELECT {names}, max(`__scn`) AS {_SCN}, {unknown} AS {_UNKNOWN} FROM {changelog}
+        return f"""  SELECT {names}, max(`__scn`) AS {_SCN}, {unknown} AS {_UNKNOWN} FROM {self._changelog}
   WHERE `__scn` > {since} AND `__op` NOT IN ('b', 't') GROUP BY {names}"""
 
     def _within(self, bounds: Sequence[object]) -> str:
@@ -214,12 +265,24 @@ WHERE {known}l.{_NUMBER} > 1"""
         return f"to_json(struct({names}), map({options}))"
 
 
+def _nulls(columns: Sequence[Column]) -> Iterator[tuple[str]]:
+    """Returns numbers that say which columns of a row are NULL. A hash leaves NULL out."""
+    for begin in range(0, len(columns), _NULLS_IN_ONE):
+        bits = enumerate(columns[begin : begin + _NULLS_IN_ONE])
+        yield (
+            " | ".join(
+                f"CASE WHEN {quoted(column.name)} IS NULL THEN {1 << bit}L ELSE 0L END"
+                for bit, column in bits
+            ),
+        )
+
+
 def _hashed(column: Column) -> tuple[str, ...]:
-    """Returns what a hash takes of a column. A hash leaves NULL out, and takes -0.0 for 0.0."""
+    """Returns what a hash takes of a column. A hash takes -0.0 for 0.0."""
     name = quoted(column.name)
     value = f"transform({name}, part -> CAST(part AS STRING))" if isinstance(column.type, Vector) else name
     zero = f"CASE WHEN {name} = 0 THEN CAST({name} AS STRING) END"
-    return (f"{name} IS NULL", value, *((zero,) if isinstance(column.type, Float | Double) else ()))
+    return (value, *((zero,) if isinstance(column.type, Float | Double) else ()))
 
 
 def found_keys_sql(path: str, run: str, schema: TableSchema, after: int, most: int) -> str:

@@ -89,15 +89,16 @@ def troubles_of(status: Mapping[str, Any]) -> Iterator[Trouble]:
 @dataclass(frozen=True, slots=True)
 class State:
     """`seen`: by key, when a trouble that is or was an alert was there last. `waiting`: the alerts that the webhook
-    hasn't taken, the oldest first. `tries`: how often the first one was refused. `next_at`: when it is posted again.
-    `down`: of each actor, since when and until when it wasn't ready. Times in s since the epoch.
+    hasn't taken, the oldest first. `tries`: how many were refused since one was taken. `next_at`: when the next one is
+    posted. `posting`: the one that is under way. `down`: of each actor, since when and until when it wasn't ready.
+    Times in s since the epoch.
     """
 
     seen: Mapping[str, float] = field(default_factory=dict)
     waiting: tuple[Alert, ...] = ()
     tries: int = 0
     next_at: float = 0.0
-    posting: bool = False
+    posting: Alert | None = None
     down: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
@@ -124,4 +125,4 @@ def from_json(value: Mapping[str, Any], now: float) -> State:
 
 def interrupted(state: State) -> State:
     """Returns the state when an attempt to post was broken off: the alert still waits."""
-    return replace(state, posting=False)
+    return replace(state, posting=None)

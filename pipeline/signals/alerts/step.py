@@ -7,7 +7,10 @@ ready is a trouble once that has lasted for `DOWN_S`; what a retry mends in the 
 what waits and what was posted, so a restart continues with both. A trouble that was posted is not posted again, until
 it was gone for `GONE_S`. Statuses are incomplete while the service starts, so it isn't forgotten sooner.
 
-**Bounded.** Alerts wait in their order. The oldest is given up if `MOST` wait, or if it has waited for `KEEP_S`.
+**In order, unless one is refused.** Then the next one has its turn: the webhook may refuse only that one, for what it
+says. The refused one comes again after one that was taken, or after all.
+
+**Bounded.** The oldest is given up if `MOST` wait, or if it has waited for `KEEP_S`.
 """
 
 from collections.abc import Mapping
@@ -82,20 +85,22 @@ def step(state: State, fact: Fact, now: float) -> tuple[State, tuple[Order, ...]
             after = _see(state, troubles, down, now)
         case ServiceEnded(reason):
             ended = Trouble(AlertKind.SERVICE_ENDED, "service", "service", reason)
-            after = replace(state, waiting=(*state.waiting, Alert(ended, now)), next_at=now)
+            after = replace(state, waiting=(*state.waiting, Alert(ended, now)), tries=0, next_at=now)
         case AlertTaken():
-            after = replace(state, waiting=state.waiting[1:], tries=0, next_at=now, posting=False)
+            waiting = tuple(each for each in state.waiting if each != state.posting)
+            after = replace(state, waiting=waiting, tries=0, next_at=now, posting=None)
         case AlertRefused():
             tries = state.tries + 1
-            after = replace(state, tries=tries, next_at=now + POST_BACKOFF.pause_s(tries), posting=False)
+            after = replace(state, tries=tries, next_at=now + POST_BACKOFF.pause_s(tries), posting=None)
         case _:
             assert_never(fact)
     after, lost = _bounded(after, now)
     orders: tuple[Order, ...] = tuple(map(ReportLost, lost))
     if (after.waiting, after.seen.keys()) != (state.waiting, state.seen.keys()):
         orders = (*orders, KeepAlerts())
-    if after.waiting and not after.posting and after.next_at <= now:
-        return replace(after, posting=True), (*orders, PostAlert(after.waiting[0]))
+    if after.waiting and after.posting is None and after.next_at <= now:
+        next_ = after.waiting[after.tries % len(after.waiting)]
+        return replace(after, posting=next_), (*orders, PostAlert(next_))
     return after, orders
 
 
@@ -117,8 +122,7 @@ def _see(state: State, troubles: tuple[Trouble, ...], down: Mapping[str, str], n
 
 def _bounded(state: State, now: float) -> tuple[State, tuple[Alert, ...]]:
     """Returns the state without the alerts that are given up, and these. One that is being posted stays."""
-    first = state.waiting[:1] if state.posting else ()
-    rest = state.waiting[len(first) :]
-    kept = tuple(alert for alert in rest if now - alert.at < KEEP_S)[-MOST:]
+    rest = [alert for alert in state.waiting if alert != state.posting]
+    kept = [alert for alert in rest if now - alert.at < KEEP_S][-MOST:]
     lost = tuple(alert for alert in rest if alert not in kept)
-    return replace(state, waiting=(*first, *kept)), lost
+    return replace(state, waiting=tuple(each for each in state.waiting if each not in lost)), lost

@@ -13,7 +13,7 @@ from pipeline.journal.segment import SegmentTable, segment_tables
 from tests.actors.segments import ITEMS, append
 
 
-@pytest.mark.parametrize("rows", [1, 3, 3000])
+@pytest.mark.parametrize("rows", [1, 3, 3000, 600_000])
 def test_its_bytes_and_digest_are_told(rows: int) -> None:
     ids = pa.table({"id": pa.array(range(rows), pa.int64())}, schema=ITEMS.arrow)
     file = io.BytesIO()

@@ -1,21 +1,26 @@
 """Claims on a journal, on a disk whose lock isn't seen by the other one and in an object store."""
 
+import hashlib
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
 from actors.journal import writer_epochs
-from actors.journal.files import LocalFiles
+from actors.journal.files import Files, LocalFiles
 from actors.journal.store import JournalReader, JournalStore
 from actors.journal.writer_epochs import Fenced, NoJournal
-from pipeline.errors import Definite
+from pipeline.errors import Definite, Transient
+from pipeline.journal.writer_epochs import EpochRecord
 from tests.actors import crashing_journal
 from tests.actors.segments import ROWS, moved, seal
+from tests.servers.late_puts import LatePuts
 from tests.servers.stopped import stop
 
 
@@ -127,6 +132,24 @@ def test_while_a_claim_has_not_begun_only_the_past_is_certain(place: str) -> Non
     ]
 
 
+def test_what_counted_before_a_claim_counts_while_it_has_not_begun(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that begins then lacks nothing that it had: a service claims its journal again after a failure."""
+    store = opened(place)
+    for segment in (1, 2):
+        seal(store, segment)
+    real, seen = writer_epochs._past, list[int]()
+
+    def past(files: Files, pipeline: str) -> EpochRecord:
+        seen.append(JournalReader(place).last_segment())
+        return real(files, pipeline)
+
+    monkeypatch.setattr(writer_epochs, "_past", past)
+    assert opened(place).last_segment() == 2
+    assert seen == [2]
+
+
 def test_another_pipeline_is_refused_and_fences_nobody(place: str) -> None:
     store = opened(place)
     with pytest.raises(Definite, match=r"'test'.*'other'"):
@@ -199,3 +222,58 @@ def test_on_a_disk_a_stopped_writer_keeps_its_lock_and_a_killed_one_does_not(tmp
         process.kill()
         process.wait()
         opened(str(directory)).close()
+
+
+@contextmanager
+def late_store(place: str) -> Iterator[tuple[JournalStore, LatePuts]]:
+    """A journal in an object store that carries requests out late."""
+    url = urlsplit(place)
+    query = dict(parse_qsl(url.query))
+    with LatePuts(int(query["endpoint_override"].rpartition(":")[2])) as proxy:
+        query["endpoint_override"] = f"127.0.0.1:{proxy.port}"
+        yield opened(url._replace(query=urlencode(query)).geturl()), proxy
+
+
+@pytest.mark.parametrize("late", ["claims/", ".begun.json"])
+@pytest.mark.parametrize("after", ["the next claim", "the next segment"])
+def test_a_claim_that_a_store_carries_out_late_fences_nobody_of_its_process(
+    s3: str, late: str, after: str
+) -> None:
+    with late_store(s3) as (store, proxy):
+        seal(store, 1)
+        proxy.holds = late.encode()
+        with pytest.raises(Transient):
+            store.recover()
+        proxy.holds = b""
+        if after == "the next claim":
+            proxy.pass_on()
+        recovered = store.recover().last
+        assert recovered is not None and recovered.segment == 1
+        seal(store, 2)
+        if after == "the next segment":
+            proxy.pass_on()
+        seal(store, 3)
+        store.recover()
+    assert JournalReader(s3).last_segment() == 3
+
+
+@pytest.mark.parametrize("late", ["manifest/000000000002", "segments/000000000002"])
+def test_what_a_store_carries_out_after_it_has_failed_replaces_nothing(s3: str, late: str) -> None:
+    with late_store(s3) as (store, proxy):
+        seal(store, 1)
+        proxy.holds = late.encode()
+        with pytest.raises(Transient):
+            seal(store, 2, content=7)
+        proxy.holds = b""
+        recovered = store.recover().last
+        assert recovered is not None and recovered.segment == 1
+        sealed = seal(store, 2)
+        proxy.pass_on()
+        store.recover()
+        seal(store, 3)
+    reader = JournalReader(s3)
+    assert reader.last_segment() == 3
+    assert reader.entry(2) == sealed
+    for file in sealed.files:
+        with reader.files.filesystem.open_input_stream(reader.file(2, file.path)) as opened_file:
+            assert hashlib.sha256(opened_file.read()).hexdigest() == file.sha256

@@ -9,7 +9,7 @@ from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.parts import Parts
 from pipeline.config.settings import KafkaSecurity, KafkaSinkSettings, Secret
 from pipeline.source.finding import Severity
-from tests.servers.kafka import administrating, create_topic
+from tests.servers.kafka import appeared, create_topic
 from tests.servers.kafka_messages import topics
 from tests.servers.secured_kafka import Named, Resource, Right, SecuredBroker
 
@@ -20,9 +20,7 @@ def settings(broker: KafkaBroker, **more: Any) -> KafkaSinkSettings:
 
 async def created(broker: KafkaBroker, topic: str, partitions: int, **config: str) -> None:
     await create_topic(broker, topic, partitions, config)
-    async with administrating(broker.address) as admin:
-        while topic not in await admin.list_topics():
-            pass
+    await appeared(broker, topic)
 
 
 async def wrongs(of: KafkaSinkSettings) -> list[str]:

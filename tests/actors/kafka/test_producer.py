@@ -123,13 +123,21 @@ async def test_a_partition_that_is_gone_is_noticed_whichever_batch_waits(
         assert [record.value for record in await committed_messages(kafka, each)] == [b"again"]
 
 
-async def test_a_partition_that_is_gone_is_noticed_before_a_batch_is_queued(
+@asynccontextmanager
+async def waiting_for_smaller_topic(
     kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> AsyncIterator[tuple[KafkaSinkSettings, KafkaProducer, str]]:
+    """A producer that waits long for answers, and a topic that it knows by its former two partitions."""
     monkeypatch.setattr(kafka_client, "BROKER_ANSWERS_WITHIN_S", 1e3)
     of = settings(kafka, partitions=2, transaction_timeout_s=WITHIN_S)
     async with producing(of) as producer:
-        topic = await smaller_topic(kafka, of, producer)
+        yield of, producer, await smaller_topic(kafka, of, producer)
+
+
+async def test_a_partition_that_is_gone_is_noticed_before_a_batch_is_queued(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with waiting_for_smaller_topic(kafka, monkeypatch) as (of, producer, topic):
         await producer.opened(
             await topic_of(of, "other"), 1
         )  # for which the client learns of all topics again
@@ -146,10 +154,7 @@ async def test_a_partition_that_is_gone_is_noticed_while_a_batch_waits_for_its_p
     kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client has room for one batch of a partition that waits, here of one that exists."""
-    monkeypatch.setattr(kafka_client, "BROKER_ANSWERS_WITHIN_S", 1e3)
-    of = settings(kafka, partitions=2, transaction_timeout_s=WITHIN_S)
-    async with producing(of) as producer:
-        topic = await smaller_topic(kafka, of, producer)
+    async with waiting_for_smaller_topic(kafka, monkeypatch) as (_, producer, topic):
         await producer.begin()
         for partition in (0, 1):
             await producer.send(replace(batch(topic, b"v"), partition=partition))

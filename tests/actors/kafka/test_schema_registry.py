@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from actors.kafka import schema_registry as registries
 from actors.kafka.broker_check import check_topics
 from actors.kafka.schema_registry import SchemaRegistry
 from deploy.toolchain.kafka_broker import KafkaBroker
@@ -16,7 +17,7 @@ from pipeline.kafka.avro.avro_schema import avro_text
 from pipeline.kafka.debezium.connect_schema import CONNECT_STRING, LONG, field, struct
 from pipeline.kafka.errors import KafkaRefused, KafkaUnavailable, TopicRefusal
 from tests.servers.certificates import certificate
-from tests.servers.schema_registry import asked, door
+from tests.servers.schema_registry import Failure, asked, door
 
 NUMBER = struct([field(LONG, "id")], name="p.t.Key")
 WORD = struct([field(CONNECT_STRING, "id")], name="p.t.Key")
@@ -93,6 +94,82 @@ async def test_tls_a_password_and_a_registry_that_fails_for_a_while(
             await SchemaRegistry(unknown).look()
     with pytest.raises(KafkaUnavailable, match="doesn't answer"):
         await SchemaRegistry(trusting).look()
+
+
+def let_in(url: str, folder: Path) -> SchemaRegistry:
+    """With the login of the `door` at this address."""
+    login = {"schema_registry_username": "tidemark", "schema_registry_password": Secret("sesame")}
+    return SchemaRegistry(settings(url, schema_registry_ca=folder / "ca.pem", **login))
+
+
+async def test_a_registry_that_fails_for_one_schema_is_that_topics_trouble(
+    schema_registry: SchemaRegistryServer, tmp_path: Path, topic: str
+) -> None:
+    certificate(tmp_path, "127.0.0.1")
+    async with door(schema_registry, tmp_path / "server.pem", "tidemark", "sesame") as opened:
+        registry = let_in(opened.url, tmp_path)
+        opened.fails = f"{topic}-key"
+        with pytest.raises(TopicRefusal, match=rf"subject {topic}-key .*500: no room for it") as refused:
+            await registry.id_of(topic, "key", NUMBER)
+        assert refused.value.topic == topic
+        opened.requests.clear()
+        with pytest.raises(TopicRefusal, match=rf"subject {topic}-key "):
+            await registry.id_of(topic, "key", NUMBER)
+        assert len(opened.requests) == 2, "for the schema, and whether it is there at all"
+        assert await registry.id_of(topic, "value", WORD)
+        opened.fails = "/subjects"
+        with pytest.raises(KafkaUnavailable, match="no room for it"):
+            await registry.id_of(f"{topic}.other", "key", NUMBER)
+        opened.fails = ""
+        assert await registry.id_of(topic, "key", NUMBER)
+
+
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        pytest.param(None, "doesn't answer", id="cut"),
+        pytest.param(Failure(200, b"<h1>Blocked</h1>"), "no schema registry", id="a page"),
+        pytest.param(
+            Failure(200, b'{"error_code": 1, "message": "a"}'), "gives no id .*error_code", id="error"
+        ),
+        pytest.param(Failure(200, b"[1]"), "gives no id", id="a list"),
+        pytest.param(Failure(200, b'{"id": "7"}'), "gives no id", id="a text"),
+        pytest.param(Failure(200, b'{"id": true}'), "gives no id", id="true"),
+        pytest.param(Failure(200, b'{"id": 2147483648}'), "gives no id", id="large"),
+        pytest.param(Failure(200, b"[" * 100_000), "no schema registry", id="deep"),
+        pytest.param(Failure(200, b" " * 2000), "more than 1000 bytes", id="endless"),
+        pytest.param(Failure(200, b"\xff"), "no schema registry", id="no UTF-8"),
+        pytest.param(Failure(500, b"pr\xe9paration"), "500", id="an error in Latin 1"),
+        pytest.param(Failure(302, b"", {"Location": "/subjects"}), "302", id="led elsewhere"),
+        pytest.param(Failure(404, b"nothing here"), "404", id="not found"),
+        pytest.param(Failure(405, b""), "405", id="not allowed"),
+    ],
+)
+async def test_whatever_it_answers_for_one_schema_is_that_topics_trouble(
+    schema_registry: SchemaRegistryServer,
+    tmp_path: Path,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: Failure | None,
+    says: str,
+) -> None:
+    monkeypatch.setattr(registries, "_PAUSE_S", 0.0)
+    if failure is not None and failure.body.isspace():
+        monkeypatch.setattr(registries, "_MOST_BYTES", 1000)
+    certificate(tmp_path, "127.0.0.1")
+    async with door(schema_registry, tmp_path / "server.pem", "tidemark", "sesame") as opened:
+        registry = let_in(opened.url, tmp_path)
+        opened.fails, opened.failure = f"{topic}-key", failure
+        with pytest.raises(TopicRefusal, match=says) as refused:
+            await registry.id_of(topic, "key", NUMBER)
+        assert refused.value.topic == topic
+        assert await registry.id_of(topic, "value", WORD)
+        opened.fails = "/subjects"
+        with pytest.raises(
+            (KafkaUnavailable, KafkaRefused), match=says.replace("gives no id", "registry")
+        ) as all_:
+            await registry.id_of(f"{topic}.other", "key", NUMBER)
+        assert isinstance(all_.value, TopicRefusal) == (failure is not None and failure.body == b"[1]")
 
 
 async def test_check_asks_the_registry(kafka: KafkaBroker, schema_registry: SchemaRegistryServer) -> None:

@@ -19,7 +19,7 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.journal import segment as journal
 from pipeline.journal.entry import Entry
 from pipeline.kafka.errors import KafkaRefused
-from pipeline.kafka.runs import Capacity, Run, statements_of
+from pipeline.kafka.portions import Capacity, Portion, statements_of
 from pipeline.messages.journal import Append, ChunkPart, StatementPart
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -61,11 +61,11 @@ def entry(store: JournalStore) -> Entry:
     return store.entry(1)
 
 
-def read(rows: SegmentRows, entry: Entry, run: Run, skip: int = 0) -> list[tuple[str, int, int]]:
+def read(rows: SegmentRows, entry: Entry, portion: Portion, skip: int = 0) -> list[tuple[str, int, int]]:
     """Of each row its operation, SCN and id."""
     return [
         row
-        for (each,) in rows.rows(entry, run, str, skip)
+        for (each,) in rows.rows(entry, portion, str, skip)
         for row in zip(*(each.rows.column(name).to_pylist() for name in ("__op", "__scn", "id")), strict=True)
     ]
 
@@ -86,7 +86,7 @@ def test_rows_come_in_the_order_of_the_stream(
     monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together)
     rows = SegmentRows(store)
     (whole,) = rows.plan(entry, 0, Capacity(1000), split=False)
-    assert whole == Run(1, 5, 50, sum(file.bytes for file in entry.files))
+    assert whole == Portion(1, 5, 50, sum(file.bytes for file in entry.files))
     assert read(rows, entry, whole) == ALL
     assert read(rows, entry, whole, skip=13) == ALL[13:]
 
@@ -106,17 +106,17 @@ def test_tables_that_may_share_a_topic_are_read_in_step(
     files = store.write(1, journal.segment_tables(1, journal.parts_of_appends([sealed])))
     store.publish(journal.seal(1, [sealed], files, None, 0))
     entry = store.entry(1)
-    in_step = list(SegmentRows(store).rows(entry, Run(1, 40, 30), lambda _: "both"))
+    in_step = list(SegmentRows(store).rows(entry, Portion(1, 40, 30), lambda _: "both"))
     read = [[place for each in parts for place in places(each)] for parts in in_step]
     assert all(max(some) < min(others) for some, others in itertools.pairwise(read))
     assert max(len({each.schema.table for each in parts}) for parts in in_step) == 2
     all_rows = list(itertools.chain.from_iterable(read))
     assert sorted(all_rows) == [(10 * number + 1, row) for number in range(3) for row in range(10)]
     for skip in (1, 9, 17):
-        left = SegmentRows(store).rows(entry, Run(1, 40, 30), lambda _: "both", skip)
+        left = SegmentRows(store).rows(entry, Portion(1, 40, 30), lambda _: "both", skip)
         after = [place for parts in left for each in parts for place in places(each)]
         assert sorted(after) == sorted(all_rows)[skip:]
-    apart = SegmentRows(store).rows(entry, Run(1, 40, 30), str)
+    apart = SegmentRows(store).rows(entry, Portion(1, 40, 30), str)
     assert all(len(parts) == 1 for parts in apart)
 
 
@@ -140,11 +140,11 @@ def test_a_number_of_rows_in_step_means_the_same_rows_however_many_are_read_at_o
             0,
         )
     )
-    entry, run = store.entry(1), Run(1, 1, 10)
+    entry, portion = store.entry(1), Portion(1, 1, 10)
     monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together[0])
-    first = ids(next(SegmentRows(store).rows(entry, run, all_in_step)))
+    first = ids(next(SegmentRows(store).rows(entry, portion, all_in_step)))
     monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together[1])
-    rest = SegmentRows(store).rows(entry, run, all_in_step, len(first))
+    rest = SegmentRows(store).rows(entry, portion, all_in_step, len(first))
     assert sorted(first + [row for parts in rest for row in ids(parts)]) == list(range(10))
 
 
@@ -162,10 +162,10 @@ def test_a_table_whose_columns_are_again_what_they_were_has_its_rows_in_order(
     store.publish(journal.seal(1, [sealed], files, None, 0))
     entry, rows = store.entry(1), SegmentRows(store)
     assert len(entry.files) == 2
-    runs = rows.plan(entry, 0, Capacity(6), split=False)
-    assert len(runs) == 3
-    for order in (runs, [Run(1, 50, 15)]):
-        read = [row for run in order for each in rows.rows(entry, run, sharing) for row in ids(each)]
+    portions = rows.plan(entry, 0, Capacity(6), split=False)
+    assert len(portions) == 3
+    for order in (portions, [Portion(1, 50, 15)]):
+        read = [row for portion in order for each in rows.rows(entry, portion, sharing) for row in ids(each)]
         assert read == [10 * n + i for n in range(5) for i in range(3)]
 
 
@@ -193,9 +193,9 @@ def test_rows_of_many_tables_come_few_at_once_and_an_updates_two_together(
 
 def test_a_run_that_was_begun_in_another_order_is_read_again(store: JournalStore, entry: Entry) -> None:
     rows = SegmentRows(store)
-    begun = rows.rows(entry, Run(1, 5, 50), str)
-    assert rows.rows(entry, Run(1, 5, 50), str) is begun
-    assert rows.rows(entry, Run(1, 5, 50), all_in_step) is not begun
+    begun = rows.rows(entry, Portion(1, 5, 50), str)
+    assert rows.rows(entry, Portion(1, 5, 50), str) is begun
+    assert rows.rows(entry, Portion(1, 5, 50), all_in_step) is not begun
 
 
 def places(of: TableRows) -> list[tuple[int, int]]:
@@ -205,33 +205,33 @@ def places(of: TableRows) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("most", [1, 10, 20, 30])
 def test_the_runs_of_a_segment_have_all_of_it(store: JournalStore, entry: Entry, most: int) -> None:
     rows = SegmentRows(store)
-    runs = rows.plan(entry, 0, Capacity(most), split=False)
-    assert [row for run in runs for row in read(rows, entry, run)] == ALL
+    portions = rows.plan(entry, 0, Capacity(most), split=False)
+    assert [row for portion in portions for row in read(rows, entry, portion)] == ALL
     assert rows.plan(entry, 2, Capacity(most), split=False) == tuple(
-        run for run in rows.plan(entry, 2, Capacity(most), split=False) if run.first_scn > 2
+        portion for portion in rows.plan(entry, 2, Capacity(most), split=False) if portion.first_scn > 2
     )
-    assert replace(rows.plan(entry, 2, Capacity(1000), split=True)[0], bytes=0) == Run(3, 3, 10)
+    assert replace(rows.plan(entry, 2, Capacity(1000), split=True)[0], bytes=0) == Portion(3, 3, 10)
 
 
 @pytest.mark.parametrize("together", [3, 20_000])
-def test_runs_in_their_order_read_the_files_once_and_any_other_run_is_read_again(
+def test_portions_in_their_order_read_the_files_once_and_any_other_portion_is_read_again(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together)
     rows = SegmentRows(store)
-    runs = rows.plan(entry, 0, Capacity(10), split=False)
+    portions = rows.plan(entry, 0, Capacity(10), split=False)
     opened = counted_openings(store, monkeypatch)
-    once = [row for run in runs for row in read(rows, entry, run)]
+    once = [row for portion in portions for row in read(rows, entry, portion)]
     assert once == ALL
     # A file that has rows of first chunks among changes is opened to tell them apart as well.
-    read(SegmentRows(store), entry, Run(1, 5, 50))
+    read(SegmentRows(store), entry, Portion(1, 5, 50))
     assert len(opened) % 2 == 0 and opened[len(opened) // 2 :] == opened[: len(opened) // 2]
-    # The last run again, one from before, and one that was left half way.
-    assert read(rows, entry, runs[-1]) == [row for row in ALL if row[1] == runs[-1].last_scn]
-    assert read(rows, entry, runs[0]) == ALL[:10]
-    next(rows.rows(entry, Run(3, 4, 20), str))
-    assert read(rows, entry, runs[-1]) == ALL[-10:]
-    assert read(rows, entry, Run(3, 4, 20)) == ALL[20:40]
+    # The last portion again, one from before, and one that was left half way.
+    assert read(rows, entry, portions[-1]) == [row for row in ALL if row[1] == portions[-1].last_scn]
+    assert read(rows, entry, portions[0]) == ALL[:10]
+    next(rows.rows(entry, Portion(3, 4, 20), str))
+    assert read(rows, entry, portions[-1]) == ALL[-10:]
+    assert read(rows, entry, Portion(3, 4, 20)) == ALL[20:40]
 
 
 @pytest.mark.parametrize("together", [3, 20_000])
@@ -239,12 +239,12 @@ def test_a_run_that_is_read_in_parts_reads_the_files_once(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together)
-    whole = Run(1, 5, 50)
+    whole = Portion(1, 5, 50)
     expected = [ids(parts) for parts in SegmentRows(store).rows(entry, whole, str)]
     opened = counted_openings(store, monkeypatch)
     rows, sent, read = SegmentRows(store), list[list[int]](), 0
     while read < 50:
-        part = rows.rows(entry, Run(1, 5, 50), str, read)
+        part = rows.rows(entry, Portion(1, 5, 50), str, read)
         sent.append(ids(next(part)))
         read += len(sent[-1])
         if (following := next(part, None)) is not None:
@@ -258,7 +258,7 @@ def test_a_run_is_read_again_where_another_place_or_a_failure_is_between(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", 3)
-    rows, whole = SegmentRows(store), Run(1, 5, 50)
+    rows, whole = SegmentRows(store), Portion(1, 5, 50)
     first = ids(next(rows.rows(entry, whole, str)))
     assert read(rows, entry, whole) == ALL
     part = rows.rows(entry, whole, str)
@@ -291,18 +291,18 @@ def test_a_batch_of_many_bytes_comes_in_pieces(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segment_rows, "_MOST_BYTES", 1000)
-    parts = list(SegmentRows(store).rows(entry, Run(1, 1, 10), str))
+    parts = list(SegmentRows(store).rows(entry, Portion(1, 1, 10), str))
     assert len(parts) > 1 and all(part.rows.nbytes <= 1000 for (part,) in parts)
     assert [id_ for each in parts for id_ in ids(each)] == list(range(10))
 
 
 def test_chunks_that_are_not_told_are_no_guess(store: JournalStore, entry: Entry) -> None:
     with pytest.raises(InvariantBroken, match="names others"):
-        read(SegmentRows(store), replace(entry, chunks=entry.chunks[:1]), Run(1, 5, 50))
+        read(SegmentRows(store), replace(entry, chunks=entry.chunks[:1]), Portion(1, 5, 50))
 
 
 def test_rows_without_all_of_their_columns_are_refused(store: JournalStore, entry: Entry) -> None:
-    (rows,) = next(SegmentRows(store).rows(entry, Run(1, 1, 10), str))
+    (rows,) = next(SegmentRows(store).rows(entry, Portion(1, 1, 10), str))
     place = rows.rows.schema.names.index("__absent")
     absent = pa.array([["id"]] * rows.rows.num_rows, rows.rows.schema.field("__absent").type)
     lacking = replace(rows, rows=rows.rows.set_column(place, "__absent", absent))
@@ -320,15 +320,15 @@ def test_statements_are_rows_of_their_places(store: JournalStore, entry: Entry) 
     (whole,) = rows.plan(entry, 0, Capacity(1000), split=False)
     assert whole.rows == 54
     assert whole.bytes == sum(file.bytes for file in entry.files) + 4 * len(told.text)
-    runs_ = rows.plan(entry, 0, Capacity(11), split=False)
-    assert [(run.first_scn, run.last_scn, run.rows) for run in runs_] == [
+    portions_ = rows.plan(entry, 0, Capacity(11), split=False)
+    assert [(portion.first_scn, portion.last_scn, portion.rows) for portion in portions_] == [
         (1, 1, 11), (2, 2, 10), (3, 3, 11), (4, 4, 10), (5, 5, 10), (6, 6, 2),
     ]  # fmt: skip
-    assert [len(statements_of(entry, run)) for run in runs_] == [1, 0, 1, 0, 0, 2]
-    assert read(rows, entry, runs_[-1]) == []
+    assert [len(statements_of(entry, portion)) for portion in portions_] == [1, 0, 1, 0, 0, 2]
+    assert read(rows, entry, portions_[-1]) == []
     alone = replace(entry, files=(), chunks=())
-    assert [run.rows for run in rows.plan(alone, 0, Capacity(1000), split=False)] == [4]
-    assert [run.rows for run in rows.plan(alone, 3, Capacity(1000), split=False)] == [2]
+    assert [portion.rows for portion in rows.plan(alone, 0, Capacity(1000), split=False)] == [4]
+    assert [portion.rows for portion in rows.plan(alone, 3, Capacity(1000), split=False)] == [2]
 
 
 def test_what_a_verification_read_is_for_no_topic(store: JournalStore) -> None:
@@ -345,4 +345,4 @@ def test_what_a_verification_read_is_for_no_topic(store: JournalStore) -> None:
     (whole,) = rows.plan(entry, 0, Capacity(1000), split=False)
     assert whole.rows == 20
     assert [row[:2] for row in read(rows, entry, whole)] == [("r", 2)] * 10 + [("c", 4)] * 10
-    assert [run.rows for run in rows.plan(entry, 0, Capacity(10), split=False)] == [10, 10]
+    assert [portion.rows for portion in rows.plan(entry, 0, Capacity(10), split=False)] == [10, 10]

@@ -15,6 +15,8 @@ import pytest
 
 from actors.lake import file_placement
 from actors.lake.file_placement import LakeFiles
+from actors.lake.filesystem import lake_filesystem
+from actors.runtime.filesystem import list_folder
 from pipeline.errors import Definite, InvariantBroken, Transient
 from pipeline.journal.entry import Entry, FileKind
 from pipeline.lake.batch import Piece
@@ -25,6 +27,7 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Date, Integer, Text
 from pipeline.types.lake_forms import LakeForm
 from tests.integration.history import FILLING, History
+from tests.servers.s3 import S3Lake
 
 ORDERS = TableSchema(
     TableId("shop", "orders"),
@@ -54,14 +57,17 @@ class Placing:
         (file,) = (file for file in self.entry.files if file.kind is kind)
         return self.history.store.path(self.entry, file)
 
-    def place(self, tier: Tier, as_table: dict[str, Stored] | None = None) -> dict[str, Any]:
-        """Returns the resulting action."""
+    def place(
+        self, tier: Tier, as_table: dict[str, Stored] | None = None, folder: str | None = None
+    ) -> dict[str, Any]:
+        """Returns the resulting action; `folder`: another one than the table's."""
         source = self.source(tier)
         (place,) = (i for i, file in enumerate(self.entry.files) if file.path == source.name)
         file = self.entry.files[place]
         piece = Piece(1, place, source.name, ORDERS, file.rows, file.bytes, absent=False)
         there = as_table or {c.name: Stored(c.name, c.type) for c in columns(ORDERS, tier)}
-        (line,) = LakeFiles(self.history.store).place(str(self.table), tier, [piece], there)
+        at = folder or str(self.table)
+        (line,) = LakeFiles(self.history.store).place(at, tier, [piece], there)
         action: dict[str, Any] = json.loads(line)["add"]
         return action
 
@@ -147,6 +153,29 @@ def test_a_value_that_the_lake_cannot_have_is_no_null(placing: Placing) -> None:
         placing.place(Tier.MIRROR, {"id": Stored("id", "int"), "note": Stored("note", "date")})
 
 
+def test_in_a_store_no_attempt_replaces_what_another_one_has_placed(
+    placing: Placing, s3_lake: S3Lake
+) -> None:
+    """Neither one that fails, of which the store keeps what has come, nor one of a predecessor with other columns."""
+    folder = f"{s3_lake.path}/table"
+    store, there = lake_filesystem(folder)
+
+    def content(name: str) -> bytes:
+        with store.open_input_stream(f"{there}/{name}", compression=None) as file:
+            return bytes(file.read())
+
+    first = placing.place(Tier.MIRROR, folder=folder)["path"]
+    placed = content(first)
+    assert placed == placing.source(Tier.MIRROR).read_bytes()
+    with pytest.raises(InvariantBroken):
+        placing.place(Tier.MIRROR, {"id": Stored("id", "int"), "note": Stored("note", "date")}, folder)
+    wider = {"id": Stored("id", "bigint"), "note": Stored("note", "string")}
+    other = placing.place(Tier.MIRROR, wider, folder)["path"]
+    assert content(first) == placed
+    assert content(other) != placed
+    assert len(list_folder(store, there)) == 3
+
+
 def test_a_file_that_is_gone_from_the_journal_is_named(placing: Placing) -> None:
     source = placing.source(Tier.MIRROR)
     piece = placing.place
@@ -210,6 +239,25 @@ def test_a_table_is_durable_with_what_spark_has_written_of_late(
     )
     LakeFiles(placing.history.store).sync_table(str(placing.table), 0)
     assert synced == ["young", ".", "aB/young", "aB", f"_delta_log/{0:020}.json", "_delta_log"]
+
+
+def test_what_is_found_is_made_durable_unless_it_is_old(
+    placing: Placing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = placing.table / "_delta_log"
+    log.mkdir()
+    commit = log / f"{0:020}.json"
+    commit.touch()
+    synced: list[str] = []
+    monkeypatch.setattr(file_placement, "sync", lambda path: synced.append(Path(path).name))
+    files = LakeFiles(placing.history.store)
+    files.sync_found(str(placing.table), 0)
+    assert synced == [placing.table.name, commit.name, log.name]
+    synced.clear()
+    os.utime(commit, (1, 1))
+    files.sync_found(str(placing.table), 0)
+    files.sync_found(str(placing.table), 1)  # whose commit has expired
+    assert synced == []
 
 
 def test_a_long_log_is_not_gone_through_at_a_start(placing: Placing, monkeypatch: pytest.MonkeyPatch) -> None:

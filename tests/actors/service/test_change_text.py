@@ -93,7 +93,9 @@ async def test_tail_prints_what_the_service_has(tmp_path: Path, monkeypatch: pyt
         as_json = await tail(
             tap, tmp_path, "--format", "json", "--tables", "shop.items", "--filter", "id=1001"
         )
-        assert [json.loads(each).get("row") for each in as_json.stdout.splitlines()] == [{"id": 1001}, None]
+        lines = [json.loads(each) for each in as_json.stdout.splitlines()]
+        assert [each.get("row") for each in lines] == [{"id": 1001}, None, None]
+        assert lines[-1]["complete"]
         as_arrow = await tail(tap, tmp_path, "--format", "arrow", "--tables", "shop.items")
         assert pa.ipc.open_stream(as_arrow.stdout_bytes).read_all().column("id").to_pylist() == [1, 1001]
         part = await tail(tap, tmp_path, "--key-modulo", "2:1", "--key-range", "1000..")

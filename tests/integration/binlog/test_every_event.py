@@ -19,7 +19,7 @@ from pymysql.constants import COMMAND
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from deploy.toolchain.parts import Parts
 from pipeline.binlog.event_type import Code
-from pipeline.binlog.stream import Message
+from pipeline.binlog.stream import LogMessage
 from pipeline.errors import UndecodableError
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.binlog import DdlRead, LogAdvanced, TransactionsRead
@@ -298,7 +298,7 @@ def test_all_that_is_rows_or_ddl_passes(server: MysqlServer) -> None:
         assert rows_of(said) == {"t": 5 * (2 + 4 + 2), "xa": 2, "docs": 1 + 2}
 
 
-def rows_of(said: list[Message]) -> dict[str, int]:
+def rows_of(said: list[LogMessage]) -> dict[str, int]:
     """How many row images there are of each table."""
     counts: dict[str, int] = {}
     for message in said:

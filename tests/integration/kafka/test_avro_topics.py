@@ -1,5 +1,7 @@
 """The service with topics in Avro: a real source, broker and schema registry, and a reader that isn't ours."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,12 @@ from actors.service.assembly import Assembly
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.schema_registry import SchemaRegistryServer
-from pipeline.config.settings import ConverterKind, Secret
+from pipeline.config.settings import ConverterKind, Secret, Settings
 from pipeline.messages.topology import ActorName as Name
 from tests.integration.kafka.test_kafka_sink import sent, to_topics
 from tests.servers.certificates import certificate
 from tests.servers.kafka_messages import committed_messages, topics
-from tests.servers.schema_registry import AvroReader, asked, door
+from tests.servers.schema_registry import AvroReader, Door, asked, door
 from tests.servers.service import running
 from tests.servers.shop import writing
 
@@ -36,6 +38,28 @@ def rows_of(reader: AvroReader, records: list[ConsumerRecord]) -> dict[tuple[Any
         if value["after"] is None:
             del rows[key]
     return rows
+
+
+@asynccontextmanager
+async def behind_door(
+    registry: SchemaRegistryServer, broker: KafkaBroker, server: MysqlServer, folder: Path
+) -> AsyncIterator[tuple[Door, Settings]]:
+    """A door in front of a registry, and a pipeline into topics that goes through it."""
+    certificate(folder, "127.0.0.1")
+    async with door(registry, folder / "server.pem", "tidemark", "sesame") as opened:
+        yield (
+            opened,
+            to_topics(
+                broker,
+                server,
+                folder,
+                converter=ConverterKind.AVRO,
+                schema_registry_url=opened.url,
+                schema_registry_ca=folder / "ca.pem",
+                schema_registry_username="tidemark",
+                schema_registry_password=Secret("sesame"),
+            ),
+        )
 
 
 async def test_a_consumer_reads_the_tables_with_the_registrys_schemas(
@@ -125,6 +149,35 @@ async def test_a_topic_whose_schema_the_registry_refuses_is_set_aside_until_it_t
     assert await committed_messages(kafka, f"{settings.kafka.topic_prefix}.shop.customers")
 
 
+async def test_a_topic_for_whose_schema_the_registry_fails_holds_up_no_other(
+    open_shop: MysqlServer,
+    kafka: KafkaBroker,
+    schema_registry: SchemaRegistryServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
+    open_shop.sql("CREATE TABLE shop.fails (id INT PRIMARY KEY)")
+    async with behind_door(schema_registry, kafka, open_shop, tmp_path) as (opened, settings):
+        assert settings.kafka is not None
+        prefix = settings.kafka.topic_prefix
+        opened.fails = f"{prefix}.shop.fails-value"
+        async with running(settings, Assembly) as service:
+            await service.begun()
+            open_shop.sql("INSERT INTO shop.fails VALUES (1)", "UPDATE shop.customers SET email = 'x'")
+            await service.caught_up(open_shop)
+            await sent(service)
+            asides = service.status(Name.KAFKA_SINK)["set_aside"]
+            assert [*asides] == [f"{prefix}.shop.fails"] and "500" in asides[f"{prefix}.shop.fails"]
+            assert await committed_messages(kafka, f"{prefix}.shop.customers")
+            opened.fails = ""
+            await service.until(
+                lambda: not service.status(Name.KAFKA_SINK).get("set_aside"), "the topic has caught up"
+            )
+            await service.stop()
+    assert len(await committed_messages(kafka, f"{prefix}.shop.fails")) == 1
+
+
 async def test_the_status_names_a_registry_that_is_silent(
     open_shop: MysqlServer,
     kafka: KafkaBroker,
@@ -133,18 +186,7 @@ async def test_the_status_names_a_registry_that_is_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kafka_sink, "BROKER_PATIENCE_S", 0.1)
-    certificate(tmp_path, "127.0.0.1")
-    async with door(schema_registry, tmp_path / "server.pem", "tidemark", "sesame") as opened:
-        settings = to_topics(
-            kafka,
-            open_shop,
-            tmp_path,
-            converter=ConverterKind.AVRO,
-            schema_registry_url=opened.url,
-            schema_registry_ca=tmp_path / "ca.pem",
-            schema_registry_username="tidemark",
-            schema_registry_password=Secret("sesame"),
-        )
+    async with behind_door(schema_registry, kafka, open_shop, tmp_path) as (opened, settings):
         opened.answers.clear()
         async with running(settings, Assembly) as service:
             await service.begun()

@@ -80,7 +80,7 @@ def test_what_debezium_reads_or_writes_otherwise(
     assert [value["after"] for value in values] == expected
 
 
-@pytest.mark.parametrize("image", ["NOBLOB", "MINIMAL"])
+@pytest.mark.parametrize("image", [pytest.param("NOBLOB", marks=pytest.mark.full), "MINIMAL"])
 def test_columns_that_the_log_leaves_out(
     parts: Parts, server: MysqlServer, account: Account, tmp_path: Path, image: str
 ) -> None:

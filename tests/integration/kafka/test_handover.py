@@ -25,12 +25,12 @@ from tests.servers.kafka import create_topic
 from tests.servers.kafka_console import consumed
 from tests.servers.kafka_messages import Judge, committed_messages
 from tests.servers.service import Running, running
-from tests.servers.shop import TABLES, writing
+from tests.servers.shop import FEW_PER_S, TABLES, writing
 
 _OFFSETS: Final = "offset.storage.file.filename"
 _KEYS: Final = {"orders": ("id",), "order_items": ("order_id", "line"), "customers": ("name",)}
 _MADE: Final = re.compile(rb'"ts_(ms|us|ns)": ?\d+,? ?|"version": ?"[^"]*"')
-_BEFORE: Final = 1_500
+_BEFORE: Final = 500
 
 
 def connector(server: MysqlServer, account: Account, broker: KafkaBroker, prefix: str) -> dict[str, str]:
@@ -99,7 +99,7 @@ async def test_a_debezium_is_continued_on_its_topics(
     with running_debezium(parts, kafka, given | kept, tmp_path) as debezium:
         while not debezium.has_sent(1, within_s=0.5):
             open_shop.sql("INSERT INTO shop.hello VALUES ()")
-        with writing(open_shop) as tally:
+        with writing(open_shop, FEW_PER_S) as tally:
             debezium.wait(debezium.sent + _BEFORE)
             if killed:
                 debezium.kill()

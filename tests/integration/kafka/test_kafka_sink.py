@@ -24,7 +24,7 @@ from pipeline.kafka.debezium.table_mapping import TableMapping
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_filter import TableFilter
 from tests.servers.awaiting import WITHIN_S
-from tests.servers.kafka import administrating, create_topic
+from tests.servers.kafka import administrating, appeared, create_topic
 from tests.servers.kafka_messages import Judge, committed_messages, topics
 from tests.servers.service import Running, pipeline, running
 from tests.servers.shop import TABLES, writing
@@ -175,9 +175,7 @@ async def test_transactions_are_told_in_their_topic_and_in_each_change(
         await service.until(
             lambda: service.status(Name.KAFKA_SINK).get("set_aside") == {}, "the topic has caught up"
         )
-        async with asyncio.timeout(60):
-            while not await topics(kafka, f"__debezium-heartbeat.{prefix}"):
-                pass
+        await appeared(kafka, f"__debezium-heartbeat.{prefix}")
         await service.stop()
     marks = [json.loads(record.value) for record in await committed_messages(kafka, f"{prefix}.transaction")]
     ends = {mark["id"]: mark for mark in marks if mark["status"] == "END"}
@@ -251,6 +249,84 @@ async def test_a_topic_that_refuses_holds_up_no_other_and_catches_up_once_it_tak
     assert (judge.changes, judge.read) == (7, 3)
 
 
+async def test_a_topic_that_takes_small_batches_alone_gets_them(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """As Kafka's own producer divides them: each message of its own is small enough."""
+    settings = to_topics(kafka, open_shop, tmp_path)
+    assert settings.kafka is not None
+    topic = f"{settings.kafka.topic_prefix}.shop.texts"
+    await create_topic(kafka, topic, config={"max.message.bytes": "4000"})
+    rows = ", ".join(f"({number}, REPEAT('x', 900))" for number in range(50))
+    open_shop.sql("CREATE TABLE shop.texts (id INT PRIMARY KEY, t TEXT)")
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        open_shop.sql(f"INSERT INTO shop.texts VALUES {rows}", "UPDATE shop.customers SET email = 'x'")
+        await service.caught_up(open_shop)
+        await sent(service)
+        assert service.status(Name.KAFKA_SINK)["set_aside"] == {}
+        await service.stop()
+    ids = [json.loads(record.value)["after"]["id"] for record in await committed_messages(kafka, topic)]
+    assert ids == list(range(50))
+
+
+async def test_routes_change_while_a_topic_lacks_rows(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row goes once, where the settings said when it came, and no other topic waits."""
+    monkeypatch.setattr(kafka_sink, "AGAIN_AFTER_S", 0.5)
+    settings = to_topics(kafka, open_shop, tmp_path, transaction_rows=50)
+    assert settings.kafka is not None
+    prefix = settings.kafka.topic_prefix
+    topic = f"{prefix}.shop.texts"
+    # The topic that lacks rows is another table's from now on, and its own table goes where a third one goes.
+    routes = (TopicRoute(r"(.*)\.(texts|third)", "$1.rest"), TopicRoute(r"(.*)\.other", "$1.texts"))
+    rerouted = replace(settings, kafka=replace(settings.kafka, topic_routes=routes))
+    again = replace(rerouted, kafka=replace(settings.kafka, topic_prefix=f"{prefix}-next"))
+    for name in ("texts", "other", "third"):
+        open_shop.sql(f"CREATE TABLE shop.{name} (id INT PRIMARY KEY, t LONGTEXT)")
+    await create_topic(kafka, topic, config={"max.message.bytes": "4000"})
+
+    async def lives(by: Settings, number: int, aside: list[str]) -> None:
+        async with running(by, Assembly) as service:
+            await service.begun()
+            for name in ("texts", "other", "third"):
+                text = "REPEAT('x', 9000)" if (name, number) == ("texts", 1) else "'small'"
+                open_shop.sql(f"INSERT INTO shop.{name} VALUES ({number}, {text})")
+            await service.caught_up(open_shop)
+            await sent(service)
+            assert [*service.status(Name.KAFKA_SINK)["set_aside"]] == aside
+            await service.stop()
+
+    await lives(settings, 0, [])
+    await lives(settings, 1, [topic])
+    await lives(rerouted, 2, [topic])
+    await lives(again, 3, [topic])
+    async with running(again, Assembly) as service:
+        await service.until(
+            lambda: [*service.status(Name.KAFKA_SINK).get("set_aside", ())] == [topic], "it lacks rows"
+        )
+        async with administrating(kafka.address) as admin:
+            larger = {"max.message.bytes": "1000000"}
+            await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, larger)])
+        await service.until(
+            lambda: service.status(Name.KAFKA_SINK).get("set_aside") == {}, "the topic has caught up"
+        )
+        await service.stop()
+    await lives(again, 4, [])
+
+    async def rows(name: str) -> list[tuple[str, int]]:
+        found = [json.loads(record.value) for record in await committed_messages(kafka, name)]
+        return [(each["source"]["table"], each["after"]["id"]) for each in found]
+
+    assert await rows(topic) == [("texts", 0), ("texts", 1), ("other", 2)]
+    assert await rows(f"{prefix}.shop.rest") == [("texts", 2), ("third", 2)]
+    assert await rows(f"{prefix}.shop.other") == [("other", 0), ("other", 1)]
+    assert await rows(f"{prefix}.shop.third") == [("third", 0), ("third", 1)]
+    for name in ("texts", "other", "third"):
+        assert await rows(f"{prefix}-next.shop.{name}") == [(name, 3), (name, 4)]
+
+
 @pytest.mark.full
 async def test_a_table_that_refuses_is_set_aside_whatever_another_tables_rows_say(
     open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
@@ -278,6 +354,51 @@ async def test_a_table_that_refuses_is_set_aside_whatever_another_tables_rows_sa
     assert asides is not None and [*asides] == [f"{prefix}.shop.lacks"]
     keys = [record.key for record in await committed_messages(kafka, f"{prefix}.shop.lacks")]
     assert keys == [b'{"id":1}', b'{"id":2}']
+
+
+async def test_a_table_whose_rows_go_to_the_topic_of_the_position_or_of_the_broker_is_set_aside(
+    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """No start could read the position any more, nor the broker its offsets. The broker makes its own topics itself."""
+    settings = to_topics(kafka, open_shop, tmp_path, unwrap=Unwrap(route_by_field="goes"))
+    assert settings.kafka is not None
+    prefix = settings.kafka.topic_prefix
+    ours, brokers, rest = f"tidemark-position-{prefix}", "__consumer_offsets", f"{prefix}.rest"
+    unused = "__share_group_state"  # no test has a share group
+    routes = (TopicRoute(r".*\.routed", ours),)
+    routed = replace(settings, kafka=replace(settings.kafka, unwrap=None, topic_routes=routes))
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        names = {"one": ours, "two": brokers, "three": unused, "routed": rest, "rest": rest}
+        for name, topic in names.items():
+            open_shop.sql(
+                f"CREATE TABLE shop.{name} (id INT PRIMARY KEY, goes VARCHAR(60))",
+                f"INSERT INTO shop.{name} VALUES (1, '{topic}')",
+            )
+        await service.caught_up(open_shop)
+        await sent(service)
+        asides = service.status(Name.KAFKA_SINK)["set_aside"]
+        assert sorted(asides) == [f"{prefix}.shop.{name}" for name in ("one", "three", "two")]
+        assert f"its rows go to {ours}, which has the sink's position" in asides[f"{prefix}.shop.one"]
+        assert f"{brokers}: the broker keeps its own state in it" in asides[f"{prefix}.shop.two"]
+        assert f"{unused}: the broker keeps its own state in it" in asides[f"{prefix}.shop.three"]
+        await service.stop()
+    assert await topics(kafka, unused) == []
+    # Another start finds the position. Now a table's own topic is that one.
+    async with running(routed, Assembly) as service:
+        open_shop.sql("INSERT INTO shop.routed VALUES (2, '')", "INSERT INTO shop.rest VALUES (2, '')")
+        await service.until(
+            lambda: [*service.status(Name.KAFKA_SINK).get("set_aside", ())] == [ours], "it is set aside alone"
+        )
+        await service.caught_up(open_shop)
+        await sent(service)
+        assert "has the sink's position" in service.status(Name.KAFKA_SINK)["set_aside"][ours]
+        await service.stop()
+    for topic, count in {
+        rest: 2,
+        **{f"{prefix}.shop.{name}": 1 for name in ("one", "two", "three", "rest")},
+    }.items():
+        assert len(await committed_messages(kafka, topic)) == count
 
 
 async def test_events_and_routed_rows_reach_their_topics(

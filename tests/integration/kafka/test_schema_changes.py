@@ -169,7 +169,7 @@ def assert_equal(mine: Sequence[Told], theirs: Sequence[Told]) -> None:
         assert list(value) == list(their_value)
 
 
-@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("enabled", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_messages_are_debeziums(
     parts: Parts, server: MysqlServer, account: Account, tmp_path: Path, enabled: bool
 ) -> None:

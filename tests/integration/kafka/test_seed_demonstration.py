@@ -9,7 +9,7 @@ from deploy.demo.service import Service
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from tests.servers.at_work import at_work
-from tests.servers.kafka import create_topic
+from tests.servers.kafka import appeared, create_topic
 from tests.servers.kafka_console import consuming, produce
 from tests.servers.kafka_messages import committed_messages, topics
 
@@ -88,7 +88,7 @@ async def demonstrate(mysql: MysqlServer, kafka: KafkaBroker, folder: Path) -> N
 
     try:
         service.start()
-        await created(kafka, _CUSTOMERS)
+        await appeared(kafka, _CUSTOMERS)
         with ExitStack() as windows:
             customers = windows.enter_context(consuming(kafka, _CUSTOMERS, folder))
             [first] = values(customers.wait(1))
@@ -105,11 +105,14 @@ async def demonstrate(mysql: MysqlServer, kafka: KafkaBroker, folder: Path) -> N
             assert await topics(kafka, _ORDERS) == []
 
             produce(kafka, "dbz-signals", [_SIGNAL], ";")
-            await created(kafka, _ORDERS)
+            await appeared(kafka, _ORDERS)
             with consuming(kafka, _ORDERS, folder) as orders:
                 snapshot = values(orders.wait(500))
             customers.wait(len(customers.lines()) + 30)
         assert service.stop() == 0
+    except AssertionError as failed:
+        failed.add_note(service.last_words())
+        raise
     finally:
         service.kill()
     assert {value["op"] for value in snapshot} == {"r"}
@@ -117,9 +120,3 @@ async def demonstrate(mysql: MysqlServer, kafka: KafkaBroker, folder: Path) -> N
     ((rows,),) = mysql.sql("SELECT COUNT(*) FROM inventory.customers")
     ids = [json.loads(each.value)["after"]["id"] for each in await committed_messages(kafka, _CUSTOMERS)]
     assert ids == sorted(set(ids)) and len(ids) == int(rows)
-
-
-async def created(broker: KafkaBroker, topic: str) -> None:
-    """Until there is a topic."""
-    while await topics(broker, topic) == []:
-        pass

@@ -1,5 +1,7 @@
 """The lake by a real Spark Connect server: what's delivered is the source, each change once, whatever falls over."""
 
+import json
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -7,19 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
 from actors.lake import spark_session
-from actors.lake.delta_connect import ConnectTable
+from actors.lake.delta_connect import ConnectTable, delta_tables
 from actors.lake.delta_table import is_conflict
-from actors.lake.delta_tables import delta_tables
 from actors.lake.live_view import live_view
 from actors.lake.spark_connect import ConnectSpark, connect
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.errors import Definite, Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
-from pipeline.lake.column_changes import Plan, PlannedColumn
+from pipeline.lake.column_changes import ColumnPlan, PlannedColumn
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import Trim
 from pipeline.lake.tables import LakeColumn, Property, Tier, location
@@ -131,7 +134,26 @@ def read(connected: ConnectSpark, table: ConnectTable) -> list[dict[str, Any]]:
     return [row.asDict() for row in connected.session.read.format("delta").load(table.path).collect()]
 
 
-EXCHANGED = Plan(
+def test_a_server_that_leaves_damaged_files_out_leaves_none_of_ours_out(
+    connected: ConnectSpark, table: ConnectTable
+) -> None:
+    """Its owner's settings say so, and that a value that doesn't fit becomes NULL."""
+
+    def place(folder: str, _: object) -> list[str]:
+        for name, value in (("whole", 3), ("damaged", 4)):
+            columns = {"a": pa.array([value], pa.int32()), "b": pa.array([value], pa.int32())}
+            pq.write_table(pa.table(columns), f"{folder}/{name}.parquet")
+        os.truncate(f"{folder}/damaged.parquet", 20)
+        return [json.dumps({"add": {"path": f"{name}.parquet"}}) for name in ("whole", "damaged")]
+
+    with pytest.raises(PySparkException, match=r"damaged\.parquet"):
+        table.append(place, "journal", range(1, 2), {}, "{}")
+    assert read(connected, table) == [{"a": 1, "b": 2}]
+    with pytest.raises(PySparkException, match="CAST_OVERFLOW"):
+        connected.session.sql("SELECT CAST(9999999999 AS INT)").collect()
+
+
+EXCHANGED = ColumnPlan(
     (
         PlannedColumn(LakeColumn("B", "BIGINT"), LakeColumn("a", "INT")),
         PlannedColumn(LakeColumn("new", "STRING"), None),
@@ -165,6 +187,7 @@ def test_columns_change_at_once_for_whoever_reads_and_are_finished_by_whoever_co
     assert read(connected, table) == [{"B": 1, "new": None, "A": 2, "last": None}]
 
 
+@pytest.mark.full
 def test_delta_itself_refuses_what_has_come_already(connected: ConnectSpark, table: ConnectTable) -> None:
     rows = connected.session.sql("SELECT 3 AS a, 4 AS b")
     for _ in range(2):

@@ -22,11 +22,14 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from actors.journal.store import JournalStore
-from actors.lake import lake
+from actors.lake import table_commits
 from actors.lake.delta_table import DeltaTable, is_conflict
+from actors.lake.generations import Generations
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import RunningSpark, Spark
+from actors.lake.table_commits import TableCommits
+from actors.lake.transaction_log import own_log
 from actors.lake.transaction_log.delta_log import NO_REPORT, read_version
 from actors.lake.transaction_log.own_log import OwnLog
 from actors.service.live_view_text import live_view_text
@@ -45,6 +48,7 @@ from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.types import column_types as t
+from tests.histories.power import Power
 from tests.integration.history import FILLING, READY, History, Row, Table, random_step
 
 WITHIN_S = 120.0
@@ -105,7 +109,7 @@ class Delivery:
             there = self.delivered[table]
             whole = mirror == Ready(there.generation or 0)
             if whole and there.stopped is None and there.rebuilding is not None:
-                self.lake.complete(table, mirror.since, self.segment, "position")
+                self.lake.generations.complete(table, mirror.since, self.segment, "position")
                 self.delivered[table] = replace(there, rebuilding=None)
 
     def deliver_table(self, table: TableId, batch: Batch) -> None:
@@ -290,9 +294,10 @@ def test_of_two_writers_of_the_same_segment_one_lands(
         return place
 
     assert table.append(rows("a"), "us", range(7, 8), {"other": 1}, "{}") == 1
-    assert table.append(rows("b"), "us", range(7, 8), {}, "{}") is None, (
+    assert table.append(rows("b"), "us", range(7, 8), {}, "{}") == 1, (
         "it was there when the transaction began"
     )
+    assert not table.is_durable(1)
 
     def rival() -> None:
         assert DeltaTable(session.newSession(), path).append(rows("c"), "us", range(8, 9), {}, "{}") == 2
@@ -312,7 +317,13 @@ def test_of_two_writers_of_the_same_segment_one_lands(
     assert snapshot.applications == {"us": 9, "them": 9, "other": 1}
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["own commits", "Delta's commits"])
+@pytest.mark.parametrize(
+    "own",
+    [
+        pytest.param(True, id="own commits"),
+        pytest.param(False, id="Delta's commits", marks=pytest.mark.full),
+    ],
+)
 def test_a_batch_of_which_a_predecessor_has_delivered_a_part_is_refused_and_lands_once(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
@@ -345,6 +356,61 @@ def deliver_beside_a_predecessor(delivery: Delivery) -> None:
     assert delivery.view(orders) == expected(orders)
 
 
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def kill(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def kill_delivery(delivery: Delivery, monkeypatch: pytest.MonkeyPatch, where: object, called: str) -> None:
+    """Kills the delivery of what isn't sealed yet in a call, and begins a successor."""
+    delivery.history.seal()
+    with monkeypatch.context() as patched:
+        patched.setattr(where, called, kill)
+        with pytest.raises(Killed):
+            delivery.deliver_sealed()
+    delivery.begin()
+
+
+def lost_of_lake(power: Power, delivery: Delivery) -> list[Path]:
+    """What a power cut takes of the lake alone."""
+    none = Path(delivery.root, "none")
+    none.mkdir()
+    return power.cut(none, Path(delivery.root))
+
+
+def test_a_power_cut_does_not_take_what_a_killed_predecessor_has_committed(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kill comes before the commit is durable. The successor finds it, and doesn't deliver it again."""
+    orders, power = delivery.history.table(ORDERS, READY), Power()
+    with power.noted():
+        delivery.history.transaction((orders, "c", (1, "a")))
+        delivery.deliver()
+        delivery.history.transaction((orders, "c", (2, "b")))
+        kill_delivery(delivery, monkeypatch, own_log, "sync")
+        delivery.deliver_sealed()
+    assert lost_of_lake(power, delivery) == []
+    assert [row[0] for row in rows(delivery.tier(orders, Tier.CHANGELOG).select("id"))] == [1, 2]
+
+
+def test_a_power_cut_does_not_take_the_stop_that_a_killed_predecessor_has_set(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sink delivers nothing to a table that it finds stopped."""
+    orders, power = delivery.history.table(ORDERS, READY), Power()
+    with power.noted():
+        delivery.history.transaction((orders, "c", (1, "a")))
+        delivery.deliver()
+        orders.schema = replace(ORDERS, key=(1, 0))
+        delivery.history.transaction((orders, "c", (2, "b")))
+        kill_delivery(delivery, monkeypatch, TableCommits, "make_durable")
+        assert delivery.lake.find(ORDERS.table).stopped is not None
+    assert lost_of_lake(power, delivery) == []
+
+
 def test_without_checksums_the_log_itself_is_asked(spark: Spark, tmp_path: Path) -> None:
     session, path = spark.session, str(tmp_path / "table")
     session.sql(f"CREATE TABLE delta.`{path}` (n BIGINT) USING delta")
@@ -360,7 +426,7 @@ def test_without_checksums_the_log_itself_is_asked(spark: Spark, tmp_path: Path)
     with ThreadPoolExecutor(1) as thread:
         assert thread.submit(table.size).result() == TableSize(files=2, commits=1)
         place = three_rows(tmp_path / "table", "c")
-        assert thread.submit(table.append, place, "us", range(7, 8), {}, "{}").result() is None
+        assert thread.submit(table.append, place, "us", range(7, 8), {}, "{}").result() == 2, "as it was"
 
 
 def test_a_log_without_a_version_as_a_kill_leaves_it_is_no_table(delivery: Delivery) -> None:
@@ -382,7 +448,7 @@ def test_a_first_mirror_without_a_change_is_shown_without_a_merge(delivery: Deli
     batch = delivery.batch()
     delivery.deliver_table(ORDERS.table, batch)
     delivery.segment = batch.through
-    delivery.lake.complete(ORDERS.table, 0, delivery.segment, "position")
+    delivery.lake.generations.complete(ORDERS.table, 0, delivery.segment, "position")
     path = location(delivery.root, ORDERS.table, Tier.MIRROR)
     history = delivery.spark.session.sql(f"DESCRIBE HISTORY delta.`{path}`").collect()
     assert [row["operation"] for row in history] == ["SET TBLPROPERTIES", "WRITE", "CREATE TABLE"]
@@ -429,7 +495,7 @@ def test_a_merge_that_was_made_is_not_made_again(delivery: Delivery) -> None:
 def test_a_merge_reads_no_file_that_has_none_of_the_keys(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lake, "FILES_TO_LEAVE_OUT", 1)
+    monkeypatch.setattr(table_commits, "FILES_TO_LEAVE_OUT", 1)
     orders = delivery.history.table(ORDERS)
     delivery.history.transaction(*((orders, "c", (number, "old")) for number in range(1, 4)))
     delivery.deliver()
@@ -501,11 +567,11 @@ def test_columns_change_while_a_mirror_is_written_and_the_swap_begins_again(
     history, (orders, begun) = delivery.history, filled_beside(delivery)
     before = expected(orders)
     history.seal()
-    replace_table, views = Lake._replace_table, list[list[Row]]()
+    replace_table, views = TableCommits.replace_table, list[list[Row]]()
 
     def wide() -> None:
         """A segment with a column more, while the mirror is about to be written."""
-        monkeypatch.setattr(Lake, "_replace_table", replace_table)
+        monkeypatch.setattr(TableCommits, "replace_table", replace_table)
         orders.schema = replace(ORDERS, columns=(*ORDERS.columns, Column("n", INT, True)))
         orders.rows = {key: (*row, None) for key, row in orders.rows.items()}
         history.transaction((orders, "u", (2, "b", 22)))
@@ -525,11 +591,11 @@ def test_columns_change_while_a_mirror_is_written_and_the_swap_begins_again(
             other.shutdown(wait=False)
         replace_table(*arguments, **more)
 
-    monkeypatch.setattr(Lake, "_replace_table", swap)
+    monkeypatch.setattr(TableCommits, "replace_table", swap)
     with pytest.raises(Conflict, match="the table's columns have changed"):
-        delivery.lake.complete(ORDERS.table, begun.since, 2, "position")
+        delivery.lake.generations.complete(ORDERS.table, begun.since, 2, "position")
     assert [*views, delivery.view(orders)] == [before, before]
-    delivery.lake.complete(ORDERS.table, begun.since, delivery.segment, "position")
+    delivery.lake.generations.complete(ORDERS.table, begun.since, delivery.segment, "position")
     assert delivery.view(orders) == expected(orders) == [(1, "a", None), (2, "b", 22)]
     assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
 
@@ -544,10 +610,12 @@ def test_a_swap_that_commits_just_before_columns_change_has_come_before_them(
     orders.rows = {key: (*row, None) for key, row in orders.rows.items()}
     history.transaction((orders, "c", (2, "b", 22)))
     history.seal()
-    mirror = delivery.lake._table(ORDERS.table, Tier.MIRROR)
+    mirror = delivery.lake._commits.table(ORDERS.table, Tier.MIRROR)
     mirrored = mirror.snapshot()
     assert mirrored is not None
-    planned = delivery.lake._planned(ORDERS.table, mirrored, begun.since, delivery.segment, "position")
+    planned = delivery.lake.generations._planned(
+        ORDERS.table, mirrored, begun.since, delivery.segment, "position"
+    )
     tries: list[int] = []
 
     def told(self: DeltaTable, application: str, version: int) -> None:
@@ -557,10 +625,10 @@ def test_a_swap_that_commits_just_before_columns_change_has_come_before_them(
 
     def swapped(*_: object) -> Sequence[str]:
         if len(tries) == 1:
-            delivery.lake._swap(ORDERS.table, mirror, planned)
+            delivery.lake.generations._swap(ORDERS.table, mirror, planned)
         return ()
 
-    monkeypatch.setattr(DeltaTable, "tell", told)
+    monkeypatch.setattr(DeltaTable, "set_transaction", told)
     delivery.deliver_sealed()
     assert len(tries) == 1
     assert delivery.view(orders) == expected(orders) == [(1, "a", None), (2, "b", 22)]
@@ -575,15 +643,15 @@ class Cut(Exception):
 
 
 STEPS = [
-    (Lake, "_create"),
-    (Lake, "_freeze"),
-    (Lake, "_evolve_changelog"),
-    (Lake, "_replace_table"),
-    (Lake, "_begin"),
+    (TableCommits, "create_changelog"),
+    (Generations, "_freeze"),
+    (TableCommits, "evolve_changelog"),
+    (TableCommits, "replace_table"),
+    (Generations, "begin"),
     (DeltaTable, "append"),
-    (Lake, "complete"),
-    (Lake, "_swap"),
-    (Lake, "_sweep"),
+    (Generations, "complete"),
+    (Generations, "_swap"),
+    (TableCommits, "sweep"),
 ]
 
 
@@ -602,7 +670,7 @@ def test_a_mirror_that_begins_anew_is_never_seen_in_part_whatever_fails(
     orders.source[7,] = (7, "old")
     history.chunk(orders, [(7,)])
     history.transaction((orders, "c", (1, "a")))
-    before, first, text = list[Row](), step == "_create", ""
+    before, first, text = list[Row](), step == "create_changelog", ""
     if not first:  # else the very first batch has both generations in it
         delivery.deliver()
         with pytest.raises(Definite, match=r"the first snapshot of shop\.orders isn't in the lake yet"):

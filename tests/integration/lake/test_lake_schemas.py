@@ -322,7 +322,7 @@ class Delivery:
                 lacking = there.stopped is None and there.rebuilding is not None
                 at_once = self.segment == through or int(table.name.removeprefix("t")) % 2
                 if isinstance(mirror, Ready) and lacking and at_once:
-                    self.lake.complete(table, mirror.since, self.segment, "position")
+                    self.lake.generations.complete(table, mirror.since, self.segment, "position")
                     self.delivered[table] = replace(there, rebuilding=None)
 
     def _delivered(self, batch: Batch, table: TableId) -> tuple[TableId, LakeTableState]:

@@ -157,7 +157,7 @@ def test_the_view_of_a_table_goes_with_its_primary_key(spark: Spark, tmp_path: P
     deliver(2)
     generation = lake.find(keyed.table).generation
     assert generation is not None
-    lake.complete(keyed.table, generation, 3, "position")
+    lake.generations.complete(keyed.table, generation, 3, "position")
     assert spark.session.catalog.tableExists(view)
     assert not lake.views.refused
     history.store.close()

@@ -199,7 +199,6 @@ def test_files_go_on_to_fit_when_columns_are_renamed_added_and_widened(placed: P
     placed.is_sound()
 
 
-@pytest.mark.parametrize("placed", ["own commits", "Delta's commits"], indirect=True)
 def test_another_writer_of_the_table_is_no_conflict(placed: Placed, monkeypatch: pytest.MonkeyPatch) -> None:
     chunks(placed, "'delta.enableDeletionVectors' = 'true'")
     items = placed.history.tables[ITEMS.table]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from actors.lake import lake
+from actors.lake import generations
 from actors.lake.transaction_log.delta_log import read_version
 from actors.service.assembly import Assembly
 from actors.service.live_view_text import live_view_text
@@ -134,7 +134,9 @@ BUGS: Final = {
         lambda odd: odd.old and odd.state.rows == ROWS and odd.state.flag is None,
     ),
     "a mirror takes a column as null in the rows that there were": Bug(
-        lambda patched: patched.setattr(lake, "owe_constants", lambda owed, steps: (owed, tuple(steps))),
+        lambda patched: patched.setattr(
+            generations, "owe_constants", lambda owed, steps: (owed, tuple(steps))
+        ),
         lambda odd: odd.state.rows == ROWS and odd.state.flag == 2 * ROWS and odd.state.kind != 3 * ROWS,
     ),
 }

@@ -14,6 +14,7 @@ from actors.service.live_view_text import live_view_text
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.lake.batch import next_batch
 from pipeline.lake.reading.sql_dialects import Dialect
+from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.servers import delta_rs
 from tests.servers.bank import TOTAL, open_bank, writing
@@ -32,11 +33,12 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 async def journal_of(server: MysqlServer, folder: Path) -> None:
-    """A journal in which two scans of the table are, under writes."""
+    """A journal in which two scans of the table are, under writes, and changes in a segment before."""
     settings = pipeline(server, folder, "bank")
     async with running(settings) as service:
         await service.begun()
         with writing(server):
+            await service.until(lambda: service.status(Name.JOURNAL_WRITER)["segment"], "changes are sealed")
             for id_ in ("first", "second"):
                 await service.execute(id_, str(LOG), type="blocking")
                 await service.completed(id_)

@@ -230,6 +230,7 @@ async def test_a_life_that_is_broken_off_while_spark_starts_leaves_no_jvm_to_the
         await running
 
 
+@pytest.mark.full
 async def test_what_spark_says_of_a_log_that_it_cannot_read_outlives_its_jvm(house: House) -> None:
     log = house.root / "shop" / "items" / "changelog" / "_delta_log"
     log.mkdir(parents=True)

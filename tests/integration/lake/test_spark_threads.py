@@ -2,26 +2,29 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from actors.lake import spark_session
+from actors.lake.spark_session import Spark
 from actors.lake.threads.thread_priorities import NICE
 from pipeline.config.settings import SparkSettings
 
 
-def test_tasks_give_way_and_nobody_else(spark_settings: SparkSettings, tmp_path: Path) -> None:
-    # A Spark of its own: one that has run other tests has threads that a task began.
-    spark = spark_session.start_local(spark_settings, tmp_path)
-    try:
-        _judge(spark)
-    finally:
+@pytest.fixture(scope="module")
+def own_spark(spark_settings: SparkSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    """A Spark of its own: one that has run other tests has threads that a task began."""
+    spark = spark_session.start_local(spark_settings, tmp_path_factory.mktemp("spark"))
+    yield spark
+    if spark.alive:
         spark.stop()
 
 
-def _judge(spark: spark_session.Spark) -> None:
+def test_tasks_give_way_and_nobody_else(own_spark: Spark) -> None:
+    spark = own_spark
     spark.session.range(0, 1000, 1, 8).selectExpr("sum(id)").collect()
     nices: dict[str, set[int]] = {}
     for thread in Path(f"/proc/{spark.pid}/task").iterdir():
@@ -41,10 +44,10 @@ def _judge(spark: spark_session.Spark) -> None:
 
 
 def test_a_jvm_that_is_killed_while_it_is_to_stop_is_no_error(
-    spark_settings: SparkSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_spark: Spark, spark_settings: SparkSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing may have asked it for anything since, so nobody knows that it's gone."""
-    spark = spark_session.start_local(spark_settings, tmp_path)
+    spark = own_spark
     stop = spark.session.stop
 
     def killed_first() -> None:

@@ -10,9 +10,16 @@ from threading import Event
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from actors.lake import spark_session, stall_detector
-from actors.lake.spark_session import Pool, Spark
-from actors.lake.stall_detector import GETS_ON_WITHIN_S, SPARK_ANSWERS_WITHIN_S, SPARK_EVERY_S, StallDetector
+from actors.lake import spark_session
+from actors.lake.spark_session import Spark
+from actors.lake.threads import stall_detector
+from actors.lake.threads.scheduler_pools import Pool
+from actors.lake.threads.stall_detector import (
+    GETS_ON_WITHIN_S,
+    SPARK_ANSWERS_WITHIN_S,
+    SPARK_EVERY_S,
+    StallDetector,
+)
 from actors.runtime.supervisor import RestartLimits
 from tests.integration.source.test_lost_connections import HUNG_AFTER_S
 from tests.servers.awaiting import until

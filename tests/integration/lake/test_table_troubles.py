@@ -16,6 +16,7 @@ import pytest
 
 from actors.journal.store import JournalStore
 from actors.lake import file_placement, spark_session
+from actors.lake.generations import Generations
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
@@ -63,7 +64,7 @@ async def test_one_tables_trouble_is_its_own_and_ends_when_it_is_mended(
     monkeypatch.setattr(spark_sink, "TABLE_BACKOFF", Backoff(1.0, 1.0))
     folder, items = house.root / "shop" / "items", str(house.items.schema.table)
     log, away = folder / "changelog" / "_delta_log", house.root.parent / "away"
-    name = f"{2:012}-{1:04}-{house.history.store.identity.id[:8]}.parquet.tmp"
+    name = f"{2:012}-{1:04}-{house.history.store.identity.id[:8]}.parquet"
     in_the_way = folder / "changelog" / name
 
     def stopped() -> bool:
@@ -90,10 +91,14 @@ async def test_one_tables_trouble_is_its_own_and_ends_when_it_is_mended(
         await running
     log.rename(away)
     log.mkdir()
-    (log / f"{0:020}.json").write_text("what's no log")
+    (log / f"{0:020}.json").write_text("CANARY-4711")
     async with house.life() as running:
         await house.write(5, 5)
         await house.until(lambda: house.arrived() and stopped(), running)
+        text = house.stopped("items")
+        assert "SparkFailed: An error occurred while calling" in text
+        assert "FAILED_READ_FILE" in text
+        assert "CANARY" not in text
         assert house.shown("orders") == [(n, n) for n in (1, 2, 3, 4, 5)]
         house.mailbox.close()
         await running
@@ -364,9 +369,9 @@ async def test_a_table_that_is_read_again_twice_in_a_row_is_shown_as_it_is_then(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second time begins after the first was to be shown, and before it could be."""
-    history, orders, begun, complete = house.history, house.orders, threading.Event(), Lake.complete
+    history, orders, begun, complete = house.history, house.orders, threading.Event(), Generations.complete
 
-    def late(lake: Lake, *arguments: Any) -> None:
+    def late(lake: Generations, *arguments: Any) -> None:
         assert begun.wait(WITHIN_S)
         complete(lake, *arguments)
 
@@ -375,7 +380,7 @@ async def test_a_table_that_is_read_again_twice_in_a_row_is_shown_as_it_is_then(
         house.is_filled(orders)
         await house.write(2, 2)
         await house.until(lambda: house.arrived() and house.complete(), running)
-        monkeypatch.setattr(Lake, "complete", late)
+        monkeypatch.setattr(Generations, "complete", late)
         for n, filled in ((3, True), (4, False)):
             history.restart(orders, orders.schema, Filling)
             history.chunk(orders, list(orders.source))

@@ -96,9 +96,9 @@ def beside_writes(mysql: MysqlServer, table: TableId, command: Callable[[], Ende
 
 
 def tamper(mirror: Path) -> str:
-    """Changes a value and a key in the file of the first snapshot, and removes its last row. Returns that row's key.
+    """Changes a value and a key in the file of the first snapshot, and has a row twice, in place of the last one.
 
-    The places of the others stay, by which Delta knows which rows are deleted.
+    Returns the last one's key. The places of the others stay, by which Delta knows which rows are deleted.
     """
     (path,) = (each for each in live_files(mirror) if "k7" in pq.read_table(each)["code"].to_pylist())
     last = str(pq.read_table(path)["code"][-1])
@@ -111,7 +111,7 @@ def tamper(mirror: Path) -> str:
             place = rows.schema.get_field_index(name)
             field = rows.schema.field(place)
             rows = rows.set_column(place, field, pa.array(column, field.type))
-        return rows.slice(0, len(rows) - 1)
+        return pa.concat_tables([rows.slice(0, len(rows) - 1), rows.slice(values["code"].index("k8"), 1)])
 
     rewrite(path, changed)
     return last
@@ -134,7 +134,7 @@ def test_what_is_tampered_with_is_named_and_read_again(
 
     last = tamper(Path(location(lake, table, Tier.MIRROR)))
     code, told = beside_writes(mysql, table, lambda: verify(config, "--repair"))
-    assert (code, f"{table}: different" in told, "repaired: equal, 4 rows" in told) == (0, True, True), told
+    assert (code, f"{table}: different" in told, "repaired: equal, 5 rows" in told) == (0, True, True), told
     found = queried(f"SELECT kind, key, columns FROM delta_scan('{findings_path(lake)}')")
     named = {(kind, json.loads(key)["code"], tuple(columns or ())) for kind, key, columns in found}
     assert named == {
@@ -142,11 +142,12 @@ def test_what_is_tampered_with_is_named_and_read_again(
         ("missing", last, ()),
         ("missing", "k9", ()),
         ("extra", "extra", ()),
+        ("duplicate", "k8", ()),
     }
 
     view = live_view_text(lake, str(table), Dialect.DUCKDB)
-    rows = queried(f"SELECT * FROM ({view}) WHERE code IN ('k7', '{last}', 'k9', 'extra')")
-    assert set(rows) == {("k7", 7), (last, int(last[1:])), ("k9", 9)}
+    rows = queried(f"SELECT * FROM ({view}) WHERE code IN ('k7', '{last}', 'k9', 'extra', 'k8')")
+    assert sorted(rows) == sorted([("k7", 7), (last, int(last[1:])), ("k8", 8), ("k9", 9)])
 
     code, told = verify(config, "--tables", "nowhere")
     assert (code, "no captured table matches nowhere" in told) == (2, True), told

@@ -87,6 +87,14 @@ async def test_readers_at_different_places_have_each_change_of_a_real_server_onc
         batches = [batch async for batch in stream]
         ids = [id_ for batch in batches for id_ in batch.rows.column("id").to_pylist()]
         assert ids == list(range(TRANSFERS)) and batches[-1].checkpoint is not None
+        # In steps, most of which end within a segment.
+        scns = [row["scn"] for row in rows if row["table"] == "shop.credits"]
+        place, stepped = begin, list[int]()
+        for scn in (*scns[::7], scns[-1]):
+            async for batch in changes(served.url, place, tables=["shop.credits"], through=scn):
+                stepped += batch.rows.column("id").to_pylist()
+                place = batch.checkpoint or place
+        assert stepped == ids
 
 
 async def test_a_reader_adds_up_a_table_without_a_key_from_its_scan_on(

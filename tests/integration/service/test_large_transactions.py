@@ -131,7 +131,8 @@ class Memory:
 @pytest.mark.parametrize(
     ("row", "times"),
     [
-        pytest.param(16 * MIB, 24, id="768 MiB"),
+        pytest.param(8 * MIB, 32, id="512 MiB"),
+        pytest.param(16 * MIB, 24, id="768 MiB", marks=pytest.mark.full),
         pytest.param(64 * MIB, 16, id="2 GiB", marks=pytest.mark.full),
     ],
 )

@@ -101,7 +101,7 @@ async def test_a_snapshot_under_writes_equals_the_source(
     settings = pipeline(server, tmp_path, "shop", watermark=mode)
     if mode is Watermark.SIGNAL_TABLE:
         table = TableId("tidemark", "signals")
-        server.sql("CREATE DATABASE tidemark", signal_table.CREATE.format(table=table))
+        server.sql("CREATE DATABASE tidemark", signal_table.CREATE_SIGNAL_TABLE.format(table=table))
         server.sql(f"GRANT SELECT, INSERT ON {table} TO '{settings.source.user}'@'%'")
         settings = replace(settings, signals=SignalSettings(table=table))
     async with running(settings) as service:

@@ -15,7 +15,7 @@ from pipeline.config.settings import KafkaSettings, Settings, SignalSettings
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalRejected
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
-from pipeline.verifier.signal_table import CREATE
+from pipeline.verifier.signal_table import CREATE_SIGNAL_TABLE
 from tests.servers.awaiting import WITHIN_S
 from tests.servers.journal_oracle import unequal
 from tests.servers.kafka import Told, create_topic, send
@@ -36,7 +36,7 @@ def stocked(mysql: MysqlServer, database: str) -> TableId:
     mysql.sql(
         f"CREATE TABLE `{database}`.numbers (id INT PRIMARY KEY, text VARCHAR(20) NOT NULL)",
         f"INSERT INTO `{database}`.numbers VALUES {numbers}",
-        CREATE.format(table=f"`{database}`.signals"),
+        CREATE_SIGNAL_TABLE.format(table=f"`{database}`.signals"),
     )
     return TableId(database, "numbers")
 

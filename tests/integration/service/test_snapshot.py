@@ -27,8 +27,9 @@ def server(
 
 # So many windows are open at once that rows of theirs change all the time.
 MANY: Final = 16
+ALONE: Final = "one window after the other"
 WAYS: Final[dict[str, dict[str, Any]]] = {
-    "one window after the other": {"windows": 1, "connections": 1, "ranges": 1},
+    ALONE: {"windows": 1, "connections": 1, "ranges": 1},
     "many windows on many ranges": {"windows": MANY, "connections": 4, "ranges": 8},
     "in pauses": {"watermark": Watermark.PAUSE, "ranges": 8},
 }
@@ -38,9 +39,11 @@ WAYS: Final[dict[str, dict[str, Any]]] = {
 @pytest.mark.parametrize(
     ("server", "way"),
     [
-        pytest.param(metadata, way, marks=pytest.mark.full if metadata == "MINIMAL" and at else ())
+        pytest.param(
+            metadata, way, marks=() if (metadata == "MINIMAL") == (way == ALONE) else pytest.mark.full
+        )
         for metadata in ("FULL", "MINIMAL")
-        for at, way in enumerate(WAYS)
+        for way in WAYS
     ],
     indirect=["server"],
 )

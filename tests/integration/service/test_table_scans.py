@@ -135,7 +135,7 @@ async def test_the_same_with_mysql_56(
 def with_signal_table(server: MysqlServer, settings: Settings) -> Settings:
     """Settings whose watermarks are rows of a table."""
     table = TableId("tidemark", "signals")
-    server.sql("CREATE DATABASE tidemark", signal_table.CREATE.format(table=table))
+    server.sql("CREATE DATABASE tidemark", signal_table.CREATE_SIGNAL_TABLE.format(table=table))
     server.sql(f"GRANT SELECT, INSERT ON {table} TO '{settings.source.user}'@'%'")
     return replace(settings, signals=SignalSettings(table=table))
 

@@ -1,4 +1,4 @@
-"""Servers without GTIDs: positions are places in their logs, and watermarks rows of the signal table."""
+"""Servers without GTIDs: positions are coordinates in their logs, and watermarks rows of the signal table."""
 
 import random
 import threading
@@ -216,7 +216,7 @@ async def test_a_row_is_written_behind_the_end_of_the_log_that_is_said(
         assert await gtid_history.visible_transactions(source, SignalTable(SIGNALS)) == before
         assert server.sql("SELECT type FROM tidemark.signals") == [(OPEN_MARKER,)]
         assert before <= executed(server) != before
-        assert await gtid_history.purged_transactions(source, by_places=True) <= before
+        assert await gtid_history.purged_transactions(source, by_coordinates=True) <= before
     finally:
         source.close()
 
@@ -232,7 +232,7 @@ async def test_another_server_is_refused_by_name(
         outcome = await service.end()
     assert outcome.code is ExitCode.DEFINITE
     assert f"the source is the server {other.uuid}" in outcome.message
-    assert f"a place in the log of {server.uuid}" in outcome.message
+    assert f"in the log of {server.uuid}" in outcome.message
 
 
 @pytest.mark.parametrize("mode", [SnapshotMode.NO_DATA, SnapshotMode.WHEN_NEEDED])

@@ -7,7 +7,7 @@ import pytest
 
 from actors.source.connection import Source
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.schema.row_keys import tokens
+from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot import chunk_queries
 from pipeline.source.parameters import EXACT_CHARSETS
@@ -160,7 +160,7 @@ async def test_a_walk_reads_each_row_once_in_the_servers_order_and_no_others(
                 assert [n for batch in read for n in batch.column("n").to_pylist()] == expected
         whole = await running.read(running.chunk(plan, None, divided(plan).end, 1000))
         begun = await running.read(running.chunk(plan, None, divided(plan).end, len(values) // 3))
-    assert len(set(tokens(whole.rows, plan.schema.key).to_pylist())) == len(expected)
+    assert len(set(key_tokens(whole.rows, plan.schema.key).to_pylist())) == len(expected)
     statement = chunk_queries.select_chunk(plan.schema, plan.walk, begun.upto, divided(plan).end, 100)
     if name not in WITHOUT_RANGES:
         async with connected(mysql, database) as source:

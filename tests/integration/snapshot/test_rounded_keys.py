@@ -9,10 +9,10 @@ from actors.source.connection import Source
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.chunks import ChunkRead, ReselectRows
-from pipeline.schema.row_keys import tokens
+from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.chunk_queries import select_chunk
-from pipeline.snapshot.snapshot import ChunkId
+from pipeline.snapshot.snapshot import ChunkId, Request
 from pipeline.source.statement import Statement
 from tests.servers.selector import bench, divided
 from tests.servers.source import connected, select
@@ -96,11 +96,36 @@ async def test_rows_that_are_shown_alike_are_read_once_each(
         for row in range(0, len(expected), 5):
             chunk = ChunkId("s", plan.schema.table, 10_000 + row)
             one = keys.slice(row, 1)
-            tokens_ = tokens(one, tuple(range(one.num_columns)))
+            tokens_ = key_tokens(one, tuple(range(one.num_columns)))
             await running.order(ReselectRows(chunk, plan.schema, one, tokens_, 0, GtidSet()))
             answer = await running.answer()
             assert isinstance(answer, ChunkRead)
             assert answer.rows.column("n").to_pylist() == [expected[row]]
+
+
+@pytest.mark.parametrize("name", ["double", "float", "close", "beyond the digits"])
+async def test_a_condition_is_about_the_values_that_are_kept(
+    either: tuple[MysqlServer, str], name: str
+) -> None:
+    """And not about what the server makes of its constants, when it looks for them in the walk's index."""
+    mysql, database = either
+    make(mysql, database, name)
+    kept = [value for (value,) in mysql.sql("SELECT a + 0e0 FROM t ORDER BY a", database=database)]
+    async with bench(mysql, database) as running:
+        for value in kept[::25]:
+            for text, expected in {
+                f"a > {value!r}": [each for each in kept if each > value],
+                f"a <= {value!r}": [each for each in kept if each <= value],
+                f"a = {value!r}": [value],
+                f"a BETWEEN {value!r} AND {value!r}": [value],
+                f"a IN ({value!r}, 1e0)": [each for each in kept if each in (value, 1.0)],
+                f"NOT (a < {value!r})": [each for each in kept if each >= value],
+            }.items():
+                request = Request(condition=text)
+                plan = await running.plan(TableId(database, "t"), request)
+                read = await running.walk(plan, 40, request)
+                found = [each for batch in read for each in batch.column("a").to_pylist()]
+                assert found == expected, text
 
 
 @pytest.mark.parametrize("column", ["DOUBLE(10,2)", "FLOAT(7,2)", "DOUBLE(10,2) UNSIGNED"])

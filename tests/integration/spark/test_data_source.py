@@ -57,11 +57,11 @@ class Shop:
     def stream(self, **options: str | int) -> DataFrame:
         return self.load(self.spark.session.readStream, **options)
 
-    def run(self, rows: DataFrame) -> list[int]:
+    def run(self, rows: DataFrame, checkpoint: str = "checkpoint") -> list[int]:
         """Lets a query read what there is; the number of rows of each micro-batch."""
         query = (
             rows.writeStream.format("delta")
-            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .option("checkpointLocation", str(self.folder / checkpoint))
             .option("mergeSchema", "true")
             .trigger(availableNow=True)
             .start(str(self.folder / "out"))
@@ -111,6 +111,18 @@ def test_each_change_arrives_once(shop: Shop) -> None:
     assert scns == [
         (n, "c", segment, f"{SOURCE}:{n}", n, f"n{n}", None) for n, segment in enumerate(segments, 1)
     ]
+
+
+def test_a_stream_that_ended_within_a_segment_says_where_to_read_on(shop: Shop) -> None:
+    shop.seal(1, 2)
+    shop.seal(3, 4, 5)
+    assert sum(shop.run(shop.stream(through=3))) == 3
+    assert shop.run(shop.stream(through=3)) == []
+    with pytest.raises(StreamingQueryException, match=r'WrongOffset: .*\("from", "4"\)'):
+        shop.run(shop.stream())
+    shop.seal(6)
+    assert sum(shop.run(shop.stream(**{"from": 4}), "next")) == 3
+    assert shop.arrived() == [(n,) for n in range(1, 7)]
 
 
 def test_several_tables_come_with_whole_transactions(shop: Shop) -> None:

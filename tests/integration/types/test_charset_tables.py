@@ -62,8 +62,15 @@ def codes() -> Iterator[bytes]:
 
 
 @pytest.fixture(scope="module", params=["mysql", "mysql56"])
-def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
-    """The newest and the oldest MySQL, with all the codes in a table."""
+def server(request: pytest.FixtureRequest) -> MysqlServer:
+    """The newest and the oldest MySQL."""
+    server: MysqlServer = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture(scope="module")
+def with_codes(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    """A MySQL with all the codes in a table."""
     server: MysqlServer = request.getfixturevalue(request.param)
     server.sql(
         "CREATE DATABASE codes", "CREATE TABLE codes.codes (code VARBINARY(4) PRIMARY KEY) CHARSET = binary"
@@ -107,9 +114,21 @@ def test_every_character_set_and_collation_is_known(server: MysqlServer) -> None
     }
 
 
+# The newest server has the oldest one's sets, too. Most of the time goes into 350,000 refusals: `every` seventh of the
+# codes that are to be refused is one in each row and each column of a set's table.
+@pytest.mark.parametrize(
+    ("with_codes", "every"),
+    [
+        ("mysql", 7),
+        pytest.param("mysql", 1, marks=pytest.mark.full),
+        pytest.param("mysql56", 1, marks=pytest.mark.full),
+    ],
+    indirect=["with_codes"],
+)
 def test_every_code_is_converted_as_by_the_server_or_refused_where_the_server_has_none(
-    server: MysqlServer,
+    with_codes: MysqlServer, every: int
 ) -> None:
+    server = with_codes
     for charset, longest in servers_charsets(server).items():
         unit = _UNITS.get(charset, 1)
         told = server.sql(
@@ -133,7 +152,8 @@ def test_every_code_is_converted_as_by_the_server_or_refused_where_the_server_ha
             (code, texts[code], mine) for code, mine in zip(known, found, strict=True) if texts[code] != mine
         ]
         assert wrong == [], charset
-        assert [code for code in texts.keys() - known if not refused(code, ours(charset))] == [], charset
+        none = [code for code in texts.keys() - known if int.from_bytes(code) % every == 0]
+        assert [code for code in none if not refused(code, ours(charset))] == [], charset
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -408,10 +408,10 @@ BY_DEFAULT_56: Final = Log("", "FULL", "", "CRC32")
     [
         ("9.7", BY_DEFAULT),
         ("9.7", Log("MINIMAL", "MINIMAL", "ON", "NONE")),
-        ("9.7", Log("FULL", "NOBLOB", "ON", "CRC32")),
+        pytest.param("9.7", Log("FULL", "NOBLOB", "ON", "CRC32"), marks=pytest.mark.full),
         ("5.6", BY_DEFAULT_56),
         ("5.6", Log("", "MINIMAL", "", "NONE")),
-        ("5.6", Log("", "NOBLOB", "", "CRC32")),
+        pytest.param("5.6", Log("", "NOBLOB", "", "CRC32"), marks=pytest.mark.full),
         ("5.6 as 5.5", Log("", "FULL", "", "NONE")),
     ],
     ids=str,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.packets import Packets
 from pipeline.binlog.slice import SliceBound
-from pipeline.binlog.stream import LogStream, Message
+from pipeline.binlog.stream import LogMessage, LogStream
 from pipeline.binlog.stream_state import LONGEST_STATEMENT
 from pipeline.errors import Definite
 from pipeline.messages.binlog import TransactionPartRead, TransactionsRead
@@ -52,7 +52,7 @@ def log_stream(keeps_statements: bool = False) -> LogStream:
     )
 
 
-def told(message: Message) -> Any:
+def told(message: LogMessage) -> Any:
     """All that a message says, so that two can be compared."""
     if not isinstance(message, TransactionsRead | TransactionPartRead):
         return message
@@ -242,7 +242,7 @@ def _placed(event: bytes, end: int) -> bytes:
 SIZES = st.lists(st.integers(1, 700), min_size=1, max_size=5)
 
 
-@settings(max_examples=400)
+@settings(max_examples=4 * settings().max_examples)
 @given(logs(), SIZES, st.booleans())
 def test_the_walk_and_the_fold_are_one(log_events: list[bytes], sizes: list[int], statements: bool) -> None:
     assert walked(log_events, sizes, statements) == folded(log_events, statements)

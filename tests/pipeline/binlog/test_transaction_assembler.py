@@ -15,7 +15,7 @@ from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.events import event as events
 from pipeline.binlog.slice import Slice, SliceBound
-from pipeline.binlog.stream import LogStream, Message
+from pipeline.binlog.stream import LogMessage, LogStream
 from pipeline.binlog.transaction_assembler import Given
 from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
@@ -30,7 +30,7 @@ from tests.pipeline.builders import decoded
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
-def last(messages: list[Message]) -> TransactionsRead:
+def last(messages: list[LogMessage]) -> TransactionsRead:
     """The last one, which is a slice."""
     assert isinstance(messages[-1], TransactionsRead)
     return messages[-1]
@@ -60,7 +60,7 @@ def frames(log_events: Iterable[bytes]) -> Frames:
     return Frames(np.frombuffer(bytearray(b"".join(kept)), np.uint8), np.stack([starts, ends], axis=1))
 
 
-def messages(given: Iterable[Given]) -> Iterator[Message]:
+def messages(given: Iterable[Given]) -> Iterator[LogMessage]:
     """What was given, with slices in columns."""
     ordinal = 0
     for each in given:
@@ -72,22 +72,22 @@ def messages(given: Iterable[Given]) -> Iterator[Message]:
             yield each
 
 
-def walked(log: LogStream, log_events: Iterable[bytes]) -> list[Message]:
+def walked(log: LogStream, log_events: Iterable[bytes]) -> list[LogMessage]:
     return list(messages([*log.walk(frames(log_events)), *log.take()]))
 
 
-def folded(log: LogStream, log_events: Iterable[bytes]) -> list[Message]:
+def folded(log: LogStream, log_events: Iterable[bytes]) -> list[LogMessage]:
     return list(messages([*(given for event in log_events for given in log.fold(event)), *log.take()]))
 
 
-def read(log: LogStream, log_events: Iterable[bytes]) -> list[Message]:
+def read(log: LogStream, log_events: Iterable[bytes]) -> list[LogMessage]:
     return walked(log, log_events)
 
 
 Image = tuple[str, str, list[object]]
 
 
-def images(message: Message) -> list[tuple[int, int, Image]]:
+def images(message: LogMessage) -> list[tuple[int, int, Image]]:
     """The images of a slice in the log's order: transaction, ordinal, and what it is."""
     assert isinstance(message, TransactionsRead)
     return sorted(
@@ -101,7 +101,7 @@ def images(message: Message) -> list[tuple[int, int, Image]]:
     )
 
 
-def numbers(message: Message) -> list[str]:
+def numbers(message: LogMessage) -> list[str]:
     assert isinstance(message, TransactionsRead)
     return [text.split(":", 1)[1] for text in message.transactions.gtid_texts().to_pylist()]
 
@@ -357,7 +357,7 @@ def test_a_transaction_is_in_no_slice_before_it_ends() -> None:
 
 @given(st.lists(st.booleans(), min_size=40, max_size=40))
 def test_however_it_is_cut_the_same_passes(cuts: list[bool]) -> None:
-    def passed(messages: Iterable[Message]) -> list[object]:
+    def passed(messages: Iterable[LogMessage]) -> list[object]:
         flat: list[object] = []
         for message in messages:
             match message:
@@ -375,7 +375,7 @@ def test_however_it_is_cut_the_same_passes(cuts: list[bool]) -> None:
 
     log_events = story("transactions")
     log = stream()
-    came: list[Message] = []
+    came: list[LogMessage] = []
     for event, cut in zip(log_events, [*cuts, *[True] * len(log_events)], strict=False):
         came += messages(log.fold(event))
         if cut:

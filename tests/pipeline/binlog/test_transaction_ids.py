@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.binlog.event_type import Code
 from pipeline.binlog.slice import SliceBound
-from pipeline.binlog.stream import LogStream, Message
+from pipeline.binlog.stream import LogMessage, LogStream
 from pipeline.errors import UndecodableError
 from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
@@ -24,7 +24,7 @@ PREPARED = made(
 )
 _START = 4
 
-Read = Callable[[LogStream, Iterable[bytes]], list[Message]]
+Read = Callable[[LogStream, Iterable[bytes]], list[LogMessage]]
 both_ways = pytest.mark.parametrize("read", [logs.walked, logs.folded])
 # Since MySQL 5.7 an event says that a transaction begins without a GTID; before, nothing does.
 both_kinds = pytest.mark.parametrize("first", [(ANONYMOUS,), ()])
@@ -76,7 +76,7 @@ def reader(position: GtidSet, bound: SliceBound | None = None) -> LogStream:
     return LogStream(logs.everything, logs.anywhere, bound, position)
 
 
-def behind(position: GtidSet, messages: Iterable[Message]) -> GtidSet:
+def behind(position: GtidSet, messages: Iterable[LogMessage]) -> GtidSet:
     """The position once these have passed, as the coordinator has it."""
     for message in messages:
         match message:
@@ -89,7 +89,7 @@ def behind(position: GtidSet, messages: Iterable[Message]) -> GtidSet:
     return position
 
 
-def values(messages: Iterable[Message]) -> list[object]:
+def values(messages: Iterable[LogMessage]) -> list[object]:
     return [
         image[2][0]
         for message in messages

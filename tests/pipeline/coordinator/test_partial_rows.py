@@ -12,7 +12,7 @@ from pipeline.coordinator.partial_rows import (
     has_partial_images,
 )
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
-from pipeline.schema.row_keys import tokens
+from pipeline.schema.row_keys import key_tokens
 from tests.pipeline.builders import table
 
 TABLE = table("partial", "id", "a", "b")
@@ -59,26 +59,26 @@ def test_what_images_are_to_rows_that_were_read(
     images: list[tuple[ImageKind, dict[str, Any]]], decisive: str, partial: str, unknown: str
 ) -> None:
     of = changes(*images)
-    found = classify_images(of, tokens(of.rows, TABLE.key))
+    found = classify_images(of, key_tokens(of.rows, TABLE.key))
     masks = (found.decisive, found.partial, found.unknown)
     assert ["".join("x" if each else "-" for each in mask) for mask in masks] == [decisive, partial, unknown]
 
 
 def test_a_row_that_moves_along_another_index_is_unknown() -> None:
     of = changes(*STAYS)
-    keys = tokens(of.rows, TABLE.key)
+    keys = key_tokens(of.rows, TABLE.key)
     assert classify_images(of, keys, ["a"]).unknown.tolist() == [False, True]
     assert classify_images(of, keys, ["b"]).unknown.tolist() == [False, False], "b isn't in the image"
 
 
 def test_a_key_without_a_value_is_never_the_same() -> None:
     of = changes((ImageKind.UPDATE_BEFORE, {"a": 1}), (ImageKind.UPDATE_AFTER, {"a": 2}))
-    assert classify_images(of, tokens(of.rows, TABLE.key)).unknown.tolist() == [False, True]
+    assert classify_images(of, key_tokens(of.rows, TABLE.key)).unknown.tolist() == [False, True]
 
 
 def laid(rows: list[dict[str, int]], *given: dict[str, int]) -> list[dict[str, Any]]:
     of = changes(*((ImageKind.UPDATE_AFTER, each) for each in given))
-    partial = PartialRows(tokens(of.rows, TABLE.key), of.images.column("absent"), of.rows)
+    partial = PartialRows(key_tokens(of.rows, TABLE.key), of.images.column("absent"), of.rows)
     found: list[dict[str, Any]] = apply_partial_rows(
         pa.RecordBatch.from_pylist(rows, TABLE.arrow), TABLE.key, partial
     ).to_pylist()
@@ -102,7 +102,7 @@ def test_rows_that_no_change_is_of_stay_as_they_are() -> None:
 
 def test_null_is_a_value() -> None:
     of = changes((ImageKind.UPDATE_AFTER, {"id": 1, "a": None}))
-    partial = PartialRows(tokens(of.rows, TABLE.key), of.images.column("absent"), of.rows)
+    partial = PartialRows(key_tokens(of.rows, TABLE.key), of.images.column("absent"), of.rows)
     (row,) = apply_partial_rows(
         pa.RecordBatch.from_pylist([ONE], TABLE.arrow), TABLE.key, partial
     ).to_pylist()

@@ -42,7 +42,7 @@ from tests.pipeline.builders import (
 )
 from tests.pipeline.partial_world import TABLE, World
 
-SEEDS = 40
+SEEDS = 20
 
 
 def run(seed: int, surrogate: bool = False) -> World:
@@ -63,10 +63,13 @@ def judged(world: World) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize(
+    "seeds", [range(SEEDS), pytest.param(range(SEEDS, 2 * SEEDS), marks=pytest.mark.full)], ids=str
+)
 @pytest.mark.parametrize("surrogate", [False, True], ids=["by the key", "by another index"])
-def test_a_reader_sees_what_is_so_and_in_the_end_all_of_it(surrogate: bool) -> None:
+def test_a_reader_sees_what_is_so_and_in_the_end_all_of_it(surrogate: bool, seeds: range) -> None:
     asked = 0
-    for seed in range(SEEDS):
+    for seed in seeds:
         world = run(seed, surrogate)
         assert world.live() == world.states[-1], seed
         assert not world.state.unread

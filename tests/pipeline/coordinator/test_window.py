@@ -5,10 +5,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from pipeline.coordinator import window
-from pipeline.coordinator.window import KeyRuns, PassedKeys, Reading, Reconciling
+from pipeline.coordinator.window import PassedKeys, Reading, Reconciling, SliceKeys
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.chunks import ReadChunk
-from pipeline.schema.row_keys import tokens
+from pipeline.schema.row_keys import key_tokens
 from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot.chunk_index import primary_index
 from pipeline.snapshot.snapshot import WHOLE_TABLE, ChunkId
@@ -31,12 +31,12 @@ def reconciling(*keys: int, low: str = ORDERED_AT, high: int = 15) -> Reconcilin
     return window.take_chunk(opened, read(opened.order, *keys, low=low, high=high))
 
 
-def touching(schema: TableSchema = ORDERS, **keys: int) -> PassedKeys:
+def touching(schema: TableSchema = ORDERS, **keys: int) -> SliceKeys:
     """Transactions with the key that each touched: `a6=1` is a:6, `a_tag_6=1` is a:tag:6."""
     names = [name.replace("_", ":") if "_" in name else f"{name[0]}:{name[1:]}" for name in keys]
     run = Transactions.of((gtid(name), 0) for name in names)
     indices = pa.array(range(len(run)), pa.int32()).to_numpy()
-    return PassedKeys(run, indices, tokens(rows(schema, keys.values()), schema.key))
+    return SliceKeys(run, indices, key_tokens(rows(schema, keys.values()), schema.key))
 
 
 def emitted(closing: window.Window) -> list[int]:
@@ -49,15 +49,15 @@ def emitted(closing: window.Window) -> list[int]:
 # What's kept
 
 
-def test_runs_stay_in_their_order_and_one_more_copies_few_of_them() -> None:
-    before, runs, copied = KeyRuns(), KeyRuns(), 0
+def test_slices_stay_in_their_order_and_one_more_copies_few_of_them() -> None:
+    before, slices, copied = PassedKeys(), PassedKeys(), 0
     some = [touching(a6=key) for key in range(300)]
-    for number, run in enumerate(some, 1):
-        before, runs = runs, runs.appended(run)
+    for number, keys in enumerate(some, 1):
+        before, slices = slices, slices.appended(keys)
         kept = set(map(id, before.pieces))
-        copied += sum(len(piece) for piece in runs.pieces if id(piece) not in kept)
-        assert list(map(id, runs)) == list(map(id, some[:number]))
-        assert len(runs.pieces) <= number.bit_length()
+        copied += sum(len(piece) for piece in slices.pieces if id(piece) not in kept)
+        assert list(map(id, slices)) == list(map(id, some[:number]))
+        assert len(slices.pieces) <= number.bit_length()
     assert copied <= len(some) * len(some).bit_length()
     assert len(list(before)) == len(some) - 1  # what was before is as it was
 
@@ -81,7 +81,7 @@ def test_a_window_keeps_no_more_keys_than_it_has_rows() -> None:
         keys = {f"a{number}": number % 3 + 2, f"b{number}": 7}
         after = window.pass_keys(closing, touching(ORDERS, **keys))
         assert isinstance(after, Reconciling)
-        assert after.keys == sum(len(run.tokens) for run in after.passed) <= len(after.rows)
+        assert after.key_count == sum(len(keys.tokens) for keys in after.passed_keys) <= len(after.rows)
         closing = after
     assert emitted(closing) == [1, 5]
     assert len(closing.rows) + closing.superseded == 5
@@ -95,7 +95,7 @@ def test_a_row_is_touched_by_its_whole_key() -> None:
     opened = replace(opened, order=replace(opened.order, schema=lines))
     closing = window.take_chunk(opened, replace(read(reading().order), rows=chunk))
     run = Transactions.of([(gtid("a:6"), 0)])
-    second = PassedKeys(run, pa.array([0], pa.int32()).to_numpy(), tokens(chunk.slice(1, 1), lines.key))
+    second = SliceKeys(run, pa.array([0], pa.int32()).to_numpy(), key_tokens(chunk.slice(1, 1), lines.key))
     kept = window.pass_keys(closing, second)
     assert isinstance(kept, Reconciling)
     assert window.untouched_rows(kept).to_pydict() == {"order": [1, 2], "line": [1, 1]}
@@ -107,4 +107,4 @@ def test_a_row_is_touched_by_its_whole_key() -> None:
 def test_a_window_keeps_the_bytes_of_the_keys_that_passed_while_its_chunk_is_read() -> None:
     kept = window.pass_keys(window.pass_keys(reading(), touching(a6=1, a7=2)), touching(a8=3))
     assert isinstance(kept, Reading)
-    assert kept.kept == touching(a6=1, a7=2).tokens.nbytes + touching(a8=3).tokens.nbytes > 0
+    assert kept.kept_bytes == touching(a6=1, a7=2).tokens.nbytes + touching(a8=3).tokens.nbytes > 0

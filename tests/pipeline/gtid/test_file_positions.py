@@ -57,5 +57,5 @@ def test_a_position_says_its_server_and_survives_as_text() -> None:
 
 @pytest.mark.parametrize("place", [Coordinates("b.000001", 10**11), Coordinates("b.92233721", 4)])
 def test_places_beyond_what_can_be_counted_are_refused(place: Coordinates) -> None:
-    with pytest.raises(Definite, match="beyond the places"):
+    with pytest.raises(Definite, match="beyond what can be counted"):
         file_positions.all_before(SERVER, place)

@@ -47,6 +47,7 @@ COLUMNS = (
 )
 KEYED = TableSchema(ITEMS, COLUMNS, key=(2, 1))
 KEYLESS = TableSchema(ITEMS, COLUMNS, key=())
+BY_NUMBER = TableSchema(TableId("shop", "counts"), COLUMNS, key=(1,))
 SEGMENT = 2**40
 
 Row = tuple[str | None, int, str]
@@ -230,6 +231,38 @@ def test_parts_made_rows_together_are_what_they_are_alone(given: list[Any]) -> N
         parts.append(part)
     alone = pa.concat_tables(change_rows.change_table(SEGMENT, each) for each in parts)
     assert change_rows.change_table(SEGMENT, *parts).equals(alone)
+
+
+@given(
+    st.lists(
+        st.tuples(histories(), st.sampled_from([KEYED, KEYLESS, BY_NUMBER]), st.booleans()),
+        min_size=1,
+        max_size=4,
+    ),
+    st.booleans(),
+)
+def test_tables_made_rows_together_are_what_they_are_alone(given: list[Any], one_slice: bool) -> None:
+    runs, transactions = [], run(100)
+    for first_scn, ((changes, _), schema, before_images) in enumerate(given, 1):
+        part = part_of(changes, schema, 1 if one_slice else first_scn)
+        part = replace(part, transactions=transactions) if one_slice else part
+        runs.append(change_rows.ChangeRun([part], before_images))
+    for each, table in zip(runs, change_rows.change_tables(SEGMENT, runs), strict=True):
+        assert table.equals(change_rows.change_table(SEGMENT, *each.parts, before_images=each.before_images))
+
+
+def test_an_update_s_images_are_of_one_table() -> None:
+    half = images_of([(ImageKind.UPDATE_BEFORE, 0, ("x", 1, "a"))], KEYED)
+    other = images_of([(ImageKind.UPDATE_AFTER, 0, ("x", 1, "a"))], BY_NUMBER)
+    with pytest.raises(InvariantBroken, match=r"shop\.items"):
+        change_rows.change_tables(SEGMENT, [change_rows.ChangeRun([each]) for each in (half, other)])
+
+
+def test_an_update_of_a_number_that_is_the_key_is_a_row_of_each_number() -> None:
+    changes = [Change(0, ("x", 1, "a"), ("y", 1, "b")), Change(0, ("x", 2, "a"), ("x", 3, "a"))]
+    table = change_rows.change_table(SEGMENT, part_of(changes, BY_NUMBER))
+    assert table.column("__op").to_pylist() == ["u", "d", "u"]
+    assert table.column("number").to_pylist() == [1, 2, 3]
 
 
 def test_many_slices_become_rows_together_and_chunks_between_them_keep_their_place(

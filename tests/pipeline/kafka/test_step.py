@@ -5,21 +5,23 @@ from dataclasses import replace
 import pytest
 
 from pipeline.errors import InvariantBroken
-from pipeline.kafka.runs import MOST_RUN_BYTES, Capacity, Run
+from pipeline.kafka.portions import MOST_PORTION_BYTES, Capacity, Portion
 from pipeline.kafka.state import (
     AllSent,
     AllTopicsBut,
     FindingPosition,
+    FormerRouting,
     JournalBounds,
     KafkaPosition,
     OneTopic,
-    SendingRun,
+    SendingPortion,
     SetAside,
     SinkPosition,
     State,
     includes,
 )
 from pipeline.kafka.step import (
+    BatchDivided,
     BeginAgain,
     BeginTransaction,
     CommitTransaction,
@@ -28,18 +30,19 @@ from pipeline.kafka.step import (
     OpenRecordsFound,
     PlacesFound,
     PlanSegment,
+    PortionSent,
     PositionLost,
     RoutesChanged,
-    RunSent,
     SegmentPlanned,
     SendHeartbeat,
     SendNotifications,
-    SendRun,
+    SendPortion,
     TopicDue,
     TopicRefused,
     TransactionCommitted,
     step,
 )
+from pipeline.kafka.topics import Routing
 from pipeline.messages.journal import SegmentSealed
 
 BOUNDS = JournalBounds("j", 1, 9, 0, False)
@@ -62,7 +65,7 @@ def idle(**set_aside: SetAside) -> State:
 
 def test_a_start_continues_where_the_topic_says() -> None:
     state, orders = step(State(4), found(KafkaPosition(3, 7, 2)))
-    assert state.at == SinkPosition(KafkaPosition(3, 7, 2))
+    assert state.at == SinkPosition(KafkaPosition(3, 7, 2), routing=Routing())
     assert orders == (ConfirmSegment(3), BeginTransaction(), PlanSegment(4, 7, True, CAPACITY))
     state, orders = step(State(4), found(joined=5))
     assert (state.at.position, orders) == (
@@ -74,52 +77,106 @@ def test_a_start_continues_where_the_topic_says() -> None:
     assert orders[0] == ConfirmSegment(4)
 
 
+ONE, OTHER, THIRD = Routing("one"), Routing("other"), Routing("third")
+
+
 def test_topics_that_lack_rows_keep_their_tables() -> None:
     """By other settings a topic would miss rows of tables that are elsewhere now, and get rows that were sent."""
     aside = {"p.a": SetAside(KafkaPosition(1), "too large")}
-    there = SinkPosition(KafkaPosition(3), aside, "one")
+    there = SinkPosition(KafkaPosition(3), aside, ONE)
+    state, _ = step(State(4, routing=OTHER), PlacesFound(there, "j", BOUNDS))
+    assert state.at == SinkPosition(KafkaPosition(3), aside, OTHER, (FormerRouting(3, ONE),))
+    assert [state.routing_of(segment) for segment in (2, 3, 4)] == [ONE, ONE, OTHER]
+    # Settings change again in the middle of a segment, which goes on by those with which it began.
+    amid = replace(state.at, position=KafkaPosition(5, 7, 2))
+    state, _ = step(State(4, routing=THIRD), PlacesFound(amid, "j", BOUNDS))
+    assert [state.routing_of(segment) for segment in (3, 4, 6, 7)] == [ONE, OTHER, OTHER, THIRD]
+    # What nobody lacks is of no more use.
+    state, _ = step(State(4, routing=OTHER), PlacesFound(replace(amid, set_aside={}), "j", BOUNDS))
+    assert state.at.former == ()
+    beats = State(4, heartbeat_topic="p.a", routing=OTHER)
+    assert step(beats, PlacesFound(there, "j", BOUNDS))[0].at == replace(there, routing=OTHER)
+
+
+def test_what_an_earlier_version_did_not_note_is_not_guessed() -> None:
+    aside = {"p.a": SetAside(KafkaPosition(1), "too large")}
+    there = SinkPosition(KafkaPosition(3), aside, ONE.digest)
     with pytest.raises(
         RoutesChanged, match=r"p\.a was set aside \(too large\).*kafka\.topic_routes.*put them back"
     ):
-        step(State(4, routing="another"), PlacesFound(there, "j", BOUNDS))
+        step(State(4, routing=OTHER), PlacesFound(there, "j", BOUNDS))
     for at, routing in [
-        (there, "one"),
-        (replace(there, routing=""), "another"),  # an earlier version's
-        (replace(there, set_aside={}), "another"),
+        (there, ONE),
+        (replace(there, routing=""), OTHER),
+        (replace(there, set_aside={}), OTHER),
     ]:
         state, _ = step(State(4, routing=routing), PlacesFound(at, "j", BOUNDS))
         assert state.at == replace(at, routing=routing)
-    beats = State(4, heartbeat_topic="p.a", routing="another")
-    assert step(beats, PlacesFound(there, "j", BOUNDS))[0].at.routing == "another"
+
+
+def test_no_kafka_transaction_has_rows_of_two_settings() -> None:
+    """And the earlier ones are known for as long as a topic lacks rows that went by them."""
+    aside = {"p.a": SetAside(KafkaPosition(2), "too large")}
+    former = (FormerRouting(3, ONE),)
+    state = State(9, SinkPosition(KafkaPosition(5), aside, OTHER, former), AllSent(), routing=OTHER)
+    state, orders = step(state, TopicDue("p.a", 1))
+    assert orders == (BeginTransaction(), PlanSegment(3, 0, False, Capacity(9)))
+    state, _ = step(state, SegmentPlanned((Portion(1, 1, 1),)))
+    state, orders = step(state, PortionSent(1, ended=True))
+    lacking = replace(aside["p.a"], position=KafkaPosition(3))
+    after = SinkPosition(KafkaPosition(5), {"p.a": lacking}, OTHER)
+    assert orders[-1] == CommitTransaction(after), "it ends where the others begin"
+    state, _ = step(state, TransactionCommitted())
+    state, orders = step(state, TopicDue("p.a", 1))
+    assert orders[-1] == PlanSegment(4, 0, False, Capacity(9))
+    # A Kafka transaction without a row may go on.
+    state = State(9, SinkPosition(KafkaPosition(5), aside, OTHER, former), AllSent(), routing=OTHER)
+    state, _ = step(state, TopicDue("p.a", 1))
+    state, orders = step(state, SegmentPlanned(()))
+    assert orders[-1] == PlanSegment(4, 0, False, Capacity(9))
+
+
+def test_earlier_settings_say_which_topic_lacks_what_the_journal_has_no_more() -> None:
+    aside = {"p.a": SetAside(KafkaPosition(1), "too large")}
+    former = (FormerRouting(3, ONE),)
+    state = State(9, SinkPosition(KafkaPosition(5), aside, OTHER, former), AllSent(), routing=OTHER)
+    state, orders = step(state, TopicDue("p.a", 5))
+    assert "the journal begins with 5" in state.at.set_aside["p.a"].reason
+    assert orders == (ConfirmSegment(5),), "the journal keeps nothing for it"
+    state, _ = step(state, SegmentSealed(6))
+    state, _ = step(state, SegmentPlanned((Portion(1, 1, 1),)))
+    state, orders = step(state, PortionSent(1, ended=True))
+    assert isinstance(orders[-1], CommitTransaction)
+    assert orders[-1].at.former == former
 
 
 def test_rows_of_an_earlier_version_continue_table_by_table_to_the_end_of_their_transaction() -> None:
     at = KafkaPosition(0, 7, 8, by_table=True)
     state, _ = step(State(4, next_rows=4), found(at))
-    state, (send,) = step(state, SegmentPlanned((Run(8, 8, 9), Run(9, 9, 9))))
-    assert send == SendRun(EVERY, 1, Run(8, 8, 9), 8, 4, by_table=True)
-    split, orders = step(state, RunSent(4, ended=False))
-    assert orders == (CommitTransaction(SinkPosition(replace(at, rows=12))),)
+    state, (send,) = step(state, SegmentPlanned((Portion(8, 8, 9), Portion(9, 9, 9))))
+    assert send == SendPortion(EVERY, 1, Portion(8, 8, 9), 8, 4, by_table=True)
+    split, orders = step(state, PortionSent(4, ended=False))
+    assert orders == (CommitTransaction(SinkPosition(replace(at, rows=12), routing=Routing())),)
     state, _ = step(split, TransactionCommitted())
-    state, _ = step(state, RunSent(1, ended=True))
+    state, _ = step(state, PortionSent(1, ended=True))
     state, orders = step(state, TransactionCommitted())
-    assert orders[-1] == SendRun(EVERY, 1, Run(9, 9, 9), 0, 4)
+    assert orders[-1] == SendPortion(EVERY, 1, Portion(9, 9, 9), 0, 4)
 
 
 def test_a_topic_that_refuses_is_set_aside_where_all_were() -> None:
     state, _ = step(idle(), SegmentSealed(1))
-    state, _ = step(state, SegmentPlanned((Run(1, 2, 3),)))
+    state, _ = step(state, SegmentPlanned((Portion(1, 2, 3),)))
     state, orders = step(state, TopicRefused("a", "too large"))
     assert (state.doing, orders) == (FindingPosition({"a": "too large"}), (BeginAgain(),))
     state, orders = step(state, found(KafkaPosition(0), last=1))
     assert state.at.set_aside == {"a": SetAside(KafkaPosition(0), "too large")}
     assert orders == (ConfirmSegment(0), BeginTransaction(), PlanSegment(1, 0, False, CAPACITY))
-    state, (send,) = step(state, SegmentPlanned((Run(1, 2, 3),)))
-    assert isinstance(send, SendRun)
+    state, (send,) = step(state, SegmentPlanned((Portion(1, 2, 3),)))
+    assert isinstance(send, SendPortion)
     assert [topic for topic in ("a", "b") if includes(send.topics, topic)] == ["b"]
-    state, (reports, commit) = step(state, RunSent(3, ended=True))
+    state, (reports, commit) = step(state, PortionSent(3, ended=True))
     assert reports == SendNotifications(send.topics, 1)
-    assert commit == CommitTransaction(SinkPosition(KafkaPosition(1), state.at.set_aside))
+    assert commit == CommitTransaction(replace(state.at, position=KafkaPosition(1)))
     # Retention keeps what the topic lacks.
     assert step(state, TransactionCommitted())[1] == (ConfirmSegment(0),)
 
@@ -135,27 +192,30 @@ def test_a_refusal_comes_from_topics_that_are_sent_to() -> None:
     ):
         sending, _ = step(state, fact)
         assert sending.sending_to == topics
-        sending, _ = step(sending, SegmentPlanned((Run(7, 7, 1),)))
+        sending, _ = step(sending, SegmentPlanned((Portion(7, 7, 1),)))
         assert sending.sending_to == topics
-        sending, (*_, commit) = step(sending, RunSent(1, ended=True))
+        sending, (*_, commit) = step(sending, PortionSent(1, ended=True))
         assert isinstance(commit, CommitTransaction) and sending.sending_to == topics
         assert step(sending, TransactionCommitted())[0].sending_to is None
 
 
-def test_open_records_are_ended_before_anything_is_sent() -> None:
+@pytest.mark.parametrize("fact", [OpenRecordsFound(), BatchDivided()])
+def test_open_records_are_ended_and_batches_divided_before_anything_is_sent(
+    fact: OpenRecordsFound | BatchDivided,
+) -> None:
     state, _ = step(idle(a=SetAside(KafkaPosition(2), "too large")), SegmentSealed(4))
-    state, _ = step(state, SegmentPlanned((Run(7, 7, 1),)))
-    state, orders = step(state, OpenRecordsFound())
+    state, _ = step(state, SegmentPlanned((Portion(7, 7, 1),)))
+    state, orders = step(state, fact)
     assert (state.doing, orders) == (FindingPosition({"a": "too large"}), (BeginAgain(),))
 
 
 def test_a_topic_that_was_set_aside_catches_up_alone_and_is_one_of_them_again() -> None:
     state, orders = step(idle(a=SetAside(KafkaPosition(2), "too large")), TopicDue("a", 1))
     assert orders == (BeginTransaction(), PlanSegment(3, 0, False, CAPACITY))
-    state, (send,) = step(state, SegmentPlanned((Run(5, 6, 3),)))
-    assert send == SendRun(OneTopic("a"), 3, Run(5, 6, 3), 0, 4)
+    state, (send,) = step(state, SegmentPlanned((Portion(5, 6, 3),)))
+    assert send == SendPortion(OneTopic("a"), 3, Portion(5, 6, 3), 0, 4)
     assert [topic for topic in ("a", "b") if includes(OneTopic("a"), topic)] == ["a"]
-    state, orders = step(state, RunSent(3, ended=True))
+    state, orders = step(state, PortionSent(3, ended=True))
     assert orders == (SendNotifications(OneTopic("a"), 3), CommitTransaction(SinkPosition(KafkaPosition(3))))
     state, orders = step(state, TransactionCommitted())
     assert (state, orders) == (State(4, SinkPosition(KafkaPosition(3)), AllSent()), (ConfirmSegment(3),))
@@ -164,7 +224,7 @@ def test_a_topic_that_was_set_aside_catches_up_alone_and_is_one_of_them_again() 
 def test_a_topic_that_refuses_again_stays_where_it_was() -> None:
     aside = {"a": SetAside(KafkaPosition(2), "too large"), "b": SetAside(KafkaPosition(1), "no right")}
     state, _ = step(idle(**aside), TopicDue("a", 1))
-    state, _ = step(state, SegmentPlanned((Run(5, 6, 3),)))
+    state, _ = step(state, SegmentPlanned((Portion(5, 6, 3),)))
     state, _ = step(state, TopicRefused("a", "still too large"))
     there = SinkPosition(KafkaPosition(3), aside)
     state, orders = step(state, PlacesFound(there, "j", replace(BOUNDS, last=3)))
@@ -208,43 +268,46 @@ def test_a_fact_that_answers_nothing_is_no_fact() -> None:
 def test_what_waits_comes_in_one_transaction_up_to_a_bound() -> None:
     state, orders = step(idle(), SegmentSealed(3))
     assert orders == (BeginTransaction(), PlanSegment(1, 0, False, CAPACITY))
-    state, orders = step(state, SegmentPlanned((Run(1, 2, 3),)))
-    assert orders == (SendRun(EVERY, 1, Run(1, 2, 3), 0, 4),)
-    state, orders = step(state, RunSent(3, ended=True))
+    state, orders = step(state, SegmentPlanned((Portion(1, 2, 3),)))
+    assert orders == (SendPortion(EVERY, 1, Portion(1, 2, 3), 0, 4),)
+    state, orders = step(state, PortionSent(3, ended=True))
     assert orders == (SendNotifications(EVERY, 1), PlanSegment(2, 0, False, CAPACITY))
-    state, orders = step(state, SegmentPlanned((Run(3, 4, 2), Run(5, 5, 4))))
+    state, orders = step(state, SegmentPlanned((Portion(3, 4, 2), Portion(5, 5, 4))))
     assert orders == (CommitTransaction(SinkPosition(KafkaPosition(1))),)
     state, orders = step(state, TransactionCommitted())
-    assert orders == (ConfirmSegment(1), BeginTransaction(), SendRun(EVERY, 2, Run(3, 4, 2), 0, 4))
-    state, orders = step(state, RunSent(2, ended=True))
+    assert orders == (ConfirmSegment(1), BeginTransaction(), SendPortion(EVERY, 2, Portion(3, 4, 2), 0, 4))
+    state, orders = step(state, PortionSent(2, ended=True))
     assert orders == (CommitTransaction(SinkPosition(KafkaPosition(1, 4))),)
 
 
 def test_a_start_takes_little_and_each_further_transaction_twice_as_much() -> None:
     state, orders = step(State(10, next_rows=2), found(last=1))
-    assert orders[-1] == PlanSegment(1, 0, False, Capacity(2, MOST_RUN_BYTES // 5))
-    state, (first,) = step(state, SegmentPlanned(tuple(Run(scn, scn, 1) for scn in range(1, 20))))
+    assert orders[-1] == PlanSegment(1, 0, False, Capacity(2, MOST_PORTION_BYTES // 5))
+    state, (first,) = step(state, SegmentPlanned(tuple(Portion(scn, scn, 1) for scn in range(1, 20))))
     sent = []
-    while isinstance(first, SendRun):
-        sent.append(first.run)
-        state, _ = step(state, RunSent(first.run.rows, ended=True))
+    while isinstance(first, SendPortion):
+        sent.append(first.portion)
+        state, _ = step(state, PortionSent(first.portion.rows, ended=True))
         state, orders = step(state, TransactionCommitted())
         first = orders[-1]
-    assert sent == [Run(1, 2, 2), Run(3, 6, 4), Run(7, 14, 8), Run(15, 19, 5)]
+    assert sent == [Portion(1, 2, 2), Portion(3, 6, 4), Portion(7, 14, 8), Portion(15, 19, 5)]
 
 
 def test_a_transaction_has_room_for_so_many_bytes() -> None:
-    half = MOST_RUN_BYTES // 2
+    half = MOST_PORTION_BYTES // 2
     state, _ = step(State(100), found(last=1))
-    state, (send,) = step(state, SegmentPlanned((Run(1, 1, 9, half), Run(2, 2, 1, half), Run(3, 3, 1, 1))))
-    assert send == SendRun(EVERY, 1, Run(1, 2, 10, MOST_RUN_BYTES), 0, 100)
-    assert step(state, RunSent(10, ended=True))[1] == (CommitTransaction(SinkPosition(KafkaPosition(0, 2))),)
+    state, (send,) = step(
+        state, SegmentPlanned((Portion(1, 1, 9, half), Portion(2, 2, 1, half), Portion(3, 3, 1, 1)))
+    )
+    assert send == SendPortion(EVERY, 1, Portion(1, 2, 10, MOST_PORTION_BYTES), 0, 100)
+    at = replace(state.at, position=KafkaPosition(0, 2))
+    assert step(state, PortionSent(10, ended=True))[1] == (CommitTransaction(at),)
 
 
 def test_a_source_transaction_of_too_many_bytes_is_split() -> None:
     state, _ = step(State(100), found(last=1))
-    state, (send,) = step(state, SegmentPlanned((Run(1, 1, 9, 3 * MOST_RUN_BYTES),)))
-    assert send == SendRun(EVERY, 1, Run(1, 1, 9, 3 * MOST_RUN_BYTES), 0, 3)
+    state, (send,) = step(state, SegmentPlanned((Portion(1, 1, 9, 3 * MOST_PORTION_BYTES),)))
+    assert send == SendPortion(EVERY, 1, Portion(1, 1, 9, 3 * MOST_PORTION_BYTES), 0, 3)
 
 
 def test_a_heartbeat_comes_with_the_position_that_holds() -> None:
@@ -288,7 +351,7 @@ def test_segments_without_rows_are_passed_in_one_transaction() -> None:
 def test_a_run_of_several_source_transactions_is_never_split() -> None:
     state = idle()
     state, _ = step(state, SegmentSealed(1))
-    state, _ = step(state, SegmentPlanned((Run(1, 2, 3),)))
-    assert isinstance(state.doing, SendingRun)
+    state, _ = step(state, SegmentPlanned((Portion(1, 2, 3),)))
+    assert isinstance(state.doing, SendingPortion)
     with pytest.raises(InvariantBroken, match="was split"):
-        step(state, RunSent(2, ended=False))
+        step(state, PortionSent(2, ended=False))

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.config.message_routes import TopicRoute
-from pipeline.kafka.topics import Destination, destination_of, routing_digest, topic_of
+from pipeline.kafka.topics import Destination, Routing, destination_of, topic_of
 from pipeline.schema.table_schema import TableId
 
 
@@ -21,11 +21,17 @@ def test_a_topic_is_named_by_its_table(table: TableId, delimiter: str, topic: st
 
 def test_a_digest_changes_with_what_decides_which_tables_a_topic_has() -> None:
     routes = (TopicRoute("a", "b"), TopicRoute("c", "d"))
-    found = routing_digest("p", ".", routes)
-    assert routing_digest("p", ".", list(routes)) == found
-    assert routing_digest("p", ".", (TopicRoute("a", "b", key_enforce_uniqueness=False), routes[1])) == found
-    others = [("q", ".", routes), ("p", "-", routes), ("p", ".", routes[::-1]), ("p", ".", routes[:1])]
-    assert len({found, *(routing_digest(*each) for each in others)}) == 5
+    found = Routing("p", ".", routes)
+    same = Routing("p", ".", (TopicRoute("a", "b", key_enforce_uniqueness=False), routes[1]))
+    assert same.digest == found.digest
+    others = [Routing("q", ".", routes), Routing("p", "-", routes), Routing("p", ".", routes[::-1])]
+    others.append(Routing("p", ".", routes[:1]))
+    assert len({found.digest, *(each.digest for each in others)}) == 5
+
+
+def test_settings_say_which_topic_a_table_has() -> None:
+    routing = Routing("p", "-", (TopicRoute(r"(.*)\d", "$1"),))
+    assert [routing.topic(TableId("shop", name)) for name in ("a1", "b")] == ["p-shop-a", "p-shop-b"]
 
 
 def test_the_first_route_that_matches_leads_to_another_topic() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
-from pipeline.lake.column_changes import Plan, PlannedColumn
+from pipeline.lake.column_changes import ColumnPlan, PlannedColumn
 from pipeline.lake.files.parquet_files import Stored
 from pipeline.lake.tables import LakeColumn, Property
 
@@ -48,7 +48,7 @@ class Table:
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
+def plans(draw: st.DrawFn) -> ColumnPlan:
     """Returns a plan for a table of some columns, whose names differ by more than case, before and after it."""
     unique = st.lists(NAMES, min_size=1, max_size=5, unique_by=str.lower)
     before, behind = draw(unique), draw(unique)
@@ -59,11 +59,11 @@ def plans(draw: st.DrawFn) -> Plan:
         type_ = draw(st.sampled_from(TYPES))
         old = None if was is None else LakeColumn(was, "INT")
         columns.append(PlannedColumn(LakeColumn(name, type_), old))
-    return Plan(tuple(columns))
+    return ColumnPlan(tuple(columns))
 
 
 @given(plan=plans(), cuts=st.lists(st.integers(0, 4), max_size=3))
-def test_it_comes_to_what_was_planned_wherever_it_is_cut_off(plan: Plan, cuts: list[int]) -> None:
+def test_it_comes_to_what_was_planned_wherever_it_is_cut_off(plan: ColumnPlan, cuts: list[int]) -> None:
     table = Table({c.name: Stored(f"file {c.name}", c.type.lower()) for c in plan.before}, {})
     becoming = ColumnAlteration.by(plan, table.columns, {"tidemark.since": "7"})
     files = {each.was.name: each.column.name for each in plan.columns if each.was is not None}
@@ -82,7 +82,7 @@ def test_it_comes_to_what_was_planned_wherever_it_is_cut_off(plan: Plan, cuts: l
 
 
 def test_it_begins_by_writing_down_what_it_comes_to() -> None:
-    plan = Plan((PlannedColumn(LakeColumn("it's", "BIGINT"), LakeColumn("id", "INT")),))
+    plan = ColumnPlan((PlannedColumn(LakeColumn("it's", "BIGINT"), LakeColumn("id", "INT")),))
     becoming = ColumnAlteration.by(plan, {"id": Stored("id", "int")}, {Property.SINCE: "7"})
     assert ColumnAlteration.read(becoming.text) == becoming
     statement = beginning(PATH, becoming)

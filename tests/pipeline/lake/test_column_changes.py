@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pipeline.lake.column_changes import (
+    ColumnPlan,
     Incompatible,
-    Plan,
     PlannedColumn,
     Step,
     follow_steps,
@@ -44,7 +44,7 @@ def renamed(*pairs: tuple[str, str]) -> Alteration:
     return Alteration(V1, "ALTER TABLE", ColumnChanges(pairs))
 
 
-def after(*changes: Alteration | TableSchema, anew: bool = False, plan: Plan = AS_IT_IS) -> list[str]:
+def after(*changes: Alteration | TableSchema, anew: bool = False, plan: ColumnPlan = AS_IT_IS) -> list[str]:
     """The columns of a mirror of V1 after these, in segments from 5 on: each with what it was, if it's another one."""
     steps = [Step(5 + i, change, anew) for i, change in enumerate(changes)]
     told = []
@@ -280,7 +280,7 @@ def test_the_parts_of_a_struct_keep_the_names_that_delta_gave_them() -> None:
     parts = LakeColumn("g", "struct<srid:bigint,wkb:binary>")
     has = (LakeColumn("id", "int"), parts)
     table = schema(id=INT)
-    plan = Plan((*unchanged_plan(has[:1], table).columns, PlannedColumn(parts, None)))
+    plan = ColumnPlan((*unchanged_plan(has[:1], table).columns, PlannedColumn(parts, None)))
     made = json.loads(schema_text(plan, _fields("id")))
     assert [(part["name"], part["type"]) for part in made["fields"][1]["type"]["fields"]] == [
         ("srid", "long"),
@@ -289,7 +289,7 @@ def test_the_parts_of_a_struct_keep_the_names_that_delta_gave_them() -> None:
     for part in made["fields"][1]["type"]["fields"]:
         part["metadata"] = {"delta.columnMapping.physicalName": f"col-{part['name']}"}
     renamed_ = LakeColumn("place", parts.type)
-    plan = Plan((*unchanged_plan(has[:1], table).columns, PlannedColumn(renamed_, parts)))
+    plan = ColumnPlan((*unchanged_plan(has[:1], table).columns, PlannedColumn(renamed_, parts)))
     then = json.loads(schema_text(plan, json.dumps(made), "__generation_7"))
     assert then["fields"][1] == {**made["fields"][1], "name": "place"}
 

@@ -49,40 +49,40 @@ def batch(*rows: Sequence[object]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
 
 
-def tokens(rows: pa.RecordBatch) -> list[bytes]:
+def key_tokens(rows: pa.RecordBatch) -> list[bytes]:
     """The tokens of the rows, all columns being the key."""
-    found: list[bytes] = keys_module.tokens(rows, range(rows.num_columns)).to_pylist()
+    found: list[bytes] = keys_module.key_tokens(rows, range(rows.num_columns)).to_pylist()
     return found
 
 
 @given(batches())
 def test_tokens_are_equal_if_and_only_if_keys_are(rows: pa.RecordBatch) -> None:
-    found = list(zip(tokens(rows), zip(*rows.to_pydict().values(), strict=True), strict=True))
+    found = list(zip(key_tokens(rows), zip(*rows.to_pydict().values(), strict=True), strict=True))
     for token, key in found:
         assert [other == token for other, _ in found] == [other == key for _, other in found]
 
 
 def test_no_text_can_pretend_to_be_two_parts() -> None:
     pretenders = [("1:1", "1"), ("1", "1:1"), (":", ""), ("", ":"), ("1:1:1", ""), ("", "1:1:1")]
-    assert len(set(tokens(batch(*pretenders)))) == len(pretenders)
+    assert len(set(key_tokens(batch(*pretenders)))) == len(pretenders)
 
 
 def test_tokens_of_a_key_are_the_same_in_any_batch() -> None:
-    assert tokens(batch((1, "a"), (2, "b")))[1:] == tokens(batch((2, "b")))
+    assert key_tokens(batch((1, "a"), (2, "b")))[1:] == key_tokens(batch((2, "b")))
 
 
 def test_a_key_is_taken_in_its_own_order_of_columns() -> None:
     rows = batch((1, "x", 2), (2, "y", 1))
-    swapped = keys_module.tokens(rows, [2, 0]).to_pylist()
-    assert swapped == tokens(batch((2, 1), (1, 2)))
+    swapped = keys_module.key_tokens(rows, [2, 0]).to_pylist()
+    assert swapped == key_tokens(batch((2, 1), (1, 2)))
 
 
 def test_a_token_is_made_of_arrows_own_bytes() -> None:
-    assert tokens(batch((12, "é:1"))) == [b"\x0c" + bytes(7) + b"\xc3\xa9:1"]
+    assert key_tokens(batch((12, "é:1"))) == [b"\x0c" + bytes(7) + b"\xc3\xa9:1"]
 
 
 def test_a_part_of_varying_length_has_its_length_before_it_unless_it_is_the_last() -> None:
-    assert tokens(batch(("é:1", True, "x"))) == [b"\x04\0\0\0\xc3\xa9:1\x01x"]
+    assert key_tokens(batch(("é:1", True, "x"))) == [b"\x04\0\0\0\xc3\xa9:1\x01x"]
 
 
 def test_tokens_of_a_slice_are_those_of_its_rows() -> None:
@@ -91,19 +91,19 @@ def test_tokens_of_a_slice_are_those_of_its_rows() -> None:
         [days, pa.array([True, False, True, True, False])], names=["day", "odd"]
     )
     for key in ([0], [1], [0, 1]):
-        whole = keys_module.tokens(rows, key).to_pylist()
-        assert keys_module.tokens(rows.slice(2, 2), key).to_pylist() == whole[2:4]
+        whole = keys_module.key_tokens(rows, key).to_pylist()
+        assert keys_module.key_tokens(rows.slice(2, 2), key).to_pylist() == whole[2:4]
 
 
 def test_no_rows_have_no_tokens() -> None:
     rows = pa.RecordBatch.from_arrays([pa.array([], pa.int64())], names=["id"])
-    assert tokens(rows) == []
+    assert key_tokens(rows) == []
 
 
 def test_a_key_with_a_part_that_has_no_value_has_no_token() -> None:
     days = pa.array([1, None], pa.date32())
     rows = pa.RecordBatch.from_arrays([days, pa.array([7, 7])], names=["day", "id"])
-    assert tokens(rows) == [b"\1\0\0\0\7" + bytes(7), None]
+    assert key_tokens(rows) == [b"\1\0\0\0\7" + bytes(7), None]
 
 
 @given(keys)

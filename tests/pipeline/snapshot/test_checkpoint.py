@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 
 from pipeline.gtid.witness import Witness
-from pipeline.schema import table_schema as schemas
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot import checkpoint as checkpoints
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Moving, Ready
@@ -45,9 +44,9 @@ MOVEMENT = {"position", "scn", "witnesses", "prepared"}
 
 def through_json(checkpoint: Checkpoint) -> Checkpoint:
     """The checkpoint, written and read; its schemas are kept beside it, by version."""
-    versions = {schema.version: schemas.to_json(schema) for schema in checkpoint.schemas.values()}
+    versions = {schema.version: schema for schema in checkpoint.schemas.values()}
     value: dict[str, Any] = json.loads(json.dumps(checkpoints.to_json(checkpoint)))
-    return checkpoints.from_json(value, json.loads(json.dumps(versions)))
+    return checkpoints.from_json(value, versions)
 
 
 @given(any_checkpoint())

@@ -29,7 +29,7 @@ SCHEMA = TableSchema(
     [
         ("ID = 3", "`id` = %s", (3,)),
         ("id <> -3", "`id` <> %s", (-3,)),
-        ("ratio >= 1e-3", "`ratio` >= %s", (0.001,)),
+        ("ratio >= 1e-3", "`ratio` + 0e0 >= %s", (0.001,)),
         ("price < 12.505", "`price` < CAST(CAST(%s AS CHAR) AS DECIMAL(5, 3))", ("12.505",)),
         ("price > -0.05", "`price` > CAST(CAST(%s AS CHAR) AS DECIMAL(3, 2))", ("-0.05",)),
         ("big = 18446744073709551615", "`big` = %s", (2**64 - 1,)),

@@ -35,7 +35,7 @@ def test_a_stream_that_rests_before_the_end_of_the_log_has_lost_it() -> None:
 @pytest.mark.parametrize(
     "now",
     [
-        replace(RESTING, end=at(700), place=at(600)),  # it came on
+        replace(RESTING, end=at(700), position=at(600)),  # it came on
         replace(RESTING, end=at(700), resting=False),  # it's amid a transaction, or paused
         replace(RESTING, end=at(700), heard=False),  # if nothing comes at all, the reader notices
     ],

@@ -6,6 +6,7 @@ import ssl
 import urllib.request
 from collections.abc import Callable
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -14,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from actors.http.changes.client import ChangesGone, ChangesInterrupted, changes
+from actors.http.changes.client import ChangeBatch, ChangesGone, ChangesInterrupted, changes
 from pipeline.config.settings import HttpSettings, HttpTlsSettings
 from pipeline.errors import Definite
 from pipeline.snapshot.checkpoint import Ready
@@ -22,13 +23,24 @@ from tests.actors.http.changes.journals import WIDER, Tapped, tapped
 from tests.servers.certificates import certificate
 
 # What ends an IPC stream of Arrow's.
-END_OF_STREAM: Final = re.compile(b"\xff\xff\xff\xff\0\0\0\0")
+END: Final = b"\xff\xff\xff\xff\0\0\0\0"
+END_OF_STREAM: Final = re.compile(END)
 
 
 def fetched(tap: Tapped, query: str, read: Callable[[pa.NativeFile], Any]) -> Any:
     with urllib.request.urlopen(f"{tap.url}/changes?format=arrow&through=now&{query}") as answer:
         assert answer.headers["Content-Type"] == "application/vnd.apache.arrow.stream"
         return read(pa.PythonFile(answer, "r"))
+
+
+def parted(answer: bytes) -> tuple[bytes, list[bytes]]:
+    """The head of an answer, and its chunks."""
+    at = answer.index(b"\r\n\r\n") + 4
+    head, chunks = answer[:at], []
+    while size := int(answer[at : (begin := answer.index(b"\r\n", at) + 2)], 16):
+        chunks.append(answer[begin : begin + size])
+        at = begin + size + 2
+    return head, chunks
 
 
 def as_table(file: pa.NativeFile) -> pa.Table:
@@ -79,6 +91,7 @@ async def test_columns_that_change_begin_another_stream(tmp_path: Path) -> None:
             columns = [
                 batch.rows.schema.names if tables else batch.rows.schema.field("shop.orders").type.names
                 for batch in batches
+                if batch.rows.num_rows
             ]
             assert ["price" in names for names in columns] == [False, True]
         # A generic reader gets all of the first stream.
@@ -96,7 +109,8 @@ async def test_a_second_table_that_comes_begins_another_stream(tmp_path: Path) -
         tap.history.tables[items.schema.table] = items
         tap.history.transaction((items, "c", (2,)), (tap.orders, "c", (3, "b")))
         tap.seal()
-        (second,) = [batch.rows async for batch in batches]
+        second, end = [batch.rows async for batch in batches]
+        assert not end.num_rows
         assert second.column("shop.items").to_pylist() == [{"id": 2}, None]
         assert second.column("shop.orders").to_pylist() == [None, {"id": 3, "note": "b"}]
 
@@ -154,26 +168,51 @@ async def test_python_takes_no_answer_for_whole_that_broke_off(tmp_path: Path) -
         )
         answer = await reader.read()
         writer.close()
-    ends = [each.end() for each in re.finditer(END_OF_STREAM, answer)]
-    assert len(ends) == 2
-    head = answer.index(b"\r\n\r\n") + 4
-    for end in (len(answer), *ends, *range(head, len(answer), 211)):
+    head, chunks = parted(answer)
+    body = b"".join(chunks)
+    streams = [each.end() for each in re.finditer(END_OF_STREAM, body)]
+    assert len(streams) == 2
+    # After this all that is missing is the end of the second stream.
+    marked = len(body) - len(END)
+    # Chunk by chunk, with one that ends with each stream, whatever came together.
+    sent = head
+    ends = []
+    for begin, end in pairwise(sorted({*range(0, len(body), 1000), *streams})):
+        chunk = body[begin:end]
+        sent += b"%x\r\n%b" % (len(chunk), chunk)
+        ends += [len(sent), len(sent) + 1, len(sent) + 2]
+        sent += b"\r\n"
+    sent += b"0\r\n\r\n"
+    # As a proxy sends it that holds answers back.
+    at_once = head.replace(b"Transfer-Encoding: chunked", b"Content-Length: %d" % len(body)) + body
+    for whole in (sent, at_once):
+        assert sum(each.rows.num_rows for each in await answered(whole)) == 5
+    broken = [sent[:end] for end in (*ends, *range(len(head), len(sent), 211)) if end <= ends[-4]]
+    for part in (*broken, at_once[: streams[0] - len(body)], at_once[: marked - 1 - len(body)]):
+        with pytest.raises(ChangesInterrupted):
+            await answered(part)
+    # By HTTP/1.0, as some proxies speak it, an answer ends with its connection, however much of it has come.
+    plain = b"HTTP/1.0 200 OK\r\nContent-Type: application/vnd.apache.arrow.stream\r\n\r\n"
+    for end in (*streams[:-1], *range(0, marked, 211), marked - 1):
+        with pytest.raises(ChangesInterrupted):
+            await answered(plain + body[:end])
+    for end in (marked, len(body)):
+        assert sum(each.rows.num_rows for each in await answered(plain + body[:end])) == 5
 
-        async def answered(
-            _: asyncio.StreamReader, to: asyncio.StreamWriter, part: bytes = answer[:end]
-        ) -> None:
-            to.write(part)
-            await to.drain()
-            to.close()
 
-        async with await asyncio.start_server(answered, "127.0.0.1") as server:
-            port = server.sockets[0].getsockname()[1]
-            stream = changes(f"http://127.0.0.1:{port}", 0)
-            if end == len(answer):
-                assert sum(each.rows.num_rows for each in await asyncio.to_thread(list, stream)) == 5
-                continue
-            with pytest.raises(ChangesInterrupted):
-                await asyncio.to_thread(list, stream)
+async def answered(part: bytes) -> list[ChangeBatch]:
+    """What a client reads of a service that answers with these bytes and closes the connection."""
+
+    async def answer(asked: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        # A request that wasn't read would break the connection off by itself.
+        await asked.readuntil(b"\r\n\r\n")
+        to.write(part)
+        await to.drain()
+        to.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        return await asyncio.to_thread(list, changes(f"http://127.0.0.1:{port}", 0))
 
 
 async def test_python_reads_through_tls_and_refuses_an_unknown_certificate(tmp_path: Path) -> None:

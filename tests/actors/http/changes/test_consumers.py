@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from actors.http.changes import consumers, segment_changes
-from actors.http.changes.client import changes
+from actors.http.changes.client import ChangesInterrupted, changes
 from actors.http.changes.json_lines import JsonLines
 from actors.http.changes.segment_changes import ChangesRead
 from actors.http.routes import ROUTES
@@ -107,6 +107,50 @@ async def test_a_consumer_that_is_killed_continues_from_any_of_its_checkpoints(t
             else:
                 rows.append(row(line))
         assert sum("checkpoint" in line for line in lines) > 3
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("since", ["0", "2", f"{SOURCE}:1-2:4"])
+@pytest.mark.parametrize(
+    "through", ["1", "2", "3", "4", "6", "8", f"{SOURCE}:1-2", f"{SOURCE}:1-6", f"{SOURCE}:2:7", "now"]
+)
+async def test_one_that_ends_within_a_segment_continues_with_the_rest(
+    tmp_path: Path, since: str, through: str
+) -> None:
+    """Each row comes once, whichever of the checkpoints it continues with."""
+    had = {"0": 0, "2": 2}
+    async with tapped(tmp_path) as tap:
+        for _ in range(2):
+            tap.commit(4, rows=6)
+            tap.seal()
+        wanted = [at for at in expected(1, 8, 6) if at[0] > had.get(since, 0)]
+        wanted = [at for at in wanted if since in had or at[0] not in (1, 2, 4)]
+        lines = await tap.lines(since=since, through=through)
+        rows: list[Row] = []
+        for line in lines:
+            if "checkpoint" in line:
+                left = await tap.lines(since=line["checkpoint"])
+                assert sorted(rows + [row(each) for each in left if "row" in each]) == wanted, line
+            else:
+                rows.append(row(line))
+        assert lines[-1]["complete"] is True
+        assert sum("complete" in line for line in lines) == 1
+        if through.isdigit():
+            assert {scn for scn, _ in rows} <= set(range(int(through) + 1))
+
+
+async def test_steps_of_a_transaction_each_are_all(tmp_path: Path) -> None:
+    async with tapped(tmp_path) as tap:
+        for _ in range(2):
+            tap.commit(3, rows=2)
+            tap.seal()
+        place, ids = "earliest", list[int]()
+        for scn in range(1, 7):
+            stream = changes(tap.url, place, tables=["shop.orders"], through=scn)
+            for batch in await asyncio.to_thread(list, stream):
+                ids += batch.rows.column("__scn").to_pylist()
+                place = batch.checkpoint or place
+        assert ids == [1, 2, 3, 4, 5, 6]
 
 
 async def test_one_that_takes_nothing_delays_no_other_and_gets_all_in_the_end(tmp_path: Path) -> None:
@@ -254,7 +298,7 @@ async def test_one_learns_which_tables_stop_and_begin_again(tmp_path: Path) -> N
     async with tapped(tmp_path) as tap:
         tap.commit(2)
         tap.seal()
-        before = (await tap.lines())[-1]
+        before = (await tap.lines())[-2]
         assert before.keys() == {"checkpoint", "scn"}
         tap.history.stopped[ORDERS.table] = "its rows can't be decoded"
         tap.history.transaction((tap.items, "c", (7,)))
@@ -268,7 +312,7 @@ async def test_one_learns_which_tables_stop_and_begin_again(tmp_path: Path) -> N
         told = [line for line in await tap.lines(since=before["checkpoint"]) if "checkpoint" in line]
         stopped = {"shop.orders": "its rows can't be decoded"}
         assert [(line.get("stopped"), line.get("restarted")) for line in told] == [
-            (stopped, None), (None, ["shop.orders"]), (None, None)
+            (stopped, None), (None, ["shop.orders"]), (None, None), (None, None)
         ]  # fmt: skip
         # Whoever continues with a checkpoint has what comes after it, and of another table nothing.
         assert [line for line in await tap.lines(since=told[1]["checkpoint"]) if "restarted" in line] == []
@@ -284,6 +328,31 @@ async def test_one_learns_which_tables_stop_and_begin_again(tmp_path: Path) -> N
         tap.seal()
         batches = await asyncio.to_thread(list, changes(tap.url, told[2]["checkpoint"], through="now"))
         assert [batch.stopped for batch in batches if batch.stopped] == [{"shop.items": "é"}]
+
+
+@pytest.mark.parametrize("form", ["json", "arrow"])
+async def test_where_the_service_stops_first_the_answer_has_no_end(tmp_path: Path, form: str) -> None:
+    """Else a consumer would believe that it has all changes through the place that it named."""
+    async with tapped(tmp_path) as tap:
+        tap.commit(2)
+        tap.seal()
+        through = tap.history.scn + 1000
+        host, port = tap.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        asked = f"GET /changes?since=0&through={through}&format={form} HTTP/1.1"
+        writer.write(f"{asked}\r\nHost: {host}\r\n\r\n".encode())
+        sent = await reader.readuntil(b"\r\n\r\n") + await reader.read(1 << 16)
+        read = asyncio.create_task(asyncio.to_thread(list, changes(tap.url, 0, through=through)))
+        await until(lambda: len(tap.bench.changes._news._waiters) == 2, "both wait for more")
+        tap.bench.changes.end()
+        with suppress(ConnectionResetError):
+            while part := await reader.read(1 << 16):
+                sent += part
+        writer.close()
+        with pytest.raises(ChangesInterrupted, match="the service stops: continue with the last checkpoint"):
+            await read
+    assert b"the service stops" in sent
+    assert not sent.endswith(b"0\r\n\r\n")
 
 
 async def test_an_idle_consumer_gets_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +391,8 @@ async def test_one_that_finds_nothing_takes_turns_and_gets_checkpoints(
             tap.seal()
         lines = await tap.lines(key_range="..-1")
         segments = [line["checkpoint"].split(".")[1] for line in lines]
-        assert segments == ["3", "5"]
+        assert segments == ["3", "5", "6"]
+        assert [line.get("complete") for line in lines] == [None, None, True]
 
 
 async def test_python_iterates_over_batches_both_ways(tmp_path: Path) -> None:

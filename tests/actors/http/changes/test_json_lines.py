@@ -18,7 +18,7 @@ async def test_a_line_has_the_values_and_where_they_come_from(tmp_path: Path) ->
         )
         tap.orders.absent[1, 2] = ["note", "price"]
         tap.seal()
-        one, two, three, checkpoint = await tap.lines()
+        one, two, three, checkpoint, end = await tap.lines()
         source = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1"
         known = {"scn": 1, "gtid": source, "time": "2023-11-14T22:13:20.000001Z"}
         assert one == {
@@ -34,6 +34,7 @@ async def test_a_line_has_the_values_and_where_they_come_from(tmp_path: Path) ->
             "row": {"id": 3, "note": None, "price": None},
         }  # fmt: skip
         assert checkpoint == {"checkpoint": f"{tap.history.store.identity.id}.2.0", "scn": 1}
+        assert end == {**checkpoint, "complete": True}
 
 
 async def test_only_the_tables_that_are_named_come(tmp_path: Path) -> None:
@@ -41,4 +42,4 @@ async def test_only_the_tables_that_are_named_come(tmp_path: Path) -> None:
         tap.commit(3, rows=2)
         tap.seal()
         lines = await tap.lines(tables="shop.items")
-        assert [line["table"] for line in lines[:-1]] == ["shop.items"] * 3
+        assert [line["table"] for line in lines[:-2]] == ["shop.items"] * 3

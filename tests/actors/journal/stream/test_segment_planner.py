@@ -134,7 +134,29 @@ def test_a_stream_ends_at_its_place_and_waits_for_it(house: House) -> None:
     first = planner.end(planner.begin(), NO_LIMIT)
     assert first == house.at(1)
     house.seal(2)
-    assert planner.end(first, NO_LIMIT) == planner.latest() == house.at(2)
+    assert planner.latest() == house.at(2)
+    assert planner.end(first, NO_LIMIT) == SegmentOffset(house.id, 2, "3")
+
+
+@pytest.mark.parametrize(
+    ("through", "text"), [(3, "3"), (GtidSet.parse(f"{SOURCE}:1-2"), f"{SOURCE}:1-2"), (4, None)]
+)
+def test_a_stream_that_ended_within_a_segment_is_not_continued_after_it(
+    house: House, through: int | GtidSet, text: str | None
+) -> None:
+    house.seal(3)
+    planner = house.planner(through=through)
+    end = planner.end(planner.begin(), NO_LIMIT)
+    assert end.through == text
+    assert planner.end(end, NO_LIMIT) == house.planner(through=through).end(end, NO_LIMIT) == end
+    for other in (None, 5):
+        if text is None:
+            assert house.planner(through=other).end(end, NO_LIMIT).segment == 3
+            continue
+        with pytest.raises(WrongOffset, match=rf"with through = {text}, and lacks the rest of it"):
+            house.planner(through=other).end(end, NO_LIMIT)
+        with pytest.raises(WrongOffset, match="until it has ended"):
+            house.planner(through=other).tasks(house.at(0), end)
 
 
 def test_a_table_without_changes_costs_no_batches(house: House) -> None:

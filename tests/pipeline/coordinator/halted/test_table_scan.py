@@ -371,7 +371,7 @@ def scanning() -> Capture:
     capture = Capture(LOGS, ITEMS)
     capture.give(execute("s1", LOGS, blocking=True), chunks.ScanOpened(1, LOGS, gtids("a:1-5"), place(10)))
     capture.give(binlog.ReadingPaused())
-    assert isinstance(capture.state.place, InScan)
+    assert isinstance(capture.state.phase, InScan)
     return capture
 
 

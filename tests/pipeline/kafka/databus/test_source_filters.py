@@ -1,6 +1,7 @@
 """A filter lets the events through that Databus would, and what is wrong with one is named."""
 
 import json
+from dataclasses import replace
 from decimal import Decimal as Exact
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.journal.changes.query import MalformedRequest
+from pipeline.kafka.databus import sources
 from pipeline.kafka.databus.source_filters import (
     KeySpan,
     check_source_filters,
@@ -53,7 +55,7 @@ def let_through(kind: ColumnType, values: list[Any], told: dict[str, Any]) -> li
         schema=pa.schema([schema.arrow.field(0), schema.arrow.field(1).with_nullable(True)]),
     )
     filters = parse_source_filters(json.dumps({SOURCE: told}))
-    check_source_filters(filters, [schema])
+    check_source_filters(filters, {schema.table: schema}, [schema.table])
     return [v for v, kept in zip(values, wanted_events(rows, schema, filters).tolist(), strict=True) if kept]
 
 
@@ -169,7 +171,25 @@ def test_a_filter_that_does_not_fit_the_key_is_refused(
 
 def test_a_filter_without_a_source_or_of_one_without_a_key_is_refused() -> None:
     keyless = TableSchema(table(LONG).table, table(LONG).columns, ())
+    known = {keyless.table: keyless}
     with pytest.raises(MalformedRequest, match=r"shop\.parts has no primary key"):
-        check_source_filters(parse_source_filters(json.dumps({SOURCE: ranges((0, 1))})), [keyless])
+        check_source_filters(parse_source_filters(json.dumps({SOURCE: ranges((0, 1))})), known, known)
     with pytest.raises(MalformedRequest, match="filters: 7 is no source; GET /sources lists them"):
-        check_source_filters(parse_source_filters(json.dumps({"7": ranges((0, 1))})), [keyless])
+        check_source_filters(parse_source_filters(json.dumps({"7": ranges((0, 1))})), known, known)
+
+
+def test_of_two_sources_with_one_number_a_filter_is_of_the_one_that_is_requested(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With both it would be of either, and leave events of one out."""
+    monkeypatch.setattr(sources, "_ID", 1)
+    one, other = (replace(table(LONG), table=TableId("shop", name)) for name in ("parts", "rest"))
+    known = {schema.table: schema for schema in (one, other)}
+    filters = parse_source_filters(json.dumps({"1": ranges((0, 1))}))
+    for each in known:
+        check_source_filters(filters, known, [each])
+    with pytest.raises(
+        MalformedRequest, match=r"1 is the number of shop\.parts and shop\.rest; request each"
+    ):
+        check_source_filters(filters, known, known)
+    check_source_filters(parse_source_filters('{"1": {"partitionType": "NONE"}}'), known, known)

@@ -10,6 +10,7 @@ from pipeline.lake.stream.segment_offset import (
     SegmentOffset,
     SegmentsGone,
     WrongOffset,
+    check_nothing_left_out,
     check_offset,
 )
 
@@ -18,15 +19,36 @@ THERE = RetainedRange("j1", "/journal", first=5, last=9, scn=41)
 
 
 def test_an_offset_is_read_again() -> None:
-    assert segment_offset.from_json(segment_offset.to_json(OFFSET)) == OFFSET
+    for offset in (OFFSET, replace(OFFSET, through="41")):
+        assert segment_offset.from_json(segment_offset.to_json(offset)) == offset
+    assert (
+        segment_offset.from_json({"journal": "j1", "segment": 7}) == OFFSET
+    )  # as before there was `through`
 
 
 @pytest.mark.parametrize(
-    "value", [{}, {"journal": "j1"}, {"journal": 1, "segment": 2}, {"journal": "j", "segment": -1}]
+    "value",
+    [
+        {},
+        {"journal": "j1"},
+        {"journal": 1, "segment": 2},
+        {"journal": "j", "segment": -1},
+        {"journal": "j", "segment": 2, "through": 3},
+    ],
 )
 def test_another_offset_is_refused(value: dict[str, object]) -> None:
     with pytest.raises(WrongOffset, match="give the stream a checkpoint of its own"):
         segment_offset.from_json(value)
+
+
+@pytest.mark.parametrize(("through", "first"), [("41", "42"), ("a-b:1-3", "a-b:1-3")])
+def test_one_that_left_out_a_part_is_refused_by_another_option(through: str, first: str) -> None:
+    cut = replace(OFFSET, through=through)
+    check_nothing_left_out(cut, through)
+    check_nothing_left_out(OFFSET, None)
+    for other in (None, "50"):
+        with pytest.raises(WrongOffset, match=rf'\.option\("from", "{first}"\)'):
+            check_nothing_left_out(cut, other)
 
 
 @pytest.mark.parametrize("segment", [4, 7, 9])

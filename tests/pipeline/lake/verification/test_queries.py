@@ -44,12 +44,31 @@ def test_floats_are_compared_by_their_text() -> None:
 
 
 def test_a_hash_has_what_a_hash_of_sparks_leaves_out() -> None:
-    text = COMPARED.differing_parts("rows", 11)
+    text = COMPARED.compared_parts("rows", 11)
     sign = "CASE WHEN `price` = 0 THEN CAST(`price` AS STRING) END"
-    assert text.count(f"`price` IS NULL, `price`, {sign}, `note` IS NULL, `note`)") == 2
-    assert text.count(f"xxhash64(`note` IS NULL, `note`, `price` IS NULL, `price`, {sign}, ") == 2
-    assert text.count("pmod(xxhash64(`id`, `name`), 1024)") == 2
-    assert "`__scn` > 11" in text
+    bits = ((1, "id"), (2, "name"), (4, "price"), (8, "note"))
+    nulls = " | ".join(f"CASE WHEN `{name}` IS NULL THEN {bit}L ELSE 0L END" for bit, name in bits)
+    assert text.count(f"xxhash64({nulls}, `id`, `name`, `price`, {sign}, `note`)") == 3
+    assert text.count(f"xxhash64(`note`, `price`, {sign}, `name`, `id`, {nulls})") == 3
+    assert "max(CASE WHEN `__scn` > 11 THEN `__scn` END)" in text
+    assert "xxhash64(1L, s.`id` IS NULL, s.`name` IS NULL, s.`id`, s.`name`)" in text
+
+
+def test_nulls_of_many_columns_are_in_several_numbers() -> None:
+    columns = tuple(Column(f"c{at}", Integer(8, unsigned=False), True) for at in range(65))
+    wide = TableSchema(TableId("shop", "wide"), columns, (0,))
+    text = ComparedTable("lake", wide, MirrorPosition(3, 5), Versions(7, 9)).compared_parts("rows", 11)
+    assert f"`c62` IS NULL THEN {1 << 62}L ELSE 0L END, CASE WHEN `c63` IS NULL THEN 1L ELSE 0L END |" in text
+
+
+def test_a_view_reads_what_its_mirror_lacks_only_where_it_may() -> None:
+    """Of a frozen mirror no change counts, and a partial one's rows have columns of several changes."""
+    frozen = ComparedTable("lake", TABLE, MirrorPosition(3, 5, pin="p", frozen=True), Versions(7, 9))
+    text = frozen.compared_parts("rows", 11)
+    assert "row_number()" not in text and "`__segment` > 5" not in text
+    partial = ComparedTable("lake", TABLE, MirrorPosition(3, 5, partial=True), Versions(7, 9))
+    text = partial.compared_parts("rows", 11)
+    assert partial._live in text and "max(false) AS `pending `" in text
 
 
 def test_a_row_that_the_view_hides_is_not_missing() -> None:

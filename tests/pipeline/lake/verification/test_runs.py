@@ -219,6 +219,19 @@ def test_a_table_is_merged_and_compacted_before_it_is_compared() -> None:
     assert not isinstance(done[3], ComparisonDue)
 
 
+@pytest.mark.parametrize(("rows", "first"), [(159, MergeDue(ID)), (160, ComparisonDue(ID))])
+def test_many_rows_are_compared_before_few_are_merged(rows: int, first: Due) -> None:
+    had = replace(HAD, pending=5)
+    lake = replace(lake_of(ENDED), tables={ID: had}, settings=LakeSettings("lake", merge_after_s=1.0))
+    background = table_met(Background(), ID, had, {}, 0.0)
+    background = replace(background, verified=background.verified.with_rows(ID, rows, 90.0))
+    background, work = next_work(background, lake, 5, "position", 100.0)
+    assert work is not None and work.due == first
+    background = work_done(background, TableSize(), 101.0)
+    _, work = next_work(background, lake, 5, "position", 102.0)
+    assert work is not None and {first, work.due} == {MergeDue(ID), ComparisonDue(ID)}, "each has its turn"
+
+
 def test_a_comparison_that_is_alone_does_not_wait_for_its_turn() -> None:
     background = replace(
         table_met(Background(compared=True), ID, HAD, {}, 0.0), due={ComparisonDue(ID): 90.0}

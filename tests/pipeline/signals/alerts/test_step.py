@@ -30,6 +30,7 @@ class Story:
 
     def __init__(self) -> None:
         self.state, self.now, self.takes = State(), 1000.0, True
+        self.refuses = ""  # a subject
         self.posted: list[Alert] = []
         self.lost: list[Alert] = []
         self.kept = 0
@@ -43,7 +44,8 @@ class Story:
                 match order:
                     case PostAlert(alert):
                         self.posted.append(alert)
-                        facts.append(AlertTaken() if self.takes else AlertRefused())
+                        taken = self.takes and alert.trouble.subject != self.refuses
+                        facts.append(AlertTaken() if taken else AlertRefused())
                     case ReportLost(alert):
                         self.lost.append(alert)
                     case KeepAlerts():
@@ -93,8 +95,25 @@ def test_what_is_refused_is_posted_again_with_the_same_id_after_pauses_and_a_res
     assert len({each.document("shop")["id"] for each in story.posted}) == 1
 
 
+def test_an_alert_that_the_webhook_refuses_holds_no_other_up() -> None:
+    story = Story()
+    story.refuses = "shop.t0"
+    troubles = [replace(STOPPED, subject=f"shop.t{number}") for number in range(5)]
+    story.seen(*troubles)
+    for _ in range(5):
+        story.seen(*troubles, seconds=POST_BACKOFF.pause_s(1))
+    posted = [each.trouble.subject for each in story.posted]
+    assert [each for each in posted if each != "shop.t0"] == [f"shop.t{number}" for number in range(1, 5)]
+    assert [each.trouble for each in story.state.waiting] == troubles[:1]
+    story.refuses = ""
+    story.seen(*troubles, seconds=POST_BACKOFF.longest_s)
+    assert story.state.waiting == ()
+    assert len({each.document("shop")["id"] for each in story.posted}) == 5
+
+
 def test_a_webhook_that_is_gone_for_days_has_the_longest_pause() -> None:
-    state = State(waiting=(Alert(STOPPED, 1.0),), tries=5000, posting=True)
+    alert = Alert(STOPPED, 1.0)
+    state = State(waiting=(alert,), tries=5000, posting=alert)
     after, _ = alerts.step(state, AlertRefused(), 9.0)
     assert after.next_at == 9.0 + POST_BACKOFF.longest_s
 

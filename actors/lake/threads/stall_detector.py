@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
-from actors.lake.spark_session import Pool
+from actors.lake.threads.scheduler_pools import Pool
 
 # Seconds. Together with the supervisor's own look, a missing answer is found within 15 s.
 SPARK_EVERY_S: Final = 1.0

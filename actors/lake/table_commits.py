@@ -1,0 +1,251 @@
+"""The commits that make, change and replace the lake's tables, and that merge into a mirror.
+
+Each of the two lake tables takes a new schema in one commit. That commit changes the columns
+(`pipeline.lake.column_changes`), and its properties name the segment that they came with. What Delta needs for renaming
+and widening is enabled in a commit before. That commit changes nothing else.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from actors.lake.delta_table import LakeTable, TableOpener, TableVersion, made_once
+from actors.lake.file_placement import LakeFiles
+from actors.lake.spark_connect import is_connect_session
+from actors.lake.spark_session import side_session
+from actors.lake.transaction_log.delta_log import is_restored
+from pipeline.config.table_rules import LakeRule, rule_of
+from pipeline.errors import Definite, Transient
+from pipeline.lake import tables as lake_tables
+from pipeline.lake.column_changes import (
+    ColumnPlan,
+    features_of_types,
+    follow_steps,
+    needed_features,
+    unchanged_plan,
+)
+from pipeline.lake.delivery import AcceptedBatch
+from pipeline.lake.live_view import MirrorPosition
+from pipeline.lake.mirrors.merge import Merge
+from pipeline.lake.reading.descriptions import describe_changelog, describe_mirror
+from pipeline.lake.tables import PIN_TYPE, LakeColumn, Property, Tier, location
+from pipeline.schema.table_schema import TableId, TableSchema
+
+# For a mirror of fewer files, finding the extent of the changed keys costs more than it saves.
+FILES_TO_LEAVE_OUT: Final = 16
+
+
+class TableCommits:
+    """What Spark and this process commit to all tables under `root` that one journal feeds."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        root: str,
+        tables: TableOpener,
+        files: LakeFiles,
+        journal: str,
+        rules: tuple[LakeRule, ...],
+    ) -> None:
+        self._session = session
+        self._root = root
+        self._tables = tables
+        self._files = files
+        self._journal = journal
+        self._rules = rules
+
+    def mirror_properties(self, table: TableId, *, shadow: bool = False) -> dict[str, str]:
+        """Returns the properties with which a mirror begins, whatever is in it."""
+        about = {Property.ABOUT.value: describe_mirror(table, shadow=shadow)}
+        plain = not rule_of(self._rules, table).deletion_vectors
+        return {**about, lake_tables.VECTORS: "false"} if plain else about
+
+    def changelog_properties(self, table: TableId, schema: TableSchema | None) -> dict[str, str]:
+        """Returns the properties with which a changelog says what it is."""
+        keyed, tiers = schema is None or bool(schema.key), rule_of(self._rules, table).tiers
+        return {Property.ABOUT: describe_changelog(table, tiers, keyed=keyed)}
+
+    def table(self, table: TableId, tier: Tier) -> LakeTable:
+        """Returns one of the two lake tables of a table."""
+        return self._tables(location(self._root, table, tier))
+
+    def shadow(self, table: TableId, generation: int) -> LakeTable:
+        """Returns the lake table in which a generation is filled beside the mirror."""
+        return self._tables(lake_tables.shadow(self._root, table, generation))
+
+    def table_of_generation(self, table: TableId, generation: int) -> LakeTable:
+        """Returns the lake table that has a generation of the mirror."""
+        mirror = self.table(table, Tier.MIRROR)
+        mirrored = mirror.snapshot()
+        shown = mirrored is not None and mirrored.generation == generation
+        return mirror if shown else self.shadow(table, generation)
+
+    def fed_tables(self, table: TableId, generation: int | None) -> list[LakeTable]:
+        """Returns the lake tables that batches may change. The last one is there only while a generation is filled."""
+        shadow = [] if generation is None else [self.shadow(table, generation)]
+        return [*(self.table(table, tier) for tier in Tier), *shadow]
+
+    def own(self, table: TableId, tier: Tier) -> TableVersion | None:
+        """Returns the newest version of a lake table, None if it doesn't exist.
+
+        Raises Definite if another journal feeds it, and Transient if somebody has set it back.
+        """
+        delta = self.table(table, tier)
+        snapshot = delta.finish_alter()
+        if snapshot is not None and (journal := snapshot.properties.get(Property.JOURNAL)) != self._journal:
+            raise Definite(
+                f"{delta.path} is fed from another journal ({journal or 'none that it names'}, and this one is "
+                f"{self._journal}): give this pipeline a lake of its own, or remove the tables and "
+                "take a new snapshot of them"
+            )
+        if snapshot is not None and is_restored(delta.path, snapshot.version, f"{self._journal}/"):
+            raise Transient(
+                f"{delta.path} was set back by RESTORE, and Delta still says of it that it has what came later: stop "
+                "the service, remove the table's folder, and start again, so that its mirror is filled again"
+            )
+        return snapshot
+
+    def set_properties(self, table: TableId, tier: Tier, properties: Mapping[str, str]) -> None:
+        """Sets properties of a lake table, in a commit of nothing else."""
+        self._session.sql(lake_tables.set_properties_sql(location(self._root, table, tier), properties))
+
+    def alter(
+        self,
+        delta: LakeTable,
+        present: TableVersion,
+        plan: ColumnPlan,
+        properties: Mapping[str, str],
+        pin: str | None = None,
+    ) -> None:
+        """Changes a lake table's columns, and enables before what Delta needs for that."""
+        if lacking := needed_features(plan, present.properties):
+            self._session.sql(lake_tables.set_properties_sql(delta.path, lacking))
+        delta.alter(plan, properties, pin)
+
+    def evolve_changelog(
+        self, table: TableId, todo: AcceptedBatch, properties: Mapping[str, str], pin: str | None = None
+    ) -> None:
+        """Gives the changelog its new columns. Creates it if it doesn't exist."""
+        delta = self.table(table, Tier.CHANGELOG)
+        # Another pipeline may have made it since it was looked for.
+        present = self.own(table, Tier.CHANGELOG)
+        properties = {**properties, **self.changelog_properties(table, todo.schema)}
+        if present is None:
+            plan = follow_steps(unchanged_plan((), None), Tier.CHANGELOG, todo.steps)
+            self.create_changelog(table, plan.after, properties, pin)
+            return
+        further = present.since < todo.since
+        steps = [step for step in todo.steps if step.segment > present.since] if further else []
+        plan = follow_steps(present.unchanged, Tier.CHANGELOG, steps)
+        if further or pin is not None:
+            self.alter(delta, present, plan, properties if further else {}, pin)
+
+    def create_changelog(
+        self,
+        table: TableId,
+        of: tuple[LakeColumn, ...],
+        properties: Mapping[str, str],
+        pin: str | None = None,
+    ) -> None:
+        """Creates a changelog with these columns, unless there is one."""
+        changelog = self.table(table, Tier.CHANGELOG)
+        if pin is not None:
+            of = (*of, LakeColumn(pin, PIN_TYPE))
+            properties = {**properties, Property.PIN: pin}
+        stored = self._stored_properties(changelog, properties)
+        whole = lake_tables.properties_of(Tier.CHANGELOG, stored)
+        if changelog.version() is None and changelog.create(of, whole, {}, None):
+            return
+        self._session.sql(lake_tables.create_sql(changelog.path, Tier.CHANGELOG, of, stored))
+        # Another pipeline may have made it first. Or its log has no version.
+        if self.own(table, Tier.CHANGELOG) is None:
+            self.replace_table(changelog, Tier.CHANGELOG, of, properties, ("made", 0))
+
+    def replace_table(
+        self,
+        table: LakeTable,
+        tier: Tier,
+        of: tuple[LakeColumn, ...],
+        properties: Mapping[str, str],
+        reached: tuple[str, int],
+        rows: str | None = None,
+        **report: object,
+    ) -> None:
+        """Replaces a lake table by one with these rows, or an empty one, unless its mark has got there already."""
+        mark, number = reached
+        metadata = self.metadata(**{mark: number}, **report)
+        stored = self._stored_properties(table, properties)
+        present = table.snapshot()
+        if present is None and rows is None:
+            whole = lake_tables.properties_of(tier, stored)
+            if table.create(of, whole, {self.mark(mark): number}, metadata):
+                return
+        if present is not None and (lacking := features_of_types(present.source_columns, of)):
+            self._session.sql(lake_tables.set_properties_sql(table.path, lacking))
+        once = made_once(self.mark(mark), number, metadata)
+        with side_session(self._session, once) as session:
+            session.sql(lake_tables.begin_sql(table.path, tier, of, stored, rows))
+
+    def _stored_properties(self, table: LakeTable, properties: Mapping[str, str]) -> dict[str, str]:
+        """Returns the properties of a new table."""
+        return {**table.checkpoints, Property.JOURNAL: self._journal, **properties}
+
+    def merge(
+        self,
+        mirror: LakeTable,
+        mirrored: TableVersion,
+        reached: MirrorPosition,
+        through: int,
+        **report: object,
+    ) -> None:
+        """Merges the pending changes, if there are any."""
+        assert mirrored.schema is not None
+        if mirrored.schema.key and reached.merged < through:
+            merge = self._within(Merge(self._root, mirrored.schema, reached, through), mirror)
+            mirror.merge(merge, self.mark("merged"), self.metadata(merged=through, **report))
+
+    def _within(self, merge: Merge, mirror: LakeTable) -> Merge:
+        """Returns the merge restricted to the keys that have changed, if that is less work than to read all of the
+        mirror's.
+        """
+        size, extent = mirror.size(), merge.extent()
+        if size is None or size.files < FILES_TO_LEAVE_OUT or extent is None:
+            return merge
+        row = self._session.sql(extent).first()
+        assert row is not None
+        return merge.within(row)
+
+    def make_durable(self, *tables: LakeTable) -> None:
+        """Makes durable what Spark has committed to these, as far as they exist.
+
+        Only a commit with rows is made durable by itself. A segment may bring a statement and no row. The
+        journal learns that the lake has it, and it doesn't come again.
+        """
+        for each in tables if not is_connect_session(self._session) else ():
+            if (version := each.version()) is not None:
+                self._files.sync_table(each.path, version)
+
+    def keep_found(self, table: TableId, generation: int | None) -> None:
+        """Makes durable what a predecessor has committed, and had no time to make so.
+
+        The sink doesn't deliver again what it finds, and reports it to the journal. The journal may remove it then.
+        """
+        for each in self.fed_tables(table, generation) if not is_connect_session(self._session) else ():
+            if (version := each.version()) is not None:
+                self._files.sync_found(each.path, version)
+
+    def sweep(self, table: TableId, mirrored: TableVersion | None) -> None:
+        """Removes the tables of generations that readers see in the mirror now, or that were given up."""
+        filled = mirrored.rebuilding if mirrored is not None and mirrored.pin is not None else None
+        kept = None if filled is None else self.shadow(table, filled.generation).path
+        self._files.remove(lake_tables.shadows(self._root, table), kept)
+
+    def mark(self, name: str) -> str:
+        """Returns the name of the application that says how far a lake table is (`actors.lake.lake`)."""
+        return f"{self._journal}/{name}"
+
+    def metadata(self, **report: object) -> str:
+        """Returns a commit's own report, as JSON."""
+        return json.dumps({"journal": self._journal, **report})
