@@ -220,8 +220,8 @@ CHUNK_READ = Histogram(
 )
 PHASE = Histogram(
     "tidemark_snapshot_phase_seconds",
-    "Parts of a chunk's time. Phase is low, select or high (reading it), wait (until the stream passes the high "
-    "watermark) or emit (comparing its rows and sending them to the journal).",
+    "Parts of a chunk's time. The phases low, select and high read it. The phase wait lasts until the stream passes "
+    "the high watermark. The phase emit compares its rows and sends them to the journal.",
     ("phase",),
 )
 WINDOW = Histogram(
