@@ -94,7 +94,7 @@ def replay(
             if altered.alteration.schema.table == table:
                 _alter(story, altered.alteration)
         for file in entry.files:
-            if file.table == table and (file.kind is FileKind.CHANGES or _since(entry, table) == since):
+            if file.table == table and _belongs(file, _since(entry, table) == since):
                 _take(story, reader, entry, file, since)
     # Rows of before a column was added have NULL in it.
     rows = [*(row for _, row in story.mirror.values()), *(change.row for change in story.changes)]
@@ -103,6 +103,11 @@ def replay(
     story.changes = [replace(change, row={**added, **change.row}) for change in story.changes]
     story.changes.sort(key=lambda change: (change.scn, change.ordinal))
     return story
+
+
+def _belongs(file: File, of_this_mirror: bool) -> bool:
+    """Returns whether the file has changes or rows of the mirror. Rows that a verification read are of neither."""
+    return file.kind is FileKind.CHANGES or (file.kind is FileKind.ROWS and of_this_mirror)
 
 
 def entries(journal: Path) -> list[Entry]:
