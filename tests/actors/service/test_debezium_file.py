@@ -4,13 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from actors.runtime.supervisor import ExitCode
-from actors.service.cli import main
 from actors.service.debezium_file import java_properties, properties
 from pipeline.errors import Definite
-from tests.pipeline.config.debezium.connectors import CONNECTORS
 
 
 @pytest.mark.parametrize(
@@ -33,26 +29,6 @@ def test_what_is_no_connector_is_told(text: str, tmp_path: Path) -> None:
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(Definite, match=r"connector\.json"):
         properties(path)
-
-
-def test_the_configuration_is_printed_and_the_report_beside_it() -> None:
-    told = CliRunner().invoke(main, ["import-debezium", str(CONNECTORS / "tutorial.json")])
-    assert told.exit_code == ExitCode.CLEAN
-    assert told.stdout == (CONNECTORS / "tutorial.toml").read_text()
-    assert told.stderr == (CONNECTORS / "tutorial.txt").read_text()
-
-
-def test_a_connector_that_keeps_data_back_gives_no_configuration() -> None:
-    told = CliRunner().invoke(main, ["import-debezium", str(CONNECTORS / "masked.json")])
-    assert told.exit_code == ExitCode.DEFINITE
-    assert told.stdout == ""
-    assert "table.exclude.list" in told.stderr
-
-
-def test_a_file_that_is_not_there() -> None:
-    told = CliRunner().invoke(main, ["import-debezium", "nowhere.json"])
-    assert told.exit_code == ExitCode.DEFINITE
-    assert "nowhere.json can't be read" in told.output
 
 
 SERVER = r"""# Debezium Server
@@ -101,13 +77,3 @@ def test_the_properties_of_debezium_server(tmp_path: Path) -> None:
 )
 def test_a_property_as_java_reads_it(line: str, name: str, value: str) -> None:
     assert java_properties(line)[name] == value
-
-
-def test_a_refusal_leaves_no_file(tmp_path: Path) -> None:
-    into = tmp_path / "shop.toml"
-    refused = CliRunner().invoke(main, ["import-debezium", "nowhere.json", "-o", str(into)])
-    assert refused.exit_code == ExitCode.DEFINITE
-    assert not into.exists()
-    taken = CliRunner().invoke(main, ["import-debezium", str(CONNECTORS / "tutorial.json"), "-o", str(into)])
-    assert taken.exit_code == ExitCode.CLEAN
-    assert "[source]" in into.read_text() and "spark.jars" in taken.output

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from actors.service.terminal_status import show, status_tables
+from actors.service.commands.terminal_status import show, status_tables
 
 
 def table(name: str, **fields: Any) -> dict[str, Any]:

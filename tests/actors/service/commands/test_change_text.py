@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from actors.service.change_text import ChangeText, split_lines
 from actors.service.cli import main
+from actors.service.commands.change_text import ChangeText, split_lines
 from tests.actors.http.changes.journals import Tapped, tapped
 
 TOML = """

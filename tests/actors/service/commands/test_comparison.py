@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from actors.service.comparison import DIFFERENT, EQUAL, UNJUDGED, parse_duration, repeat_comparison
+from actors.service.commands.comparison import DIFFERENT, EQUAL, UNJUDGED, parse_duration, repeat_comparison
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""The commands of `tidemark`, each with what it does, by whom they are for."""

@@ -1,0 +1,102 @@
+"""What an operator's commands send to a service and say of its answer. With one:
+tests/integration/service/test_run.py."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.journal.store import JournalStore
+from actors.runtime.supervisor import ExitCode
+from actors.service.client import address_file
+from actors.service.config_file import load
+from tests.actors.service.command_line import answering, tidemark
+
+
+def test_pause_takes_no_tables(config: Path) -> None:
+    told = tidemark("signal", config, "pause", "--tables", "a")
+    assert told.exit_code == ExitCode.DEFINITE
+    assert "takes no --tables" in told.output
+
+
+def test_recapture_is_of_the_tables_that_are_named(config: Path) -> None:
+    told = tidemark("signal", config, "recapture")
+    assert told.exit_code == ExitCode.DEFINITE
+    assert "recapture needs --tables" in told.output
+    file = address_file(load(config, {}))
+    file.parent.mkdir()
+    posted: list[Any] = []
+    with answering(200, '{"id": "r1", "detail": "recapture of shop.a, which had stopped"}', posted) as port:
+        file.write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
+        told = tidemark("signal", config, "recapture", "-t", r"shop\.a", "--id", "r1")
+    assert told.output == "r1: recapture of shop.a, which had stopped\n"
+    assert posted == [{"type": "recapture", "data": {"data-collections": [r"shop\.a"]}, "id": "r1"}]
+
+
+def test_a_snapshot_may_hold_the_log_and_nothing_else_may(config: Path) -> None:
+    told = tidemark("signal", config, "stop", "--blocking")
+    assert told.exit_code == ExitCode.DEFINITE
+    assert "stop takes no --blocking" in told.output
+    file = address_file(load(config, {}))
+    file.parent.mkdir()
+    posted: list[Any] = []
+    with answering(200, '{"id": "s1", "detail": "snapshot of shop.a"}', posted) as port:
+        file.write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
+        for more in ([], ["--blocking"]):
+            tidemark("signal", config, "execute", "-t", r"shop\.a", *more)
+    assert [signal["data"]["type"] for signal in posted] == ["incremental", "blocking"]
+
+
+def result(verdict: str, repaired: str | None = None) -> dict[str, Any]:
+    of = {"rows": 3, "found": {}, "position": "a:1-7", "reason": ""}
+    again = None if repaired is None else {"verdict": repaired, **of}
+    return {"verdict": verdict, **of, "repaired": again}
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [
+        ([result("equal"), result("equal")], 0),
+        ([result("equal"), result("different")], 1),
+        ([result("different", "equal"), result("equal")], 0),
+        ([result("different", "different"), result("equal")], 1),
+        ([result("equal"), result("unjudged")], 2),
+        ([result("different"), result("unjudged")], 1),
+    ],
+)
+def test_a_verification_exits_with_what_it_found(
+    results: list[dict[str, Any]], code: int, config: Path
+) -> None:
+    file = address_file(load(config, {}))
+    file.parent.mkdir()
+    found = {f"shop.t{number}": each for number, each in enumerate(results)}
+    body = {"id": "v1", "actors": {"SparkSink": {"verifications": {"v1": found}}}}
+    posted: list[Any] = []
+    with answering(200, json.dumps(body), posted) as port:
+        file.write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
+        told = tidemark("verify", config, "--repair", "--rows-per-s", "9", "-t", "a", "--where", "id > 3")
+    assert told.exit_code == code
+    assert told.output.splitlines()[0].startswith(f"shop.t0: {results[0]['verdict']}, 3 rows read")
+    data = {"data-collections": ["a"], "repair": True, "rows-per-s": 9}
+    data["additional-conditions"] = [{"data-collection": "a", "filter": "id > 3"}]
+    assert posted == [{"type": "verify", "data": data}]
+
+
+@pytest.mark.parametrize("more", [["--every", "daily"], ["--every", "0s"], ["--rows-per-s", "0"]])
+def test_a_wrong_option_of_a_verification_is_named(more: list[str], config: Path) -> None:
+    told = tidemark("verify", config, *more)
+    assert told.exit_code == ExitCode.DEFINITE
+    assert f"Invalid value for '{more[0]}'" in told.output
+
+
+def test_a_consumer_is_forgotten(config: Path) -> None:
+    settings = load(config, {})
+    store = JournalStore.open_single_writer(settings.journal.path, settings.name)
+    store.consumers.record_progress("topics", 7)
+    assert tidemark("forget-consumer", config, "topics").exit_code == ExitCode.CLEAN
+    assert store.consumers.all() == {}
+    again = tidemark("forget-consumer", config, "topics")
+    assert again.exit_code == ExitCode.DEFINITE
+    assert "'topics' isn't a consumer" in again.output
+    store.close()
