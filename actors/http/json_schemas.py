@@ -136,7 +136,7 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         late=_described(_list(JSON_STRING), "Tables that wait for a new generation of their mirrors."),
         rebuilding=_described(
             _map(NUMBER),
-            "Tables whose newest mirror isn't complete, and since when, in seconds since the epoch: their live "
+            "Tables whose newest mirror isn't complete, and since when, in seconds since the epoch. Their live "
             "views show the state before it, or aren't there yet.",
         ),
         delivered_position=_described(
@@ -165,7 +165,7 @@ SCHEMAS: Final[dict[str, JsonSchema]] = {
         tables=_described(
             _map(_or_null(_map(_or_null(COUNT)))),
             "Through the lake, the versions of each table's `mirror` and `changelog` in Delta's log at which a reader "
-            "sees it; null where the lake has nothing of the table.",
+            "sees it. Null where the lake has nothing of the table.",
         ),
     ),
     "NotYetApplied": _object(

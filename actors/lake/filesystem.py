@@ -33,7 +33,7 @@ def lake_filesystem(path: str) -> tuple[fs.FileSystem, str]:
     scheme, _, rest = path.partition(":")
     if scheme not in _SCHEMES:
         raise Definite(
-            f"lake.path: {path} can't be reached, since {scheme} isn't one of {', '.join(_SCHEMES)}: give a local "
+            f"lake.path: {path} can't be reached, since {scheme} isn't one of {', '.join(_SCHEMES)}; give a local "
             "path, or a URI that both Spark and pyarrow know, as s3a://bucket/folder"
         )
     try:

@@ -103,7 +103,7 @@ class CatalogViews:
                 self._session.sql(f"CREATE SCHEMA IF NOT EXISTS {self._name(table.database)}")
                 if (other := self._shown_table(table)) not in (None, table):
                     return (
-                        f"{other} has a view of that name, since catalogs ignore the case of names: rename "
+                        f"{other} has a view of that name, since catalogs ignore the case of names; rename "
                         f"one of the tables, or drop that view if {other} is gone"
                     )
                 name = self._name(table.database, table.name)

@@ -97,12 +97,12 @@ class TableCommits:
         if snapshot is not None and (journal := snapshot.properties.get(Property.JOURNAL)) != self._journal:
             raise Definite(
                 f"{delta.path} is fed from another journal ({journal or 'none that it names'}, and this one is "
-                f"{self._journal}): give this pipeline a lake of its own, or remove the tables and "
+                f"{self._journal}); give this pipeline a lake of its own, or remove the tables and "
                 "take a new snapshot of them"
             )
         if snapshot is not None and is_restored(delta.path, snapshot.version, f"{self._journal}/"):
             raise Transient(
-                f"{delta.path} was set back by RESTORE, and Delta still says of it that it has what came later: stop "
+                f"{delta.path} was set back by RESTORE, and Delta still says of it that it has what came later; stop "
                 "the service, remove the table's folder, and start again, so that its mirror is filled again"
             )
         return snapshot

@@ -144,7 +144,7 @@ def _query_of(
         )
     if not changelog.schema.key:
         note = (
-            f"-- {_line(table)} has no primary key, and so no live view: this is the sum of its changes since "
+            f"-- {_line(table)} has no primary key, and so no live view; this is the sum of its changes since "
             "its last snapshot, or else since capture began"
         )
         text = sum_sql(root, changelog.schema, dialect)

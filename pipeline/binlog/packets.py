@@ -46,8 +46,11 @@ _DECIDED_ELSEWHERE: Final = re.compile(
 
 @inlined
 def _whole(buffer: Bytes, at: Int, end: Int, number: Int) -> tuple[Int, int, Int]:
-    """The packets from `at` on that make one payload: where they end (-1 if they aren't all there), how many
-    were looked at, and the number of one that isn't the next one (-1 if they all are)."""
+    """Looks at the packets from `at` on that make one payload.
+
+    Returns where they end (-1 if they aren't all there), and how many were looked at. The last value is the number of
+    one that isn't the next one (-1 if they all are).
+    """
     packets = 0
     while end - at >= _HEAD:
         if np.int64(buffer[at + 3]) != (number + packets) % 256:

@@ -42,7 +42,7 @@ class LogStream:
     `captured` says which tables' rows are wanted, `captures_in` whether there can be such a table in a database. The
     log is requested from `position`, which matters if that's one of files and offsets (`pipeline.gtid.file_positions`).
     `prepared`: the XA transactions that were waiting for their second phase there. The first event is one that the
-    server makes up for the connection (a ROTATE), which has a checksum if the replica says that it can read one; ours
+    server makes up for the connection (a ROTATE). It has a checksum if the replica says that it can read one, and ours
     always does. The format description says the format of the following ones.
 
     After an error the stream is unusable.

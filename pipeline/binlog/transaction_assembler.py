@@ -97,7 +97,7 @@ _ROLLED_BACK: Final = (
     "enforce_gtid_consistency=ON on the source"
 )
 _LET_GO: Final = (
-    "the XA transaction {xid} changed its rows, and these aren't at hand: there were too many of them to wait for its "
+    "the XA transaction {xid} changed its rows, and these aren't at hand; there were too many of them to wait for its "
     "second phase, or the log that has them was purged before that came"
 )
 _INCIDENT: Final = (

@@ -1,8 +1,9 @@
 """Which columns never leave the source as they are: excluded, masked, hashed or truncated before the journal has them.
 
 A rule names columns exactly (in any case) of the tables that a pattern matches. If several rules name a column, the
-first one holds. A rule must never miss a column silently: a table that lacks a column of a `required` rule is refused,
-because the column may have another name by now. A column of a primary key may only be hashed: keys tell rows apart.
+first one holds. A rule must never miss a column silently. So a table that lacks a column of a `required` rule is
+refused, because the column may have another name by now. A column of a primary key may only be hashed: keys tell rows
+apart.
 
 `pipeline.journal.protected_rows` applies the rules to rows.
 """

@@ -1,8 +1,8 @@
 """The settings that hold, as a configuration file would say them, with everything secret starred.
 
 Passwords and tokens are `Secret`s, which show themselves as stars. Secrets can also be where anything may stand: in
-Spark's own settings, which are looked at by their names as Spark itself does it (spark.redaction.regex), and in the URI
-of a place.
+Spark's own settings, and in the URI of a place. Spark's settings are judged by their names, as Spark itself does it
+(spark.redaction.regex).
 
 Source: Spark 4.2's documentation, "Configuration".
 """

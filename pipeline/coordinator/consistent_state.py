@@ -17,7 +17,7 @@ isn't, or a transaction comes between, the coordinator tries again. If a server 
 to open the transactions, the only way is to lock it for that time.
 
 Nothing of a consistent snapshot outlives the connections. If one of them or the process is lost, the emitted rows don't
-make a state at one position, and all of its tables begin again at another one.
+make a state at one position. Then all of its tables begin again at another one.
 
 Source: MySQL 9.7 Reference Manual, "START TRANSACTION, COMMIT, and ROLLBACK Statements"; WL#6355 for why a commit shows
 in the log before it shows in a table.

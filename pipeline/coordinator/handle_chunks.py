@@ -4,9 +4,9 @@ Each order has one answer. An answer counts only if its order is still valid. If
 statement made a plan stale, the answer is discarded, and only makes room for another order.
 
 A plan counts under the schema that holds in the stream, so no chunk of another schema is ever ordered. If the source is
-ahead, the table waits until the stream has the same schema (`SchemaDiffers`): at the statement that changed it, or when
-its new schema is verified. If neither comes, the table stops (`stop_contradicted_tables`), so that it doesn't wait
-endlessly.
+ahead, the table waits until the stream has the same schema (`SchemaDiffers`). That is at the statement that changed it,
+or when its new schema is verified. If neither comes, the table stops (`stop_contradicted_tables`), so that it doesn't
+wait endlessly.
 """
 
 from dataclasses import replace

@@ -44,7 +44,7 @@ from pipeline.snapshot.snapshot import Completed, Snapshot, SnapshotStopped, Sna
 
 _EXTENDED = "a column was added with a value for rows that had been read before"
 _NO_SUM = (
-    "{reason}; without a primary key it can't be read again by itself, and its changes don't add up to its rows: give "
+    "{reason}; without a primary key it can't be read again by itself, and its changes don't add up to its rows; give "
     "it one, or have a blocking snapshot read its rows afterwards"
 )
 _ALTERED = "a statement has altered it, or created it again, since a snapshot of it failed"

@@ -1,9 +1,9 @@
 """Rows of which the log has only a part. Each value is known from somewhere, or the row is read again.
 
 With binlog_row_image MINIMAL or NOBLOB an image leaves columns out. A reader takes each column from the last change
-that has it. It goes back to the change with which the row began (an insert, a new key), or to a complete row (of a
-change, a chunk, or the mirror). An absent column never becomes null. The claim: each column is found that way, or
-Tidemark is about to read the complete row.
+that has it. It goes back to the change with which the row began: an insert or a new key. Or it goes back to a complete
+row, of a change, a chunk, or the mirror. An absent column never becomes null. The claim: each column is found that way,
+or Tidemark is about to read the complete row.
 
 - **A change of a known row** leaves out what it didn't change. MySQL logs each column that a statement writes, also
   generated ones and those that change by themselves. So the row stays known.
@@ -13,8 +13,8 @@ Tidemark is about to read the complete row.
   another key. It's unknown too, because the log's account of each key is separate.
 - **A chunk** brings each row as it is at the chunk's position in the stream (`pipeline.coordinator.window`). A row that
   wasn't read because it was inserted, or took a key in a finished range, is unknown for that reason, as above. Another
-  row can be in no chunk only along another index than the primary key: a change of a column of that index moves it from
-  an unread range into a finished one. So along such an index such a change makes its row unknown.
+  row can be in no chunk only along another index than the primary key. Then a change of a column of that index moves it
+  from an unread range into a finished one. So along such an index such a change makes its row unknown.
 
 An unknown row is read again by its key, even if something else may bring it. A row of a first snapshot has no position
 among the changes in the mirror, so a reader can't tell whether it's older or newer than a delete. Until the row has

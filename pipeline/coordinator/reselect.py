@@ -1,8 +1,8 @@
 """Reads rows again of which the log has only a part and the rest is unknown (`partial_rows` says which).
 
-The rows are ordered by their primary keys, many at once, and come like a chunk: through a window, into the stream as
-separate changes (`op` = r), each equal to the source at that position. A row that no longer exists doesn't come. That's
-right, because the change that removed it is in the stream.
+The rows are ordered by their primary keys, many at once, and come like a chunk. They come through a window into the
+stream, as separate changes (`op` = r), each equal to the source at that position. A row that no longer exists doesn't
+come. That's right, because the change that removed it is in the stream.
 
 **Durable.** The keys needn't be stored: the journal has the rows that lack columns. For each table the checkpoint has
 the SCN up to which no row is unread (`Checkpoint.unread`). A start finds the other keys in the segments after it. It

@@ -1,6 +1,6 @@
 """The schedule: which chunk the coordinator orders next, and when it pauses the stream for a chunk.
 
-Both happen only between two transactions. Within one nothing is ordered: the rows that have already passed would be in
+Both happen only between two transactions. Within one nothing is ordered. The rows that have already passed would be in
 no window, and the transaction isn't in the position with which a low watermark is compared. A pause that was ordered
 before and comes within a transaction is useless too. So reading continues, and the pause is ordered again after the
 end.

@@ -51,8 +51,8 @@ equality. It holds for any E after H between two transactions, so the stream may
 under its key, that key isn't in K. Instead the change overwrites the columns that it has, and S has the others as they
 are at E (`pipeline.coordinator.partial_rows` has the proof).
 
-**Parts of a transaction** suffice too. The proof needs only that a complete transaction is on one side of A and of E,
-and that all of its keys are touched if it lies between. Between its first part and its end no chunk is ordered and no
+**Parts of a transaction** suffice too. The proof needs only two things. A complete transaction is on one side of A and
+of E, and all of its keys are touched if it lies between. Between its first part and its end no chunk is ordered and no
 row emitted, so both hold. A window that is open at one part is open at all of them, or was dropped. The GTID is known
 from the first part, so all parts have the same membership in L.
 

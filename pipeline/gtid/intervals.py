@@ -2,12 +2,12 @@
 
 The set {1, 2, 3, 7} is the edges 1, 4, 7, 8: from 1 on it's inside, from 4 on outside, and so forth. Edges
 are strictly increasing and their count is even, so each set has exactly one such form, and sets are equal if
-their edges are. A number is a member when the count of edges up to and including it is odd; every set
-operation is then one merge of edges and one vectorised rule. MySQL's encoding of a GTID set writes these same
-edges (`pipeline/gtid/gtid_set.py`).
+their edges are. A number is a member when the count of edges up to and including it is odd. So every set operation is
+one merge of edges and one vectorised rule. MySQL's encoding of a GTID set writes these same edges
+(`pipeline/gtid/gtid_set.py`).
 
-The last edge is held apart from the others: a source's newest transaction nearly always extends the last
-interval, and so costs a new integer instead of a new array.
+The last edge is held apart from the others. A source's newest transaction nearly always extends the last interval, and
+so costs a new integer instead of a new array.
 """
 
 from collections.abc import Callable

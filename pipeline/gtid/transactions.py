@@ -1,6 +1,6 @@
 """Transactions in columns, in the order of the log.
 
-A batch of the log holds up to a million of them, so they aren't objects: each is an index into a few sources, a number
+A batch of the log holds up to a million of them, so they aren't objects. Each is an index into a few sources, a number
 and a time. Functions work on all of them at once.
 """
 

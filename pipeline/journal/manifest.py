@@ -3,8 +3,8 @@
 It's JSON that is the same for equal entries, with the format's number before anything else is believed and a checksum
 over the rest. A reader writes it again and compares, so that not one byte may differ.
 
-Schemas are named by their versions only. They are many, long, and nearly always those of the entry before, so each is
-a text of its own, written once; and since a version is a digest of the schema, it's the checksum of that text.
+Schemas are named by their versions only. They are many, long, and nearly always those of the entry before. So each is a
+text of its own, written once. A version is a digest of the schema, so it's the checksum of that text.
 """
 
 import hashlib

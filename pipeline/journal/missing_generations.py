@@ -3,7 +3,7 @@
 It was added later, or somebody removed what it had written, or it was forgotten and came back. The journal can't give
 what it removed, but the source still has the tables. So each table's mirror begins again: a *generation*
 (`pipeline.snapshot.checkpoint.Mirror`) begins empty after its SCN, and every later row belongs to it. The consumer can
-take a table as soon as the SCN of its generation isn't before the last SCN that was removed: then the journal has the
+take a table as soon as the SCN of its generation isn't before the last SCN that was removed. Then the journal has the
 complete generation. Until the segment with such a generation, the consumer leaves the table out and requests one. The
 coordinator begins a generation again only if it is still the one that the request names. So a request that is repeated
 or was lost does no harm. The journal shows what came of it, so nothing has to be remembered.

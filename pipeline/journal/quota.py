@@ -28,7 +28,7 @@ def quota_reached(quota_mib: int, keep_mib: int, size: int, behind: str | None, 
     needn't.
 
     `behind`: the consumer for which the oldest segment is kept. If capture had to wait before, it continues a quarter
-    of the way from the quota down to what retention keeps, so that it doesn't stop again at once.
+    of the way from the quota down to what retention keeps. So it doesn't stop again at once.
     """
     if not quota_mib or behind is None:
         return None

@@ -8,10 +8,11 @@
 An object store guarantees that and no more: no lock, no rename, no "create if absent".
 
 **The writer.** It *claims* the journal before anything else: it puts a file whose name is greater than those of all
-claims that it sees (a number, and a random token in case two take the same number). Then it lists the entries, *begins*
-by putting a record of them, the past, and lists the claims again. All files of a segment carry the claim in their name,
-so no writer ever replaces another one's. It publishes a segment by putting its entry. The entry *counts for its writer*
-once a later listing of claims shows none greater. If a greater claim shows, the writer is fenced: it ends.
+claims that it sees. The name is a number, and a random token in case two take the same number. Then it lists the
+entries, *begins* by putting a record of them, the past, and lists the claims again. All files of a segment carry the
+claim in their name, so no writer ever replaces another one's. It publishes a segment by putting its entry. The entry
+*counts for its writer* once a later listing of claims shows none greater. If a greater claim shows, the writer is
+fenced: it ends.
 
 **The reader.** It lists the entries, then the claims. The greatest claim's record says which segments of which writers
 are the past. Of the greatest claim's own segments, all listed ones count. While that claim has no record yet, only the

@@ -300,7 +300,7 @@ def _continue_from(state: State, found: PlacesFound, finding: FindingPosition) -
 def _former_routings(state: State, at: SinkPosition) -> tuple[FormerRouting, ...]:
     """Returns the earlier settings by which topics lack rows. Raises RoutesChanged if an earlier version wrote `at`.
 
-    By other settings a topic that is set aside has other tables: it would miss rows of some that another topic doesn't
+    By other settings a topic that is set aside has other tables. It would miss rows of some that another topic doesn't
     get either, and get rows of others that were sent before.
     """
     lacking = [topic for topic in at.set_aside if topic != state.heartbeat_topic]
@@ -314,9 +314,9 @@ def _former_routings(state: State, at: SinkPosition) -> tuple[FormerRouting, ...
     if at.routing != state.routing.digest:
         topic = min(lacking)
         raise RoutesChanged(
-            f"{topic} was set aside ({at.set_aside[topic].reason}) and lacks rows of its tables, and since then "
+            f"{topic} was set aside ({at.set_aside[topic].reason}) and lacks rows of its tables; since then "
             "kafka.topic_prefix, kafka.topic_delimiter or kafka.topic_routes have changed, and an earlier version of "
-            "Tidemark didn't note what they were: put them back, and change them once this version has committed "
+            "Tidemark didn't note what they were; put them back, and change them once this version has committed "
             "messages"
         )
     return ()
@@ -489,7 +489,7 @@ def _retry_topic(state: State, due: TopicDue) -> Next:
         gone = replace(
             aside,
             reason=f"it has everything through segment {aside.position.segment}, and the journal begins with "
-            f"{due.first}: it gets nothing more until you name another position topic with kafka.position_topic and "
+            f"{due.first}; it gets nothing more until you name another position topic with kafka.position_topic and "
             "order snapshots",
         )
         aside_now = {**state.at.set_aside, due.topic: gone}

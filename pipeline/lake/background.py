@@ -6,11 +6,11 @@ becomes visible as soon as possible. A mirror is merged when it has enough chang
 `pipeline.lake.maintenance` defines when the rest is due. The work that has been due for the longest comes first. So if
 there is more to do than time, all of it comes late and none of it starves. Somebody may wait for a verification, so
 every second turn is a comparison's, if one is due. A comparison reads all changes that aren't merged and each file that
-isn't compacted. So in its turn the table is merged and compacted first where that is due: among thousands of small
+isn't compacted. So in its turn the table is merged and compacted first where that is due. Among thousands of small
 files the comparison takes minutes, in which as many come again. A merge reads the keys of the whole mirror. So it comes
-after a comparison of far more rows than it would merge. Maintenance of a mirror never runs during its merge.
-Work that Delta gave up, because another writer committed meanwhile, is tried again after a pause. Work that failed
-pauses longer each time.
+after a comparison of far more rows than it would merge. Maintenance of a mirror never runs during its merge. Work that
+Delta gave up, because another writer committed meanwhile, is tried again after a pause. Work that failed pauses longer
+each time.
 
 Only `pipeline.lake.step` calls these functions. Times are in seconds.
 """

@@ -65,8 +65,10 @@ def reported_segment(tables: Iterable[LakeTableState]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A file of the journal: its segment, its place among the segment's files and its name there, its table's schema,
-    the number of its rows and of its bytes, and whether some of its rows lack columns.
+    """A file of the journal.
+
+    It has its segment, its place among the segment's files and its name there, its table's schema, and the number of
+    its rows and of its bytes. It also says whether some of its rows lack columns.
 
     Once it is accepted (`pipeline.lake.delivery`), the schema has the forms of the lake, and the file doesn't.
     """

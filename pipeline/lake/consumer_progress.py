@@ -1,9 +1,9 @@
 """How far the lake is, for those who wait for transactions in it (`pipeline.journal.applied`).
 
 A batch has a table when the table's part of it is delivered, or when it has no part for the table. Readers see all that
-a table has, except in five cases. Its mirror's newest generation is being filled, or hasn't begun; or the sink has set
-the table aside, because it failed or lacks segments; or rows are to be read again that the log had in part; or capture
-had stopped the table as of the batch, and has begun it again since then.
+a table has, except in five cases. Its mirror's newest generation is being filled, or hasn't begun. The sink has set the
+table aside, because it failed or lacks segments. Rows are to be read again that the log had in part. Or capture had
+stopped the table as of the batch, and has begun it again since then.
 """
 
 from dataclasses import dataclass

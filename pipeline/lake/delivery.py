@@ -13,9 +13,9 @@ older generation are left out.
 
 **Schemas.** The effect of a statement on columns comes before all rows of its segment (`pipeline.journal.segment`), and
 a batch ends before such a segment. So a column's name means one column within a batch. The lake tables get the schema
-that the batch needs before any of its rows (`pipeline.lake.column_changes`): the changelog and the mirror each in one
-commit that names its segment. After a failure between the two, each continues from its own report. Within a generation,
-the mirror takes a new schema only if its rows can stay as they are (`pipeline.schema.compatibility`).
+that the batch needs before any of its rows (`pipeline.lake.column_changes`). The changelog and the mirror get it each
+in one commit that names its segment. After a failure between the two, each continues from its own report. Within a
+generation, the mirror takes a new schema only if its rows can stay as they are (`pipeline.schema.compatibility`).
 
 **Types by rule.** The journal has each column in its usual form, and the schemas of an accepted batch have the forms of
 the lake (`pipeline.types.lake_forms`). A generation begins with the forms that the rules want. Within it a column keeps

@@ -32,7 +32,7 @@ the generation of a text. The text is right, or fails, because the lake (`actors
 3. A text looks for the pin of g in both tables, whatever they had when it was printed. If it finds both, it reads a
    mirror of g and changes of g, as above. Otherwise it fails.
 4. Before a generation is filled beside the mirror, all changes of the segments before it are merged into the mirror.
-   Then the mirror is *frozen*. A text printed from then on reads only the mirror, and is bound to its pin: it returns
+   Then the mirror is *frozen*. A text printed from then on reads only the mirror, and is bound to its pin. It returns
    the source at the end of the last of these segments. Later columns of the changelog don't concern it.
 
 A query that is bound to versions of the tables that belong together needs no pins.
@@ -47,7 +47,7 @@ Rows for the image before an update (`b`) and for an emptied table (`t`) change 
 
 **Partial rows.** If the source logs incomplete rows, changes lack columns (`__absent`), and a *partial* table is merged
 column by column. Of the changes of a key that count, the *base* is the last one that isn't an update which lacks
-columns: a complete row, a delete, or an insert which lacks some.
+columns. It is a complete row, a delete, or an insert which lacks some.
 
 1. The base is a complete row. After it come only updates which lack columns, and no delete. So each column has the
    value of the last change that has it, at the base or after it.

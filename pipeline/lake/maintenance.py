@@ -4,9 +4,9 @@
   has them. A mirror gets a few with each MERGE, and deletion vectors that hide rows of the older files. OPTIMIZE takes
   only files below SMALL_BYTES, and those with a good part of their rows hidden. So a large file stays as it is, and
   each row is written only a few times.
-- *Trim*: deletes changes from a changelog that no reader needs: all that its mirror has merged if the changelog is only
-  the mirror's inbox, or else those older than the rule keeps them. It also removes the part of Delta's log that has
-  expired. Delta itself would remove a whole day of it at once.
+- *Trim*: deletes changes from a changelog that no reader needs. If the changelog is only the mirror's inbox, these are
+  all that its mirror has merged. Else they are those older than the rule keeps them. It also removes the part of
+  Delta's log that has expired. Delta itself would remove a whole day of it at once.
 - *Vacuum*: VACUUM removes files that no readable version has.
 - *Checkpoint*: Delta writes the state of its log into one file, so that readers needn't read all commits. Otherwise
   Delta would do so within a commit, which then takes a second or two, and many seconds beside a merge.
@@ -17,8 +17,8 @@ changelog has to leave a moment.
 
 **A trimmed changelog and the live view.** Let t be the segment through which all changes are removed, and m the segment
 that the mirror had merged then: t <= m. A query that reads the mirror at m or later, and the trimmed changelog, counts
-the changes after some segment s <= m, without the removed ones: all changes after max(s, t) <= m. That is what
-`pipeline.lake.live_view` needs. A query would miss changes only if it read the mirror *before* that MERGE and the
+the changes after some segment s <= m. Without the removed ones, these are all changes after max(s, t) <= m. That is
+what `pipeline.lake.live_view` needs. A query would miss changes only if it read the mirror *before* that MERGE and the
 changelog *after* the trimming. It reads the two tables within moments. So a trimming takes only what was merged an hour
 ago or earlier. A reader that is bound to two versions reads these, until VACUUM.
 
@@ -83,8 +83,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Which changes to delete: those through the segment `merged` (all, if None) that were committed `hours` ago, or
-    longer (at any time, if None), and whatever came before these. `scn`: none after it, None for no such bound.
+    """Which changes to delete.
+
+    These are the ones through the segment `merged` (all, if None) that were committed `hours` ago, or longer (at any
+    time, if None). Whatever came before these goes too. `scn`: none after it, None for no such bound.
     """
 
     merged: int | None

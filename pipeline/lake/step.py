@@ -14,7 +14,7 @@ until their mirrors have begun again (`pipeline.journal.missing_generations`). A
 delivered again. Until then the tables continue to say that all have everything through the segment before the gap, so a
 restart finds the gap again.
 
-**Types by rule.** A table begins again if the rules want other types than its columns have: the sink requests another
+**Types by rule.** A table begins again if the rules want other types than its columns have. The sink requests another
 generation of its mirror, at a start and after each batch, until one begins (`pipeline.lake.delivery`). A table without
 a mirror can't begin again. It keeps its types, and the log says so.
 
@@ -23,7 +23,7 @@ have everything through the segment where the first one failed, so a restart beg
 table again after a pause, which doubles each time: batches begin at its segment again. The other tables already have
 these. If the table fails once more, the next batch is the one that the others lack.
 
-**A stop** ends when everything is delivered, or after `drain_s` (`LakeSettings`): then the sink begins nothing more for
+**A stop** ends when everything is delivered, or after `drain_s` (`LakeSettings`). Then the sink begins nothing more for
 any table, and what's under way ends or is broken off. That leaves the lake as a kill in the middle of a batch does.
 
 **Beside the batches** one piece of work runs at a time (`pipeline.lake.background`). It begins between two batches, or
@@ -346,7 +346,7 @@ _Next = tuple[State, tuple[Order, ...]]
 
 _AHEAD: Final = (
     "the lake has {table} through segment {segment}, and the journal ended with {end} before this service continued "
-    "it: it was restored from a copy, and what it seals now isn't what the lake has; restore a newer copy, or move the "
+    "it; it was restored from a copy, and what it seals now isn't what the lake has; restore a newer copy, or move the "
     "journal and the lake's tables away, and begin with a new snapshot"
 )
 
@@ -503,7 +503,7 @@ def retry_at(state: State) -> float | None:
 def complete_through(reported: int, recorded: int, by: int | None) -> int:
     """Returns the segment through which the lake has everything.
 
-    Its tables report that they have it through `reported`. Later segments had nothing for them through `recorded`: the
+    Its tables report that they have it through `reported`. Later segments had nothing for them through `recorded`. The
     sink wrote that into the journal for the very same tables, when they reported that they had everything through `by`
     (None: it must not count).
     """

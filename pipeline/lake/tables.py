@@ -254,7 +254,7 @@ _LONGEST_FOLDER: Final = 220
 def location(lake: str, table: TableId, tier: Tier) -> str:
     """Returns the path of a lake table: LAKE/database/table/tier.
 
-    Each character of a name that isn't a letter, a digit, `-` or an inner `_` of ASCII becomes `~` and two hex digits
+    Of a name, letters, digits, `-` and an inner `_` of ASCII stay. Each other character becomes `~` and two hex digits
     for each byte of UTF-8. So no name is hidden (leading `_` or `.`), climbs (`..`), or means something to Hadoop (`%`,
     `*`, `=`), and two tables never share a path. If a name gets too long for a filesystem, a digest replaces its end.
     """

@@ -1,7 +1,7 @@
 """The description of each row image, in columns beside the image's own.
 
 It has the image's kind (`row_images.ImageKind`), its place in the log, the index of its transaction in the slice, and
-its ordinal in that transaction (counted over all captured tables, from 0, one for each image). It also names the
+its ordinal in that transaction. Ordinals count over all captured tables, from 0, one for each image. It also names the
 columns that the log leaves out (with binlog_row_image MINIMAL or NOBLOB): their values in the image are null and mean
 nothing. If an update's after image leaves out a column that its before image has, it takes the value from there.
 """
@@ -62,9 +62,9 @@ class TableImages:
     """Row images of one table under one table map: `images` (`row_images.IMAGE_FIELDS`) beside `rows`, equally long.
 
     `rows` has one column for each column of the table, in the table's order, named "0", "1", … and of the canonical
-    type, except for what the log may leave open: ENUM is its index (int32) and SET its bits (int64, by two's
-    complement), without labels. Raw types (`pipeline.types.column_types.RawType`) are neutral: an integer has its bits
-    read as a signed one (int8 to int64), a string the bytes that are stored (binary), which is BINARY without its
+    type. What the log may leave open is an exception. ENUM is its index (int32) and SET its bits (int64, by two's
+    complement), without labels. Raw types (`pipeline.types.column_types.RawType`) are neutral. An integer has its bits
+    read as a signed one (int8 to int64). A string has the bytes that are stored (binary), which is BINARY without its
     padding. `impossible_dates`: how many dates in them are null because no calendar has them.
     """
 

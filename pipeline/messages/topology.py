@@ -1,6 +1,6 @@
 """The flow as data: who sends what to whom, how much may wait, and what happens when the mailbox is full.
 
-A cycle of full mailboxes in which every edge waits is a deadlock. So every cycle here has an edge that can't wait: by
+A cycle of full mailboxes in which every edge waits is a deadlock. So every cycle here has an edge that can't wait. By
 protocol no more messages can be under way on it than fit (BOUNDED), or only the newest counts (NEWEST). A test walks
 all cycles.
 """
@@ -42,7 +42,7 @@ class Edge:
     """An edge of the flow. `why` argues for BOUNDED and NEWEST.
 
     It's full with `bound` messages, or when those that wait weigh `bytes` (`pipeline.messages.message_size`), where
-    that's said: one message more may be heavier than that, since it can't be divided.
+    that's said. One message more may be heavier than that, since it can't be divided.
     """
 
     sender: ActorName
@@ -100,7 +100,7 @@ EDGES = (
         get_args(inboxes.ToChunkSelector),
         2 * MOST_WINDOWS,
         WhenFull.BOUNDED,
-        "one order for each window or planned table, no more of these than MOST_WINDOWS each, one for rows that are "
+        "one order for each window or planned table, no more of these than MOST_WINDOWS each; one for rows that are "
         "read by their keys, one for transactions, and one for a scan",
     ),
     Edge(

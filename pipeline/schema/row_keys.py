@@ -19,7 +19,7 @@ from pipeline.types.charsets import ambiguous_characters
 from pipeline.types.column_types import Enum, Set, Text
 
 _NO_VALUE = (
-    "{column} of its primary key has a zero or partial date, which has no value in the lake, so that its rows can't be"
+    "{column} of its primary key has a zero or partial date; that has no value in the lake, so that its rows can't be"
     " told apart; correct these dates, or give the table another primary key"
 )
 _TWO_CODES = (
@@ -27,7 +27,7 @@ _TWO_CODES = (
     " be one text; convert the column to utf8mb4"
 )
 _EMPTY = (
-    "{column} of its primary key has an empty text, which may be the label or the value 0, so that two keys can be one"
+    "{column} of its primary key has an empty text; that may be the label or the value 0, so that two keys can be one"
     " text; give that label a text"
 )
 _TWO_LABELS = (

@@ -384,7 +384,7 @@ def _position(data: Mapping[str, Any]) -> GtidSet:
     _only(data, '"data"', "gtid_set", "binlog_filename", "binlog_position")
     if "gtid_set" not in data or len(data) > 1:
         raise ValueError(
-            "a position is a set of transactions, and a file and an offset aren't taken: give the GTIDs of all that "
+            "a position is a set of transactions, and a file and an offset aren't taken; give the GTIDs of all that "
             'has been executed up to there as "gtid_set" (mysqlbinlog shows them as Previous-GTIDs and GTID_NEXT)'
         )
     position = GtidSet.parse(_text(data["gtid_set"], '"gtid_set"'))

@@ -60,7 +60,7 @@ PURGED: Final = (
 )
 
 ERRANT: Final = (
-    "transactions were written on it while it was a replica: {errant} are in its log before others that have passed "
+    "transactions were written on it while it was a replica; {errant} are in its log before others that have passed "
     "here, and would come too late, over newer changes; begin a new journal to continue at it"
 )
 

@@ -153,7 +153,7 @@ def position_findings(
             f'turn them on, or set snapshot.mode = "{SnapshotMode.INITIAL}"',
         )
     yield _note(
-        "positions are coordinates in this server's log, since it has no GTIDs: capture can't continue at another "
+        "positions are coordinates in this server's log, since it has no GTIDs; capture can't continue at another "
         "server, and a log that's reset (RESET MASTER) ends it",
         "turn GTIDs on, and begin a new journal, where that matters",
     )
@@ -183,8 +183,8 @@ def _log(facts: ServerFacts) -> Iterator[Finding]:
     image = facts.variables.get("binlog_row_image", "FULL")
     if image != "FULL":
         yield _note(
-            f"binlog_row_image is {image}, so that changes lack the columns that they don't concern: rows are put"
-            " together column by column, and each one that's inserted without all of its values is read again",
+            f"binlog_row_image is {image}, so that changes lack the columns that they don't concern; Tidemark puts"
+            " rows together column by column, and reads each one again that's inserted without all of its values",
             f"{_setting(facts, 'binlog_row_image = FULL')}, and reconnect all clients",
         )
     if facts.variables.get("server_id") == "0":
@@ -205,8 +205,8 @@ def _log(facts: ServerFacts) -> Iterator[Finding]:
 
 _UNDESCRIBED = (
     "each statement that may have altered a table has the server asked for it, while the log waits. Where another such "
-    "statement follows before the answer, the changes in between can't be named: the changelog lacks them, and the "
-    "whole table is read again. A table without a mirror stops"
+    "statement follows before the answer, the changes in between can't be named. The changelog lacks them, and "
+    "Tidemark reads the whole table again. A table without a mirror stops"
 )
 
 
@@ -302,9 +302,9 @@ def _labels(facts: ServerFacts) -> Iterator[Finding]:
         return
     for table, columns in facts.doubtful.items():
         yield _note(
-            f"a label of {', '.join(columns)} of {table} has a question mark, which the server also shows for"
-            " characters beyond U+FFFF, so that it can't be known: the first change of a row with that label stops"
-            " the table",
+            f"a label of {', '.join(columns)} of {table} has a question mark; the server also shows one for"
+            " characters beyond U+FFFF, so that the label can't be known; the first change of a row with that label"
+            " stops the table",
             "set binlog_row_metadata = FULL (MySQL 8.0.1 or later), change the label, or leave the table out",
         )
 

@@ -26,8 +26,9 @@ NO_TEXT: Final = (
 )
 
 _NOT_TOLD: Final = (
-    "an {kind} has a value whose label has a question mark, which the server also shows for a character beyond U+FFFF, "
-    "so that it can't be known; set binlog_row_metadata=FULL on the source (MySQL 8.0.1 or later), or change the label"
+    "an {kind} has a value whose label has a question mark; the server also shows one for a character beyond U+FFFF, "
+    "so that the label can't be known; set binlog_row_metadata=FULL on the source (MySQL 8.0.1 or later), or change "
+    "the label"
 )
 _LAST_OF_UTF8MB3: Final = "\uffff"
 

@@ -25,7 +25,7 @@ _MERGED = (
     "one alone; give it another engine (InnoDB, say), or drop {merge}"
 )
 _MERGED_ONCE = (
-    "a MERGE table may have had it in its UNION for a while, and the log has rows that changed through that one under "
+    "a MERGE table may have had it in its UNION for a while; the log has rows that changed through that one under "
     "the name of that one alone"
 )
 _UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't say which"

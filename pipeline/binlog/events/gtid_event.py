@@ -45,9 +45,8 @@ class TransactionBegins:
 def gtid(body: bytes, header_time: int) -> TransactionBegins:
     """The GTID event with this body; without a commit time (before MySQL 8.0.1) it's the header's, in whole seconds.
 
-    Flags, the source's UUID, the number; then a logical clock, and the commit time in 55 bits, whose next bit says
-    that the time on the transaction's first server follows. What comes after that isn't needed. Raises
-    UndecodableError.
+    It has flags, the source's UUID, the number, a logical clock, and the commit time in 55 bits. The next bit says that
+    the time on the transaction's first server follows. What comes after that isn't needed. Raises UndecodableError.
     """
     if len(body) < _GTID.size:
         raise UndecodableError("its bytes end before the GTID does")
@@ -74,9 +73,9 @@ def _times(body: bytes, header_time: int) -> tuple[int, int]:
 def tagged_gtid(body: bytes) -> TransactionBegins:
     """Parses the tagged GTID event with this body. Raises UndecodableError.
 
-    It is one message: the serialization's version, the message's size (counted from the version), the number of the
-    last field that mustn't be ignored, and the fields in order, each after its number. The UUID's bytes are written one
-    by one as integers of variable length.
+    It is one message. It begins with the serialization's version, the message's size (counted from the version), and
+    the number of the last field that mustn't be ignored. Then come the fields in order, each after its number. The
+    UUID's bytes are written one by one as integers of variable length.
     """
     cursor = Cursor(body)
     version, size, _last_needed = cursor.variable(), cursor.variable(), cursor.variable()

@@ -1,10 +1,10 @@
 """The compiled walk over the log's usual events: the commonest path of the fold, without Python.
 
-It takes an event only if it's complete, undamaged, of the usual kind and at its usual place: a GTID of a known source
-between two transactions; BEGIN after it; then table maps that are known byte for byte, rows events whose table id is
-that of one of these, ROWS_QUERY, and the XID that ends it. Any other event stays untouched, with all of the state
-unchanged, and the walk returns `RARE`. The fold in `stream` takes that event. Only the fold decides what may be where,
-and how a refusal reads. So the two can disagree on the usual events only.
+It takes an event only if it's complete, undamaged, of the usual kind and at its usual place. These are a GTID of a
+known source between two transactions, and BEGIN after it. Then come table maps that are known byte for byte, rows
+events whose table id is that of one of these, and ROWS_QUERY. The XID ends the transaction. Any other event stays
+untouched, with all of the state unchanged, and the walk returns `RARE`. The fold in `stream` takes that event. Only the
+fold decides what may be where, and how a refusal reads. So the two can disagree on the usual events only.
 
 **No access outside of the buffers.** Each event's bounds lie in the buffer (`event_buffer`). A comparison with these
 bounds precedes each read in an event. A comparison with the room that's left precedes each write. If there is none, the

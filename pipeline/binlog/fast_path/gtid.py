@@ -1,7 +1,7 @@
 """The walk's beginning of a transaction: a GTID event, with a tag or without, of a source that is known.
 
-What makes an event unusual is the same for both: it isn't between two transactions, its bytes aren't what
-`gtid_event` reads, its numbers are none that can be, or its source is new. Then it's left to the fold.
+The same makes an event unusual for both. It isn't between two transactions, its bytes aren't what `gtid_event` reads,
+its numbers are none that can be, or its source is new. Then it's left to the fold.
 """
 
 from typing import Final

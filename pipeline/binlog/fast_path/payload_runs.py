@@ -12,8 +12,8 @@ a stream.
 it ends. Each frame says itself how long it is unpacked, the same as the event says, and zstd refuses one that isn't.
 So the run is as long as the events say in sum, and each has its place in it.
 
-**No payload can be more or less than the rest of its transaction.** After each comes a GTID, which is refused within
-a transaction; and in it are only events that a transaction has, the last of which may end one.
+**No payload can be more or less than the rest of its transaction.** After each comes a GTID, which is refused within a
+transaction. In it are only events that a transaction has, the last of which may end one.
 
 Sources: RFC 8878, sections 3.1.1 (frames) and 3.1.1.2 (blocks); MySQL 9.7 source documentation, class
 mysql::binlog::event::Transaction_payload_event.
@@ -95,8 +95,11 @@ def find_run(frames: Frames, first: int, checksum_bytes: int) -> PayloadRun | No
 
 @inlined
 def _describe(buffer: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
-    """Returns where the data of the payload with this body begins, and its unpacked size; -1 if it's encoded in any
-    other way than the server's: three fields in any order, and the length of each is that of its value."""
+    """Returns where the data of the payload with this body begins, and its unpacked size.
+
+    Both are -1 if it's encoded in any other way than the server's. That is three fields in any order, and the length of
+    each is that of its value.
+    """
     seen: Int = np.int64(0)
     size: Int = np.int64(-1)
     packed_size: Int = np.int64(-1)

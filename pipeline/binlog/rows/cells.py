@@ -1,7 +1,7 @@
 """Where each value of row images lies: one compiled walk over the rows events of a table.
 
-A *cell* says of one column in one row image where its value begins in the buffer. A negative cell is one of these:
-`NULL`; `ABSENT`, if the log leaves the column out (binlog_row_image MINIMAL or NOBLOB); or the place of JSON diffs
+A *cell* says of one column in one row image where its value begins in the buffer. A negative cell is `NULL`, or
+`ABSENT` if the log leaves the column out (binlog_row_image MINIMAL or NOBLOB). Or it is the place of JSON diffs
 (`diffs_at`), which make the value from the row image before it (PARTIAL_UPDATE_ROWS).
 
 **An update doesn't change what its after image leaves out.** So there the cell is that of the before image, and only

@@ -34,7 +34,7 @@ CONNECTOR: Final = "io.debezium.connector.mysql.MySqlConnector"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 _BEGINS_NOW: Final = (
-    "without --offsets capture begins at the server's present: changes between the connector's stop and then are in no "
+    "without --offsets capture begins at the server's present; changes between the connector's stop and then are in no "
     "topic, and rows that were deleted meanwhile get no tombstone; stop the connector, and try again with its offsets"
 )
 

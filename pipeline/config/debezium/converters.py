@@ -16,9 +16,9 @@ _AVRO: Final = "io.confluent.connect.avro.AvroConverter"
 _ADDRESS: Final = re.compile(r"(https?://)(?:([^@/]*)@)?([^@/]+.*)")
 _SIDES: Final = ("key.converter", "value.converter")
 _JSON_INSTEAD: Final = (
-    "Tidemark writes JSON, and who reads another format from these topics can't read that: set both converters to "
-    "Confluent's AvroConverter (Apicurio Registry has Confluent's API at /apis/ccompat/v7) and try again, or give "
-    "kafka.topic_prefix another value"
+    "Tidemark writes JSON, and who reads another format from these topics can't read that; set both converters to "
+    "Confluent's AvroConverter and try again, or give kafka.topic_prefix another value (Apicurio Registry has "
+    "Confluent's API at /apis/ccompat/v7)"
 )
 
 

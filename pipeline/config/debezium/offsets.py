@@ -1,8 +1,8 @@
 """Where a Debezium connector stopped, as Kafka Connect keeps it.
 
-Three forms are read: what `GET /connectors/NAME/offsets` answers, the records of Connect's offset topic as the console
-consumer prints them (key, tab, value; the last one of a key counts), and the file of a FileOffsetBackingStore, in which
-the same keys and values lie between Java's own bytes.
+Three forms are read. One is what `GET /connectors/NAME/offsets` answers. The second is the records of Connect's offset
+topic as the console consumer prints them: key, tab, value, and the last one of a key counts. The third is the file of a
+FileOffsetBackingStore, in which the same keys and values lie between Java's own bytes.
 
 The GTID set of an offset holds the transactions that the connector has finished. Of the one that it had under way it
 may have sent some changes, which come once more.

@@ -4,9 +4,9 @@ A verification takes chunks, windows, ranges, pauses and checkpoints as they are
 rows that no change touched equal the source's rows at that SCN (`pipeline.coordinator.window`). They go into the
 journal as files of their own kind, and no consumer takes them for changes.
 
-What the lake has of a table is comparable with these rows as long as the mirror has the generation and the columns that
-it had when the verification was requested. If either has changed, the verification of the table ends with that reason.
-No mirror begins at the SCN of a checkpoint that was sent, so a mirror of `since` or later is another one.
+What the lake has of a table is comparable with these rows only for a time. The mirror must have the generation and the
+columns that it had when the verification was requested. If either has changed, the verification of the table ends with
+that reason. No mirror begins at the SCN of a checkpoint that was sent, so a mirror of `since` or later is another one.
 """
 
 from pipeline.coordinator.state import State, end_table, unfinished_tables

@@ -1,7 +1,7 @@
 """Answers whether transactions have been applied, as soon as that can be said.
 
-A transaction is applied through a consumer if (1) it is in the position of a sealed segment, and (2) the consumer has
-everything through such a segment for these tables, and (3) their readers see all of it. Each of the three is
+A transaction is applied through a consumer if three things hold. (1) It is in the position of a sealed segment. (2) The
+consumer has everything through such a segment for these tables. (3) Their readers see all of it. Each of the three is
 known from the progress that the journal and the consumers report.
 
 While a snapshot fills a table, its topic has the changes since that began. What was committed before comes with the

@@ -1,8 +1,8 @@
 """Which rows a consumer gets, by the first column of their table's primary key. It is decided in columns.
 
 A range has both of its ends. It is in the order of the values: numbers, moments, and texts by their bytes, not by their
-collation. A modulo divides a table among consumers: of a whole number its remainder, which isn't negative, and of texts
-and bytes that of their CRC32, as MySQL's CRC32() has it.
+collation. A modulo divides a table among consumers. Of a whole number it is the remainder, which isn't negative. Of
+texts and bytes it is that of their CRC32, as MySQL's CRC32() has it.
 
 An update that changed the key is a delete of the old key and a row of the new one. So each consumer's rows are complete
 by themselves. A statement that emptied the table concerns all of them.

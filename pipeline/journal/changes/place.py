@@ -132,7 +132,7 @@ def _after_transactions(gtids: GtidSet, there: RetainedRange, entry: Entries) ->
 def _after_checkpoint(checkpoint: ChangesCheckpoint, there: RetainedRange) -> ReadPlace:
     if checkpoint.journal != there.id:
         raise UnreachedPlace(
-            f"since: the checkpoint is of the journal {checkpoint.journal}, and this one is {there.id}: ask the "
+            f"since: the checkpoint is of the journal {checkpoint.journal}, and this one is {there.id}; ask the "
             "service that the checkpoint is of, or begin with a GTID set"
         )
     if checkpoint.segment > there.last + (1 if checkpoint.scn == 0 else 0):

@@ -1,9 +1,10 @@
 """What a consumer has to know of its tables, besides their rows: which have stopped, and which have begun again.
 
-A table begins again without a statement that emptied it when the stream lacks changes of it: after a recapture, a gap
-in the log, or an ALTER that changed what its keys mean. Its rows are read again, into the lake. So what a consumer has
-of it isn't right any more, and only the lake has all of its rows (`GET /bootstrap`). A statement that emptied the table
-is a row of the changes, and needs no notice. An emptied table that is verified in the same segment may be named too.
+A table begins again without a statement that emptied it when the stream lacks changes of it. That is so after a
+recapture, a gap in the log, or an ALTER that changed what its keys mean. Its rows are read again, into the lake. So
+what a consumer has of it isn't right any more, and only the lake has all of its rows (`GET /bootstrap`). A statement
+that emptied the table is a row of the changes, and needs no notice. An emptied table that is verified in the same
+segment may be named too.
 
 A notice comes with the checkpoint that ends the segment. A consumer that stores the checkpoint has the notice.
 """

@@ -1,7 +1,7 @@
 """The values of a column in Connect's form, as Debezium's connector makes them, in columns.
 
 Each function takes a column in its canonical Arrow form (`pipeline.types.column_types`). A text of Connect's is one of
-two things here: a text as it is, or a text that a kernel writes, which is in quotes and needs no escapes.
+two things here. It is a text as it is, or a text that a kernel writes, which is in quotes and needs no escapes.
 
 Source: Debezium 3.6, "Data type mappings"; each mode was compared with the messages of a real connector.
 """
@@ -66,8 +66,8 @@ def quoted_texts(column: Column, values: pa.Array, handling: Handling) -> pa.Arr
 def is_cut(column: Column, handling: Handling, most: int) -> bool:
     """Returns whether `cut_texts` cuts a column: a text in Connect, of a type that isn't one of the source's texts.
 
-    Debezium cuts only what may be longer than `most` by the length in the column's definition: a number's digits, a
-    moment's digits of a second, a count of bytes.
+    Debezium cuts only what may be longer than `most` by the length in the column's definition. That is a number's
+    digits, a moment's digits of a second, or a count of bytes.
     """
     match column.type:
         case t.Json():

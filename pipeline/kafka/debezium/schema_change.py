@@ -1,7 +1,7 @@
 """Debezium's messages of its schema-change topic: one for each statement on the schema of captured tables.
 
-`tableChanges` says which table a statement took away. What a table looks like after a statement is not there: the
-server says that only later, when it may have been altered again, and the text alone proves it for few statements.
+`tableChanges` says which table a statement took away. What a table looks like after a statement is not there. The
+server says that only later, when it may have been altered again. The text alone proves it for few statements.
 
 Source: Debezium 3.6, "Schema change topic"; the messages of a real one in `tests/integration/kafka`.
 """

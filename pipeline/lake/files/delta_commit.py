@@ -1,17 +1,18 @@
 """A commit of a Delta table that Tidemark writes itself, as one JSON file of the table's log.
 
-Delta's own transaction takes 40 ms of the JVM for what is one small file, and the first version of a table a statement
-of Spark's, with a plan and a job. Three kinds of commits need nothing of that, because they read no row and remove no
-file: files that come, a new table, and other properties. This module has all that such a commit takes from Delta's
-format. It says when Tidemark may write one, what is in it, and what another writer's commit means for it.
+Delta's own transaction takes 40 ms of the JVM for what is one small file. The first version of a table takes a
+statement of Spark's, with a plan and a job. Three kinds of commits need nothing of that, because they read no row and
+remove no file: files that come, a new table, and other properties. This module has all that such a commit takes from
+Delta's format. It says when Tidemark may write one, what is in it, and what another writer's commit means for it.
 
 **When.** `takes_append` compares the table's protocol and properties with those that ask nothing of an append. A table
 with any other (row tracking, commit times of its own, constraints, a coordinator of commits) is left to Delta. So is
 the version at which Delta writes a checkpoint, because nothing here writes checkpoints. A table whose columns have
 names of their own in its files is left to Delta when it is made or altered, because Delta gives these names.
 
-**What.** The commit has the actions that Delta writes for the same: `commitInfo` (a blind append, so a concurrent
-DELETE or OPTIMIZE judges it as one), the files, the metadata and the protocol, and the versions of applications.
+**What.** The commit has the actions that Delta writes for the same: `commitInfo`, the files, the metadata and the
+protocol, and the versions of applications. `commitInfo` says that it is a blind append, so a concurrent DELETE or
+OPTIMIZE judges it as one.
 
 **The checksum.** Delta writes a checksum beside each version: the sums of its files, its protocol, its metadata and its
 applications. A reader that finds one need not add up the log, for which Delta takes Spark jobs. A checksum follows from

@@ -1,17 +1,17 @@
 """How a file of the journal becomes a file of a lake table, while no row of it is read.
 
 A file of the journal is immutable Parquet with just the columns of a table. So a lake table can take it as it is, by an
-`add` action in a commit of Delta's log, if each of its columns has the same name and type in the lake table's files.
-Columns of the lake table that the file lacks are null in its rows.
+`add` action in a commit of Delta's log. For that each of its columns needs the same name and type in the lake table's
+files. Columns of the lake table that the file lacks are null in its rows.
 
 Otherwise the file is rewritten with the names and types of the lake table. That is needed if a column was renamed in
-the lake, if its name is one that no other engine takes, so that Delta maps it to another one, or if the column is wider
-in the lake than it was when these rows were captured, or than it has become since. No column of the file can be lost,
-because a lake table gets each column before its first rows.
+the lake, or if its name is one that no other engine takes, so that Delta maps it to another one. It is also needed if
+the column is wider in the lake than it was when these rows were captured, or than it has become since. No column of the
+file can be lost, because a lake table gets each column before its first rows.
 
-Delta needs the number of rows of a file (a deletion vector requires it), and leaves files out of a query by the least
-and greatest value of a column. The Parquet footer has these for the columns by which queries select rows: the segment
-and the SCN of a change, and the key.
+Delta needs the number of rows of a file, since a deletion vector requires it. It leaves files out of a query by the
+least and greatest value of a column. The Parquet footer has these for the columns by which queries select rows: the
+segment and the SCN of a change, and the key.
 
 Source: Delta Transaction Log Protocol, sections Add File, Per-file Statistics, Column Mapping, Type Widening.
 """
@@ -127,8 +127,10 @@ def _set_aside(field: pa.Field, there: Mapping[str, Stored]) -> Stored | None:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a footer has about the values of a column, or of a part of them: the least and the greatest, None if all are
-    null, and the number of nulls."""
+    """What a footer has about the values of a column, or of a part of them.
+
+    It has the least and the greatest, None if all are null, and the number of nulls.
+    """
 
     column: str
     least: Ordered | None
@@ -165,8 +167,8 @@ def stats(rows: int, said: Iterable[Bounds]) -> str:
 def add(path: str, size: int, modified_ms: int, told: str) -> str:
     """Returns the action that makes a file part of a lake table, as a line of Delta's log.
 
-    `path` is relative to the table and has no character that a URL would write otherwise, `size` in bytes,
-    `modified_ms` in ms since the epoch, `told` as `stats` returns it.
+    `path` is relative to the table and has no character that a URL would write otherwise. `size` is in bytes,
+    `modified_ms` in ms since the epoch, and `told` as `stats` returns it.
     """
     return json.dumps(
         {

@@ -30,7 +30,7 @@ _REFUSED: Final = {
     LakeForm.BOOLEAN: "is neither 0 nor 1",
 }
 _REASON: Final = (
-    'a value of column {column!r} of {table} {why}, and lake.types has type = "{form}" for it: give it another rule, '
+    'a value of column {column!r} of {table} {why}, and lake.types has type = "{form}" for it; give it another rule, '
     "and the table begins again at the next start; or correct the value at the source, and recapture the table"
 )
 

@@ -20,11 +20,11 @@ from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Mirror
 
 _THERE = (
-    '{table} has a mirror in the lake, and lake.rules has tiers = "changelog" for it: remove the mirror (its folder '
+    '{table} has a mirror in the lake, and lake.rules has tiers = "changelog" for it; remove the mirror (its folder '
     "{table}/mirror of the lake), or give it another rule"
 )
 _WAITING = (
-    'rows of the first snapshot of {table} wait for its mirror, and lake.rules has tiers = "changelog" for it: give it '
+    'rows of the first snapshot of {table} wait for its mirror, and lake.rules has tiers = "changelog" for it; give it '
     "another rule until they are delivered"
 )
 

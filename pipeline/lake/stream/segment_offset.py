@@ -56,7 +56,7 @@ def check_offset(offset: SegmentOffset, there: RetainedRange) -> int:
     """Returns the segment after which the stream continues. Raises WrongOffset, or SegmentsGone."""
     if offset.journal != there.id:
         raise WrongOffset(
-            f"the checkpoint is of the journal {offset.journal}, and {there.shown} holds the journal {there.id}: give "
+            f"the checkpoint is of the journal {offset.journal}, and {there.shown} holds the journal {there.id}; give "
             "the stream the journal that it has read, or a new checkpoint"
         )
     if offset.segment > there.last:

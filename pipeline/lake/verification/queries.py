@@ -119,8 +119,10 @@ WHERE coalesce(x.{_SCN}, 0) <= v.`__scn`
   OR kind <> {extra} AND {_NUMBER} > 1"""
 
     def compared_parts(self, rows: str, since: int) -> str:
-        """Returns the query for the parts, as `key_part` numbers them: `part`, the number of its verified `rows`, and
-        whether it `differs`, which means that the two sides don't have the same rows.
+        """Returns the query for the parts, as `key_part` numbers them.
+
+        It has `part`, the number of its verified `rows`, and whether it `differs`. That means that the two sides don't
+        have the same rows.
 
         `rows`: the name of all rows that a verification has read, which began at the SCN `since`. Keys that have
         changed after their row, or after the beginning if there is no row, are left out. If no part differs, nothing is

@@ -12,8 +12,8 @@ row all the time. Then the chunk of its range returned it, and no change superse
 the verification has read. A key that isn't among them is extra. This needs no order of keys, so any collation will do.
 The keys that were read lie beside the lake until the table's verification ends, keys only.
 
-**What can't be judged**: files of another schema than the live view's; a verification of a mirror that has begun again
-since; one that capture ended with a reason.
+**What can't be judged**: files of another schema than the live view's, and a verification of a mirror that has begun
+again since. Nor can one that capture ended with a reason.
 
 **What is repaired.** A verification may have a repair (`pipeline.coordinator.verification.repair`). The sink reports
 the keys of what it found, batch by batch, and repeats a report until the checkpoint has the batch. The rows that

@@ -68,7 +68,7 @@ def test_minimal_metadata_is_a_warning_that_says_what_it_costs() -> None:
     [finding] = found_with({"binlog_row_metadata": "MINIMAL"})
     assert finding.severity is Severity.WARNING
     assert str(finding).startswith("warning: binlog_row_metadata isn't FULL")
-    assert "the whole table is read again" in finding.wrong
+    assert "reads the whole table again" in finding.wrong
 
 
 def test_a_replica_has_to_log_and_commit_in_the_sources_order() -> None:

@@ -1,8 +1,8 @@
 """Compiled: MySQL's binary JSON into the text that the server prints for it, byte for byte, for a column of documents.
 
-Every container begins with its number of elements and its size, then has an entry for each key (offset, length) and for
-each value (type, and either the value itself or its offset), then keys and values. In small ones counts, sizes and
-offsets have 2 bytes, in large ones 4. Offsets count from the container's beginning.
+Every container begins with its number of elements and its size. Then it has an entry for each key (offset, length) and
+for each value (type, and either the value itself or its offset). Then come keys and values. In small ones counts, sizes
+and offsets have 2 bytes, in large ones 4. Offsets count from the container's beginning.
 
 **It ends, with any bytes.** Offsets could make containers share their insides, and so describe exponentially much text.
 But in what a server writes, the bytes of two values never overlap. So each visited value pays for its own bytes from a
@@ -268,8 +268,8 @@ def texts(
     `stack` is memory for `STACK` numbers. `offsets` (one entry more than `cells`) takes where each begins in `out`. A
     double leaves a hole of `HOLE` bytes, and the first 8 are its own; `holes` takes their places.
 
-    Returns 0, or NO_ROOM if it has to be called again with more room in `out` and `holes`, or the error code of the
-    document of the row in `state`.
+    Returns 0, or the error code of the document of the row in `state`. Returns NO_ROOM if it has to be called again
+    with more room in `out` and `holes`.
     """
     offsets[0] = 0
     while state[DOCUMENT_ROW] < len(cells):

@@ -187,8 +187,11 @@ def open_container(nodes: Nodes, node: Int, buffer: Bytes, used: Int, most: Int)
 
 @compiled("UniTuple(int64, 2)(int64[:, ::1], int64, uint8[::1], uint8[::1], int64[::1])")
 def find(nodes: Nodes, parent: Int, buffer: Bytes, names: Bytes, leg: Longs) -> tuple[Int, Int]:
-    """Returns the child that a leg names in this open container, NONE if it has none, or MISSING if it can't have one;
-    and the child before it, or before the place where it would be."""
+    """Returns the child that a leg names in this open container, and the child before that.
+
+    The first is NONE if the container has no such child, and MISSING if it can't have one. Then the second is the child
+    before the place where it would be.
+    """
     is_array = nodes[parent, _TYPE] >= ARRAY
     before, child = np.int64(_NONE), nodes[parent, _FIRST]
     if is_array != (leg[path_legs.LEG_KIND] != path_legs.MEMBER_LEG):
@@ -269,7 +272,7 @@ def pack(nodes: Nodes, buffer: Bytes, names: Bytes, stack: Longs, out: Bytes, to
     """Writes the document; containers that are open become large ones. `stack` is memory for `PACK_STACK` numbers.
 
     Returns where the next one goes. At most twice as many bytes are written as the document had and its changes have,
-    and 16 more: an entry has 5 bytes instead of 3, one of a name 6 instead of 4, a container's head 8 instead of 4.
+    and 16 more. An entry has 5 bytes instead of 3, one of a name 6 instead of 4, a container's head 8 instead of 4.
     """
     out[to] = np.uint8(nodes[ROOT, _TYPE])
     to += 1
