@@ -99,6 +99,14 @@ class Slice:
         ends = self.rows.events[END]
         return int(ends[-1]) if len(ends) else 0
 
+    def gtids(self) -> GtidSet:
+        """The transactions that pass with it."""
+        source, number, *_ = self.rows.transactions
+        found = NO_GTIDS
+        for each in np.unique(source).tolist():
+            found = found.with_numbers(self.sources[each], number[source == each])
+        return found
+
     def read(self, first_ordinal: int = 0) -> tuple[TransactionsRead | TransactionPartRead, int]:
         """Returns the slice in columns, and the first ordinal of a slice that continues it.
 

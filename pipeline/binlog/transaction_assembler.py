@@ -40,6 +40,7 @@ from pipeline.binlog.events.event import (
     FormatDescription,
     Heartbeat,
     Incident,
+    PreviousGtids,
     Rotate,
     RowsChanged,
     RowsStatement,
@@ -55,6 +56,7 @@ from pipeline.binlog.events.gtid_event import TransactionBegins
 from pipeline.binlog.events.payload_event import Payload
 from pipeline.binlog.events.query_event import Query
 from pipeline.binlog.log_position import LogPosition
+from pipeline.binlog.logged_gtids import LoggedGtids
 from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
 from pipeline.binlog.slice import (
     Slice,
@@ -69,13 +71,13 @@ from pipeline.binlog.transaction_ids import TransactionNames
 from pipeline.binlog.xa_transactions import Prepared, PreparedTransactions
 from pipeline.errors import Definite, UndecodableError
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
 from pipeline.messages.binlog import CreateTableSelectRead, DdlRead, LogAdvanced, RowsUnread
 from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.ddl.statement_kinds import emptied_memory_table, has_query
 from pipeline.schema.table_map import TableMap
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.prepared_xa import XaPrepared
+from pipeline.snapshot.prepared_xa import XaPrepared, left_out
 
 # The results of the fold; a slice becomes a LogRead or a TransactionPartRead (`Slice.read`).
 Given = Slice | DdlRead | CreateTableSelectRead | LogAdvanced
@@ -103,6 +105,10 @@ _LET_GO: Final = (
 _INCIDENT: Final = (
     "the server says that its log lacks changes ({why}); raise max_binlog_stmt_cache_size on the source if a statement "
     "was too large for it, and read the server's error log"
+)
+_MISSING: Final = (
+    "the transactions {gtids} never came, though the server executed them before its log's file {file}: somebody has "
+    "removed a file of the log, or added to gtid_purged; let PURGE BINARY LOGS alone remove files"
 )
 _EMPTIED: Final = "a restart of the server has emptied it"
 _UNKNOWN: Final = (
@@ -143,6 +149,7 @@ class TransactionAssembler:
         self.explained = np.empty((2, 16), np.int64)  # table ids of the open transaction, and their maps
         self._names = names
         self._reached = LogPosition(self.state)
+        self._logged = LoggedGtids(names.position)
         self.slice = SliceBuilder(self.state, self.sources, self.maps, self._reached.files)
         self.advance = self._reached.advance
         self._given_until: Coordinates | None = None  # the end of the last message
@@ -188,7 +195,7 @@ class TransactionAssembler:
     def _refuse_within(self, event: Event) -> None:
         """A payload has the events between a GTID and the next alone, none about the log itself."""
         if self.state.within and isinstance(
-            event, TransactionBegins | Rotate | Heartbeat | FormatDescription | Stop
+            event, TransactionBegins | Rotate | PreviousGtids | Heartbeat | FormatDescription | Stop
         ):
             raise UndecodableError("an event that is no part of a transaction came in a compressed one")
 
@@ -227,6 +234,8 @@ class TransactionAssembler:
                 self._reached.heartbeat(file, offset)
             case Rotate(file, offset):
                 self._take_rotate(file, offset)
+            case PreviousGtids(gtids):
+                self._take_previous(gtids)
             case FormatDescription(checksum):
                 self.require_between("FORMAT_DESCRIPTION")
                 self.state.checksum_bytes = CHECKSUM_BYTES if checksum else 0
@@ -248,6 +257,19 @@ class TransactionAssembler:
         self.require_between("ROTATE")
         self.cut()
         self._reached.rotate(file, offset)
+
+    def _take_previous(self, gtids: GtidSet) -> None:
+        """The transactions that never came pass here, and any table may have rows of them."""
+        self.require_between("PREVIOUS_GTIDS")
+        self.cut()
+        if self._names.by_coordinates:
+            return
+        missing = self._logged.begin_file(gtids, left_out(self._prepared.noted))
+        if missing:
+            at = self._reached.at()
+            why = _MISSING.format(gtids=missing.on_one_line, file=at.file)
+            lost = RowsUnread(why, frozenset(), None, lost=True)
+            self._give(LogAdvanced(at, missing, self._prepared.noted, (lost,)), at)
 
     def require_between(self, what: str) -> None:
         """Raises UndecodableError if a transaction is open when this comes."""
@@ -609,6 +631,13 @@ class TransactionAssembler:
     def _give(self, given: Given, end: Coordinates) -> None:
         self._ready.append(given)
         self._given_until = end
+        match given:
+            case Slice():
+                self._logged.add(given.gtids())
+            case DdlRead(gtid):
+                self._logged.add(NO_GTIDS.with_gtid(gtid))
+            case _:
+                pass
 
     @property
     def between(self) -> Coordinates | None:

@@ -21,7 +21,7 @@ class TransactionNames:
     """
 
     def __init__(self, position: GtidSet) -> None:
-        self._position = position
+        self.position = position
         self._server = file_positions.server_of(position)
 
     @property
@@ -39,7 +39,7 @@ class TransactionNames:
 
     def has_passed(self, name: Gtid) -> bool:
         """Returns whether the transaction is left out, because it had passed before."""
-        return self._server is not None and name in self._position
+        return self._server is not None and name in self.position
 
     def left_out(self, name: Gtid, end: Coordinates) -> GtidSet:
         """What a position lacks without the transaction of that name, which ends here."""
@@ -49,7 +49,7 @@ class TransactionNames:
         """The coordinates up to `end` at which no transaction to come begins but these; none for a log with GTIDs."""
         if self._server is None:
             return NO_GTIDS
-        first = file_positions.first_missing(self._position)
+        first = file_positions.first_missing(self.position)
         covered = file_positions.all_between(first, end)
         for each in prepared:
             covered -= file_positions.all_between(Gtid(first.source, each.transaction.number), each.end)

@@ -20,6 +20,7 @@ from pipeline.binlog.events.payload_event import Payload, payload
 from pipeline.binlog.events.query_event import Query, load_query, query
 from pipeline.binlog.rows.row_events import ROW_EVENTS
 from pipeline.errors import UndecodableError
+from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
 from pipeline.types.cursor import Cursor, utf8
 
 HEADER_BYTES: Final = 19
@@ -35,9 +36,8 @@ _LARGEST_OFFSET: Final = 2**62  # far beyond all files, and far from what 64 bit
 
 _NAMES: Final = {code.value: code.name for code in Code}
 
-# What changes neither rows nor our position (PREVIOUS_GTIDS repeats what has passed or comes). The values that a
-# statement uses (INTVAR, RAND, USER_VAR, the blocks of a LOAD DATA) are followed by the statement itself, and that is
-# where the decision is made.
+# What changes neither rows nor our position. The values that a statement uses (INTVAR, RAND, USER_VAR, the blocks of a
+# LOAD DATA) are followed by the statement itself, and that is where the decision is made.
 _SKIPPED: Final = frozenset(
     {
         Code.INTVAR,
@@ -47,7 +47,6 @@ _SKIPPED: Final = frozenset(
         Code.USER_VAR,
         Code.BEGIN_LOAD_QUERY,
         Code.IGNORABLE,
-        Code.PREVIOUS_GTIDS,
         Code.TRANSACTION_CONTEXT,
         Code.VIEW_CHANGE,
     }
@@ -81,6 +80,13 @@ class Rotate:
 
     file: str
     offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousGtids:
+    """All that the server had logged before this file (PREVIOUS_GTIDS)."""
+
+    gtids: GtidSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +162,7 @@ class Skipped:
 Event = (
     FormatDescription
     | Rotate
+    | PreviousGtids
     | Heartbeat
     | TransactionBegins
     | Query
@@ -231,6 +238,8 @@ def _rare(head: Header, body: bytes) -> Event:
         case Code.ROTATE:
             cursor = Cursor(body)
             return Rotate(offset=_offset(cursor.integer(8)), file=utf8(cursor.rest()))
+        case Code.PREVIOUS_GTIDS:
+            return _previous_gtids(body)
         case Code.XA_PREPARE:
             return _xa_prepare(body)
         case Code.STOP:
@@ -311,6 +320,13 @@ def _offset(written: int) -> int:
     if written > _LARGEST_OFFSET:
         raise UndecodableError(f"no file has an offset {written}")
     return written
+
+
+def _previous_gtids(body: bytes) -> PreviousGtids:
+    try:
+        return PreviousGtids(GtidSet.decode(body))
+    except MalformedGtid as error:
+        raise UndecodableError(str(error)) from error
 
 
 def _xa_prepare(body: bytes) -> XaPrepare:

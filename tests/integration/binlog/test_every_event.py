@@ -71,7 +71,7 @@ KINDS: Final = {
     32: ("DELETE_ROWS", Does.FOLLOW),
     33: ("GTID", Does.FOLLOW),
     34: ("ANONYMOUS_GTID", Does.FOLLOW),
-    35: ("PREVIOUS_GTIDS", Does.SKIP),
+    35: ("PREVIOUS_GTIDS", Does.FOLLOW),
     36: ("TRANSACTION_CONTEXT", Does.SKIP),
     37: ("VIEW_CHANGE", Does.SKIP),
     38: ("XA_PREPARE", Does.FOLLOW),

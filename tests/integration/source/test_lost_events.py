@@ -63,6 +63,46 @@ async def test_tables_are_read_again_where_the_server_lost_changes(
     assert differences(server, tmp_path) == []
 
 
+async def test_a_file_that_was_removed_from_the_middle_of_the_log_has_tables_read_again(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    settings = pipeline(server, tmp_path, "d", mode=SnapshotMode.INITIAL)
+    async with running(settings) as service:
+        await service.completed("initial-0")
+        await service.caught_up(server)
+        await service.stop()
+    removed = server.rotate_binlog()
+    server.sql("UPDATE d.t SET v = 'lost'", "INSERT INTO d.t VALUES (2, 'lost')")
+    server.rotate_binlog()
+    server.sql("INSERT INTO d.t VALUES (3, 'c')")
+    server.stop()
+    remove_log(server, removed)
+    server.start()
+    async with running(settings) as service:
+        await service.caught_up(server)
+        await service.until(lambda: differences(server, tmp_path) == [], "they're equal")
+        await service.stop()
+    async with running(settings) as service:
+        await service.begun()
+        begun = {table: mirror.since for table, mirror in service.checkpoint().mirrors.items()}
+        server.sql("INSERT INTO d.t VALUES (4, 'd')")
+        await service.caught_up(server)
+        mirrors = service.checkpoint().mirrors
+        assert {
+            table: mirror.since for table, mirror in mirrors.items()
+        } == begun  # it isn't lost a second time
+        await service.stop()
+    assert differences(server, tmp_path) == []
+
+
+def remove_log(server: MysqlServer, file: str) -> None:
+    """Removes a file of a stopped server's log, and its line in the index."""
+    (server.data / file).unlink()
+    [index] = server.data.glob("*.index")
+    lines = [line for line in index.read_text().splitlines(keepends=True) if not line.strip().endswith(file)]
+    index.write_text("".join(lines))
+
+
 def keyless(service: Running) -> str:
     reason: str = service.status().get("stopped", {}).get("d.keyless", "")
     return reason

@@ -3,7 +3,7 @@
 import contextlib
 import struct
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pytest
@@ -401,6 +401,50 @@ def test_a_slice_is_full_at_its_bound_in_bytes() -> None:
     slices = list(messages([*log.walk(frames(three)), *log.take()]))
     assert [numbers(each) for each in slices] == [["1"], ["2"], ["3"]]
     assert [images(each) for each in slices] == 3 * [[(0, 0, ("orders", "INSERT", [5]))]]
+
+
+def next_file(number: int, last: int) -> list[bytes]:
+    """The head of a file of the log before which the transactions 1 to `last` were logged."""
+    before = GtidSet.parse(f"{SERVER}:1-{last}")
+    return [rotate(f"binlog.{number:06}"), made(Code.PREVIOUS_GTIDS, before.encode())]
+
+
+@pytest.mark.parametrize("take", [walked, folded])
+def test_transactions_that_a_file_names_and_that_never_came_are_lost(
+    take: Callable[[LogStream, Iterable[bytes]], list[LogMessage]],
+) -> None:
+    log_events = [
+        *next_file(1, 3),
+        *transaction(4, MAP, ROW),
+        begin(5),
+        query("CREATE TABLE more (id INT)"),
+        *next_file(2, 5),
+        *transaction(6, MAP, ROW),
+        *next_file(4, 8),
+        *transaction(9, MAP, ROW),
+        *next_file(5, 9),
+    ]
+    lost = [each for each in take(stream(), log_events) if isinstance(each, LogAdvanced) and each.unread]
+    [only] = lost
+    assert only.covered == GtidSet.parse(f"{SERVER}:7-8") and only.end.file == "binlog.000004"
+    [unread] = only.unread
+    assert unread.lost and unread.databases is None
+    assert f"{SERVER}:7-8 never came" in unread.reason and "binlog.000004" in unread.reason
+
+
+def test_a_prepared_transaction_that_waits_has_come() -> None:
+    log_events = [
+        *next_file(1, 1),
+        *prepared(2, ROW),
+        *next_file(2, 2),
+        *transaction(3, MAP, ROW),
+        *next_file(3, 3),
+        *committed(4),
+        *next_file(4, 4),
+    ]
+    said = read(stream(), log_events)
+    assert not any(each.unread for each in said if isinstance(each, LogAdvanced | TransactionsRead))
+    assert [numbers(each) for each in said if isinstance(each, TransactionsRead)] == [["3"], ["2", "4"]]
 
 
 def test_where_the_log_stands_is_told_once() -> None:

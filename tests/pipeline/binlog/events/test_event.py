@@ -17,6 +17,7 @@ from pipeline.binlog.events.event import (
     FormatDescription,
     Heartbeat,
     Incident,
+    PreviousGtids,
     Rotate,
     RowsChanged,
     RowsStatement,
@@ -30,7 +31,7 @@ from pipeline.binlog.events.payload_event import Payload
 from pipeline.binlog.events.query_event import Query
 from pipeline.binlog.events.table_map_event import table_map
 from pipeline.errors import Definite, UndecodableError
-from pipeline.gtid.gtid_set import Gtid
+from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
 from pipeline.schema.table_schema import TableId
 from pipeline.types import column_types as t
@@ -71,7 +72,7 @@ def test_a_log_begins_with_where_it_is_and_how_it_is_written() -> None:
     rotate, description, previous_gtids, *_ = told("transactions")
     assert rotate == Rotate("binlog.000001", 4)
     assert description == FormatDescription(checksum=True)
-    assert previous_gtids == Skipped()
+    assert previous_gtids == PreviousGtids(NO_GTIDS)
 
 
 def test_a_log_without_checksums_is_read_by_its_format_description() -> None:
@@ -355,6 +356,13 @@ def test_an_incident_has_the_servers_word() -> None:
     assert parsed(made(Code.INCIDENT, b"\x01\x00\x04gone")) == Incident("gone")
     with pytest.raises(UndecodableError, match=r"^INCIDENT: "):
         parsed(made(Code.INCIDENT, b"\x01\x00\x05gone"))
+
+
+def test_a_file_names_what_was_logged_before_it() -> None:
+    before = GtidSet.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-7:tag:1-3")
+    assert parsed(made(Code.PREVIOUS_GTIDS, before.encode())) == PreviousGtids(before)
+    with pytest.raises(UndecodableError, match=r"^PREVIOUS_GTIDS: "):
+        parsed(made(Code.PREVIOUS_GTIDS, before.encode()[:-1]))
 
 
 def test_the_servers_own_compressed_and_partial_events() -> None:
