@@ -79,7 +79,7 @@ async def test_a_log_that_falls_silent_is_asked_for_anew(mysql_factory: MysqlFac
         async with running(
             replace(plain, source=replace(plain.source, port=proxy.port, read_timeout_s=2.0))
         ) as service:
-            await service.begun()
+            await service.until(lambda: service.status(Name.BINLOG_READER).get("log"), "the log has begun")
             proxy.delay_s = HELD
             await service.until(
                 lambda: "silent for 2.0 s" in service.supervisor.failures.get(Name.BINLOG_READER, ""),
