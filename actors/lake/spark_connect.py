@@ -22,7 +22,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from actors.runtime.redaction import safe_message
-from pipeline.config.settings import SparkSettings
+from pipeline.config.settings import SESSION_SETTINGS, SparkSettings
 from pipeline.errors import Definite, Transient
 
 # How long (seconds) the client waits for the server to end a session.
@@ -35,22 +35,6 @@ _UNKNOWN = ("INVALID_HANDLE.", "NO_ACTIVE_SESSION")
 _LOST = (*_UNKNOWN, "UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED", "INVALID_CURSOR.")
 
 _OLDEST = 4  # of Spark's major versions
-
-# Settings of each session, wherever it is.
-SETTINGS = {
-    "spark.sql.session.timeZone": "UTC",
-    # Dates before 1582 stay as the file has them.
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    # A dollar and braces in a name mean no variable, and a quoted name is no pattern.
-    "spark.sql.variable.substitute": "false",
-    "spark.sql.parser.quotedRegexColumnNames": "false",
-    # A file that is damaged or gone is an error, and not no rows. Nor does a value that doesn't fit become NULL.
-    "spark.sql.files.ignoreCorruptFiles": "false",
-    "spark.sql.files.ignoreMissingFiles": "false",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.storeAssignmentPolicy": "ANSI",
-}
 
 
 class ConnectSpark:
@@ -170,7 +154,7 @@ def _open(settings: SparkSettings, number: str) -> SparkSession:
     session = _session(settings.master, number)
     try:
         _look_at(session, settings.master)
-        for name, value in {**SETTINGS, **settings.conf}.items():
+        for name, value in {**SESSION_SETTINGS, **settings.conf}.items():
             _set(session, name, value)
     except PySparkException:
         session.stop()

@@ -32,7 +32,7 @@ from actors.lake import spark_connect
 from actors.lake.threads import thread_priorities
 from actors.lake.threads.scheduler_pools import Pool
 from pipeline.config.s3_environment import LOG_STORE_JAR, s3_conf
-from pipeline.config.settings import SparkSettings
+from pipeline.config.settings import SESSION_SETTINGS, SparkSettings
 from pipeline.errors import Definite, Transient
 
 # The only Delta that `actors.lake.delta_table` is written for: it uses more of Delta than Delta promises to keep.
@@ -323,7 +323,7 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
         "spark.scheduler.mode": "FAIR",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        **spark_connect.SETTINGS,
+        **SESSION_SETTINGS,
         **_ON_A_DISK,
         **(s3_conf(os.environ) if _has_log_store(jars) else {}),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

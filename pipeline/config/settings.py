@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePath
+from typing import Final
 
 from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.config.column_rules import ColumnRule, MessageColumns, MessageKey
@@ -219,9 +220,28 @@ class LakeSettings:
     catalog: str | None = None
 
 
+# What each session of Spark's has, wherever it is. With other values rows would be lost or changed, so `spark.conf`
+# can't give any.
+SESSION_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    # Dates before 1582 stay as the file has them.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    # A dollar and braces in a name mean no variable, and a quoted name is no pattern.
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    # A file that is damaged or gone is an error, and not no rows. Nor does a value that doesn't fit become NULL.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """`jars`: jar files, or folders of them, that PySpark lacks. `conf` wins over Tidemark's own settings."""
+    """`jars`: jar files, or folders of them, that PySpark lacks. `conf` wins over Tidemark's own settings, except
+    `SESSION_SETTINGS`."""
 
     master: str = "local[*]"
     jars: tuple[PurePath, ...] = ()

@@ -13,6 +13,7 @@ from pipeline.config.lake_types import UNAVAILABLE, LakeTypeRule
 from pipeline.config.message_routes import TopicRoute, mistake_in_rewriting
 from pipeline.config.outbox import Outbox
 from pipeline.config.settings import (
+    SESSION_SETTINGS,
     AlertSettings,
     BrokerSettings,
     ConverterKind,
@@ -110,6 +111,9 @@ def contradictions(section: object) -> Iterator[Mistake]:
                 yield Mistake(
                     "conf", f"{twice} has a key of its own", f"say it with {_SAID_ELSEWHERE[twice]}"
                 )
+            for fixed in sorted(conf.keys() & SESSION_SETTINGS.keys()):
+                if conf[fixed].lower() != SESSION_SETTINGS[fixed].lower():
+                    yield Mistake("conf", f"with another {fixed} rows could be lost or changed", "remove it")
         case Settings():
             yield from _of_all(section)
 

@@ -63,6 +63,8 @@ def protecting(
         (config.HttpSettings("::"), "host"),
         (config.HttpSettings("db.example"), "host"),
         (config.SparkSettings(conf={"spark.jars": "x.jar"}), "conf"),
+        (config.SparkSettings(conf={"spark.sql.files.ignoreCorruptFiles": "true"}), "conf"),
+        (config.SparkSettings(conf={"spark.sql.session.timeZone": "Europe/Berlin"}), "conf"),
         (dataclasses.replace(SETTINGS, tables=TableFilter(())), "tables"),
         (dataclasses.replace(SETTINGS, lake=None), "lake"),
         (
@@ -155,6 +157,7 @@ def test_contradictions_name_the_key(section: object, key: str) -> None:
         config.HttpSettings("127.3.2.1"),
         config.HttpSettings("::1"),
         config.SparkSettings(conf={"spark.ui.enabled": "true"}),
+        config.SparkSettings(conf={"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "TRUE"}),
         config.SnapshotSettings(mode=config.SnapshotMode.CONSISTENT, allow_lock=True),
         config.SnapshotSettings(watermark=config.Watermark.PAUSE, source=REPLICA),
         config.KafkaSettings(("kafka:9092",), "signals"),
