@@ -333,8 +333,10 @@ def _xa_json(prepared: XaPrepared) -> dict[str, Any]:
 
 
 def gathering_s(came: int, within_s: float, took_s: float, tables: int) -> float:
-    """Returns how long to wait before the stream is read again: so many bytes have come within that time, and decoding
-    the last slice, of so many tables, took so long (both in seconds)."""
+    """Returns how long (s) to wait before the stream is read again.
+
+    So many bytes have come within that time. Decoding the last slice, of so many tables, took so long (s).
+    """
     if came * _GATHERING_S >= _TRICKLE * max(within_s, _GATHERING_S):
         return 0.0
     if within_s > _SILENCE_S:

@@ -2,7 +2,7 @@
 
 `pipeline.journal.step` decides what is done when. Here a thread does it, one piece of work at a time, while messages
 are accepted as far as there's room. On a local disk the journal has a reserve file, which is deleted while the
-filesystem is full: retention and the consumers, who make room, have to write a few bytes for it.
+filesystem is full. Retention and the consumers, who make room, have to write a few bytes for it.
 
 A cancellation can't stop a thread. So the end, of any kind, waits for it. Afterwards no file of the journal changes any
 more, and the next recovery finds the segment sealed or not.

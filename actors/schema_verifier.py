@@ -75,8 +75,9 @@ class SchemaVerifier(Actor[ToSchemaVerifier]):
             await broken_off(self._asking)
 
     def status(self) -> dict[str, Any]:
-        """Returns what is known of each table's schema, the tables for which the server's answer is awaited, and why
-        signals in the signal table aren't read, null if they are.
+        """Returns what is known of each table's schema, and the tables for which the server's answer is awaited.
+
+        It also says why signals in the signal table aren't read, null if they are.
         """
         asked = schema_verifier.tables_to_ask(self._state) | self._state.survey.answers.keys()
         tables = {str(table): state.wire for table, state in self._state.tables.items()}

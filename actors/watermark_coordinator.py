@@ -106,9 +106,10 @@ class WatermarkCoordinator(Actor[ToWatermarkCoordinator]):
     def status(self) -> dict[str, Any]:
         """Returns the position, the transaction that is passing in parts, the snapshots, and the open windows.
 
-        `runs`: the present work on a table: `planning`, `planned` (its chunks are read), `unsettled` (its schema at the
-        source isn't the stream's yet) or `foundempty` (it's empty once the stream is where that was seen). `unsettled`:
-        how the source differs. `unread`: how many rows of a table are to be read again.
+        `runs`: the present work on a table. It is `planning`, `planned` (its chunks are read), `unsettled` (its schema
+        at the source isn't the stream's yet) or `foundempty`. The last one says that the table is empty once the stream
+        is where that was seen. `unsettled`: how the source differs. `unread`: how many rows of a table are to be read
+        again.
         """
         checkpoint, phase = self._state.checkpoint, self._state.phase
         return {

@@ -1,8 +1,8 @@
 """The rows of a segment in the order in which they become messages: table by table, each in the order of the stream.
 
 Tables that may share a topic are read in step, so that their messages can be put into the order of the stream. All
-tables of a source transaction that may be split are, so that a number of its rows says which they are, whatever tables
-share a topic at the next start.
+tables of a source transaction that may be split are. So a number of its rows says which they are, whatever tables share
+a topic at the next start.
 
 A chunk of a first snapshot has no SCN in its file. The segment's entry has it, and so the chunk's place among the
 table's changes.

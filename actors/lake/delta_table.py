@@ -5,7 +5,7 @@ replaced. Delta can refuse it. A commit carries an application's id and version 
 reads the last version before. Two concurrent transactions that read the version of the same application conflict. If
 the predecessor committed earlier, the version shows that a batch is there, or a part of it (`has_segments`).
 
-The writer's options `txnAppId` and `txnVersion` do this, but Delta 4.4 finds the version by rebuilding the whole state
+The writer's options `txnAppId` and `txnVersion` do this. But Delta 4.4 finds the version by rebuilding the whole state
 of the table in Spark jobs, once for each version of the table (`Snapshot.transactions`, `computedState`). That takes
 longer than the append itself. The checksum also has the version. Delta holds the checksum in memory after its own
 commits, and verifies it. Later versions of Delta look there first.

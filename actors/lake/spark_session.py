@@ -1,7 +1,7 @@
 """A Spark of this process's own: one JVM below this process, with Delta on it, that ends when this process does.
 
 PySpark keeps its JVM in class variables, and never checks whether the JVM still runs. So this module ends completely
-what it started: after `stop`, or after the JVM was killed, the variables are cleared, and a new JVM can start in the
+what it started. After `stop`, or after the JVM was killed, the variables are cleared, and a new JVM can start in the
 same process. The JVM reads the pipe that this process holds as its standard input, and exits at the pipe's end. The
 kernel closes that pipe even if this process is killed (PySpark's `launch_gateway`, Spark's `PythonGatewayServer`).
 

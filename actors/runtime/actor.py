@@ -11,8 +11,8 @@ supervisor builds it again from the last sealed segment. Actors that are procedu
 
 **A sign of life.** An actor that is at one piece of work for longer than `patience` (seconds) counts as hung. With the
 supervisor's own look, and on a busy machine, that is found within 15 s. A long piece of work calls `beat` as it
-advances. Waiting is not work: not for room in another's mailbox (`send` sees to that), and not for the world, before
-which an actor with a `run` of its own calls `rest`.
+advances. Waiting is not work. `send` sees to that where an actor waits for room in another's mailbox. Before an actor
+with a `run` of its own waits for the world, it calls `rest`.
 """
 
 import asyncio

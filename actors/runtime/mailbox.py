@@ -53,9 +53,9 @@ class Mailbox(Generic[Message]):
     async def put(self, edge: Edge, message: Message) -> None:
         """Leave a message, by the edge's policy when there's no room.
 
-        Once the mailbox is closed, its receiver has nothing more to do: a message on a BOUNDED or NEWEST edge (an
-        order, an answer, news) is void and dropped; on a WAIT edge, which carries what must not be lost, Closed is
-        raised.
+        Once the mailbox is closed, its receiver has nothing more to do. Then a message on a BOUNDED or NEWEST edge (an
+        order, an answer, news) is void and dropped. A WAIT edge carries what must not be lost, so Closed is raised
+        there.
         """
         if edge.when_full is WhenFull.WAIT:
             await self._until(lambda: self.closed or self.has_room(edge))

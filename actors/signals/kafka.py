@@ -8,9 +8,9 @@ topic. Records with other keys are skipped.
 **Offsets** are committed in the topic's order, each once its signal has been answered durably and the answer has been
 sent. So a signal without an answer at a crash is read again, and the coordinator knows an accepted signal by its id.
 
-**Answers and notifications** go to another topic, if one is named: the answer to each signal of this topic, with its
-offset; the progress of each snapshot (`running`, `done`, `failed`), and Debezium's notifications. They are sent at
-least once: after a restart everything known of the last snapshots is sent again.
+**Answers and notifications** go to another topic, if one is named. It gets the answer to each signal of this topic,
+with its offset. It also gets the progress of each snapshot (`running`, `done`, `failed`), and Debezium's notifications.
+They are sent at least once: after a restart everything known of the last snapshots is sent again.
 
 **A broker that doesn't answer** delays only this channel, which retries without a limit, with growing pauses. The same
 holds for a topic that doesn't exist or has more than one partition, because both can be repaired meanwhile. The status

@@ -3,11 +3,11 @@
 High is a GTID set then, and has to hold every transaction that the SELECT can have seen. The replica's executed set
 isn't one: a transaction is visible before its GTID is in the set, here as on any server
 (pipeline/snapshot/watermark.py). But a replica commits nothing that it hasn't received. A transaction's GTID is in the
-set of received ones before an applier can read the transaction's end: the receiver adds it there first, and only then
-moves the end of the relay log (MYSQL_BIN_LOG::after_write_to_relay_log; before MySQL 5.7 when its first event came). It
-leaves that set only with the relay logs (RESET REPLICA, CHANGE REPLICATION SOURCE). For these the appliers must have
-stopped, and then all that they committed is in the executed set. So with `received`, read after the SELECT, and then
-`executed`,
+set of received ones before an applier can read the transaction's end. The receiver adds it there first, and only then
+moves the end of the relay log (MYSQL_BIN_LOG::after_write_to_relay_log). Before MySQL 5.7 it adds it when the first
+event comes. The GTID leaves that set only with the relay logs (RESET REPLICA, CHANGE REPLICATION SOURCE). For these the
+appliers must have stopped, and then all that they committed is in the executed set. So with `received`, read after the
+SELECT, and then `executed`,
 
     high = received + executed, as sets
 

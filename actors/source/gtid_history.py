@@ -1,7 +1,7 @@
 """The past of a server's log, and which part is gone: as sets of GTIDs, or, without these, of files and offsets.
 
 A set of GTIDs can say what has committed, and so is visible. Capture may begin at such a set. So for each transaction
-it needs all those before it in the log: an older one that came after the beginning would count as the newest state of
+it needs all those before it in the log. An older one that came after the beginning would count as the newest state of
 its rows. The executed set has this property, because binlog_order_commits = ON is required. Its visible part needn't
 have it before MySQL 5.7, where each session releases its own transaction (pipeline/snapshot/watermark.py). So capture
 takes the executed set, and waits for all of it.

@@ -1,7 +1,7 @@
 """The reading end of a connection: bytes go from the socket straight into the reader's memory.
 
-asyncio's StreamReader gathers incoming bytes in a bytearray of at most 128 KiB and makes `bytes` of it again: two
-copies of everything, and a pause of the transport for each full bytearray. A `ReceiveBuffer` takes its place as the
+asyncio's StreamReader gathers incoming bytes in a bytearray of at most 128 KiB and makes `bytes` of it again. That is
+two copies of everything, and a pause of the transport for each full bytearray. A `ReceiveBuffer` takes its place as the
 transport's protocol once the driver has logged in. While a reader waits in `receive`, it hands the transport that
 reader's memory. In between, it keeps incoming bytes in a buffer, and pauses the transport only when that is full. So a
 reader that keeps up gets every byte without a copy and without a pause, and a slow one holds the sender back.

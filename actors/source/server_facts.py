@@ -1,8 +1,8 @@
 """What `pipeline.source.prerequisites` judges: the source's settings, and what of capture the user may not do there.
 
 The latter is found by trying, since rights can come by roles, by wildcards and from a proxy user. It's done whenever
-capture begins, so that a thousand tables may not take a thousand round trips: many are tried by one statement, and
-each of them by one of its own where that is refused.
+capture begins, so a thousand tables must not take a thousand round trips. Many are tried by one statement. Where that
+is refused, each of them is tried by one of its own.
 """
 
 import uuid

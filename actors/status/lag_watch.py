@@ -1,8 +1,8 @@
 """Queries the source for its position, on a separate connection: the actors can't report that while they hang.
 
-It runs three short statements now and then, which read and lock nothing: the end of the log with the executed set, how
-long the log is kept, and the files of the log if the reader isn't in the last one. If the source doesn't answer, it
-reports that, and keeps what it found before.
+It runs three short statements now and then, which read and lock nothing. They return the end of the log with the
+executed set, how long the log is kept, and the files of the log. The last one runs only if the reader isn't in the last
+file. If the source doesn't answer, the watch reports that, and keeps what it found before.
 """
 
 import asyncio

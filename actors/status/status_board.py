@@ -1,8 +1,8 @@
 """The service's reports about itself: `/status`, `/readyz` and the others.
 
 Each actor reports its own part (`Actor.status`, `Actor.not_ready`). This module combines them, and adds what needs
-several looks: the rate of snapshots (`snapshot_rate`), the maps of their ranges (`range_progress`), how long windows
-have been open, and the last minutes (`history`). A follower waits for the next look.
+several looks. That is the rate of snapshots (`snapshot_rate`), the maps of their ranges (`range_progress`), how long
+windows have been open, and the last minutes (`history`). A follower waits for the next look.
 """
 
 import asyncio

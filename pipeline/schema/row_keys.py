@@ -1,9 +1,9 @@
 """Keys of rows: as parameters that go back to the server, and as tokens to compare.
 
-The server alone *orders* keys (collations, ENUM order, unsigned integers are its business). Here they are only
-compared for equality, byte for byte, and that's enough: if a row changed while its chunk was being read, then the
-key that the chunk saw is the new key of the last change before the SELECT or the old key of the first one after it,
-in exactly these bytes, even where the collation holds other bytes equal.
+The server alone *orders* keys (collations, ENUM order, unsigned integers are its business). Here they are only compared
+for equality, byte for byte, and that's enough. Suppose that a row changed while its chunk was being read. Then the key
+that the chunk saw is the new key of the last change before the SELECT, or the old key of the first one after it. It has
+exactly these bytes, even where the collation holds other bytes equal.
 """
 
 from collections import Counter

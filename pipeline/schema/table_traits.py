@@ -3,8 +3,8 @@ hold.
 
 The values of a generated column follow from others, the rows of some engines are stored elsewhere, and no schema has
 the length of a text (`pipeline.schema.table_schema`). The server's report holds at a position like a schema
-(`pipeline.verifier.step`): until a statement may have altered the table, and again once the stream has reached the
-position of an answer with the work of each such statement. Between these nothing is known of the table.
+(`pipeline.verifier.step`). It holds until a statement may have altered the table. It holds again once the stream has
+reached the position of an answer with the work of each such statement. Between these nothing is known of the table.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set

@@ -3,8 +3,8 @@
     {"id": "s1", "type": "execute-snapshot",
      "data": {"type": "incremental", "data-collections": ["shop\\\\.orders"]}}
 
-A signal is parsed into one of the types below or refused with the reason; it never holds text that reaches
-the source server. `docs/signals.md` is the reference for those who send them.
+A signal is parsed into one of the types below or refused with the reason. It never holds text that reaches the source
+server. `docs/signals.md` is the reference for those who send them.
 
 Source: Debezium 3.6's documentation, "Sending signals to a Debezium connector". Other than there, nothing is
 ignored: a field or a type that isn't known is refused by its name. Ours are `recapture`, `verify`, `keys`, `priority`,

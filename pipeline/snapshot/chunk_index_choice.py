@@ -1,8 +1,8 @@
 """Finds the walk: the index that a table's chunks follow, or the reason why there is none.
 
-An index can be walked if it has each row once and no two rows at one position: it's unique, none of its columns can be
-NULL, and each column is in it completely and unchanged. The server decides its order, but its keys have to leave and
-return unchanged (pipeline/source/parameters.py). Some types can't.
+An index can be walked if it has each row once and no two rows at one position. That is so if it's unique, none of its
+columns can be NULL, and each column is in it completely and unchanged. The server decides its order, but its keys have
+to leave and return unchanged (pipeline/source/parameters.py). Some types can't.
 
 The primary key tells rows apart, whichever index is walked, so a table needs one. Without one, the server takes its
 first unique index without NULLs for it, here and in the log.

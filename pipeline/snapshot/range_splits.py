@@ -9,7 +9,7 @@ The results are keys of the table, in the walk's order, because each is between 
 comparison. So the ranges are disjoint and have all rows, even with bad proposals and estimates.
 
 Source: the estimates are those of the range optimizer's dives into the index. InnoDB looks at a few pages of each
-level, which may be off by a factor of two, and reports no more than half of the table's rows (MySQL 9.7,
+level, which may be off by a factor of two. It reports no more than half of the table's rows (MySQL 9.7,
 storage/innobase/btr/btr0cur.cc, btr_estimate_n_rows_in_range_low). So the search reads both sides of a position, and
 the larger one has at least what the lesser one leaves.
 """

@@ -15,23 +15,23 @@ owned before, its thread released it in between, and it is visible. In the oppos
 between the two would count as visible.
 
 *Coordinates* (file and offset in the log of one server) are ordered totally. The high watermark is a coordinate: the
-end of the log, read after the SELECT. The executed set wouldn't do: a commit group's GTIDs are added to it after the
+end of the log, read after the SELECT. The executed set wouldn't do. A commit group's GTIDs are added to it after the
 last commit of the group, so a SELECT can see a transaction that the set still lacks. The end of the log can't be before
 what a SELECT saw, because a transaction is in the log before it commits.
 
 *Another server's set.* If the chunk is read from another server of the same history, coordinates don't compare. The
-high watermark is then what that server had executed after the SELECT, with everything that was in its own log by then,
-so that nothing the SELECT saw is missing. It has passed when the position contains it. A GTID in it that the stream
-never brings would keep it from passing forever. A GTID that the stream's server has purged isn't such a case: a server
-doesn't begin to send its log unless the position has all that it has purged (error 1236). A GTID that only the other
-server has is such a case. So a server with such *errant* transactions has no common history with the stream.
+high watermark is then what that server had executed after the SELECT, with everything that was in its own log by then.
+So nothing that the SELECT saw is missing. The watermark has passed when the position contains it. A GTID in it that the
+stream never brings would keep it from passing forever. A GTID that the stream's server has purged isn't such a case. A
+server doesn't begin to send its log unless the position has all that it has purged (error 1236). A GTID that only the
+other server has is such a case. So a server with such *errant* transactions has no common history with the stream.
 
-*Marker rows* need no set and no coordinates: two rows inserted into a table of the source, one before the SELECT and
-one after it, each in its own transaction. Let T be a transaction that had passed at the order of the chunk. It was in
-the log before the low row was written. With binlog_order_commits = ON transactions commit in the log's order. So T had
-committed when the low row's commit returned, and the SELECT, which came after that, saw it. So the position at the
-order of the chunk is itself a low watermark. And what the SELECT saw was in the log before the high row was written, so
-it has passed when that row has.
+*Marker rows* need no set and no coordinates. They are two rows inserted into a table of the source, one before the
+SELECT and one after it. Each is in its own transaction. Let T be a transaction that had passed at the order of the
+chunk. It was in the log before the low row was written. With binlog_order_commits = ON transactions commit in the log's
+order. So T had committed when the low row's commit returned, and the SELECT, which came after that, saw it. So the
+position at the order of the chunk is itself a low watermark. And what the SELECT saw was in the log before the high row
+was written, so it has passed when that row has.
 """
 
 from dataclasses import dataclass

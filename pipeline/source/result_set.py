@@ -1,7 +1,7 @@
 """Result sets into Arrow: the raw packets of a SELECT's rows become columns in their canonical form.
 
 Rows come in the binary protocol, in which numbers and dates aren't text. So a FLOAT is exact, and the server needs half
-the time (of the eleven columns that the benchmarks read, it sends 1.45 million rows a second instead of 0.8). The
+the time. Of the eleven columns that the benchmarks read, it sends 1.45 million rows a second instead of 0.8. The
 packets lie end to end in one buffer (`RowPackets`), as they came from the socket. Each time that it's full, one
 compiled walk finds where every value lies (`Rows.cells`), and one pass makes each column from its cells (`decode`). No
 row and no value becomes a Python object, except the one key that a chunk ends with (`key`).

@@ -4,7 +4,7 @@ All values lie end to end in `data`; value i is data[ends[i]:ends[i + 1]]. The t
 text i before out_ends[i]. A code never reaches over the end of its value.
 
 **No access outside the arrays.** A code is looked up by its bytes alone, so a table that isn't empty has an entry for
-each that can come; an empty one is never asked, since no entry of the others says LEAD then. No code makes more than
+each that can come. An empty one is never asked, since no entry of the others says LEAD then. No code makes more than
 `GROWTH` bytes of each of its own, and `out` has room for as many.
 """
 

@@ -1,7 +1,7 @@
 """Which Unicode character each code of MySQL's character sets is, as the server itself converts them.
 
-Most sets have a codec of Python's that agrees with the server on every code but a few, which are listed here; those
-that have none are written down. An integration test holds every code against a live server. A code that the server
+Most sets have a codec of Python's that agrees with the server on every code but a few. These few are listed here. Sets
+that have no codec are written down. An integration test holds every code against a live server. A code that the server
 has no character for (it prints a question mark, also where the code is well formed) has none here.
 
 Source: MySQL 9.7 Reference Manual, chapter "Character Sets, Collations, Unicode".

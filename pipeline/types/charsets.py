@@ -1,7 +1,7 @@
 """Text in MySQL's character sets as Arrow's strings, which are UTF-8.
 
 Both paths into Tidemark bring text as its column's own bytes and use this module, so both give the same text. The log
-has these bytes anyway. For a SELECT the server is configured not to convert them: it would print a question mark for a
+has these bytes anyway. For a SELECT the server is configured not to convert them. It would print a question mark for a
 code without a character, and so make one text of many. A code that isn't a character of its set is refused, by the
 column's name. Nothing replaces it.
 """

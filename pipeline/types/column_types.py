@@ -1,9 +1,9 @@
 """MySQL's column types, and the one Arrow form that each value takes, whichever way it came.
 
-The same canonical form is produced from the binlog's row images and from result sets, so that a chunk's row and a
-change of it are comparable byte for byte. Forms that may surprise: BIGINT UNSIGNED is decimal128(20, 0) because no
-signed 64-bit integer holds it and Spark has no unsigned ones; TIME is signed microseconds because it spans
-±838:59:59; zero and partial dates become null (and are counted).
+The same canonical form is produced from the binlog's row images and from result sets. So a chunk's row and a change of
+it are comparable byte for byte. Some forms may surprise. BIGINT UNSIGNED is decimal128(20, 0), because no signed 64-bit
+integer holds it and Spark has no unsigned ones. TIME is signed microseconds because it spans ±838:59:59. Zero and
+partial dates become null (and are counted).
 
 `wire` is a type's name in stored schemas and in their digests. It never changes, and neither do the names of fields.
 

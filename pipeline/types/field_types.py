@@ -17,8 +17,8 @@ class Storage:
     """How a column's values are stored in a row image, which its type alone doesn't say.
 
     `code`: the column's type byte in the event (enum_field_types), 254 (STRING) where it is CHAR, BINARY, ENUM or SET.
-    `meta`: the type's metadata as `Field::do_save_field_metadata` writes it, zero for a type that has none, one byte
-    for a type that has one, otherwise two: the first byte in the low half, the second in the high half.
+    `meta`: the type's metadata as `Field::do_save_field_metadata` writes it. It is zero for a type that has none, and
+    one byte for a type that has one. Otherwise it is two: the first byte in the low half, the second in the high half.
     """
 
     code: int

@@ -1,9 +1,9 @@
 """The compiled loops between the cells of a column and Arrow's buffers.
 
-All of them see `buffer`, the bodies of rows events, and `cells`, which say for each row image where its value begins
-in the buffer, or a negative number where there's none (`cells`, whose top argues why nothing outside of the buffer is
-read: each of these kernels starts at a cell and reads either 8 bytes, or the width that the walk checked, or the length
-in the prefix that it checked).
+All of them see `buffer`, the bodies of rows events, and `cells`. These say for each row image where its value begins in
+the buffer, or have a negative number where there's none. The top of `cells` argues why nothing outside of the buffer is
+read. Each of these kernels starts at a cell. It reads either 8 bytes, or the width that the walk checked, or the length
+in the prefix that it checked.
 
 Values that can't be come back as the index of the first one; `NONE_WRONG` says that there is none.
 """
@@ -131,8 +131,8 @@ def decimals(
 ) -> int:
     """decimal128 words (low, high) of DECIMALs of up to 38 digits; zero for NULL. `short`: no more than 18 digits.
 
-    A value is a row of big-endian groups of `sizes` bytes, each below its limit in `limits` (a power of ten); the
-    first bit is set where it's not negative, and all other bits are inverted where it is (decimal2bin of strings/).
+    A value is a row of big-endian groups of `sizes` bytes, each below its limit in `limits` (a power of ten). The first
+    bit is set where it's not negative, and all other bits are inverted where it is (decimal2bin of strings/).
     """
     low_32, half = np.uint64(_LOW_32), np.uint64(32)
     for i in range(len(cells)):

@@ -4,9 +4,9 @@ With full metadata a table map has all of them. Any other map has to be compared
 position in the stream. If no schema is verified there, or it doesn't fit the map, the table stops: Tidemark guesses
 nothing.
 
-**What stops a table in mid-stream.** Rows that the reader couldn't decode, a value without a label, a column of the key
-that the log leaves out: none of the table's images of that slice or part is sent on. Earlier parts of the same
-transaction may have been sent. The coordinator ensures that they have no effect.
+**What stops a table in mid-stream.** Three things do: rows that the reader couldn't decode, a value without a label,
+and a column of the key that the log leaves out. Then none of the table's images of that slice or part is sent on.
+Earlier parts of the same transaction may have been sent. The coordinator ensures that they have no effect.
 
 **Absent columns** are bits in the reader, because only names last: the table may be altered later. A row image without
 all columns has the names of those that it lacks.

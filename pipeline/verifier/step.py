@@ -32,28 +32,30 @@ changelog lacks them, and the restart says so. A table that has no mirror, and g
 `pipeline.schema.ddl.effects` decides on the safe side which tables a statement touches.
 
 **Rows that change without an event.** The rows of a mirror are no longer right if a statement changes rows and the log
-doesn't have that (`pipeline.schema.ddl.unlogged_changes`), or if it leaves them under a schema in which they can't stay
-unchanged (`pipeline.schema.compatibility`). Then the table restarts, together with the statement's own passing or with
-the schema. No checkpoint may have these without the restart, nor a restart without the schema that causes it. Two
-restarts do no harm. A statement that surely gives all rows constants restarts nothing here: its alteration has them.
+doesn't have that (`pipeline.schema.ddl.unlogged_changes`). Nor are they if it leaves them under a schema in which they
+can't stay unchanged (`pipeline.schema.compatibility`). Then the table restarts, together with the statement's own
+passing or with the schema. No checkpoint may have these without the restart, nor a restart without the schema that
+causes it. Two restarts do no harm. A statement that surely gives all rows constants restarts nothing here: its
+alteration has them.
 
 **Engines.** Some engines keep other rows than the log has (BLACKHOLE keeps none). Only the server knows a table's
 engine: the text of CREATE TABLE needn't have it. Between a statement that may give a table any engine and the server's
 answer, the log may have rows that the table lost. So an ALTER TABLE … ENGINE that passes before the answer holds
 restarts the table. The checkpoint knows these tables (`unknown_engines`). An answer with another engine than a logged
 one stops the table. The same holds for a MyISAM table while a statement may have put it into the UNION of a MERGE
-table: the log has what changes through that one under another name. If the answer says that none has it, that may have
+table. The log has what changes through that one under another name. If the answer says that none has it, that may have
 been otherwise meanwhile, so the table restarts (`merging`).
 
 **Statements that leave a table as it is** (ANALYZE, GRANT, a trigger, a table made LIKE it) aren't reported as changes
-of it, so its open windows and its plan stay. A chunk depends on three things: the table's columns and key, the index
+of it. So its open windows and its plan stay. A chunk depends on three things: the table's columns and key, the index
 that it is read along, and the table's rows. A statement that may change one of the first two is among what `may_alter`
-returns: it lists what certainly leaves them alone, and takes all else for a change. A statement that changes rows
-either logs them, and then their keys touch the windows, or it restarts the table, which drops these.
+returns. That function lists what certainly leaves them alone, and takes all else for a change. A statement that changes
+rows either logs them, and then their keys touch the windows, or it restarts the table, which drops these.
 
-**Tables that the checkpoint doesn't know** are reported as soon as their schema is proven: those of the server's
-schemas at the start, or once nothing is to come, and any other with its first map or the answer after its creation. A
-table that is no longer captured is stopped, because it would have a gap if it were captured again.
+**Tables that the checkpoint doesn't know** are reported as soon as their schema is proven. Those of the server's
+schemas are reported at the start, or once nothing is to come. Any other is reported with its first map, or with the
+answer after its creation. A table that is no longer captured is stopped, because it would have a gap if it were
+captured again.
 
 A pause of the reader is reported at once, also while images wait. They then come after it, like everything that the
 reader hasn't read.

@@ -3,7 +3,7 @@
 A batch has no tasks: the thread that calls Delta makes the commit. Beside a merge it shares the cores with tasks that
 compute, and the system's scheduler gives each thread its turn. What was committed on the source then took 1.0 to 1.4 s
 until it could be read, instead of 0.4 s. So the threads of tasks have a lower priority. They inherit it from the thread
-that starts them, Spark's dispatcher: on Linux a thread begins with the priority of its creator, and the JVM doesn't
+that starts them, Spark's dispatcher. On Linux a thread begins with the priority of its creator, and the JVM doesn't
 change it (`ThreadPriorityPolicy` 0).
 
 If the cores have nothing else to do, tasks use all of them as before.

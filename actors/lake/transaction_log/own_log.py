@@ -2,7 +2,7 @@
 
 `pipeline.lake.files.delta_commit` has the format, and says which commits may be written. This is done here:
 
-- A commit appears at once, completely and durably, or not at all: a file that was synced gets its name by `link`, which
+- A commit appears at once, completely and durably, or not at all. A file that was synced gets its name by `link`, which
   fails if the name is taken. So of two writers of one version one fails. Then the other's commit is read and judged.
 - Delta's own store for local disks looks whether the name is free, and renames a file to it a moment later. Delta holds
   a lock of the table for all of that. So the name is given under the same lock. A JVM that isn't ours has a lock of its

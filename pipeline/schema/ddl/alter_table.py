@@ -1,16 +1,16 @@
-"""Effects of statements on a captured table as a unit: its columns get other names, some go, some come with a constant
-in the rows that there were, all of its rows go.
+"""Effects of statements on a captured table as a unit. Its columns get other names, some go, and some come with a
+constant in the rows that there were. Or all of its rows go.
 
 The log and the server describe a table's columns before and after a statement (`pipeline.verifier.step`). They don't
-say which of the later columns is which of the earlier ones: a removed column and an added one may be the same, with
+say which of the later columns is which of the earlier ones. A removed column and an added one may be the same, with
 another name and all of its values. Nor do they say what an added column has in the rows that there were. Only the
-statement says that. Tidemark reads little of it, and only what is certain: the names in RENAME COLUMN, CHANGE and DROP,
-and the columns in ADD whose default is a constant (`pipeline.schema.ddl.column_definitions`).
+statement says that. Tidemark reads little of it, and only what is certain. That is the names in RENAME COLUMN, CHANGE
+and DROP, and the columns in ADD whose default is a constant (`pipeline.schema.ddl.column_definitions`).
 
-What is not certain can't be left to the next schema: a column that goes, and comes back by another statement, leaves no
-trace there, and the rows have NULL in it. So the rows count as changed in three cases: the text may be read in two ways
-(`pipeline.schema.ddl.sql_lexer`) that differ in what is renamed or goes; the server may fold a name to that of a column
-in a way that isn't known; a column of the key goes.
+What is not certain can't be left to the next schema. A column that goes, and comes back by another statement, leaves no
+trace there, and the rows have NULL in it. So the rows count as changed in three cases. The text may be read in two ways
+(`pipeline.schema.ddl.sql_lexer`) that differ in what is renamed or goes. The server may fold a name to that of a column
+in a way that isn't known. Or a column of the key goes.
 
 The effect of a statement is applied at once to the schema that was known before it. The verification of the next
 schema brings the types, and columns that are NULL in the rows that there were. So the next schema is compared with one
@@ -53,8 +53,10 @@ _NO_COLUMN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ColumnChanges:
-    """The columns that get another name, (old, new), all at the same time, those that go, and those that come with a
-    constant in the rows that there were.
+    """What a statement does to columns.
+
+    Some get another name, (old, new), all at the same time. Some go, and some come with a constant in the rows that
+    there were.
     """
 
     renamed: tuple[tuple[str, str], ...] = ()

@@ -3,18 +3,18 @@
 What is certain is listed: the types, and the attributes that give a row no value. A definition with anything else in it
 may have changed rows.
 
-A column that is added has a *constant* in the rows of before if it has a default that is a literal, or is NOT NULL
-without one (`constant_column`). The constant is known if the literal is a value of the column's type just as it stands:
-nothing is rounded, cut, padded, or read by a time zone. Of texts only characters count that mean the same in each
+A column that is added has a *constant* in the rows of before in two cases. Its default is a literal, or it is NOT NULL
+without one (`constant_column`). The constant is known if the literal is a value of the column's type just as it stands.
+Nothing is rounded, cut, padded, or read by a time zone. Of texts only characters count that mean the same in each
 character set: the statement's may be another one than the column's.
 
-A conversion (MODIFY, CHANGE) is looked at here as strict mode lets it pass: it fails where a value doesn't fit, so that
-the types before it and after it say whether the values are the same (`pipeline.schema.compatibility`). `_EXACT` are the
-new types of which this is so. It isn't of CHAR and BINARY, which say nothing of spaces and zero bytes at the end; of a
-FLOAT with digits in parentheses, which rounds; nor of text that gets less room than it had: spaces at its end are cut
-with a warning only. MySQL 5.6 even cuts a BLOB that becomes a shorter one, without a word: of 303 bytes it keeps 47. So
-what had been the room is needed as well (`pipeline.schema.table_traits`). CONVERT TO gives a
-TEXT more bytes only if the new character set has longer characters than the old one (`converts_texts_exactly`).
+A conversion (MODIFY, CHANGE) is looked at here as strict mode lets it pass. It fails where a value doesn't fit. So the
+types before it and after it say whether the values are the same (`pipeline.schema.compatibility`). `_EXACT` are the new
+types of which this is so. It isn't of CHAR and BINARY, which say nothing of spaces and zero bytes at the end. It isn't
+of a FLOAT with digits in parentheses, which rounds. Nor is it of text that gets less room than it had: spaces at its
+end are cut with a warning only. MySQL 5.6 even cuts a BLOB that becomes a shorter one, without a word: of 303 bytes it
+keeps 47. So what had been the room is needed as well (`pipeline.schema.table_traits`). CONVERT TO gives a TEXT more
+bytes only if the new character set has longer characters than the old one (`converts_texts_exactly`).
 
 Source: MySQL 9.7 Reference Manual, "CREATE TABLE Statement", "Data Types", "Strict SQL Mode".
 """

@@ -1,9 +1,9 @@
 """Whether a statement may have moved instants, because it took them for local times on the way.
 
-An ALTER TABLE that copies a table reads each TIMESTAMP as a local time of its session's time_zone, and writes it back,
-also where the column stays as it is. Where clocks go back, two instants have one local time. Then the earlier one
-becomes the later one, in strict mode too, and nothing in the log says so (observed of MySQL 5.6 and 9.7). A statement
-in the log has its time zone if it read or wrote local times, for whatever reason.
+An ALTER TABLE that copies a table reads each TIMESTAMP as a local time of its session's time_zone, and writes it back.
+It does so also where the column stays as it is. Where clocks go back, two instants have one local time. Then the
+earlier one becomes the later one, in strict mode too, and nothing in the log says so (observed of MySQL 5.6 and 9.7). A
+statement in the log has its time zone if it read or wrote local times, for whatever reason.
 
 Source: MySQL 9.7 Reference Manual, "MySQL Server Time Zone Support", and the source documentation of
 mysql::binlog::event::Query_event (Q_TIME_ZONE_CODE).

@@ -1,8 +1,8 @@
 """The identifiers in a statement: which tables can a DDL statement be about?
 
 This is not a parser. It hands out every word and quoted identifier, keywords included. Who asks whether a table's
-name is among them errs on the safe side only. Where the same text can be read in two ways, it's handed out in both:
-"…" is an identifier with ANSI_QUOTES, a backslash in a string is no escape with NO_BACKSLASH_ESCAPES, the inside of
+name is among them errs on the safe side only. Where the same text can be read in two ways, it's handed out in both. "…"
+is an identifier with ANSI_QUOTES, and a backslash in a string is no escape with NO_BACKSLASH_ESCAPES. The inside of
 `/*! … */` is executed or not, and a comment may have another one in it.
 """
 

@@ -1,9 +1,10 @@
 """A statement's lexemes, as MySQL's lexer separates them: words, quoted names, strings and signs, without comments.
 
-If the same text can be read in two ways, the caller chooses: whether a backslash escapes (it doesn't with
-NO_BACKSLASH_ESCAPES), what "…" is (a name with ANSI_QUOTES), and whether the inside of `/*! … */` counts (depending on
-the server's version). If the server left it out, it logs that comment as `/*  … */`. Before MySQL 8.0 such a comment
-may have another one in it, and doesn't end with that one (observed of MySQL 5.6; MySQL 9.7 writes `(* … *)` there).
+If the same text can be read in two ways, the caller chooses. The caller says whether a backslash escapes (it doesn't
+with NO_BACKSLASH_ESCAPES), and what "…" is (a name with ANSI_QUOTES). The caller also says whether the inside of
+`/*! … */` counts, which depends on the server's version. If the server left it out, it logs that comment as `/*  … */`.
+Before MySQL 8.0 such a comment may have another one in it, and doesn't end with that one (observed of MySQL 5.6;
+MySQL 9.7 writes `(* … *)` there).
 
 Source: MySQL 9.7 Reference Manual, "Schema Object Names", "String Literals" and "Comments".
 """

@@ -12,7 +12,7 @@ If the text can be read in several ways (`pipeline.schema.ddl.sql_lexer`), the e
 
 MODIFY, CHANGE and CONVERT TO convert values. A mode that isn't strict cuts a value that's too long, and makes a NULL 0.
 A strict one lets the statement fail on such values. Then a column's types before and after it say whether its values
-are the same (`pipeline.schema.compatibility`), with two exceptions: what the types don't show
+are the same (`pipeline.schema.compatibility`). There are two exceptions: what the types don't show
 (`pipeline.schema.ddl.column_definitions`), and a table with a generated column, whose values follow from the others.
 
 Source: MySQL 9.7 Reference Manual, "ALTER TABLE Statement", "DROP TABLE Statement", "RENAME TABLE Statement", "TRUNCATE
