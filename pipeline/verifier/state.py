@@ -1,7 +1,7 @@
 """What the schema verifier knows: of the server, of each table, and what waits (`pipeline.verifier.step`)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.gtid.coordinates import Coordinates
@@ -14,7 +14,7 @@ from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Survey
 from pipeline.verifier.cascades import OutdatedForeignKeys
 from pipeline.verifier.schema_fence import HeldMessage
-from pipeline.verifier.table_state import TableState
+from pipeline.verifier.table_state import SchemaFetched, SchemaPending, Stopped, TableState, Unproven
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +60,24 @@ class State:
     keeps: TableFilter | None = None
     creation: CreationStatements | None = None
     protection: Protection = UNPROTECTED
+
+
+def with_tables(state: State, changed: Mapping[TableId, TableState]) -> State:
+    """Returns the state with these tables changed, except stopped ones: a stop is final here."""
+    stopped = {table: s for table in changed if isinstance(s := state.tables.get(table), Stopped)}
+    in_doubt = {
+        table for table, s in changed.items() if isinstance(s, Unproven | SchemaPending | SchemaFetched)
+    }
+    return replace(state, tables={**state.tables, **changed, **stopped}, doubtful=state.doubtful | in_doubt)
+
+
+def stopped_tables(state: State) -> frozenset[TableId]:
+    """Returns the tables whose changes can't be given any more."""
+    return frozenset(table for table, known in state.tables.items() if isinstance(known, Stopped))
+
+
+def unproven_tables(state: State) -> frozenset[TableId]:
+    """Returns the tables for whose schema the server has to say more."""
+    return frozenset(
+        table for table in state.doubtful if isinstance(state.tables.get(table), Unproven | SchemaPending)
+    )

@@ -49,7 +49,14 @@ from pipeline.schema.table_traits import Traits
 from pipeline.snapshot.prepared_xa import XaPrepared
 from pipeline.source import information_schema
 from pipeline.source.statement import Statement as Question
-from pipeline.verifier import column_names, table_restarts
+from pipeline.verifier import (
+    column_names,
+    handle_answers,
+    handle_images,
+    handle_statements,
+    reports,
+    table_restarts,
+)
 from pipeline.verifier import step as schema_verifier
 from pipeline.verifier.state import State
 from tests.histories import moves
@@ -120,20 +127,21 @@ def _gone_for_good(patch: Patch) -> None:
 
 
 def _forgotten(patch: Patch) -> None:
-    original = schema_verifier._apply_answers
+    original = handle_answers.apply_answers
 
     def arrived(
         state: State,
-    ) -> tuple[State, tuple[schema_verifier.News, ...]]:
+    ) -> tuple[State, tuple[reports.News, ...]]:
         state, news = original(state)
         there = {table: schema for table, schema in state.reported.items() if table in state.tables}
         return replace(state, reported=there), news
 
-    patch.setattr(schema_verifier, "_apply_answers", arrived)
+    for module in (schema_verifier, handle_answers):
+        patch.setattr(module, "apply_answers", arrived)
 
 
 def _by_case(patch: Patch) -> None:
-    names = schema_verifier._scope
+    names = handle_statements._scope
 
     def meant(
         names: ddl.StatementScope, statement: LoggedStatement, change: unlogged_changes.UnloggedChange
@@ -148,7 +156,7 @@ def _by_case(patch: Patch) -> None:
 
     original = ddl._meant
     patch.setattr(ddl, "_meant", meant)
-    patch.setattr(schema_verifier, "_scope", lambda state: replace(names(state), folds=True))
+    patch.setattr(handle_statements, "_scope", lambda state: replace(names(state), folds=True))
 
 
 def _generated(patch: Patch) -> None:
@@ -226,7 +234,7 @@ def _stops_all(patch: Patch) -> None:
         def __init__(self, table: TableId, reason: str) -> None:
             raise Definite(f"{table}: {reason}")
 
-    for module in (schema_verifier, table_restarts, column_names):
+    for module in (reports, table_restarts, column_names):
         patch.setattr(module, "TableStopped", Stop)
 
 
@@ -243,7 +251,7 @@ def _views(patch: Patch) -> None:
 
 
 def _engines(patch: Patch) -> None:
-    patch.setattr(schema_verifier, "stops_for_engines", lambda *_: ())
+    patch.setattr(handle_answers, "stops_for_engines", lambda *_: ())
 
 
 def _synonyms(patch: Patch) -> None:
@@ -264,7 +272,7 @@ def _measures(patch: Patch) -> None:
 
 
 def _unnamed(patch: Patch) -> None:
-    patch.setattr(schema_verifier, "restarts_after_gaps", lambda *_: ())
+    patch.setattr(handle_images, "restarts_after_gaps", lambda *_: ())
 
 
 def _for_ever(patch: Patch) -> None:
@@ -354,7 +362,7 @@ def _xa_statements(patch: Patch) -> None:
 
 
 def _local_times(patch: Patch) -> None:
-    patch.setattr(schema_verifier, "may_move_instants", lambda *_, **__: False)
+    patch.setattr(handle_statements, "may_move_instants", lambda *_, **__: False)
 
 
 def _unsynced(patch: Patch) -> None:

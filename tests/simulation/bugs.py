@@ -64,10 +64,10 @@ from pipeline.snapshot import snapshot as snapshots
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 from pipeline.snapshot.snapshot import Range, Repairing, TableSnapshot
 from pipeline.snapshot.watermark import High, MarkerRow, StreamPosition
-from pipeline.verifier import cascades, table_restarts
+from pipeline.verifier import cascades, handle_images, handle_statements, reports, table_restarts
 from pipeline.verifier import step as schema_verifier
+from pipeline.verifier.reports import FromVerifier
 from pipeline.verifier.state import State as Verifier
-from pipeline.verifier.step import FromVerifier
 from tests.simulation import mutations
 from tests.simulation.replica import Replica
 from tests.simulation.selector import Chunk, Selector
@@ -285,7 +285,7 @@ def any_server_will_do(patch: Patch) -> None:
 
 
 def cascades_are_not_heeded(patch: Patch) -> None:
-    patch.setattr(schema_verifier, "find_cascades", lambda _keys, _changes, before: before)
+    patch.setattr(handle_images, "find_cascades", lambda _keys, _changes, before: before)
 
 
 def cascades_go_no_further(patch: Patch) -> None:
@@ -302,13 +302,11 @@ def keys_that_change_do_not_cascade(patch: Patch) -> None:
 
 def cascades_of_parts_are_forgotten(patch: Patch) -> None:
     original = cascades.find_cascades
-    patch.setattr(
-        schema_verifier, "find_cascades", lambda keys, changes, _before: original(keys, changes, {})
-    )
+    patch.setattr(handle_images, "find_cascades", lambda keys, changes, _before: original(keys, changes, {}))
 
 
 def children_go_on_without_their_parents(patch: Patch) -> None:
-    patch.setattr(schema_verifier, "stop_orphans", lambda _keys, _ended: ())
+    patch.setattr(reports, "stop_orphans", lambda _keys, _ended: ())
 
 
 # Delivery
@@ -504,13 +502,13 @@ def the_journal_forgets_what_a_set_aside_topic_lacks(patch: Patch) -> None:
 
 
 def a_table_that_is_gone_is_forgotten(patch: Patch) -> None:
-    original = schema_verifier._read_statement
+    original = handle_statements.handle_statement
 
     def statement_read(state: Verifier, message: DdlRead) -> tuple[Verifier, tuple[FromVerifier, ...]]:
         there = {table: schema for table, schema in state.reported.items() if table in state.tables}
         return original(replace(state, reported=there), message)
 
-    patch.setattr(schema_verifier, "_read_statement", statement_read)
+    patch.setattr(schema_verifier, "handle_statement", statement_read)
 
 
 def what_comes_back_is_what_went(patch: Patch) -> None:
@@ -537,13 +535,13 @@ def what_comes_back_is_empty(patch: Patch) -> None:
 
 
 def what_cannot_be_named_is_left_out_for_good(patch: Patch) -> None:
-    patch.setattr(schema_verifier, "restarts_after_gaps", lambda *_: ())
+    patch.setattr(handle_images, "restarts_after_gaps", lambda *_: ())
 
 
 def what_cannot_be_named_cascades_nowhere(patch: Patch) -> None:
     original = table_restarts.restarts_after_gaps
     patch.setattr(
-        schema_verifier, "restarts_after_gaps", lambda unnamed, _keys, ended: original(unnamed, (), ended)
+        handle_images, "restarts_after_gaps", lambda unnamed, _keys, ended: original(unnamed, (), ended)
     )
 
 

@@ -2,6 +2,8 @@
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.types.enum_labels import UNKNOWN_CHARACTER, NoLabel, enum_texts, labels_agree, set_texts
 
@@ -55,3 +57,25 @@ def test_labels_are_alike_where_an_unknown_character_may_be_the_other() -> None:
         and not labels_agree(LABELS, ("new",))
         and not labels_agree(("ab",), (UNKNOWN_CHARACTER,))
     )
+
+
+@given(st.lists(st.none() | st.integers(0, 3)))
+def test_enum_texts(indices: list[int | None]) -> None:
+    labels = ("a", "b", "ü")
+    wanted = [None if i is None else ["", *labels][i] for i in indices]
+    assert enum_texts(pa.array(indices, pa.int32()), labels).to_pylist() == wanted
+
+
+@given(st.lists(st.none() | st.integers(0, 2**64 - 1)), st.just(tuple(f"l{i}" for i in range(64))))
+def test_set_texts_of_64_labels(patterns: list[int | None], labels: tuple[str, ...]) -> None:
+    signed = [None if p is None else p - 2**64 * (p >> 63) for p in patterns]
+    wanted = [None if p is None else ",".join(labels[b] for b in range(64) if p >> b & 1) for p in patterns]
+    assert set_texts(pa.array(signed, pa.int64()), labels).to_pylist() == wanted
+
+
+def test_numbers_that_no_label_has() -> None:
+    for indices in ([3], [-1, 1]):
+        with pytest.raises(NoLabel, match="2 labels"):
+            enum_texts(pa.array(indices, pa.int32()), ("a", "b"))
+    with pytest.raises(NoLabel, match="the value 0x4"):
+        set_texts(pa.array([4], pa.int64()), ("a", "b"))

@@ -5,12 +5,13 @@ from typing import Any
 
 from pipeline.messages.changes import EnginesSurveyed
 from pipeline.verifier import step as machine
+from pipeline.verifier.reports import FromVerifier
 from pipeline.verifier.state import State
-from pipeline.verifier.step import AskServer, Fact, FromVerifier, Order
+from pipeline.verifier.step import AskServer, Fact, Order
 
 
 def told(orders: Iterable[Order]) -> tuple[FromVerifier, ...]:
-    """Returns the messages to the coordinator, but for what's known of engines (`test_engines.py`)."""
+    """Returns the messages to the coordinator, but for what's known of engines (`test_handle_answers.py`)."""
     return tuple(order for order in orders if not isinstance(order, AskServer | EnginesSurveyed))
 
 

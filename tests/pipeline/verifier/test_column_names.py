@@ -16,7 +16,7 @@ from pipeline.verifier.table_state import (
     Unproven,
     Verified,
 )
-from tests.pipeline.verifier.test_step import FULL, MINIMAL, ORDERS, SCHEMA, end, images
+from tests.pipeline.verifier.small_log import FULL, MINIMAL, ORDERS, SCHEMA, end, images
 
 
 @pytest.mark.parametrize(

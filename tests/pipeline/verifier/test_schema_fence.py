@@ -7,13 +7,13 @@ from pipeline.messages.binlog import CreateTableSelectRead, DdlRead, LogAdvanced
 from pipeline.messages.message_size import weight
 from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.table_schema import TableId
-from pipeline.verifier import schema_fence, table_state
+from pipeline.verifier import handle_statements, schema_fence, table_state
 from pipeline.verifier import step as machine
+from pipeline.verifier.reports import FromVerifier
 from pipeline.verifier.schema_fence import HeldMessage, NotYetProven, prove_schema, waiting_tables
 from pipeline.verifier.state import State
-from pipeline.verifier.step import FromVerifier
 from tests.pipeline.verifier.answers import step
-from tests.pipeline.verifier.test_step import (
+from tests.pipeline.verifier.small_log import (
     FULL,
     MINIMAL,
     ORDERS,
@@ -88,13 +88,13 @@ def test_each_held_message_is_examined_once_where_images_are_left_out(
 ) -> None:
     """Because there are too many, or because a statement among them altered the table after the server's answer."""
     asked: list[str] = []
-    altered = machine._altered_tables
+    altered = handle_statements.altered_tables
 
     def counted(state: State, message: DdlRead | CreateTableSelectRead) -> frozenset[TableId]:
         asked.append(message.statement)
         return altered(state, message)
 
-    monkeypatch.setattr(machine, "_altered_tables", counted)
+    monkeypatch.setattr(machine, "altered_tables", counted)
     monkeypatch.setattr(schema_fence, "MOST_HELD", 9 * weight(slice_(7, maps=(MINIMAL,))))
     state, _ = step(fresh(position=5, old=SCHEMA), answer(99, SCHEMA))
     said, texts = list[FromVerifier](), list[str]()

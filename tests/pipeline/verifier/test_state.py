@@ -11,7 +11,7 @@ from pipeline.verifier.cascades import OutdatedForeignKeys
 from pipeline.verifier.state import State
 from pipeline.verifier.step import tables_to_ask
 from tests.pipeline.verifier.answers import step
-from tests.pipeline.verifier.test_step import FULL, ORDERS, SCHEMA, answer, fresh, slice_, statement
+from tests.pipeline.verifier.small_log import FULL, ORDERS, SCHEMA, answer, fresh, slice_, statement
 
 ITEMS, OTHERS = TableId("shop", "items"), TableId("other", "lines")
 ADDED = "ALTER TABLE orders ADD FOREIGN KEY (state) REFERENCES items (id) ON DELETE CASCADE"

@@ -1,0 +1,107 @@
+"""Row images of transactions and of their parts: their columns get names.
+
+A table restarts here if foreign keys change its rows without the log, or if its images have no proof. A table stops
+here if its images can't be read.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pipeline.gtid.gtid_set import NO_GTIDS
+from pipeline.messages.binlog import LogAdvanced, RowsUnread, TransactionPartRead, TransactionsRead
+from pipeline.messages.changes import (
+    ChangesVerified,
+    MirrorInvalidated,
+    TableStopped,
+    TransactionPartVerified,
+)
+from pipeline.messages.row_images import TableChanges, TableImages, TableUnreadable
+from pipeline.verifier.cascades import find_cascades, restarts_after_cascades
+from pipeline.verifier.column_names import images_table, name_columns
+from pipeline.verifier.handle_answers import pass_transactions
+from pipeline.verifier.reports import FromVerifier, News, report_schemas, stop_orphaned_tables
+from pipeline.verifier.state import State, stopped_tables, with_tables
+from pipeline.verifier.table_restarts import effects_of_unread_rows, restarts_after_gaps
+from pipeline.verifier.table_state import Stopped, Unproven, Verified
+
+
+def handle_slice(state: State, message: TransactionsRead) -> tuple[State, tuple[FromVerifier, ...]]:
+    """Returns the state after whole transactions, with their changes and what follows from these."""
+    after, news, changes = _read_tables(state, message.tables)
+    parents = find_cascades(after.foreign_keys, changes, after.cascaded)
+    restarts = restarts_after_cascades(parents, stopped_tables(after)) if parents else ()
+    stops, reread = _effects_of_unread(after, message.unread)
+    gaps = (
+        restarts_after_gaps(after.unnamed, after.foreign_keys, stopped_tables(after)) if after.unnamed else ()
+    )
+    restarts = (*restarts, *reread, *gaps)
+    verified = ChangesVerified(
+        message.transactions,
+        changes,
+        message.end,
+        (),
+        restarts,
+        message.covered,
+        message.prepared,
+        state.creation,
+    )
+    after = with_tables(after, {stop.table: Stopped() for stop in stops})
+    emptied = after.emptied - {restart.table for restart in restarts}
+    after = replace(after, cascaded={}, unnamed={}, emptied=emptied, creation=None)
+    gtids = message.transactions.added_to(NO_GTIDS) | message.covered if after.to_come else NO_GTIDS
+    after, arrived = pass_transactions(after, gtids)
+    return after, (*news, verified, *stops, *arrived)
+
+
+def handle_part(state: State, message: TransactionPartRead) -> tuple[State, tuple[FromVerifier, ...]]:
+    """Returns the state after a part of a transaction, and what is said of it. The transaction hasn't passed yet."""
+    state, news, changes = _read_tables(state, message.tables)
+    parents = find_cascades(state.foreign_keys, changes, state.cascaded)
+    part = TransactionPartVerified(message.gtid, message.commit_time, changes, message.original_time)
+    return replace(state, cascaded=parents), (*news, part)
+
+
+def handle_log_advance(state: State, message: LogAdvanced) -> tuple[State, tuple[FromVerifier, ...]]:
+    """Returns the state where the log is now, without a change of rows that it has."""
+    stops, restarts = _effects_of_unread(state, message.unread)
+    state = with_tables(state, {stop.table: Stopped() for stop in stops})
+    state = replace(state, emptied=state.emptied - {restart.table for restart in restarts})
+    state, arrived = pass_transactions(state, message.covered)
+    return state, (replace(message, unread=()), *stops, *restarts, *arrived)
+
+
+def _effects_of_unread(
+    state: State, unread: tuple[RowsUnread, ...]
+) -> tuple[tuple[TableStopped, ...], tuple[MirrorInvalidated, ...]]:
+    """Returns the effects on tables whose rows changed without the log saying which."""
+    there = frozenset(state.tables) - stopped_tables(state)
+    return effects_of_unread_rows(unread, state.foreign_keys, state.reported, there)
+
+
+def _read_tables(
+    state: State, read: Iterable[TableImages | TableUnreadable]
+) -> tuple[State, tuple[News, ...], tuple[TableChanges, ...]]:
+    """Returns the state after these images, their tables' news, and the changes of those that aren't stopped."""
+    tables = dict(state.tables)
+    news: list[News] = []
+    changes: list[TableChanges] = []
+    for images in read:
+        table = images_table(images)
+        before = tables.get(table, Unproven())
+        if isinstance(before, Stopped):
+            continue
+        judged = name_columns(before, images, state.protection)
+        if isinstance(judged, TableStopped):
+            tables[table] = Stopped()
+            news.append(judged)
+            continue
+        tables[table], change = judged
+        changes.append(change)
+        if not isinstance(before, Verified) or before.schema != change.schema:
+            state, told = report_schemas(state, [change.schema])
+            news += told
+        if table in state.emptied:
+            state = replace(state, emptied=state.emptied - {table})
+    state, orphaned = stop_orphaned_tables(replace(state, tables=tables))
+    going_on = (c for c in changes if not isinstance(state.tables[c.schema.table], Stopped))
+    return state, (*news, *orphaned), tuple(going_on)

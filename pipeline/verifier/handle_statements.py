@@ -1,0 +1,248 @@
+"""A logged statement: which tables it alters, which of them restart or stop, and for which the server is queried.
+
+**Rows that change without an event.** The rows of a mirror are no longer right if a statement changes rows and the log
+doesn't have that (`pipeline.schema.ddl.unlogged_changes`). Nor are they if it leaves them under a schema in which they
+can't stay unchanged (`pipeline.schema.compatibility`). Then the table restarts, together with the statement's own
+passing or with the schema. No checkpoint may have these without the restart, nor a restart without the schema that
+causes it. Two restarts do no harm. A statement that surely gives all rows constants restarts nothing here: its
+alteration has them.
+
+**Engines.** Some engines keep other rows than the log has (BLACKHOLE keeps none). Only the server knows a table's
+engine: the text of CREATE TABLE needn't have it. Between a statement that may give a table any engine and the server's
+answer, the log may have rows that the table lost. So an ALTER TABLE … ENGINE that passes before the answer holds
+restarts the table. The checkpoint knows these tables (`unknown_engines`). An answer with another engine than a logged
+one stops the table. The same holds for a MyISAM table while a statement may have put it into the UNION of a MERGE
+table. The log has what changes through that one under another name. If the answer says that none has it, that may have
+been otherwise meanwhile, so the table restarts (`merging`).
+
+**Statements that leave a table as it is** (ANALYZE, GRANT, a trigger, a table made LIKE it) aren't reported as changes
+of it. So its open windows and its plan stay. A chunk depends on three things: the table's columns and key, the index
+that it is read along, and the table's rows. A statement that may change one of the first two is among what `may_alter`
+returns. That function lists what certainly leaves them alone, and takes all else for a change. A statement that changes
+rows either logs them, and then their keys touch the windows, or it restarts the table, which drops these.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from pipeline.config.column_protection import Protection
+from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.messages.binlog import CreateTableSelectRead, DdlRead, TransactionPartRead, TransactionsRead
+from pipeline.messages.changes import CreationStatements, EnginesSurveyed, SchemaChanged, TableStopped
+from pipeline.schema.ddl import effects as ddl
+from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.schema.ddl.effects import Unlogged
+from pipeline.schema.ddl.local_times import has_instants, may_move_instants
+from pipeline.schema.ddl.schema_statements import SchemaStatement, schema_statements
+from pipeline.schema.ddl.statement_kinds import LoggedStatement, parse_logged
+from pipeline.schema.ddl.unlogged_changes import WITHOUT_ROWS, Effect
+from pipeline.schema.table_schema import TableId
+from pipeline.verifier.column_names import after_statement
+from pipeline.verifier.handle_answers import pass_transactions, survey_again
+from pipeline.verifier.reports import FromVerifier, report_stops, uncapturable_tables
+from pipeline.verifier.state import State, stopped_tables, with_tables
+from pipeline.verifier.table_restarts import restarts_after_statement
+from pipeline.verifier.table_state import Stopped, Unproven
+
+_MAY_BE_RENAMED = (
+    "a statement may have renamed a column of it, and does not say for certain which one, so that [protection] may "
+    "mean another column now; compare its rules with the columns"
+)
+_RENAMED = "its column {old!r} was renamed {new!r}, and [protection] has another rule for that name; correct its rules"
+
+
+def handle_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVerifier, ...]]:
+    """Returns the state after a statement: its tables restart, stop or are altered, and the server is queried."""
+    gtid, statement, names = message.gtid, _parsed(message), _scope(state)
+    changed = ddl.may_alter(names, statement)
+    unlogged, uncertain = _unlogged_changes(state, message, statement, names)
+    others = {t for t, u in unlogged.items() if u.effect is not Effect.EXTENDED}
+    merging = ddl.may_merge(names, statement)
+    others |= ddl.may_create(names, statement) | merging
+    state = replace(state, merging=state.merging | merging)
+    unknown = frozenset(t for t in changed if t in others or t not in state.reported)
+    unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.CREATED or t not in state.emptied}
+    emptied = {t: each.what for t, each in unlogged.items() if each.effect in WITHOUT_ROWS}
+    alterations = () if message.failed else _alterations(state, statement, emptied)
+    extended = {each.schema.table for each in alterations if each.changes.added}
+    unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.EXTENDED or t not in extended}
+    restarts = restarts_after_statement(unlogged, gtid, stopped_tables(state))
+    restarted = {restart.table for restart in restarts}
+    state = replace(state, emptied=state.emptied - restarted | (emptied.keys() & restarted))
+    state, unfit = _stop_unfit(state, alterations, uncertain)
+    gone = {stop.table for stop in unfit}
+    restarts = tuple(each for each in restarts if each.table not in gone)
+    alterations = tuple(each for each in alterations if each.schema.table not in gone)
+    reported = {**state.reported, **{each.schema.table: each.schema for each in alterations}}
+    state, engines = _query_again(replace(state, reported=reported), changed, unknown, gtid)
+    state, arrived = pass_transactions(state, GtidSet().with_gtid(gtid) | message.covered)
+    passed = SchemaChanged(
+        gtid,
+        changed,
+        message.statement,
+        message.end,
+        restarts,
+        message.covered,
+        alterations,
+        message.commit_time,
+        message.original_time,
+        message.begins,
+        message.server,
+        _kept_statements(state, statement),
+    )
+    return state, (*unfit, *engines, passed, *arrived)
+
+
+def handle_creation(state: State, message: CreateTableSelectRead) -> State:
+    """Returns the state in which a statement creates a table and fills it: its rows are the log's next."""
+    statement = _parsed(message)
+    created, kept = ddl.may_alter(_scope(state), statement), _kept_statements(state, statement)
+    creation = CreationStatements(kept, message.begins, message.server) if kept else None
+    state = replace(state, creation=creation)
+    return replace(with_tables(state, dict.fromkeys(created, Unproven())), creating=created)
+
+
+def bind_creation(state: State) -> tuple[State, tuple[EnginesSurveyed, ...]]:
+    """Returns the state in which the tables that are being created have the statement's GTID, taken from its first
+    rows."""
+    message = state.held[0]
+    if not state.creating or not isinstance(message, TransactionsRead | TransactionPartRead):
+        return state, ()
+    gtid = message.gtid if isinstance(message, TransactionPartRead) else message.transactions.gtid(0)
+    created = Unproven(GtidSet().with_gtid(gtid))
+    state, unknown = survey_again(state, state.creating, state.creating, gtid)
+    return replace(with_tables(state, dict.fromkeys(state.creating, created)), creating=frozenset()), unknown
+
+
+def altered_tables(state: State, message: DdlRead | CreateTableSelectRead) -> frozenset[TableId]:
+    """Returns the captured tables whose columns a statement may change."""
+    return ddl.may_alter(_scope(state), _parsed(message))
+
+
+def _unlogged_changes(
+    state: State, message: DdlRead, statement: LoggedStatement, names: ddl.StatementScope
+) -> tuple[dict[TableId, Unlogged], frozenset[TableId]]:
+    """Returns the tables whose rows the statement may have changed without row events, and how.
+
+    And those of which it isn't certain which columns they have now.
+    """
+    # If the schema after the first of two statements isn't known, what they converted isn't known either.
+    exact = (
+        {t: s for t, s in state.survey.holding.items() if t not in state.doubtful} if message.strict else {}
+    )
+    # A table that was never reported has no mirror: a statement's effect on its rows changes nothing here.
+    reported = replace(names, known=state.reported.keys(), unknown_engines=state.unknown_engines)
+    unlogged = dict(ddl.changed_unlogged(reported, statement, exact, failed=message.failed))
+    unlogged |= _moved_instants(state, reported, statement, message.zone)
+    unlogged |= _regenerated(state, reported, statement, unlogged)
+    uncertain = frozenset(ddl.uncertain_columns(reported, state.reported, statement, failed=message.failed))
+    lost = uncertain | ddl.shortened_keys(state.reported, statement)
+    return unlogged | _with_rows(lost, "ALTER TABLE that may rename or drop a column", unlogged), uncertain
+
+
+def _moved_instants(
+    state: State, reported: ddl.StatementScope, statement: LoggedStatement, zone: str
+) -> dict[TableId, Unlogged]:
+    """Returns the tables in which this statement may have moved instants; `zone`: its session's time_zone."""
+    if not may_move_instants(zone, system_is_utc=state.known.system_is_utc):
+        return {}
+    return {
+        table: Unlogged("ALTER TABLE in a time zone whose clock may go back", Effect.CHANGED)
+        for table in ddl.copied_tables(reported, statement)
+        if table in state.doubtful or has_instants(state.reported[table])
+    }
+
+
+def _regenerated(
+    state: State,
+    reported: ddl.StatementScope,
+    statement: LoggedStatement,
+    unlogged: Mapping[TableId, Unlogged],
+) -> dict[TableId, Unlogged]:
+    """Returns the tables in which this statement may have changed generated columns, and no others."""
+    traits, found = state.survey.holding, dict[TableId, Unlogged]()
+    for table, what in ddl.regenerated_tables(reported, statement).items():
+        if table not in traits or traits[table].generated:
+            found |= _with_rows((table,), what, unlogged)
+    return found
+
+
+def _with_rows(
+    tables: Iterable[TableId], what: str, unlogged: Mapping[TableId, Unlogged]
+) -> dict[TableId, Unlogged]:
+    """Returns those of these tables that still have rows, which `what` has changed."""
+    empty = {table for table, each in unlogged.items() if each.effect in WITHOUT_ROWS}
+    return {table: Unlogged(what, Effect.CHANGED) for table in tables if table not in empty}
+
+
+def _alterations(
+    state: State, statement: LoggedStatement, emptied: Mapping[TableId, str]
+) -> tuple[Alteration, ...]:
+    """Returns the certain effects of a statement on tables that haven't stopped; `emptied` are known to be empty."""
+    known = {t: s for t, s in state.reported.items() if not isinstance(state.tables.get(t), Stopped)}
+    return ddl.alterations(known, statement, emptied)
+
+
+def _stop_unfit(
+    state: State, alterations: Iterable[Alteration], uncertain: Iterable[TableId]
+) -> tuple[State, tuple[TableStopped, ...]]:
+    """Stops the tables that can't be captured after these alterations, and those that might show protected columns."""
+    shown = _uncertain_columns_shown(state, uncertain)
+    unfit = tuple(
+        report_stops(stopped_tables(state), shown | _unfit_alterations(alterations, state.protection))
+    )
+    return with_tables(state, {stop.table: Stopped() for stop in unfit}), unfit
+
+
+def _unfit_alterations(alterations: Iterable[Alteration], protection: Protection) -> dict[TableId, str]:
+    """Those of these altered tables that can't be captured any more, and why.
+
+    A protected column that has another name would be seen under it, also where another one takes its name.
+    """
+    renamed = {
+        each.schema.table: _RENAMED.format(old=old, new=new)
+        for each in alterations
+        for old, new in each.changes.renamed
+        if protection.rule_of_column(each.schema.table, old)
+        != protection.rule_of_column(each.schema.table, new)
+    }
+    return {**renamed, **uncapturable_tables((each.schema for each in alterations), protection)}
+
+
+def _uncertain_columns_shown(state: State, uncertain: Iterable[TableId]) -> dict[TableId, str]:
+    """Those of these tables, of which a column may have got another name, that have protected columns, and why."""
+    has_rules = state.protection.rules_of_columns
+    return {table: _MAY_BE_RENAMED for table in uncertain if has_rules(state.reported[table])}
+
+
+def _query_again(
+    state: State, changed: frozenset[TableId], unknown: frozenset[TableId], gtid: Gtid
+) -> tuple[State, tuple[FromVerifier, ...]]:
+    """Returns the state in which what the server said of the changed tables has to be proven again.
+
+    `unknown`: those that may have another engine now.
+    """
+    if state.outdated_keys is not None:
+        state = replace(state, outdated_keys=state.outdated_keys.mark_altered(changed, gtid))
+    state, engines = survey_again(state, changed, unknown, gtid)
+    to_come = state.known.schemas if gtid in state.to_come else {}
+    doubted = {t: after_statement(state.tables.get(t), gtid, to_come.get(t)) for t in changed}
+    return with_tables(state, doubted), engines
+
+
+def _kept_statements(state: State, statement: LoggedStatement) -> tuple[SchemaStatement, ...]:
+    """Returns what the journal keeps of a statement."""
+    if state.keeps is None:
+        return ()
+    names = replace(_scope(state), captured=state.keeps)
+    return schema_statements(names, statement)
+
+
+def _scope(state: State) -> ddl.StatementScope:
+    """Returns what names in a statement may mean; a table that's gone is known too."""
+    return ddl.StatementScope(state.captured, state.tables.keys() | state.reported.keys(), state.known.folds)
+
+
+def _parsed(message: DdlRead | CreateTableSelectRead) -> LoggedStatement:
+    thread_specific = isinstance(message, DdlRead) and message.thread_specific
+    return parse_logged(message.database, message.statement, thread_specific=thread_specific)

@@ -1,0 +1,202 @@
+"""Images of transactions and of their parts: each table's get names, or stop it, by name, and only that one."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.messages.binlog import LogAdvanced, RowsUnread, TransactionsRead
+from pipeline.messages.changes import ChangesVerified, SchemaVerified, TableStopped, TransactionPartVerified
+from pipeline.messages.row_images import CHANGE_FIELDS, IMAGE_FIELDS, TableUnreadable
+from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_map import FullMetadata
+from pipeline.schema.table_schema import TableId
+from tests.pipeline.verifier.answers import start, step
+from tests.pipeline.verifier.small_log import (
+    FULL,
+    MINIMAL,
+    NOTHING_KNOWN,
+    ORDERS,
+    RENAMED,
+    SCHEMA,
+    SERVER,
+    SHOP,
+    TAGS_GONE,
+    end,
+    fresh,
+    images,
+    kinds,
+    part,
+    restarts,
+    run,
+    schemas,
+    slice_,
+    statement,
+    upto,
+)
+
+# -- full metadata
+
+
+def test_a_full_map_names_the_columns_and_its_labels() -> None:
+    state, (verified, changes) = step(fresh(), slice_(1))
+    assert verified == SchemaVerified(SCHEMA)
+    assert isinstance(changes, ChangesVerified)
+    [change] = changes.tables
+    assert change.rows.schema == SCHEMA.arrow
+    assert change.rows.to_pylist() == [{"id": 7, "state": "paid", "tags": "x,y"}]
+    # Reported once, until it changes.
+    _, again = step(state, slice_(2))
+    assert kinds(list(again)) == ["ChangesVerified"]
+
+
+def test_another_full_map_is_another_version() -> None:
+    renamed = replace(FULL, metadata=FullMetadata(("id", "state", "labels"), (0,)))
+    said = run(
+        fresh(),
+        slice_(1),
+        statement(2, "ALTER TABLE orders COMMENT 'x'"),  # not what was done, as far as it's told
+        slice_(3, maps=(renamed,)),
+    )
+    assert kinds(said) == [
+        "SchemaVerified",
+        "ChangesVerified",
+        "SchemaChanged",
+        "SchemaVerified",
+        "ChangesVerified",
+    ]
+    assert schemas(said) == [SCHEMA, RENAMED]
+    [restarted] = restarts(said)
+    assert (restarted.table, restarted.emptied) == (ORDERS, False)
+    assert restarted.reason == TAGS_GONE
+
+
+# -- rows that change without an event
+
+
+def test_a_table_that_the_server_lost_changes_of_is_empty_no_more() -> None:
+    lost = LogAdvanced(end(3), unread=(RowsUnread("so", databases=None, lost=True),))
+    renamed = replace(FULL, metadata=FullMetadata(("id", "state", "labels"), (0,)))
+    said = run(fresh(), slice_(1), statement(2, "TRUNCATE orders"), lost, slice_(5, maps=(renamed,)))
+    assert [each.emptied for each in restarts(said)] == [True, False, False]
+
+
+# -- stopped tables
+
+
+def test_a_stopped_table_is_named_once_and_dropped_and_the_others_go_on() -> None:
+    items = replace(FULL, table=TableId("shop", "items"))
+    misfit = replace(MINIMAL, nullable=(True, True, True))
+    said = run(
+        fresh(KnownSchemas({ORDERS: SCHEMA}, GtidSet())),
+        slice_(1, maps=(misfit, items)),
+        slice_(2, maps=(misfit, items)),
+        slice_(3),
+    )
+    assert kinds(said) == [
+        "TableStopped", "SchemaVerified", "ChangesVerified", "ChangesVerified", "ChangesVerified",
+    ]  # fmt: skip
+    assert {schema.table.name for schema in schemas(said)} == {"items"}
+    assert [m.transactions.gtid(0).number for m in said if isinstance(m, ChangesVerified)] == [1, 2, 3]
+
+
+def test_a_slice_in_which_a_table_is_stopped_has_none_of_it() -> None:
+    """The news comes before the slice, so that nothing of the table may follow it."""
+    other = replace(MINIMAL, nullable=(True, True, True))
+    said = run(fresh(KnownSchemas({ORDERS: SCHEMA}, GtidSet())), slice_(1, maps=(FULL, other)))
+    assert kinds(said) == ["SchemaVerified", "TableStopped", "ChangesVerified"]
+    assert schemas(said) == []
+
+
+def test_a_table_that_was_stopped_before_a_restart_stays_stopped() -> None:
+    state, _ = start(SHOP, NOTHING_KNOWN, GtidSet(), {ORDERS: SCHEMA}, [ORDERS], frozenset())
+    said = run(state, statement(1, "DROP TABLE orders"), slice_(2))
+    assert kinds(said) == ["SchemaChanged", "ChangesVerified"]
+    assert schemas(said) == []
+
+
+def test_a_value_without_a_label_stops_the_table() -> None:
+    for bad in (images(FULL, state=3), images(FULL, tags=4)):
+        said = run(fresh(), replace(slice_(1), tables=(bad,)))
+        assert kinds(said) == ["TableStopped", "ChangesVerified"]
+        assert schemas(said) == []
+
+
+def test_a_table_that_could_not_be_decoded_is_stopped_by_name_and_the_others_go_on() -> None:
+    items = replace(FULL, table=TableId("shop", "items"))
+    unreadable = replace(slice_(2), tables=(TableUnreadable(ORDERS, "a time of 25 hours"), images(items)))
+    said = run(fresh(), slice_(1), unreadable, slice_(3))
+    assert [m for m in said if isinstance(m, TableStopped)] == [TableStopped(ORDERS, "a time of 25 hours")]
+    assert [schema.table.name for schema in schemas(said)] == ["orders", "items"]
+
+
+# -- parts of a transaction
+
+
+def test_a_part_is_verified_as_a_slice_is() -> None:
+    state, (verified, changes) = step(fresh(), part(7, images(FULL)))
+    assert verified == SchemaVerified(SCHEMA)
+    assert isinstance(changes, TransactionPartVerified)
+    assert (changes.gtid, changes.commit_time) == (Gtid(SERVER, 7), 7)
+    assert [change.rows.to_pylist() for change in changes.tables] == [
+        [{"id": 7, "state": "paid", "tags": "x,y"}]
+    ]
+    said = run(state, part(7, images(MINIMAL)), part(7, TableUnreadable(ORDERS, "so")), slice_(7))
+    assert kinds(said) == [
+        "TransactionPartVerified", "TableStopped", "TransactionPartVerified", "ChangesVerified",
+    ]  # fmt: skip
+    assert schemas(said) == []
+
+
+def test_a_part_has_not_passed() -> None:
+    """What the server knew holds once all of it has passed, which a transaction has with its end."""
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(7)), position=6)
+    assert kinds(run(state, part(7), slice_(7, maps=()), slice_(8, maps=(MINIMAL,)))) == [
+        "TransactionPartVerified", "ChangesVerified", "SchemaVerified", "SchemaVerified", "ChangesVerified",
+    ]  # fmt: skip
+    assert kinds(run(state, part(7, images(MINIMAL)))) == []
+
+
+# -- absent columns
+
+
+def lacking(*bitmaps: bytes | None) -> TransactionsRead:
+    """A slice with a row for each of these bitmaps."""
+    count = len(bitmaps)
+    whole = images(FULL)
+    rows = pa.record_batch(
+        [pa.concat_arrays([column] * count) for column in whole.rows.columns], whole.rows.schema
+    )
+    fields = [[0] * count, [0] * count, range(count), bitmaps, [None] * count]
+    meta = pa.record_batch(
+        [pa.array(values, f.type) for values, f in zip(fields, IMAGE_FIELDS, strict=True)], IMAGE_FIELDS
+    )
+    return replace(slice_(1), tables=(replace(whole, images=meta, rows=rows),))
+
+
+@pytest.mark.parametrize(
+    ("bitmaps", "wanted"),
+    [
+        ([None, None], [None, None]),
+        ([None, b"\x04"], [None, ["tags"]]),
+        ([b"\x06", b"\x02", b"\x06"], [["state", "tags"], ["state"], ["state", "tags"]]),
+    ],
+)
+def test_absent_columns_are_told_by_their_names(
+    bitmaps: list[bytes | None], wanted: list[list[str] | None]
+) -> None:
+    said = run(fresh(), lacking(*bitmaps))
+    (changes,) = [m for m in said if isinstance(m, ChangesVerified)]
+    (table,) = changes.tables
+    assert table.images.schema == CHANGE_FIELDS
+    assert table.images["absent"].to_pylist() == wanted
+    assert table.images["ordinal"].to_pylist() == list(range(len(bitmaps)))
+
+
+def test_an_absent_column_of_the_key_stops_the_table_by_name() -> None:
+    said = run(fresh(), lacking(None, b"\x03"))
+    (stopped,) = [m for m in said if isinstance(m, TableStopped)]
+    assert stopped.table == ORDERS
+    assert "without id of its primary key" in stopped.reason
+    assert schemas(said) == []
