@@ -1,7 +1,7 @@
 """The BinlogReader: reads the log from the checkpoint's position, and sends it in slices.
 
 It waits for three things at once: the connection, its mailbox, and the slices that are being decoded into columns. A
-thread walks over the bytes of the connection, so that the other actors can work meanwhile.
+thread parses the bytes of the connection, so that the other actors can work meanwhile.
 
 A slice is cut when it's full, or when nothing more can be read and a thread is free to decode it. So a quiet source has
 each transaction in its own slice at once. A busy one has large slices, with everything that comes while the ones before
@@ -183,7 +183,7 @@ class BinlogReader(Actor[ToBinlogReader]):
                     await self._give()
                 elif arrival.done() and not self._is_paused():
                     self._count(arrival.result())
-                    await self._walk(dump)
+                    await self._parse(dump)
                     arrival = asyncio.create_task(self._receive(dump))
                 else:
                     self._cut()
@@ -232,11 +232,11 @@ class BinlogReader(Actor[ToBinlogReader]):
         self.metrics.count(catalogue.BINLOG_READ, came)
         self.metrics.set(catalogue.LAST_EVENT, time.time())
 
-    async def _walk(self, dump: BinlogDump) -> None:
-        """Walks over what has come, in a thread, and queues the results for decoding."""
+    async def _parse(self, dump: BinlogDump) -> None:
+        """Parses what has come, in a thread, and queues the results for decoding."""
         until = self._going.until if isinstance(self._going, PausingAt) else None
-        walk = _read_frames(dump, self._stream, until)
-        while (given := await asyncio.to_thread(next, walk, None)) is not None:
+        parsed = _read_frames(dump, self._stream, until)
+        while (given := await asyncio.to_thread(next, parsed, None)) is not None:
             while self._decoding.full:
                 await self._give()
             self._decoding.put(given)
@@ -346,11 +346,11 @@ def gathering_s(came: int, within_s: float, took_s: float, tables: int) -> float
 
 
 def _read_frames(dump: BinlogDump, stream: LogStream, until: Coordinates | None) -> Iterator[Given]:
-    """Walks over the bytes that have come, up to that position at most."""
+    """Parses the bytes that have come, up to that position at most."""
     while (frames := dump.frames()) is not None:
         pieces = iter([frames]) if until is None else frames.pieces(until.offset)
         for piece in pieces:
-            yield from stream.walk(piece)
+            yield from stream.parse(piece)
             if until is not None and stream.reached(until):
                 dump.leave(pieces)
                 return

@@ -275,7 +275,7 @@ def _follow(
     order: failover.TransactionOrder, dump: BinlogDump, stream: LogStream
 ) -> failover.TransactionOrder:
     while (frames := dump.frames()) is not None:
-        for given in stream.walk(frames):
+        for given in stream.parse(frames):
             order = order.followed_by(_transactions(given))
     for given in stream.take():
         order = order.followed_by(_transactions(given))

@@ -85,7 +85,7 @@ async def inspect_source(source: Source, settings: Settings, position: GtidSet) 
     told = await source.descriptions(tables)
     facts = await server_facts.collect_facts(source, tables, told.described, settings.snapshot.allow_lock)
     reread = settings.snapshot.foreign_keys is ForeignKeys.REREAD
-    by_coordinates = signal_table(settings) if _by_places(facts, position) else None
+    by_coordinates = signal_table(settings) if _has_coordinates(facts, position) else None
     judged = findings(facts, reread, by_coordinates is not None, begun=bool(position))
     found = [*judged, *await _markers(source, facts, settings)]
     found += position_findings(
@@ -132,7 +132,7 @@ async def _nothing_matches(source: Source, settings: Settings) -> Finding:
     )
 
 
-def _by_places(facts: ServerFacts, position: GtidSet) -> bool:
+def _has_coordinates(facts: ServerFacts, position: GtidSet) -> bool:
     """Whether positions are coordinates: as the position is, or, for a first one, where there are no GTIDs."""
     return file_positions.server_of(position) is not None if position else not facts.has_gtids
 

@@ -8,7 +8,7 @@ position, so that takes no longer than the begin of capture itself. What it has 
 from actors.source import gtid_history
 from actors.source.binlog_dump import BinlogDump
 from actors.source.connection import Source
-from pipeline.binlog.commit_times import CommitTimeScan
+from pipeline.binlog.commit_times import CommitTimeParser
 from pipeline.config.settings import SourceSettings
 from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
@@ -24,10 +24,10 @@ async def contradiction(
 
     Raises Transient if the query fails.
     """
-    places_of = file_positions.server_of(last.position)
-    if places_of not in (None, source.server):
-        return None  # places in another server's log, which is refused for that
-    by_coordinates = places_of is not None
+    log_server = file_positions.server_of(last.position)
+    if log_server not in (None, source.server):
+        return None  # coordinates in another server's log, which is refused for that
+    by_coordinates = log_server is not None
     gone = await gtid_history.purged_transactions(source, by_coordinates)
     for witness in reversed(last.witnesses):
         if witness.gtid in gone:
@@ -70,18 +70,18 @@ async def _find(
     end, _ = await source.end_of_log()
     dump = await BinlogDump.open(settings, asked, source.server, journal)
     try:
-        return await _looked_for(dump, CommitTimeScan(asked), wanted, end)
+        return await _looked_for(dump, CommitTimeParser(asked), wanted, end)
     finally:
         dump.close()
 
 
 async def _looked_for(
-    dump: BinlogDump, beginnings: CommitTimeScan, wanted: Gtid, end: Coordinates
+    dump: BinlogDump, beginnings: CommitTimeParser, wanted: Gtid, end: Coordinates
 ) -> Witness | None:
     while not beginnings.reached(end):
         await dump.receive()
         while (frames := dump.frames()) is not None:
-            for begun in beginnings.walk(frames):
+            for begun in beginnings.parse(frames):
                 if begun.gtid == wanted:
                     return begun
     return None

@@ -30,7 +30,7 @@ _LOOKED_AT: Final = frozenset(
 )
 
 
-class CommitTimeScan:
+class CommitTimeParser:
     """Reads a log that was requested from this position."""
 
     def __init__(self, position: GtidSet) -> None:
@@ -42,7 +42,7 @@ class CommitTimeScan:
         """Whether it has come to these coordinates."""
         return self._reached.file is not None and self._reached.at().reaches(coordinates)
 
-    def walk(self, frames: Frames) -> Iterator[Witness]:
+    def parse(self, frames: Frames) -> Iterator[Witness]:
         """The transactions that begin in these events. Raises UndecodableError."""
         for i in range(len(frames)):
             event = frames.event(i)

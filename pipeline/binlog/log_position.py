@@ -13,7 +13,7 @@ _OFFSET_BITS: Final = 32  # that a header has room for
 
 
 class LogPosition:
-    """The end of the last event; its offset is in the state, which the compiled walk moves as well.
+    """The end of the last event; its offset is in the state, which the compiled parser moves as well.
 
     `time`: that in the header of the event at hand, in µs since the epoch.
     """

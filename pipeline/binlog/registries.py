@@ -1,4 +1,4 @@
-"""Sources of GTIDs, files and table maps of the stream, each with a number that the walk uses.
+"""Sources of GTIDs, files and table maps of the stream, each with a number that the compiled parser uses.
 
 A source and a file keep their numbers for the stream's whole life, a map until `TableMapRegistry.forget`.
 """

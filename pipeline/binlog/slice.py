@@ -1,6 +1,6 @@
 """A slice of the log: transactions and the bodies of their rows events, before they become columns.
 
-`SliceBuilder` gathers them, together with the compiled walk, which fills the same arrays. The open transaction lies
+`SliceBuilder` gathers them, together with the compiled parser, which fills the same arrays. The open transaction lies
 after the passed ones in them, so a commit moves nothing. `Slice` is the part that was cut off. It depends on nothing
 any more, and any thread can read it.
 """

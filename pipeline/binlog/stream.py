@@ -1,6 +1,6 @@
 """Turns the log as it comes into slices and statements, in its order.
 
-**Two paths, one fold.** `fold` takes any single event, in Python. `walk` takes many: the usual ones in compiled code,
+**Two paths, one fold.** `fold` takes any single event, in Python. `parse` takes many: the usual ones in compiled code,
 which works on the fold's own state, and each other one by `fold`. A transaction's payload is unpacked here, a small one
 together with the next ones, and its events take the same paths.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.events import event as events
 from pipeline.binlog.events.payload_event import Payload, unpacked
-from pipeline.binlog.fast_path.events import walk_events
+from pipeline.binlog.fast_path.events import parse_events
 from pipeline.binlog.fast_path.payload_runs import PayloadRun, find_run, is_payload
 from pipeline.binlog.slice import SliceBound
 from pipeline.binlog.stream_state import BEGUN, DONE, FULL, NO_ROOM, RARE
@@ -36,7 +36,7 @@ _PAYLOADS_END = "the end of a compressed transaction's payload"
 
 
 class LogStream:
-    """Takes the log's events (`walk`, `fold`) and makes messages of them; `take` returns the complete ones without
+    """Takes the log's events (`parse`, `fold`) and makes messages of them; `take` returns the complete ones without
     waiting.
 
     `captured` says which tables' rows are wanted, `captures_in` whether there can be such a table in a database. The
@@ -87,13 +87,13 @@ class LogStream:
         between = self.between
         return between is not None and between.reaches(coordinates)
 
-    def walk(self, frames: Frames) -> Iterator[Given]:
+    def parse(self, frames: Frames) -> Iterator[Given]:
         """Takes these events, and yields what they fill or end. Exhaust it.
 
         Raises UndecodableError, with its position in the log, if an event can't be read or followed.
         """
         try:
-            yield from self._walk(frames)
+            yield from self._parse(frames)
         except Definite as error:
             raise UndecodableError(f"{error} ({self._assembler.position_text()})") from error
 
@@ -104,10 +104,10 @@ class LogStream:
         except Definite as error:
             raise UndecodableError(f"{error} ({self._assembler.position_text()})") from error
 
-    def _walk(self, frames: Frames) -> Iterator[Given]:
+    def _parse(self, frames: Frames) -> Iterator[Given]:
         at = 0
         while at < len(frames):
-            status, at = self._walk_usual(frames, at)
+            status, at = self._parse_usual(frames, at)
             match status:
                 case _ if status == RARE:
                     small = self._run(frames, at)
@@ -126,11 +126,11 @@ class LogStream:
                 case _:
                     assert status == DONE
 
-    def _walk_usual(self, frames: Frames, at: int) -> tuple[int, int]:
+    def _parse_usual(self, frames: Frames, at: int) -> tuple[int, int]:
         assembler = self._assembler
         if not assembler.placed:
             return RARE, at
-        return walk_events(
+        return parse_events(
             frames.buffer,
             frames.bounds,
             at,
@@ -163,7 +163,7 @@ class LogStream:
         state = self._assembler.state
         checksum_bytes = state.checksum_bytes
         state.checksum_bytes = 0
-        yield from self._walk(frames)
+        yield from self._parse(frames)
         state.checksum_bytes = checksum_bytes
         self._assembler.require_between(_PAYLOADS_END)
 
@@ -175,6 +175,6 @@ class LogStream:
         checksum_bytes = state.checksum_bytes
         state.within, state.checksum_bytes = 1, 0
         for frames in unpacked(payload):
-            yield from self._walk(frames)
+            yield from self._parse(frames)
         state.within, state.checksum_bytes = 0, checksum_bytes
         self._assembler.require_between(_PAYLOADS_END)

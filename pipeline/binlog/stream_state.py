@@ -1,10 +1,10 @@
-"""The common state of the compiled walk and the fold in Python, whichever of the two takes the next event.
+"""The common state of the compiled parser and the fold in Python, whichever of the two takes the next event.
 
 - `StreamState`: the position of the log, and which transaction is open.
-- `MapIndex`: the known table maps (from `registries.Maps`), as bytes with which the walk compares.
+- `MapIndex`: the known table maps (from `registries.Maps`), as bytes with which the parser compares.
 - `SliceRows`: the slice that is being filled. The open transaction lies after what has passed, in the same arrays.
 
-This module has only the layout of memory, so that other changes don't make numba compile the walk again.
+This module has only the layout of memory, so that other changes don't make numba compile the parser again.
 """
 
 from typing import Any, Final, NamedTuple, TypeVar
@@ -23,7 +23,7 @@ SPECIAL: Final = (
     3  # framed, but its end is the fold's business: an XA transaction, a created or emptied table's
 )
 
-# How the walk takes an event, and how it ends.
+# How the compiled parser takes an event, and how it ends.
 DONE: Final = 0  # it's taken, and so are all
 RARE: Final = 1  # it's for the fold
 NO_ROOM: Final = 2  # it would be taken if there were room for it
@@ -67,7 +67,7 @@ Record = Any  # of STREAM_STATE, as compiled code sees it; numpy's types don't k
 
 
 class MapIndex(NamedTuple):
-    """Table maps by their content, as the walk looks them up: an open-addressing table of their CRC32.
+    """Table maps by their content, as the parser looks them up: an open-addressing table of their CRC32.
 
     The content of map i is content[ends[i] : ends[i + 1]]; `captured` is 1 for a map whose rows are wanted.
     """
@@ -79,7 +79,7 @@ class MapIndex(NamedTuple):
 
 
 class SliceRows(NamedTuple):
-    """A slice in columns, as the walk fills them.
+    """A slice in columns, as the parser fills them.
 
     `body`: the bodies of rows events, end to end, and SLACK bytes; among them are texts of statements, each after its
     length (TEXT_LENGTH bytes). `events` [10, room]: the map, the type code, the body's start and end, the transaction's

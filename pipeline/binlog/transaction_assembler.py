@@ -23,7 +23,7 @@ Where they don't wait, the first part passes, and the second one has its tables 
 has statements in place of rows.
 
 Nothing is dropped silently: an event that can't be followed is an error. The fold works on the same state as the
-compiled walk over the usual events (`stream_state`), and alone knows the others.
+compiled parser of the usual events (`stream_state`), and alone knows the others.
 """
 
 import re
@@ -433,7 +433,7 @@ class TransactionAssembler:
         self._emptied = ()
 
     def _add_unread(self, unread: RowsUnread) -> None:
-        """The open transaction changes more than its rows. So the walk doesn't handle its end."""
+        """The open transaction changes more than its rows. So the compiled parser doesn't handle its end."""
         self._open_unread.append(unread)
         self.state.phase = SPECIAL
 

@@ -248,7 +248,7 @@ def step(state: State, fact: Fact) -> Next:
                 return _segment_ended(state, planning.sealed, planning.open)
             return _send_next(state, planning.sealed, planning.open, portions)
         case PortionSent():
-            return _run_sent(state, fact, _expect(SendingPortion, state, fact))
+            return _portion_sent(state, fact, _expect(SendingPortion, state, fact))
         case HeartbeatDue():
             _expect(AllSent, state, fact)
             if state.heartbeat_topic in state.at.set_aside:
@@ -434,7 +434,7 @@ def _commit(state: State, sealed: int, opened: OpenTransaction, portions: tuple[
     )
 
 
-def _run_sent(state: State, fact: PortionSent, sending: SendingPortion) -> Next:
+def _portion_sent(state: State, fact: PortionSent, sending: SendingPortion) -> Next:
     portion, rest = sending.portions[0], sending.portions[1:]
     reached = sending.open.reached
     opened = replace(

@@ -1,7 +1,7 @@
 """The flow as data: who sends what to whom, how much may wait, and what happens when the mailbox is full.
 
 A cycle of full mailboxes in which every edge waits is a deadlock. So every cycle here has an edge that can't wait. By
-protocol no more messages can be under way on it than fit (BOUNDED), or only the newest counts (NEWEST). A test walks
+protocol no more messages can be under way on it than fit (BOUNDED), or only the newest counts (NEWEST). A test follows
 all cycles.
 """
 

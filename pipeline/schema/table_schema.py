@@ -69,7 +69,7 @@ class TableSchema:
     key: tuple[int, ...]
 
     def __hash__(self) -> int:
-        """Returns the same for equal schemas. It leaves the columns out: each look-up would walk all of them."""
+        """Returns the same for equal schemas. It leaves the columns out: each look-up would hash all of them."""
         return hash((self.table, self.key, len(self.columns)))
 
     @property

@@ -3,7 +3,7 @@
 Rows come in the binary protocol, in which numbers and dates aren't text. So a FLOAT is exact, and the server needs half
 the time. Of the eleven columns that the benchmarks read, it sends 1.45 million rows a second instead of 0.8. The
 packets lie end to end in one buffer (`RowPackets`), as they came from the socket. Each time that it's full, one
-compiled walk finds where every value lies (`Rows.cells`), and one pass makes each column from its cells (`decode`). No
+compiled pass finds where every value lies (`Rows.cells`), and one pass makes each column from its cells (`decode`). No
 row and no value becomes a Python object, except the one key that a chunk ends with (`key`).
 
 The connection's time zone has to be UTC, and character_set_results NULL: then text comes as its column's own bytes, as

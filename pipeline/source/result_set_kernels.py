@@ -55,7 +55,7 @@ def _unsigned(buffer: Bytes, at: Int, width: Int) -> Int:
 
 @compiled("int64(uint8[::1], int64, int64[::1])")
 def frame(buffer: Bytes, end: int, state: Longs) -> int:
-    """Walk on over the whole packets in buffer[:end], and return what was found; not over EOF and ERR packets."""
+    """Advance over the whole packets in buffer[:end], and return what was found; not over EOF and ERR packets."""
     at, sequence, inside = state[AT], state[SEQUENCE], state[INSIDE]
     found = MORE
     while end - at > _HEADER:

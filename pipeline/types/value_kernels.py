@@ -2,8 +2,8 @@
 
 All of them see `buffer`, the bodies of rows events, and `cells`. These say for each row image where its value begins in
 the buffer, or have a negative number where there's none. The top of `cells` argues why nothing outside of the buffer is
-read. Each of these kernels starts at a cell. It reads either 8 bytes, or the width that the walk checked, or the length
-in the prefix that it checked.
+read. Each of these kernels starts at a cell. It reads either 8 bytes, or the width that `locate_cells` checked, or the
+length in the prefix that it checked.
 
 Values that can't be come back as the index of the first one; `NONE_WRONG` says that there is none.
 """

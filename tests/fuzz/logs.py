@@ -1,7 +1,7 @@
 """What a reader of the log makes of bytes: the service's path from the socket to messages, without the socket.
 
 The same bytes are read in several ways, which have to come to the same: at once; in pieces cut at random; and event by
-event in Python, without the compiled walk. The first has its events in guarded memory.
+event in Python, without the compiled parser. The first has its events in guarded memory.
 """
 
 from collections.abc import Iterable, Iterator
@@ -38,18 +38,18 @@ def log_told(case: Case) -> object:
     told = _told(_guarded(case.events, bound))
     match case.cuts & 7:
         case 0:
-            _assert_same(told, _told(_walked_at_once(case.wire(), bound)), "at once")
+            _assert_same(told, _told(_parsed_at_once(case.wire(), bound)), "at once")
         case 1:
-            _assert_same(told, _told(_walked(pieces(case.wire(), case.cuts), bound)), "in pieces")
+            _assert_same(told, _told(_parsed(pieces(case.wire(), case.cuts), bound)), "in pieces")
         case 2:
-            _assert_same(told, _told(_folded(case.events, bound)), "without the walk")
+            _assert_same(told, _told(_folded(case.events, bound)), "without the compiled parser")
     return told
 
 
 def wire_told(wire: bytes, cuts: int) -> object:
     """The same of packets."""
-    told = _told(_walked_at_once(wire, SliceBound()))
-    _assert_same(told, _told(_walked(pieces(wire, cuts), SliceBound())), "in pieces")
+    told = _told(_parsed_at_once(wire, SliceBound()))
+    _assert_same(told, _told(_parsed(pieces(wire, cuts), SliceBound())), "in pieces")
     return told
 
 
@@ -62,7 +62,7 @@ def stream(bound: SliceBound) -> LogStream:
     return LogStream(lambda _: True, lambda _: True, bound)
 
 
-def _walked(pieces: Iterable[bytes], bound: SliceBound) -> Iterator[Given]:
+def _parsed(pieces: Iterable[bytes], bound: SliceBound) -> Iterator[Given]:
     packets, log = Packets(1), stream(bound)
     for piece in pieces:
         packets.room()[: len(piece)] = piece
@@ -71,7 +71,7 @@ def _walked(pieces: Iterable[bytes], bound: SliceBound) -> Iterator[Given]:
     yield from log.take()
 
 
-def _walked_at_once(wire: bytes, bound: SliceBound) -> Iterator[Given]:
+def _parsed_at_once(wire: bytes, bound: SliceBound) -> Iterator[Given]:
     packets, log = Packets(1), stream(bound)
     packets.bytes, packets.start, packets.end = _memory(len(wire)).holding(wire, b""), 0, len(wire)
     yield from _taken(packets, log)
@@ -80,7 +80,7 @@ def _walked_at_once(wire: bytes, bound: SliceBound) -> Iterator[Given]:
 
 def _taken(packets: Packets, log: LogStream) -> Iterator[Given]:
     while (frames := packets.frames()) is not None:
-        yield from log.walk(frames)
+        yield from log.parse(frames)
 
 
 @cache
@@ -97,7 +97,7 @@ def _guarded(events: tuple[bytes, ...], bound: SliceBound) -> Iterator[Given]:
     sizes = np.array([len(event) for event in events], np.int64)
     ends = np.cumsum(sizes)
     memory = _memory(len(data)).holding(data, b"")
-    yield from log.walk(Frames(memory, np.stack((ends - sizes, ends), axis=1)))
+    yield from log.parse(Frames(memory, np.stack((ends - sizes, ends), axis=1)))
     yield from log.take()
 
 

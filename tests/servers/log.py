@@ -36,7 +36,7 @@ async def read_log(
             await dump.receive()
             came: list[Given] = []
             while (frames := dump.frames()) is not None:
-                came += stream.walk(frames)
+                came += stream.parse(frames)
             for given in [*came, *stream.take()]:
                 first = ordinal if isinstance(given, Slice) and given.continues else 0
                 message, ordinal = given.read(first) if isinstance(given, Slice) else (given, 0)

@@ -406,8 +406,8 @@ def messages_are_visible_before_their_position(patch: Patch) -> None:
 def a_source_transaction_is_divided(patch: Patch) -> None:
     original = kafka_sink._send_next
 
-    def going_on(state: Sending, sealed: int, opened: OpenTransaction, runs: tuple[Portion, ...]) -> object:
-        after, orders = original(state, sealed, opened, runs)
+    def going_on(state: Sending, sealed: int, opened: OpenTransaction, left: tuple[Portion, ...]) -> object:
+        after, orders = original(state, sealed, opened, left)
         return after, tuple(
             replace(each, most=1) if isinstance(each, kafka_sink.SendPortion) else each for each in orders
         )
@@ -418,8 +418,8 @@ def a_source_transaction_is_divided(patch: Patch) -> None:
 def what_was_sent_of_a_large_transaction_is_sent_again(patch: Patch) -> None:
     original = kafka_sink._send_next
 
-    def going_on(state: Sending, sealed: int, opened: OpenTransaction, runs: tuple[Portion, ...]) -> object:
-        after, orders = original(state, sealed, opened, runs)
+    def going_on(state: Sending, sealed: int, opened: OpenTransaction, left: tuple[Portion, ...]) -> object:
+        after, orders = original(state, sealed, opened, left)
         return after, tuple(
             replace(each, skip=0) if isinstance(each, kafka_sink.SendPortion) else each for each in orders
         )
@@ -445,8 +445,8 @@ def a_statement_without_rows_is_left_out(patch: Patch) -> None:
 
 
 def a_statement_is_sent_with_each_part(patch: Patch) -> None:
-    def sent(entry: Entry, run: Portion, skip: int) -> object:
-        statements = portions.statements_of(entry, run)
+    def sent(entry: Entry, portion: Portion, skip: int) -> object:
+        statements = portions.statements_of(entry, portion)
         return statements, max(0, skip - len(statements))
 
     patch.setattr("tests.simulation.topics.unsent", sent)
@@ -468,12 +468,12 @@ def a_statement_has_the_number_of_the_next_transaction(patch: Patch) -> None:
 
 
 def the_rest_of_a_large_transaction_is_left_out(patch: Patch) -> None:
-    original = kafka_sink._run_sent
+    original = kafka_sink._portion_sent
 
     def sent(state: Sending, fact: kafka_sink.PortionSent, sending: SendingPortion) -> object:
         return original(state, replace(fact, ended=True), sending)
 
-    patch.setattr(kafka_sink, "_run_sent", sent)
+    patch.setattr(kafka_sink, "_portion_sent", sent)
 
 
 def the_topics_begin_where_the_journal_was_told(patch: Patch) -> None:

@@ -1,14 +1,14 @@
-"""The compiled walk over the log's usual events: the commonest path of the fold, without Python.
+"""The compiled parser of the log's usual events: the commonest path of the fold, without Python.
 
 It takes an event only if it's complete, undamaged, of the usual kind and at its usual place. These are a GTID of a
 known source between two transactions, and BEGIN after it. Then come table maps that are known byte for byte, rows
 events whose table id is that of one of these, and ROWS_QUERY. The XID ends the transaction. Any other event stays
-untouched, with all of the state unchanged, and the walk returns `RARE`. The fold in `stream` takes that event. Only the
-fold decides what may be where, and how a refusal reads. So the two can disagree on the usual events only.
+untouched, with all of the state unchanged, and the parser returns `RARE`. The fold in `stream` takes that event. Only
+the fold decides what may be where, and how a refusal reads. So the two can disagree on the usual events only.
 
 **No access outside of the buffers.** Each event's bounds lie in the buffer (`event_buffer`). A comparison with these
 bounds precedes each read in an event. A comparison with the room that's left precedes each write. If there is none, the
-walk returns `NO_ROOM` and, as with `RARE`, has changed nothing.
+parser returns `NO_ROOM` and, as with `RARE`, has changed nothing.
 
 Sources: MySQL 9.7 source documentation, namespace mysql::binlog::event.
 """
@@ -296,7 +296,7 @@ def _event(
         ROWS_TYPE,
     )
 )
-def walk_events(
+def parse_events(
     buffer: Bytes,
     bounds: NDArray[np.int64],
     first: int,

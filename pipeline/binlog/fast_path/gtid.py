@@ -1,4 +1,4 @@
-"""The walk's beginning of a transaction: a GTID event, with a tag or without, of a source that is known.
+"""The beginning of a transaction in compiled code: a GTID event, with a tag or without, of a source that is known.
 
 The same makes an event unusual for both. It isn't between two transactions, its bytes aren't what `gtid_event` reads,
 its numbers are none that can be, or its source is new. Then it's left to the fold.

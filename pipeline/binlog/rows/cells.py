@@ -1,4 +1,4 @@
-"""Where each value of row images lies: one compiled walk over the rows events of a table.
+"""Where each value of row images lies: one compiled pass over the rows events of a table.
 
 A *cell* says of one column in one row image where its value begins in the buffer. A negative cell is `NULL`, or
 `ABSENT` if the log leaves the column out (binlog_row_image MINIMAL or NOBLOB). Or it is the place of JSON diffs
@@ -7,11 +7,11 @@ A *cell* says of one column in one row image where its value begins in the buffe
 **An update doesn't change what its after image leaves out.** So there the cell is that of the before image, and only
 what neither image has is `ABSENT`.
 
-**No read outside the buffer.** Compiled code isn't checked, so the argument is this. The walk alone reads lengths that
-come from the log. It walks an event only if it ends at least `SLACK` bytes before the buffer does. It counts an image
-only if each of its values, length prefixes included, lies before the end of its event. An incomplete one ends the walk
+**No read outside the buffer.** Compiled code isn't checked, so the argument is this. `locate_cells` alone reads lengths
+that come from the log. It takes an event only if it ends at least `SLACK` bytes before the buffer does. It counts an
+image only if each of its values, length prefixes included, lies before the end of its event. An incomplete one ends it
 with a status, after a read of no more than eight bytes beyond the event. So a reader of a cell may read 8 bytes, or the
-width that the walk has checked, or the length in the prefix that it has checked.
+width that it has checked, or the length in the prefix that it has checked.
 
 Source: MySQL 9.7 source documentation, class mysql::binlog::event::Rows_event; `unpack_row` in sql/rpl_record.cc;
 WL#5092 (columns-present bitmaps), WL#2955 (partial JSON).
@@ -32,8 +32,8 @@ _DIFFS: Final = -3
 
 _Cell = TypeVar("_Cell", int, Cells)
 
-# How a walk ends.
-WALK_WHOLE: Final = 0
+# How a pass ends.
+LOCATED: Final = 0
 IMAGES_FULL: Final = 1  # there are more row images than room for them
 TRUNCATED: Final = 2  # an event ends inside of an image
 OTHER_COLUMNS: Final = 3  # an event has another number of columns than its table map
@@ -46,7 +46,7 @@ EVENT: Final = 0
 ROW_SLOT: Final = 1
 COLUMN: Final = 2
 PARTIAL: Final = 3
-WALK_STATE: Final = 4  # numbers
+LOCATE_STATE: Final = 4  # numbers
 
 _HEADER: Final = 8  # table id (6 bytes) and flags (2 bytes)
 _PARTIAL_JSON: Final = 1  # the one value option
@@ -97,7 +97,7 @@ def _bitmaps(buffer: Bytes, start: Int, end: Int, code: Int, columns: Int) -> tu
         return OTHER_COLUMNS, at
     if count != columns:
         return OTHER_COLUMNS, at
-    return WALK_WHOLE, at
+    return LOCATED, at
 
 
 @compiled(
@@ -193,12 +193,12 @@ def _value_options(buffer: Bytes, at: Int, end: Int, documents: Int) -> tuple[In
     if options > _PARTIAL_JSON:
         return OTHER_OPTIONS, np.int64(-1), at
     if options == 0:
-        return WALK_WHOLE, np.int64(-1), at
+        return LOCATED, np.int64(-1), at
     partial = at
     at += (documents + 7) >> 3
     if at > end:
         return TRUNCATED, np.int64(-1), at
-    return WALK_WHOLE, partial, at
+    return LOCATED, partial, at
 
 
 @compiled(
@@ -247,7 +247,7 @@ def _images(
             partial: Int = np.int64(-1)
             if is_after and partly:
                 status, partial, at = _value_options(buffer, at, end, documents)
-                if status != WALK_WHOLE:
+                if status != LOCATED:
                     return status, row
             present = after if is_after else before
             at, fault = _partial_image(
@@ -259,14 +259,14 @@ def _images(
         row += 1
         is_after = update and not is_after
         nothing = False
-    return np.int64(WALK_WHOLE), row
+    return np.int64(LOCATED), row
 
 
 @compiled(
     "int64(uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1], boolean[::1],"
     " int32[:, ::1], int64[::1], int64[::1])"
 )
-def walk_cells(
+def locate_cells(
     buffer: Bytes,
     starts: Longs,
     ends: Longs,
@@ -285,7 +285,7 @@ def walk_cells(
     gets their sum over all row images. `json` says which columns are of that type. `cells` is [columns, room]; `images`
     takes the number of row images of each event, and `state` and `sizes` begin with zeros.
 
-    With IMAGES_FULL, the walk has to be repeated with more room. With any other status except WALK_WHOLE, `state`
+    With IMAGES_FULL, the pass has to be repeated with more room. With any other status except LOCATED, `state`
     points to the event at fault.
     """
     columns = np.int64(len(widths))
@@ -297,7 +297,7 @@ def walk_cells(
         if start < 0 or end < start or end > len(buffer) - SLACK:
             return OUTSIDE
         status, before = _bitmaps(buffer, start, end, code, columns)
-        if status != WALK_WHOLE:
+        if status != LOCATED:
             return status
         partly = code == _UPDATE_PARTLY
         update = code in (_UPDATE, _UPDATE_V1) or partly
@@ -320,9 +320,9 @@ def walk_cells(
             state[ROW_SLOT],
             state,
         )
-        if status != WALK_WHOLE:
+        if status != LOCATED:
             return status
         images[event] = row - state[ROW_SLOT]
         state[ROW_SLOT] = row
         state[EVENT] = event + 1
-    return WALK_WHOLE
+    return LOCATED

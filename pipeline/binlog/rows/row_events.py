@@ -1,6 +1,6 @@
 """Row events into Arrow: the row images of one table map in one slice of the log.
 
-Two steps. `locate` walks over all of the table's events at once, in compiled code, and finds where each cell is
+Two steps. `locate` passes over all of the table's events at once, in compiled code, and finds where each cell is
 (`cells`). It also shows how many images each event has. `images_of_events` makes each column from its cells in one go
 (`columns`). No row becomes a Python object, and no value but a few rare ones. Both release the GIL while they work and
 share nothing, so that slices can be decoded beside each other in threads.
@@ -105,14 +105,14 @@ def locate_images(table_map: TableMap, buffer: Bytes, events: RowsEvents) -> Loc
     images = np.zeros(len(events.start), np.int64)
     while True:
         found = np.empty((len(stored), room), np.int32)
-        sizes, state = np.zeros(len(stored), np.int64), np.zeros(cells.WALK_STATE, np.int64)
-        status = cells.walk_cells(
+        sizes, state = np.zeros(len(stored), np.int64), np.zeros(cells.LOCATE_STATE, np.int64)
+        status = cells.locate_cells(
             buffer, events.start, events.end, events.code, widths, masks, sizes, json, found, images, state
         )
         if status != cells.IMAGES_FULL:
             break
         room *= 2
-    if status != cells.WALK_WHOLE:
+    if status != cells.LOCATED:
         _refuse(table_map, int(status), int(state[cells.COLUMN]))
     return LocatedImages(
         table_map,

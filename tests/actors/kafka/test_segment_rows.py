@@ -214,7 +214,7 @@ def test_the_runs_of_a_segment_have_all_of_it(store: JournalStore, entry: Entry,
 
 
 @pytest.mark.parametrize("together", [3, 20_000])
-def test_portions_in_their_order_read_the_files_once_and_any_other_portion_is_read_again(
+def test_plannedin_their_order_read_the_files_once_and_any_other_portion_is_read_again(
     store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", together)
@@ -320,12 +320,12 @@ def test_statements_are_rows_of_their_places(store: JournalStore, entry: Entry) 
     (whole,) = rows.plan(entry, 0, Capacity(1000), split=False)
     assert whole.rows == 54
     assert whole.bytes == sum(file.bytes for file in entry.files) + 4 * len(told.text)
-    portions_ = rows.plan(entry, 0, Capacity(11), split=False)
-    assert [(portion.first_scn, portion.last_scn, portion.rows) for portion in portions_] == [
+    planned = rows.plan(entry, 0, Capacity(11), split=False)
+    assert [(portion.first_scn, portion.last_scn, portion.rows) for portion in planned] == [
         (1, 1, 11), (2, 2, 10), (3, 3, 11), (4, 4, 10), (5, 5, 10), (6, 6, 2),
     ]  # fmt: skip
-    assert [len(statements_of(entry, portion)) for portion in portions_] == [1, 0, 1, 0, 0, 2]
-    assert read(rows, entry, portions_[-1]) == []
+    assert [len(statements_of(entry, portion)) for portion in planned] == [1, 0, 1, 0, 0, 2]
+    assert read(rows, entry, planned[-1]) == []
     alone = replace(entry, files=(), chunks=())
     assert [portion.rows for portion in rows.plan(alone, 0, Capacity(1000), split=False)] == [4]
     assert [portion.rows for portion in rows.plan(alone, 3, Capacity(1000), split=False)] == [2]

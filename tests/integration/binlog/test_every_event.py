@@ -119,7 +119,7 @@ def within(event: bytes) -> list[bytes]:
 @pytest.mark.parametrize("code", kinds(Does.SKIP))
 def test_what_is_skipped_changes_nothing(code: int) -> None:
     event = made(code, BODIES.get(Code(code), b"\x05hello"))
-    for read in (logs.walked, logs.folded):
+    for read in (logs.parsed, logs.folded):
         with_it, without_it = (
             read(logs.stream(), within(event)),
             read(logs.stream(), [logs.rotate(), *logs.transaction(1, logs.MAP, logs.ROW)]),
@@ -147,7 +147,7 @@ INCIDENT: Final = made(Code.INCIDENT, BODIES[Code.INCIDENT])
     ],
 )
 def test_an_incident_leaves_all_tables_unread(log: list[bytes], passed: int) -> None:
-    for read in (logs.walked, logs.folded):
+    for read in (logs.parsed, logs.folded):
         said = read(logs.stream(), [logs.rotate(), *log, logs.rotate("binlog.000002")])
         told = [each for m in said if isinstance(m, TransactionsRead | LogAdvanced) for each in m.unread]
         assert [(each.databases, each.lost, "gone" in each.reason) for each in told] == [(None, True, True)]
@@ -159,7 +159,7 @@ def test_what_is_not_known_is_refused_unless_it_is_marked_as_ignorable(code: int
     """MariaDB's own kinds begin with 160; later versions of MySQL number on."""
     words = rf"type {code}: .*isn't known.*at binlog\.000001:\d+, in the transaction [0-9a-f-]{{36}}:1"
     ignorable = within(made(code, b"whatever", flags=IGNORABLE_FLAG))
-    for read in (logs.walked, logs.folded):
+    for read in (logs.parsed, logs.folded):
         with pytest.raises(UndecodableError, match=words):
             read(logs.stream(), within(made(code, b"whatever")))
         assert logs.images(read(logs.stream(), ignorable)[-1]) == [(0, 0, ("orders", "INSERT", [5]))]
@@ -168,14 +168,14 @@ def test_what_is_not_known_is_refused_unless_it_is_marked_as_ignorable(code: int
 def test_a_view_change_of_a_group_passes_as_a_transaction_without_rows() -> None:
     view = made(Code.VIEW_CHANGE, BODIES[Code.VIEW_CHANGE])
     log = [logs.rotate(), logs.begin(1), logs.query("BEGIN"), view, logs.query("COMMIT")]
-    [slice_] = logs.walked(logs.stream(), log)
+    [slice_] = logs.parsed(logs.stream(), log)
     assert isinstance(slice_, TransactionsRead)
     assert (len(slice_.transactions), slice_.tables) == (1, ())
 
 
 def test_a_transaction_context_comes_before_its_gtid() -> None:
     context = made(Code.TRANSACTION_CONTEXT, BODIES[Code.TRANSACTION_CONTEXT])
-    [slice_] = logs.walked(logs.stream(), [logs.rotate(), context, *logs.transaction(1, logs.MAP, logs.ROW)])
+    [slice_] = logs.parsed(logs.stream(), [logs.rotate(), context, *logs.transaction(1, logs.MAP, logs.ROW)])
     assert logs.images(slice_) == [(0, 0, ("orders", "INSERT", [5]))]
 
 
@@ -287,7 +287,7 @@ def test_the_servers_files_have_every_kind_that_it_can_write(server: MysqlServer
 
 def test_all_that_is_rows_or_ddl_passes(server: MysqlServer) -> None:
     first, second, *_ = files(server)
-    for read in (logs.walked, logs.folded):
+    for read in (logs.parsed, logs.folded):
         said = read(logs.stream(), [logs.rotate(), *first, *second])
         statements = [message.statement.split()[0] for message in said if isinstance(message, DdlRead)]
         assert statements == [*["CREATE"] * 5, "RENAME", "ALTER", "DROP"]
@@ -312,7 +312,7 @@ def test_statements_pass_and_leave_their_databases_tables_unread(server: MysqlSe
     logged = list(transactions(events))
     assert {event[4] for each in logged for event in each} >= set(AS_STATEMENTS.values())
     for each in logged:
-        for read in (logs.walked, logs.folded):
+        for read in (logs.parsed, logs.folded):
             slice_ = read(logs.stream(), [logs.rotate(), description, previous, *each])[-1]
             assert isinstance(slice_, TransactionsRead)
             assert len(slice_.transactions) == 1
@@ -324,7 +324,7 @@ def test_anonymous_transactions_are_refused(server: MysqlServer) -> None:
     *_, last = files(server)
     anonymous = [t for t in transactions(last) if t[0][4] == Code.ANONYMOUS_GTID]
     assert anonymous
-    for read in (logs.walked, logs.folded):
+    for read in (logs.parsed, logs.folded):
         with pytest.raises(UndecodableError, match=r"no GTID.*gtid_mode=ON.*at binlog\.000004:\d+"):
             read(logs.stream(), [logs.rotate("binlog.000004"), *last[:2], *anonymous[0]])
 
@@ -337,7 +337,7 @@ def test_heartbeats_say_where_the_log_stands(
     mysql.sql("CREATE TABLE t (a INT)", database=database)  # is skipped, so no transaction says where it ends
     events = until(mysql, flags, code)
     [(file, offset, *_)] = mysql.sql("SHOW BINARY LOG STATUS")
-    for read in (logs.walked, logs.folded):
+    for read in (logs.parsed, logs.folded):
         *_, last = read(logs.stream("none"), events)
         assert (last.end.file, last.end.offset) == (file, offset)  # type: ignore[union-attr]
 

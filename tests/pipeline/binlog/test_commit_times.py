@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.binlog.commit_times import CommitTimeScan
+from pipeline.binlog.commit_times import CommitTimeParser
 from pipeline.binlog.event_buffer import Frames
 from pipeline.binlog.event_type import Code
 from pipeline.gtid import coordinates, file_positions, gtid_set, witness
@@ -31,7 +31,7 @@ def test_each_transaction_is_told_with_both_times_and_what_it_holds_is_not_looke
     unreadable = made(Code.TABLE_MAP, b"nothing that could be read")
     log = framed(rotate(), begins(7, HERE), unreadable, begins(8, HERE | 1 << 55, THERE), unreadable)
     named = [gtid_set.Gtid.parse(f"{OTHER}:{number}") for number in (7, 8)]
-    assert list(CommitTimeScan(gtid_set.NO_GTIDS).walk(log)) == [
+    assert list(CommitTimeParser(gtid_set.NO_GTIDS).parse(log)) == [
         witness.Witness(named[0], HERE, HERE),
         witness.Witness(named[1], HERE, THERE),
     ]
@@ -40,8 +40,8 @@ def test_each_transaction_is_told_with_both_times_and_what_it_holds_is_not_looke
 @pytest.mark.parametrize("first", [(made(Code.ANONYMOUS_GTID, bytes(25)),), ()])
 def test_without_gtids_a_transaction_is_told_by_its_place(first: tuple[bytes, ...]) -> None:
     log = Log(inserted(1, first), inserted(2, first))
-    beginnings = CommitTimeScan(log.before(1))
+    beginnings = CommitTimeParser(log.before(1))
     name = file_positions.transaction_at(SERVER, log.place(1))
-    assert name in [each.gtid for each in beginnings.walk(framed(*log.sent(log.before(1))))]
+    assert name in [each.gtid for each in beginnings.parse(framed(*log.sent(log.before(1))))]
     assert beginnings.reached(log.place(2))
     assert not beginnings.reached(coordinates.Coordinates("binlog.000002", 4))

@@ -1,4 +1,4 @@
-"""What the stream remembers, and the walk looks up."""
+"""What the stream remembers, and the compiled parser looks up."""
 
 from pipeline.binlog.registries import TableMapRegistry, TsidRegistry
 from pipeline.gtid.gtid_set import Tsid

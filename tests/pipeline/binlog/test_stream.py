@@ -1,7 +1,7 @@
-"""The compiled walk takes what it takes as the fold in Python does, and leaves the rest to it.
+"""The compiled parser takes what it takes as the fold in Python does, and leaves the rest to it.
 
 Random logs, most of which can be and some of which can't, go both ways: event by event through the fold, and in
-random pieces through packets and walk. What comes out is the same, messages and errors to the word.
+random pieces through packets and parser. What comes out is the same, messages and errors to the word.
 """
 
 import zlib
@@ -87,7 +87,7 @@ def folded(log_events: list[bytes], keeps_statements: bool = False) -> list[Any]
     return outcome((given_ for event in log_events for given_ in log.fold(event)), log)
 
 
-def walked(log_events: list[bytes], sizes: list[int], keeps_statements: bool = False) -> list[Any]:
+def parsed(log_events: list[bytes], sizes: list[int], keeps_statements: bool = False) -> list[Any]:
     log, packets = log_stream(keeps_statements), Packets(0)
     stream = framed([b"\0" + event for event in log_events], 0)
 
@@ -100,7 +100,7 @@ def walked(log_events: list[bytes], sizes: list[int], keeps_statements: bool = F
                 packets.room()[: len(piece)] = piece
                 packets.arrived(len(piece))
                 while (these := packets.frames()) is not None:
-                    yield from log.walk(these)
+                    yield from log.parse(these)
 
     return outcome(given_(), log)
 
@@ -244,11 +244,11 @@ SIZES = st.lists(st.integers(1, 700), min_size=1, max_size=5)
 
 @settings(max_examples=4 * settings().max_examples)
 @given(logs(), SIZES, st.booleans())
-def test_the_walk_and_the_fold_are_one(log_events: list[bytes], sizes: list[int], statements: bool) -> None:
-    assert walked(log_events, sizes, statements) == folded(log_events, statements)
+def test_the_parser_and_the_fold_are_one(log_events: list[bytes], sizes: list[int], statements: bool) -> None:
+    assert parsed(log_events, sizes, statements) == folded(log_events, statements)
 
 
-@pytest.mark.parametrize("by", ["walk", "fold"])
+@pytest.mark.parametrize("by", ["parse", "fold"])
 def test_statements_about_tables_that_are_not_captured_take_no_room(by: str) -> None:
     log = log_stream(keeps_statements=True)
     text = made(Code.ROWS_QUERY, b"\0" + b"x" * 40)
@@ -257,7 +257,7 @@ def test_statements_about_tables_that_are_not_captured_take_no_room(by: str) -> 
     others += [text, too_long, text]
     ours = [made(Code.ROWS_QUERY, b"\0ours"), table(1, "orders"), row(1, 7)]
     come = [rotate(), begin(1), query("BEGIN"), *others, *ours, *others, row(1, 8), XID]
-    pieces = [log.walk(frames(come))] if by == "walk" else [log.fold(event) for event in come]
+    pieces = [log.parse(frames(come))] if by == "parse" else [log.fold(event) for event in come]
     [read] = messages([*(each for piece in pieces for each in piece), *log.take()])
     assert isinstance(read, TransactionsRead)
     [images] = read.tables
@@ -270,7 +270,7 @@ def test_statements_about_tables_that_are_not_captured_take_no_room(by: str) -> 
 @given(SIZES)
 @settings(max_examples=20)
 def test_they_are_one_on_the_servers_stories(name: str, sizes: list[int]) -> None:
-    assert walked(story(name), sizes) == folded(story(name))
+    assert parsed(story(name), sizes) == folded(story(name))
 
 
 @given(st.data())
@@ -285,4 +285,4 @@ def test_whatever_bytes_are_in_an_event_the_two_agree(data: st.DataObject) -> No
     if data.draw(st.booleans()):
         del body[data.draw(st.integers(0, len(body))) :]
     log_events[at] = made(log_events[at][4], bytes(body))
-    assert walked(log_events, [1 << 16]) == folded(log_events)
+    assert parsed(log_events, [1 << 16]) == folded(log_events)

@@ -1,4 +1,4 @@
-"""The memory that Python and the walk share."""
+"""The memory that Python and the compiled parser share."""
 
 import numpy as np
 

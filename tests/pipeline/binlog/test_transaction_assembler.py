@@ -72,8 +72,8 @@ def messages(given: Iterable[Given]) -> Iterator[LogMessage]:
             yield each
 
 
-def walked(log: LogStream, log_events: Iterable[bytes]) -> list[LogMessage]:
-    return list(messages([*log.walk(frames(log_events)), *log.take()]))
+def parsed(log: LogStream, log_events: Iterable[bytes]) -> list[LogMessage]:
+    return list(messages([*log.parse(frames(log_events)), *log.take()]))
 
 
 def folded(log: LogStream, log_events: Iterable[bytes]) -> list[LogMessage]:
@@ -81,7 +81,7 @@ def folded(log: LogStream, log_events: Iterable[bytes]) -> list[LogMessage]:
 
 
 def read(log: LogStream, log_events: Iterable[bytes]) -> list[LogMessage]:
-    return walked(log, log_events)
+    return parsed(log, log_events)
 
 
 Image = tuple[str, str, list[object]]
@@ -387,7 +387,7 @@ def test_however_it_is_cut_the_same_passes(cuts: list[bool]) -> None:
 def test_a_slice_is_full_at_its_bound_in_transactions() -> None:
     log = stream(bound=SliceBound(transactions=2, bytes=1 << 20))
     three = [rotate(), *(event for number in (1, 2, 3) for event in transaction(number))]
-    [full] = messages(log.walk(frames(three)))
+    [full] = messages(log.parse(frames(three)))
     assert numbers(full) == ["1", "2"]
     [rest] = messages(log.take())
     assert numbers(rest) == ["3"]
@@ -398,7 +398,7 @@ def test_a_slice_is_full_at_its_bound_in_bytes() -> None:
     log = stream(bound=SliceBound(transactions=100, bytes=2 * body))
     three = [rotate(), *(event for number in (1, 2, 3) for event in transaction(number, MAP, ROW))]
     # It's full with the row of a transaction that is open at the time, and goes to the next slice.
-    slices = list(messages([*log.walk(frames(three)), *log.take()]))
+    slices = list(messages([*log.parse(frames(three)), *log.take()]))
     assert [numbers(each) for each in slices] == [["1"], ["2"], ["3"]]
     assert [images(each) for each in slices] == 3 * [[(0, 0, ("orders", "INSERT", [5]))]]
 
@@ -409,7 +409,7 @@ def next_file(number: int, last: int) -> list[bytes]:
     return [rotate(f"binlog.{number:06}"), made(Code.PREVIOUS_GTIDS, before.encode())]
 
 
-@pytest.mark.parametrize("take", [walked, folded])
+@pytest.mark.parametrize("take", [parsed, folded])
 def test_transactions_that_a_file_names_and_that_never_came_are_lost(
     take: Callable[[LogStream, Iterable[bytes]], list[LogMessage]],
 ) -> None:

@@ -29,7 +29,7 @@ def test_a_compiled_function_gives_what_the_plain_one_does() -> None:
 @pytest.mark.parametrize(
     "loop",
     [
-        cells.walk_cells,
+        cells.locate_cells,
         byte_kernels.copy_words,
         value_kernels.join_values,
         text_kernels.quote_json,

@@ -78,7 +78,7 @@ def _read_value(nodes: Nodes, node: Int, buffer: Bytes, at: Int, end: Int) -> In
 
 
 @compiled("UniTuple(int64, 2)(int64[:, ::1], uint8[::1], int64, int64, uint8[::1], int64[::1], int64[::1])")
-def _walk(
+def _follow_path(
     nodes: Nodes, buffer: Bytes, at: Int, end: Int, names: Bytes, leg: Longs, state: Longs
 ) -> tuple[Int, Int]:
     """Goes the path at buffer[at:end] and opens the containers on it. Returns the last container, and 0; `leg` is the
@@ -118,7 +118,7 @@ def _apply_one(nodes: Nodes, buffer: Bytes, at: Int, end: Int, names: Bytes, leg
         return path
     if operation > _REMOVE:
         return np.int64(NO_OPERATION)
-    parent, wrong = _walk(nodes, buffer, path, behind_path, names, leg, state)
+    parent, wrong = _follow_path(nodes, buffer, path, behind_path, names, leg, state)
     if wrong:
         return wrong
     child, before = document_tree.find(nodes, parent, buffer, names, leg)

@@ -1,4 +1,4 @@
-"""JSON columns into the texts that the server prints: the compiled walk over all documents, and what is wrong with one.
+"""JSON columns into the texts that the server prints: the compiled pass over all documents, and what is wrong with one.
 
 Source: MySQL 9.7 source, sql-common/json_binary.h; WL#2955 (partial updates in the log).
 """

@@ -11,7 +11,7 @@ from a budget, which is the container's size. A container that can't pay is refu
 that changes can't multiply data either.
 
 **No read outside the document.** A container's values end before it does, and so on up to the document, whose length
-the walk has checked (`cells`). Words of 8 bytes may reach into the slack.
+`locate_cells` has checked. Words of 8 bytes may reach into the slack.
 
 Source: MySQL 9.7 source, sql-common/json_binary.h (format), json_dom.h (`Json_key_comparator`: the order of members).
 """

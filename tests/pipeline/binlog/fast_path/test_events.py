@@ -1,4 +1,4 @@
-"""The walk by itself: it takes the usual events, and leaves all others unchanged."""
+"""The compiled parser by itself: it takes the usual events, and leaves all others unchanged."""
 
 import numpy as np
 import pytest
@@ -13,8 +13,8 @@ from tests.pipeline.binlog.test_stream import XID, flipped
 from tests.pipeline.binlog.test_transaction_assembler import SERVER, begin, frames, query, row, table
 
 
-class Walking:
-    """A walk's arguments, for one known map, of `orders` as `test_stream` has it."""
+class Parsing:
+    """The parser's arguments, for one known map, of `orders` as `test_stream` has it."""
 
     def __init__(self) -> None:
         self.state, self.sources, self.maps = StreamState(10, 1000), TsidRegistry(), TableMapRegistry()
@@ -24,9 +24,9 @@ class Walking:
         self.explained = np.empty((2, 4), np.int64)
         self.rows = new_rows(100, 4, 4)
 
-    def walk(self, *log_events: bytes) -> tuple[int, int]:
+    def parse(self, *log_events: bytes) -> tuple[int, int]:
         these = frames(log_events)
-        status, at = kernels.walk_events(
+        status, at = kernels.parse_events(
             these.buffer,
             these.bounds,
             0,
@@ -44,29 +44,29 @@ USUAL = [begin(1), query("BEGIN"), table(1, "orders"), row(1, 5), made(Code.ROWS
 
 def test_what_is_usual_is_taken_without_python() -> None:
     """Else the two ways would be one: slow."""
-    walking = Walking()
-    assert walking.walk(*USUAL, *USUAL) == (DONE, 2 * len(USUAL))
-    assert (walking.state.phase, walking.state.transactions) == (BETWEEN, 2)
-    assert walking.walk(*USUAL[:-1]) == (DONE, len(USUAL) - 1)
-    assert (walking.state.phase, walking.state.number) == (FRAMED, 1)
+    parsing = Parsing()
+    assert parsing.parse(*USUAL, *USUAL) == (DONE, 2 * len(USUAL))
+    assert (parsing.state.phase, parsing.state.transactions) == (BETWEEN, 2)
+    assert parsing.parse(*USUAL[:-1]) == (DONE, len(USUAL) - 1)
+    assert (parsing.state.phase, parsing.state.number) == (FRAMED, 1)
 
 
 @pytest.mark.parametrize("at", range(len(USUAL)))
 def test_a_damaged_event_is_left_and_nothing_changed(at: int) -> None:
-    walking = Walking()
-    assert walking.walk(*USUAL[:at], flipped(USUAL[at])) == (RARE, at)
-    before = walking.state.record.tolist()
-    assert walking.walk(flipped(USUAL[at])) == (RARE, 0)
-    assert walking.state.record.tolist() == before
+    parsing = Parsing()
+    assert parsing.parse(*USUAL[:at], flipped(USUAL[at])) == (RARE, at)
+    before = parsing.state.record.tolist()
+    assert parsing.parse(flipped(USUAL[at])) == (RARE, 0)
+    assert parsing.state.record.tolist() == before
 
 
 def test_it_asks_for_room_and_has_changed_nothing() -> None:
-    walking = Walking()
+    parsing = Parsing()
     transactions = USUAL * 4
-    assert walking.walk(*transactions) == (DONE, len(transactions))
-    assert walking.walk(*USUAL) == (NO_ROOM, len(USUAL) - 1)
-    assert walking.walk(XID) == (NO_ROOM, 0)
-    walking = Walking()
+    assert parsing.parse(*transactions) == (DONE, len(transactions))
+    assert parsing.parse(*USUAL) == (NO_ROOM, len(USUAL) - 1)
+    assert parsing.parse(XID) == (NO_ROOM, 0)
+    parsing = Parsing()
     maps = [table(i, "orders") for i in range(1, 6)]
-    assert walking.walk(begin(1), query("BEGIN"), *maps) == (NO_ROOM, 6)
-    assert walking.state.tables == 4
+    assert parsing.parse(begin(1), query("BEGIN"), *maps) == (NO_ROOM, 6)
+    assert parsing.state.tables == 4

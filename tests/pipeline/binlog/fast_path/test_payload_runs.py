@@ -15,7 +15,7 @@ from pipeline.binlog.events.payload_event import payload, unpacked
 from pipeline.binlog.fast_path.payload_runs import SMALL, find_run
 from tests.pipeline.binlog.events.test_event import made
 from tests.pipeline.binlog.events.test_payload_event import body, zstd
-from tests.pipeline.binlog.test_stream import XID, folded, walked
+from tests.pipeline.binlog.test_stream import XID, folded, parsed
 from tests.pipeline.binlog.test_transaction_assembler import begin, query, rotate, row, table
 
 BEGIN, MAP, ROW = query("BEGIN"), table(1, "orders"), row(1, 7)
@@ -102,7 +102,7 @@ def test_neighbours_that_lie_to_the_same_sum_are_refused(taken: int) -> None:
     insides = filled(400), filled(500)
     log = [rotate(), begin(1), lying(insides[0], 400 + taken), begin(2), lying(insides[1], 500 - taken)]
     assert find_run(framed(log), 2, 4) is None
-    told = walked(log, [1 << 20])
+    told = parsed(log, [1 << 20])
     assert told == folded(log)
     assert "can't be unpacked" in told[-1]
 
@@ -118,7 +118,7 @@ def test_what_a_payload_has_too_much_does_not_go_to_the_next() -> None:
         packed(filled(400), 400 + len(more)),
     ]
     assert find_run(framed(log), 2, 4) is None
-    told = walked(log, [1 << 20])
+    told = parsed(log, [1 << 20])
     assert told == folded(log)
     assert "larger than the 400 bytes" in told[-1]
 
@@ -162,7 +162,7 @@ def test_small_and_large_ones_take_the_same_rules(words: str, size: int) -> None
         log = [rotate()]
         for n in (1, 2, 3):
             log += [begin(n), liar if n == number else good]
-        told = walked(log, [1 << 20])
+        told = parsed(log, [1 << 20])
         assert told == folded(log)
         assert any(each in told[-1] for each in words.split("|")), told[-1]
 
@@ -173,7 +173,7 @@ def test_the_server_s_other_ways_to_end_a_transaction_are_as_good() -> None:
     got = find_run(framed(log), 2, 4)
     assert got is not None
     assert got.taken == 5
-    told = walked(log, [1 << 20])
+    told = parsed(log, [1 << 20])
     assert told == folded(log)
     assert told[-1] == "the end"
 
@@ -195,7 +195,7 @@ def test_what_is_not_described_as_by_the_server_is_left_to_the_one_that_refuses(
     event = made(Code.TRANSACTION_PAYLOAD, described + b"\0" + data)
     assert find_run(framed([event]), 0, 4) is None
     log = [rotate(), begin(1), event]
-    assert walked(log, [1 << 20]) == folded(log)
+    assert parsed(log, [1 << 20]) == folded(log)
 
 
 def test_the_same_described_rightly_is_taken() -> None:

@@ -659,7 +659,7 @@ def test_every_truncation_of_diffs_is_refused() -> None:
     assert located(table_map(INT, JSON, JSON, JSON), [Body(whole, PARTLY)]).images.tolist() == [2]
 
 
-# -- what can't be walked
+# -- what can't be located
 
 
 @pytest.mark.parametrize("count", [1, 3, 251])
@@ -773,7 +773,7 @@ def test_no_kernel_reads_or_writes_outside_of_its_arrays(monkeypatch: pytest.Mon
 
 @pytest.mark.usefixtures("interpreted")
 def test_bitmaps_of_many_columns_are_not_read_beyond_the_event() -> None:
-    """Bits that are all set look like present columns and like NULLs, so that nothing else would end the walk."""
+    """Bits that are all set look like present columns and like NULLs, so that nothing else would end the pass."""
     whole = body(WRITE, 100, image(*[None] * 100))
     header = len(body(WRITE, 100))  # an event may hold no image at all
     for end in {*range(len(whole))} - {header}:
