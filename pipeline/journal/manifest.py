@@ -233,8 +233,10 @@ def _statement_from_json(value: dict[str, Any]) -> StatementPart:
         tuple(value["named"]),
         value["text"],
     )
-    place = at and Coordinates(at["file"], at["offset"])
-    return StatementPart(value["scn"], value["gtid"], value["committed"], place, value["server"], statement)
+    coordinates = at and Coordinates(at["file"], at["offset"])
+    return StatementPart(
+        value["scn"], value["gtid"], value["committed"], coordinates, value["server"], statement
+    )
 
 
 def _high_to_json(high: High) -> dict[str, Any]:

@@ -1,28 +1,66 @@
-"""Places are ordered within one log, by the number of the file and not by its name."""
+"""Coordinates are ordered within one log, by the number of the file and not by its name."""
+
+from dataclasses import FrozenInstanceError
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.errors import InvariantBroken
 from pipeline.gtid.coordinates import Coordinates
 
-
-def test_places_are_ordered_by_file_and_offset() -> None:
-    place = Coordinates("binlog.000009", 120)
-    assert place.reaches(place) and place.reaches(Coordinates("binlog.000009", 119))
-    assert not place.reaches(Coordinates("binlog.000009", 121))
-    assert Coordinates("binlog.000010", 4).reaches(place) and not place.reaches(
-        Coordinates("binlog.000010", 4)
-    )
+# Around the numbers of files that take a digit more.
+numbers = st.integers(1, 12) | st.integers(999_998, 1_000_002)
+offsets = st.integers(4, 8) | st.integers(2**32, 2**32 + 2)
+offsets_in_files = st.tuples(numbers, offsets)
 
 
-def test_files_are_ordered_beyond_a_million_where_names_are_not() -> None:
-    assert Coordinates("binlog.1000000", 4).reaches(Coordinates("binlog.999999", 4))
+def at(offset_in_file: tuple[int, int]) -> Coordinates:
+    number, offset = offset_in_file
+    return Coordinates(f"my.host-bin.{number:06}", offset)
 
 
-def test_places_of_two_logs_are_not_compared() -> None:
-    with pytest.raises(InvariantBroken, match="different logs"):
-        Coordinates("binlog.000001", 4).reaches(Coordinates("relay.000001", 4))
+def test_the_millionth_file_is_after_the_one_before_it() -> None:
+    last, next_ = Coordinates("binlog.999999", 900), Coordinates("binlog.1000000", 4)
+    assert next_.reaches(last)
+    assert not last.reaches(next_)
 
 
-def test_a_place_is_shown_as_file_and_offset() -> None:
-    assert str(Coordinates("binlog.000042", 1234)) == "binlog.000042:1234"
+def test_an_offset_counts_within_its_file_only() -> None:
+    assert Coordinates("binlog.000002", 4).reaches(Coordinates("binlog.000001", 900))
+    assert not Coordinates("binlog.000001", 900).reaches(Coordinates("binlog.000002", 4))
+
+
+def test_coordinates_reach_themselves() -> None:
+    assert Coordinates("binlog.000001", 4).reaches(Coordinates("binlog.000001", 4))
+
+
+@given(offsets_in_files, offsets_in_files)
+def test_coordinates_of_one_log_are_ordered_by_file_number_then_offset(
+    one: tuple[int, int], other: tuple[int, int]
+) -> None:
+    assert at(one).reaches(at(other)) == (one >= other)
+
+
+@given(offsets_in_files, offsets_in_files, offsets_in_files)
+def test_their_order_is_total(a: tuple[int, int], b: tuple[int, int], c: tuple[int, int]) -> None:
+    x, y, z = at(a), at(b), at(c)
+    assert x.reaches(y) or y.reaches(x)
+    assert (x.reaches(y) and y.reaches(x)) == (x == y)
+    assert x.reaches(z) or not (x.reaches(y) and y.reaches(z))
+
+
+@pytest.mark.parametrize("other", ["relay.000001", "binlog.old.000001", "000001"])
+def test_coordinates_of_different_logs_are_not_compared(other: str) -> None:
+    with pytest.raises(InvariantBroken, match="different logs") as broken:
+        Coordinates("binlog.000001", 4).reaches(Coordinates(other, 5))
+    assert "binlog.000001:4" in str(broken.value)
+    assert f"{other}:5" in str(broken.value)
+
+
+def test_coordinates_are_a_value() -> None:
+    here = Coordinates("binlog.000042", 157)
+    assert str(here) == "binlog.000042:157"
+    assert len({here, Coordinates("binlog.000042", 157)}) == 1
+    with pytest.raises(FrozenInstanceError):
+        here.offset = 158  # type: ignore[misc]

@@ -11,23 +11,23 @@ from pipeline.gtid.gtid_set import Gtid, GtidSet, Tsid
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
-places = st.builds(
+coordinates = st.builds(
     lambda number, offset: Coordinates(f"my.host-bin.{number:06}", offset),
     st.integers(1, 3) | st.integers(999_999, 1_000_001) | st.just(92_000_000),
     st.integers(4, 6) | st.integers(2**32, 2**32 + 1) | st.just(10**11 - 1),
 )
 
 
-@given(places, places)
-def test_a_transaction_is_before_all_places_behind_its_beginning(
-    begins: Coordinates, place: Coordinates
+@given(coordinates, coordinates)
+def test_a_transaction_is_before_all_coordinates_after_its_beginning(
+    begins: Coordinates, at: Coordinates
 ) -> None:
-    here = file_positions.all_before(SERVER, place)
-    assert (file_positions.transaction_at(SERVER, begins) in here) == (not begins.reaches(place))
-    assert (file_positions.all_before(SERVER, begins) <= here) == place.reaches(begins)
+    here = file_positions.all_before(SERVER, at)
+    assert (file_positions.transaction_at(SERVER, begins) in here) == (not begins.reaches(at))
+    assert (file_positions.all_before(SERVER, begins) <= here) == at.reaches(begins)
 
 
-@given(places, places)
+@given(coordinates, coordinates)
 def test_what_is_missing_of_a_later_place_is_what_is_between(first: Coordinates, later: Coordinates) -> None:
     missing = file_positions.all_before(SERVER, later) - file_positions.all_before(SERVER, first)
     assert missing == file_positions.all_between(file_positions.transaction_at(SERVER, first), later)
@@ -55,7 +55,7 @@ def test_a_position_says_its_server_and_survives_as_text() -> None:
     assert file_positions.server_of(position.with_gtid(Gtid(Tsid(SERVER), 1))) is None
 
 
-@pytest.mark.parametrize("place", [Coordinates("b.000001", 10**11), Coordinates("b.92233721", 4)])
-def test_places_beyond_what_can_be_counted_are_refused(place: Coordinates) -> None:
+@pytest.mark.parametrize("at", [Coordinates("b.000001", 10**11), Coordinates("b.92233721", 4)])
+def test_coordinates_beyond_what_can_be_counted_are_refused(at: Coordinates) -> None:
     with pytest.raises(Definite, match="beyond what can be counted"):
-        file_positions.all_before(SERVER, place)
+        file_positions.all_before(SERVER, at)

@@ -48,7 +48,7 @@ from tests.pipeline.verifier.small_log import (
 # -- full metadata
 
 
-def test_places_and_pauses_are_passed_on() -> None:
+def test_progress_and_pauses_are_passed_on() -> None:
     for message in (LogAdvanced(END), ReadingPaused()):
         assert step(fresh(), message)[1] == (message,)
 
