@@ -13,7 +13,6 @@ may come between a commit and that. So the next process makes durable what it fi
 Source: POSIX `link`, `rename` and `fsync`; Delta's VACUUM goes by modification times.
 """
 
-import errno
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -107,16 +106,9 @@ class LakeFiles:
             for piece in pieces:
                 source = self._journal.file(piece.segment, piece.path)
                 name = f"{piece.segment:012}-{piece.schema.version}-{piece.place:04}.parquet"
-                path = f"{inside}/{name}"
-                beside = path + TEMPORARY if _is_local(lake) else path
                 self._look_at(source, piece)
-                if piece.schema.formed:
-                    self._rewrite(source, piece, changes_schema(piece.schema), lake, beside)
-                else:
-                    self._take(source, lake, beside)
-                if beside != path:
-                    Path(beside).rename(path)
-                    Path(beside).unlink(missing_ok=True)
+                formed = changes_schema(piece.schema) if piece.schema.formed else None
+                self._write(source, piece, formed, lake, f"{inside}/{name}")
             if _is_local(lake):
                 sync(inside)
 
@@ -185,23 +177,16 @@ class LakeFiles:
         source = self._journal.file(piece.segment, piece.path)
         name = f"{piece.segment:012}-{piece.place:04}-{self._journal.identity.id[:8]}{attempt}.parquet"
         path = f"{folder}/{name}"
-        # An object appears when it is complete, and a file when it gets its name.
-        beside = path + TEMPORARY if _is_local(lake) else path
         self._look_at(source, piece)
         file, fitting = self._fit(folder, tier, piece.schema, columns)
         copied = isinstance(fitting, Link) and not piece.schema.formed
-        if copied and self._linked(source, lake, path):
-            beside = path
-        elif copied:
-            self._take(source, lake, beside)
-        else:
-            schema = fitting.schema if isinstance(fitting, Rewrite) else file
-            self._rewrite(source, piece, schema, lake, beside)
-        if beside != path:
-            try:
-                Path(beside).rename(path)
-            finally:  # renaming one of two links to the other does nothing
-                Path(beside).unlink(missing_ok=True)
+        linked = False
+        if copied:
+            with suppress(FileExistsError):  # an attempt before this one has placed something of that name
+                linked = self._linked(source, lake, path)
+        if not linked:
+            rewritten = fitting.schema if isinstance(fitting, Rewrite) else file
+            self._write(source, piece, None if copied else rewritten, lake, path)
         # What was copied is the same in the journal, and that is seldom farther away than a store.
         where, at = (self._filesystem, source) if copied and not _is_local(lake) else (lake, path)
         info = where.get_file_info(at)
@@ -232,9 +217,31 @@ class LakeFiles:
                 "the journal"
             )
 
+    def _write(
+        self, source: str, piece: Piece, schema: pa.Schema | None, lake: fs.FileSystem, path: str
+    ) -> None:
+        """Makes the file appear in the lake under this name, whatever has it: rewritten with these columns, None as it
+        is.
+
+        An object appears when it is complete, and a file when it gets its name.
+        """
+        beside = path + TEMPORARY if _is_local(lake) else path
+        if beside != path:  # what a kill has left there may be a link to the journal's file
+            Path(beside).unlink(missing_ok=True)
+        if schema is None:
+            self._take(source, lake, beside)
+        else:
+            self._rewrite(source, piece, schema, lake, beside)
+        if beside != path:
+            try:
+                Path(beside).rename(path)
+            finally:  # renaming one of two links to the other does nothing
+                Path(beside).unlink(missing_ok=True)
+
     def _linked(self, source: str, lake: fs.FileSystem, path: str) -> bool:
-        """Makes the file appear in the lake under its name. Returns False if something has that name, or if there can
-        be no link.
+        """Links the file into the lake under this name. Returns False if there can be no link.
+
+        Raises FileExistsError if something has that name.
         """
         if not _is_local(lake) or not _is_local(self._filesystem):
             return False
@@ -242,23 +249,15 @@ class LakeFiles:
             os.utime(source)  # before VACUUM can see the link
             os.link(source, path)
         except OSError as error:
-            if error.errno not in (*NO_LINK, errno.EEXIST):
+            if error.errno not in NO_LINK:
                 raise
             return False
         return True
 
     def _take(self, source: str, lake: fs.FileSystem, target: str) -> None:
-        """Makes the file appear in the lake as it is."""
-        if _is_local(lake) and _is_local(self._filesystem):
-            Path(target).unlink(missing_ok=True)
-            try:
-                os.link(source, target)
-            except OSError as error:
-                if error.errno not in NO_LINK:
-                    raise
-            else:
-                os.utime(target)
-                return
+        """Makes the file appear in the lake as it is, where nothing is yet."""
+        if self._linked(source, lake, target):
+            return
         with (
             self._filesystem.open_input_stream(source, compression=None) as read,
             lake.open_output_stream(target, compression=None) as written,

@@ -1,5 +1,6 @@
 """Files of a journal in the folder of a lake table: linked, copied, rewritten."""
 
+import errno
 import json
 import os
 import tempfile
@@ -113,6 +114,26 @@ def test_a_file_is_placed_as_often_as_one_likes_and_over_whatever_is_there(placi
     Path(f"{placed}.tmp").write_bytes(b"half of")
     assert placing.place(Tier.MIRROR)["size"] == first["size"]
     assert placing.placed().samefile(placing.source(Tier.MIRROR))
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_a_link_that_a_kill_has_left_is_not_written_to(
+    placing: Placing, monkeypatch: pytest.MonkeyPatch, rewritten: bool
+) -> None:
+    """It is the journal's file by another name."""
+    source = placing.source(Tier.MIRROR)
+    whole = source.read_bytes()
+    placed = placing.table / placing.place(Tier.MIRROR)["path"]
+    placed.rename(f"{placed}.tmp")
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EMLINK, "Too many links")
+
+    monkeypatch.setattr(os, "link", refused)
+    other = {"id": Stored("id", "bigint"), "note": Stored("note", "string")} if rewritten else None
+    placing.place(Tier.MIRROR, other)
+    assert source.read_bytes() == whole
+    assert placing.placed() == placed and not placed.samefile(source)
 
 
 def test_on_another_filesystem_it_is_copied(tmp_path: Path) -> None:
