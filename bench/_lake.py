@@ -140,10 +140,10 @@ class Delivered:
 # As `tidemark run` begins.
 _PROGRAM: Final = """
 import sys
-from actors.runtime import malloc as heap; from actors.service import no_pandas as unneeded
+from actors.runtime import malloc; from actors.service import no_pandas
 
-heap.use_one_arena()
-unneeded.block_pandas()
+malloc.use_one_arena()
+no_pandas.block_pandas()
 
 from bench import _lake
 

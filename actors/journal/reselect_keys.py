@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from actors.journal.store import JournalReader
 from pipeline.journal.entry import Entry, File, FileKind
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot import reselect_keys as unread_keys
+from pipeline.snapshot import reselect_keys
 from pipeline.snapshot.checkpoint import Checkpoint
 
 
@@ -35,7 +35,7 @@ def unread_rows_keys(
         further = entry.first_scn - 1 > min(marks.values())
         entry = journal.entry(entry.segment - 1) if further else None
     return {
-        table: pa.concat_batches(batches) if batches else unread_keys.no_keys(checkpoint.schemas[table])
+        table: pa.concat_batches(batches) if batches else reselect_keys.no_keys(checkpoint.schemas[table])
         for table, batches in found.items()
     }
 
@@ -45,5 +45,5 @@ def _keys(
 ) -> pa.RecordBatch:
     version, path = entry.schemas[file.version], journal.file(entry.segment, file.path)
     with journal.files.filesystem.open_input_file(path) as opened, pq.ParquetFile(opened) as parquet:
-        rows = parquet.read(columns=[*unread_keys.NEEDED, *version.key_names])
-    return unread_keys.keys_after(checkpoint.schemas[file.table], rows, marks[file.table])
+        rows = parquet.read(columns=[*reselect_keys.NEEDED, *version.key_names])
+    return reselect_keys.keys_after(checkpoint.schemas[file.table], rows, marks[file.table])

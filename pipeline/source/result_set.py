@@ -27,9 +27,8 @@ from pipeline.schema.row_keys import Key, KeyPart
 from pipeline.schema.table_schema import TableSchema
 from pipeline.source import result_set_kernels as kernels
 from pipeline.source.result_columns import WIDTHS, ResultColumn, charset_of
-from pipeline.types import arrow_arrays
+from pipeline.types import arrow_arrays, value_kernels
 from pipeline.types import column_types as t
-from pipeline.types import value_kernels as log_kernels
 from pipeline.types.arrow_arrays import fixed_width_array
 from pipeline.types.buffers import NULL, SLACK, Bytes, Cells, CellTable, Flags, Longs
 from pipeline.types.charsets import to_strings, to_text
@@ -233,7 +232,7 @@ class _Column(NamedTuple):
     def numbers(self, *, signed: bool = False) -> Longs:
         """The values of a column of fixed width as integers; zero for NULL."""
         out = np.empty(len(self.cells), np.int64)
-        log_kernels.little_endian(self.buffer, self.cells, WIDTHS[self.told.code], signed, out)
+        value_kernels.little_endian(self.buffer, self.cells, WIDTHS[self.told.code], signed, out)
         return out
 
     def parsed(self, parser: _Parser) -> Longs:
@@ -324,12 +323,12 @@ def _wide(column: _Column) -> pa.Array:
 def _dates(column: _Column) -> pa.Array:
     packed, exists = column.parsed(kernels.packed_dates), column.exists()
     days = np.empty(len(packed), np.int64)
-    column.refuse(log_kernels.dates(packed, exists, days))
+    column.refuse(value_kernels.dates(packed, exists, days))
     return fixed_width_array(pa.date32(), days.astype(np.int32), exists)
 
 
 def _datetimes(kind: t.ColumnType, column: _Column) -> pa.Array:
     packed, exists = column.parsed(kernels.packed_datetimes), column.exists()
     microseconds = np.empty(len(packed), np.int64)
-    column.refuse(log_kernels.datetimes(packed, _MICROSECOND_BITS, 1, exists, microseconds))
+    column.refuse(value_kernels.datetimes(packed, _MICROSECOND_BITS, 1, exists, microseconds))
     return fixed_width_array(t.arrow_type(kind), microseconds, exists)

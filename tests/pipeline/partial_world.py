@@ -25,7 +25,7 @@ from pipeline.messages.changes import ChangesVerified, TransactionPartVerified
 from pipeline.messages.inboxes import ToWatermarkCoordinator
 from pipeline.messages.journal import Append, AppendRows, ChangePart, ChunkPart
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
-from pipeline.snapshot import reselect_keys as unread_keys
+from pipeline.snapshot import reselect_keys
 from pipeline.snapshot.checkpoint import Checkpoint, Filling
 from pipeline.snapshot.chunk_index import ChunkIndex, primary_index
 from tests.pipeline.builders import COMMIT_TIME, execute, gtid, gtids, place, table
@@ -122,11 +122,11 @@ class World:
 
     def unread(self, scn: int) -> pa.RecordBatch:
         """What a start finds in the changes files."""
-        batches = [unread_keys.no_keys(TABLE)]
+        batches = [reselect_keys.no_keys(TABLE)]
         for part in self.parts():
             if isinstance(part, ChangePart):
-                rows = change_table(1, part).select([*unread_keys.NEEDED, *TABLE.key_names])
-                batches.append(unread_keys.keys_after(TABLE, rows, scn))
+                rows = change_table(1, part).select([*reselect_keys.NEEDED, *TABLE.key_names])
+                batches.append(reselect_keys.keys_after(TABLE, rows, scn))
         return pa.concat_batches(batches)
 
     def give(self, message: ToWatermarkCoordinator) -> None:

@@ -34,11 +34,11 @@ def run(settings: Settings) -> None:
 
     from actors.runtime import logs
     from actors.runtime.recent_events import RecentEvents
-    from actors.service import warm_up as loading
+    from actors.service import warm_up
 
     recent = RecentEvents()
     logs.configure(settings.name, recent=recent)
-    loading.import_all()
+    warm_up.import_all()
 
     from actors.runtime.supervisor import ExitCode
     from actors.service import assembly
@@ -64,12 +64,12 @@ def check(settings: Settings) -> None:
 
     First comes the configuration that holds, with what the environment and the defaults say, and stars for secrets.
     """
-    from actors.service import warm_up as loading
+    from actors.service import warm_up
     from pipeline.config.effective_settings import effective_toml
     from pipeline.source.finding import Severity
 
     click.echo(effective_toml(settings))
-    with loading.log_compilation(partial(click.echo, err=True)):
+    with warm_up.log_compilation(partial(click.echo, err=True)):
         from actors.lake import spark_session
         from actors.service import start_checks, table_listing
 

@@ -12,10 +12,10 @@ from actors.runtime import malloc
 # How many heaps there are once 16 threads have had memory at the same time; settled before, or not.
 PROGRAM = """
 import ctypes, os, sys, tempfile, threading
-from actors.runtime import malloc as heap
+from actors.runtime import malloc
 
 if sys.argv[1] == "settled":
-    heap.use_one_arena()
+    malloc.use_one_arena()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
 together = threading.Barrier(16)
@@ -39,9 +39,9 @@ with tempfile.NamedTemporaryFile() as told:
 # Returns the resident memory (KiB) with holes of 100 MiB between used pieces, and after their return.
 HOLES = """
 import ctypes, re
-from actors.runtime import malloc as heap
+from actors.runtime import malloc
 
-heap.use_one_arena()
+malloc.use_one_arena()
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 
@@ -54,7 +54,7 @@ for piece in taken:
 for piece in taken[:-1]:
     libc.free(piece)
 print(resident())
-heap.trim_heap()
+malloc.trim_heap()
 print(resident())
 """
 

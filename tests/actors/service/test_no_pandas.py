@@ -7,12 +7,12 @@ import pytest
 
 PROGRAM = """
 import sys
-from actors.service import cli; from actors.service import no_pandas as unneeded
+from actors.service import cli, no_pandas
 
 if sys.argv[1] != "not":
-    unneeded.block_pandas()
+    no_pandas.block_pandas()
 if sys.argv[1] == "stood in for":
-    unneeded.stand_in_for_pandas()
+    no_pandas.stand_in_for_pandas()
     import pyspark.sql.connect.session
 import pyarrow as pa
 from actors.service import assembly

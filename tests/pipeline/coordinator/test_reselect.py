@@ -19,7 +19,7 @@ from pipeline.messages.chunks import (
 from pipeline.messages.journal import ChangePart
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.table_schema import TableSchema
-from pipeline.snapshot import reselect_keys as unread_keys
+from pipeline.snapshot import reselect_keys
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Ready
 from pipeline.snapshot.snapshot import Completed, SnapshotWaiting
 from tests.pipeline.builders import (
@@ -196,7 +196,7 @@ def test_the_checkpoint_says_up_to_where_no_row_is_unread() -> None:
 
 def test_a_start_asks_for_what_the_journal_has() -> None:
     unread = replace(FILLED, unread={ORDERS.table: 5})
-    keys = pa.RecordBatch.from_pydict({"id": [4, 5]}, schema=unread_keys.no_keys(ORDERS).schema)
+    keys = pa.RecordBatch.from_pydict({"id": [4, 5]}, schema=reselect_keys.no_keys(ORDERS).schema)
     state = reselect.restore_keys(Capture(checkpoint=FILLED).state, {})
     assert not state.unread
     state = reselect.restore_keys(replace(state, checkpoint=unread), {ORDERS.table: keys})
