@@ -86,8 +86,8 @@ class LakeProgress:
         """The mirrors that may be merged: of tables that have everything that the others have."""
         if self.ahead is not None:
             return {}
-        mirrors = self.checkpoint.mirrors
-        return {table: mirror for table, mirror in mirrors.items() if table not in self.failed}
+        lacking = self.failed.keys() | self.late.tables
+        return {table: mirror for table, mirror in self.checkpoint.mirrors.items() if table not in lacking}
 
     def stopped(self, table: TableId) -> str | None:
         """Returns why a table gets nothing."""

@@ -12,7 +12,7 @@ from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.lake import step as spark_sink
-from pipeline.lake.background import MergeMirror, VerifyRows
+from pipeline.lake.background import CompleteMirror, MergeMirror, VerifyRows
 from pipeline.lake.batch import DeliveryStop, LakeTableState
 from pipeline.lake.maintenance import REST_S, TableSize
 from pipeline.lake.state import Failed, Idle, SinkEnded, State
@@ -300,6 +300,23 @@ def test_behind_a_gap_tables_are_left_out_until_their_mirrors_have_begun_anew() 
     assert (order.table, order.batch.through, order.batch.after) == (ORDERS, 8, 6)
     assert story.after(TableDelivered(ORDERS, had(8, 6))).only(ReportProgress).reported == 6
     assert story.state.so_far.late.tables == frozenset()
+
+
+def test_a_generation_that_lacks_segments_is_not_shown_to_readers() -> None:
+    """The journal says that it has all of its rows, but the lake has no more than some of them."""
+    first, end = of(ITEMS.table, 5, {ORDERS: Ready(0)}), of(ORDERS, 6, {ORDERS: Ready(0)})
+    for each in (first, end):
+        each.checkpoint.schemas[ITEMS.table] = ITEMS
+    filled = replace(had(2, 2, generation=0), rebuilding=1.0, pending=1)
+    story = begun({ORDERS: filled, ITEMS.table: had(4, 2)}, GapFound(2, first), end)
+    story.after(SegmentSealed(6)).read(first, end).after(TableDelivered(ITEMS.table, had(6, 2)))
+    assert story.after(ProgressReported()).orders == []
+    assert story.state.background.under_way is None
+    again = of(ORDERS, 7, {ORDERS: Ready(first.first_scn)})
+    story.after(SegmentSealed(7)).read(again).after(
+        TableDelivered(ORDERS, replace(had(7, 6, generation=first.first_scn), rebuilding=2.0))
+    )
+    assert story.after(ProgressReported()).only(CompleteMirror).generation == first.first_scn
 
 
 def test_a_mirror_that_has_gone_is_asked_for_and_the_changelog_goes_on() -> None:
