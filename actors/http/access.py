@@ -9,7 +9,7 @@ A token's file is read again when it changes. If it's missing then, or has no to
 
 These rules also keep out a foreign page in a browser. A browser says which site a request is from, and the service
 refuses requests of other sites, except for links to it. Beyond loopback such a page doesn't know the token. On loopback
-a request has to name a loopback address as its host, so a foreign name that was made to point here is refused (DNS
+a request has to name a loopback address as its host. So a foreign name that was made to point here is refused (DNS
 rebinding). A signal has to say that it's JSON. A page of another origin may send that only after a preflight request
 (CORS), which the service never answers.
 """

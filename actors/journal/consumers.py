@@ -2,10 +2,10 @@
 
     consumers/lake.json      a consumer has everything through this segment
 
-A consumer's own cursor is where its output is, in the same commit, if that received anything: segments without data for
+A consumer's own cursor is where its output is, in the same commit, if that received anything. Segments without data for
 it leave no trace there. So the progress in this file may be ahead of the output, and retention may have removed the
-segments between. A consumer that begins again has them all if the file also has what its output reported at that time
-(`reported`), and the output doesn't report less now. Then it isn't older than the file.
+segments between. A consumer that begins again has them all in one case. The file also has what its output reported at
+that time (`reported`), and the output doesn't report less now. Then it isn't older than the file.
 
 No output is ever ahead of the journal, unless an older copy of the journal was put in its place. Then capture seals
 other segments under the numbers that the output has, and nobody could tell them apart any more. So before capture seals

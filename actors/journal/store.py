@@ -220,7 +220,7 @@ class JournalStore(JournalReader):
         """Finds the last sealed segment, proves that it's complete, and removes what a crash left after it.
 
         A store may still carry out what failed before. So each recovery after the first has a claim of its own there.
-        Raises Definite if the last segment is damaged, or if there are later segments that no crash explains, and
+        Raises Definite if the last segment is damaged, or if there are later segments that no crash explains. Raises
         Fenced if another process has claimed the journal.
         """
         with journal_errors(self.files.shown):

@@ -1,7 +1,7 @@
 """Which partitions do not exist, as a broker says now: what a client of aiokafka's knows may be old.
 
 A client learns of a removed topic by chance only. And a request for metadata that is under way may not ask for a topic
-that was added meanwhile: its answer then lacks the topic, though it exists.
+that was added meanwhile. Its answer then lacks the topic, though it exists.
 """
 
 from collections.abc import Collection, Iterable

@@ -8,9 +8,9 @@ use what Delta offers to everyone.
 Spark appends their rows in one write with the options `txnAppId` and `txnVersion`. For such a write Delta makes one
 commit that has the rows and sets the application's version. It does nothing if the application has reached that version
 already, and of two such writes at the same time it gives one up (`ConcurrentTransactionException`). So the table has a
-write once or not at all, even if no one learned how it ended or a predecessor's server is still busy with it. The next
-writer reads in the log which it is. MERGE, and the statement with which a mirror begins again, happen once in the same
-way, by settings of their session.
+write once or not at all. That holds even if no one learned how it ended, or a predecessor's server is still busy with
+it. The next writer reads in the log which it is. MERGE, and the statement with which a mirror begins again, happen once
+in the same way, by settings of their session.
 
 A successor's batch may have more segments than the predecessor's, and Delta compares the versions only. So the
 successor looks at the log right before its write, and gives the write up if the table has a part of the batch

@@ -2,7 +2,7 @@
 
 A link costs nothing, whatever the file's size, and takes no space twice. Each of the two folders may remove its name of
 the file, and the other doesn't notice. On a disk a file always gets the same name, however often and by whom it is
-placed: the name says which file of which journal it is. In a store no name in a table is used twice. There an attempt
+placed. The name says which file of which journal it is. In a store no name in a table is used twice. There an attempt
 that fails leaves a part of a file, or the store completes the file later. A predecessor may still be at work, too. None
 of that may replace a file that a commit names. A file is complete when it appears, and durable before Delta's log names
 it. VACUUM removes a file that was placed and never named, as it removes all old files that Delta doesn't know. So
@@ -84,8 +84,8 @@ class LakeFiles:
     ) -> list[str]:
         """Places files in the folder of a lake table with these columns. Returns the actions that make them part of it.
 
-        Raises Definite if a file of the journal is gone or damaged, Transient if the lake's filesystem fails, and
-        ValueRefused if a column's form can't have a value.
+        Raises Definite if a file of the journal is gone or damaged, and Transient if the lake's filesystem fails.
+        Raises ValueRefused if a column's form can't have a value.
         """
         with naming_table(table):
             lake, folder = lake_filesystem(table)

@@ -2,7 +2,7 @@
 
 Each sender has room of its own in it (an `Edge` of the topology), so a flood from one can't keep another's message out.
 The receiver takes messages in the order in which they came. Room is counted in messages. For messages with rows of the
-log it is counted in bytes too: a message is accepted while those before it weigh less than the edge may hold.
+log it is counted in bytes too. A message is accepted while those before it weigh less than the edge may hold.
 
 A mailbox lives as long as the service. It has two operations besides messages. It's *closed* in a clean stop, once its
 senders have ended: waiting messages can still be received, and then the receiver ends. It's *emptied* when its receiver

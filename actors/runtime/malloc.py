@@ -1,10 +1,9 @@
 """Memory allocation: one heap for all threads.
 
 Capture's memory is arrays of some hundred KiB to some MiB, made in one thread and freed in another. glibc gives each
-new thread its own heap, up to eight for each core, and memory freed in one of them is useless to the others. Arrow's
-own allocator does likewise. So a process kept a multiple of what it ever needed at once. Beside the interpreter's lock
-few threads allocate at the same moment. So with one heap no thread waits: catching up takes no more processor time with
-it.
+new thread its own heap, up to eight for each core. Memory freed in one of them is useless to the others. Arrow's own
+allocator does likewise. So a process kept a multiple of what it ever needed at once. Beside the interpreter's lock few
+threads allocate at the same moment. So with one heap no thread waits: catching up takes no more processor time with it.
 
 Arrow reads its setting in the package's `__init__`, once, when it's loaded.
 

@@ -1,7 +1,7 @@
 """The last events for the page: lines of the log, kept in a ring.
 
-It has lines of the log and nothing else, so that one rule holds for both: no value of a row and no password is ever
-logged. Keys and values of a line are shown as text. Tracebacks are left out.
+It has lines of the log and nothing else. So one rule holds for both: no value of a row and no password is ever logged.
+Keys and values of a line are shown as text. Tracebacks are left out.
 """
 
 from collections import deque

@@ -2,8 +2,8 @@
 
 pyarrow loads it, where it's installed, when it makes its first value of a Python object. PySpark's client for Spark
 Connect can't be imported without it. Nothing here uses it, and it takes 36 to 51 MiB. For that client a module of the
-same name stands in, with the names that it asks for when it's imported and when it's given rows. They're asked for a
-frame of pandas only, which it's never given.
+same name stands in. It has the names that the client asks for when it's imported and when it's given rows. They're
+asked for a frame of pandas only, which it's never given.
 """
 
 import sys

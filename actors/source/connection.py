@@ -1,8 +1,8 @@
 """The source server, queried by SQL: connections, watermarks, schemas, facts, and the raw rows of a SELECT.
 
 Nothing here writes, locks or leaves a transaction open. Every session is READ ONLY with autocommit, so each statement
-is a transaction of its own and a consistent read; its settings are the session's, never the server's. They also make
-a value's text the same on every server: UTC, utf8mb4, an empty sql_mode.
+is a transaction of its own and a consistent read. Its settings are the session's, never the server's. They also make a
+value's text the same on every server: UTC, utf8mb4, an empty sql_mode.
 
 The driver's errors end at this border (`actors.source.errors`).
 

@@ -168,7 +168,7 @@ class Locked(Transient):
 class AnotherServer(Transient):
     """A connection leads to another server than before: one has taken over, or there are several at the address.
 
-    Nothing that was said of the one's log is so of the other's: its coordinates are other points, and what has passed
+    Nothing that was said of the one's log is so of the other's. Its coordinates are other points, and what has passed
     may not be there yet.
     """
 

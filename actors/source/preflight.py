@@ -2,7 +2,7 @@
 
 The schemas come with the set K that they are known at, and `pipeline.verifier.step` needs that no statement
 lies between the two. So the schemas are read, then K and the schemas, and these again until nothing has changed in
-between: then the last schemas hold at the last K.
+between. Then the last schemas hold at the last K.
 """
 
 from collections.abc import Iterable, Iterator

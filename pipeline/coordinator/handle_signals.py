@@ -1,8 +1,8 @@
 """Handles signals: what a signal changes, or why it changes nothing.
 
-An error in the signal itself refuses all of it (a pattern that no table matches, a condition or a key that doesn't fit
-its table). A problem with one of its tables (it can't be read in chunks, its capture has stopped) fails that table's
-snapshot by name, and the others are read.
+An error in the signal itself refuses all of it. That is a pattern that no table matches, or a condition or a key that
+doesn't fit its table. A problem with one of its tables fails that table's snapshot by name, and the others are read.
+For example the table can't be read in chunks, or its capture has stopped.
 """
 
 from collections.abc import Callable, Iterable

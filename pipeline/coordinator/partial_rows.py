@@ -17,7 +17,7 @@ or Tidemark is about to read the complete row.
   from an unread range into a finished one. So along such an index such a change makes its row unknown.
 
 An unknown row is read again by its key, even if something else may bring it. A row of a first snapshot has no position
-among the changes in the mirror, so a reader can't tell whether it's older or newer than a delete. Until the row has
+among the changes in the mirror. So a reader can't know whether it's older or newer than a delete. Until the row has
 come, readers don't see it, because no right row exists. `pipeline.coordinator.reselect` makes sure that it comes. A
 table without a mirror has no live view and none of this. Its changelog says of each row which columns are absent.
 
@@ -34,10 +34,10 @@ the row. Take one of its columns:
    is at E.
 
 So the row equals the source's at E, column by column, and it's complete. Here it doesn't matter which of these changes
-are in the low watermark: one that is may come after one that isn't, if only with `binlog_order_commits` off. The last
+are in the low watermark. One that is may come after one that isn't, if only with `binlog_order_commits` off. The last
 one in the log is right in any case. That needs all of them in their order, also complete ones. But a complete change,
-or the row's end, may always replace the chunk's row, in the low watermark or not, because touching too many keys is
-harmless. After either the stream has a complete row, or an unknown one, which is read again.
+or the row's end, may always replace the chunk's row, in the low watermark or not. Touching too many keys is harmless.
+After either the stream has a complete row, or an unknown one, which is read again.
 
 Sources: MySQL 9.7 Reference Manual, "Binary Logging Options and Variables" (`binlog_row_image`); WL#5092.
 """

@@ -11,7 +11,7 @@ dropped, for example by a statement, its keys wait again.
 
 **Bounded.** One order is out at a time, and its rows are few. Several windows may wait for the stream. If more keys
 wait than memory may keep, all of the table is read again: a snapshot of it is requested, and takes its turn. All unread
-rows were in the log before it begins. If the table's first snapshot hasn't begun yet, that one will read them, and the
+rows were in the log before it begins. If the table's first snapshot hasn't begun yet, that one will read them. The
 mirror that it fills begins after what has passed until now.
 
 A row that can't be read again stops its table by name, because it would be missing for good. That happens if its key

@@ -15,8 +15,8 @@ moves. What has passed since the signal stays passed.
 **Which.** A captured table is *new* as long as it has no mirror and hasn't stopped. It gets its mirror's entry in the
 same checkpoint as the snapshot, so this is decided once. A snapshot that is stopped doesn't begin again by itself. One
 that fails does so only after a statement on its table (`pipeline.coordinator.handle_schemas`). So these tables are new:
-those that the configuration captures from now on, those that were created since, and a table that has got a primary
-key. A table without one can't be read in chunks. Its changes stream, and a signal may have it read all at once
+those that the configuration captures from now on, and those that were created since. So is a table that has got a
+primary key. A table without one can't be read in chunks. Its changes stream, and a signal may have it read all at once
 (`pipeline.coordinator.halted.table_scan`).
 """
 

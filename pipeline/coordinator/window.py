@@ -12,11 +12,11 @@ these rows equals the source's row at the very point of the stream at which the 
 
 - A: the stream's position when the coordinator orders the chunk (`ordered_at` in the order).
 - L, the low watermark: a GTID set that the ChunkSelector reads just before S. It is what the server has executed,
-  without the transactions that a thread of the server still owns: those may be in the log and not committed yet.
+  without the transactions that a thread of the server still owns. Those may be in the log and not committed yet.
 - S: the SELECT that reads the chunk. It sees one state of the table.
 - H, the high watermark: the end of the server's log (file and offset), which the ChunkSelector reads just after S.
 - E: the point of the stream at which the coordinator emits the chunk's rows.
-- K, the touched keys. Take the transactions that passed between A and E and aren't in L: K has the old and the new
+- K, the touched keys. Take the transactions that passed between A and E and aren't in L. K has the old and the new
   primary key of each row that they changed.
 
 The log orders H and E: E is at or after H once the stream has the log up to there. GTID sets have no such order. So
@@ -29,7 +29,7 @@ A ⊆ L only means that L contains every transaction of A.
 3. What S saw was in the log before H was read, because a server writes a transaction to its log before it commits.
 4. H has passed at E (`can_close`), and E lies between two transactions (`pipeline.coordinator.step`).
 5. No emitted row has a key in K: `pass_keys` keeps the keys of each slice, and `untouched_rows` removes the rows.
-6. The log has the changes of one row in the order in which they were made: a transaction holds a row's lock until it is
+6. The log has the changes of one row in the order in which they were made. A transaction holds a row's lock until it is
    in the log.
 
 **Proof.** S returned a row. Suppose that the source's row at E differs from it (another value, or no row). Then some

@@ -8,7 +8,7 @@ nothing. Of the other segments it removes those that are too old, and as many as
 
 **Consumers that arrive during a removal.** The writer first makes durable from which segment the journal is complete.
 Then it reads the consumers again, and removes only what none of them needs. A consumer first publishes its position,
-and then reads where the journal begins. At least one of the two sees the other: if the consumer found the old
+and then reads where the journal begins. At least one of the two sees the other. If the consumer found the old
 beginning, it had published its position before the writer read the consumers again. Then the writer removes nothing
 that it needs.
 

@@ -3,7 +3,7 @@
 The journal is the stream of capture, in order, durable, and read by any number of consumers. A *segment* is what came
 between two moments at which everything was made durable. It has one Parquet file for each table version and kind of
 file, and one *entry* in the manifest. Only the entry makes the segment exist. Segments are numbered from 1 without a
-gap. An entry holds the checkpoint after the segment's rows, so the two can't diverge: capture continues from the last
+gap. An entry holds the checkpoint after the segment's rows, so the two can't diverge. Capture continues from the last
 entry, and what no entry names never happened.
 
 There are three kinds of files. A *changes* file has the meta columns of META, then the table's own columns by their

@@ -15,8 +15,9 @@ claim in their name, so no writer ever replaces another one's. It publishes a se
 fenced: it ends.
 
 **The reader.** It lists the entries, then the claims. The greatest claim's record says which segments of which writers
-are the past. Of the greatest claim's own segments, all listed ones count. While that claim has no record yet, only the
-past of the last record is certain, and what the claim says: what counted for its writer right before.
+are the past. Of the greatest claim's own segments, all listed ones count. While that claim has no record yet, only two
+things are certain. One is the past of the last record. The other is what the claim says: what counted for its writer
+right before.
 
 **No reader sees a segment that is later revoked.** A reader, or the writer itself, took entry E of claim g as counting.
 It saw E, and then no claim greater than g. So each claim h > g was put after E. The writer of h lists the entries after

@@ -1,5 +1,5 @@
-"""What Spark does beside the batches: it completes or merges a mirror, maintains a lake table, or compares rows with
-the source's, one at a time.
+"""What Spark does beside the batches, one at a time. It completes or merges a mirror, maintains a lake table, or
+compares rows with the source's.
 
 No reader waits for it: the live view is right with it and without it. A generation of a mirror that has all its rows
 becomes visible as soon as possible. A mirror is merged when it has enough changes pending, or old ones.

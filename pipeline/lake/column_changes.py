@@ -8,9 +8,9 @@ A lake table keeps each column that it ever had, because its values are the tabl
   hold the values of both, and Delta must be able to widen the present one to it.
 - A column is renamed: the lake renames it with its values, if the statement says so
   (`pipeline.schema.ddl.alter_table`).
-- A column is dropped: it stays, and is null in new rows. If another column takes its name, the lake *sets it aside*: it
-  keeps its values under a name that tells until which segment it had the first one. A column of the same name isn't the
-  same column: rows lost their values in the first one, and the changelog must not give these to the second.
+- A column is dropped: it stays, and is null in new rows. If another column takes its name, the lake *sets it aside*. It
+  keeps its values under a name that says until which segment it had the first one. A column of the same name isn't the
+  same column. Rows lost their values in the first one, and the changelog must not give these to the second.
 - NULL and NOT NULL, character sets, labels and the columns' order in the source make no difference here.
 
 If the mirror begins a new generation with another schema, no earlier row counts for it. Then a new column continues in

@@ -1,9 +1,9 @@
 """Keys of rows: as parameters that go back to the server, and as tokens to compare.
 
 The server alone *orders* keys (collations, ENUM order, unsigned integers are its business). Here they are only compared
-for equality, byte for byte, and that's enough. Suppose that a row changed while its chunk was being read. Then the key
-that the chunk saw is the new key of the last change before the SELECT, or the old key of the first one after it. It has
-exactly these bytes, even where the collation holds other bytes equal.
+for equality, byte for byte, and that's enough. Suppose that a row changed while its chunk was being read. Then the
+chunk saw the new key of the last change before the SELECT, or the old key of the first one after it. It has exactly
+these bytes, even where the collation holds other bytes equal.
 """
 
 from collections import Counter
@@ -60,7 +60,7 @@ def key_tokens(rows: pa.RecordBatch, key: Sequence[int]) -> pa.Array:
 def ambiguous_keys(schema: TableSchema, rows: pa.RecordBatch) -> str | None:
     """Returns why the keys of these rows can't tell them apart in the lake; None if they can.
 
-    A key may have no value: a zero or partial date. The server distinguishes some keys with the same text: a character
+    A key may have no value: a zero or partial date. The server distinguishes some keys with the same text. A character
     set may have two codes for a character, and an empty label reads like the value 0. All code that brings a row to a
     mirror calls this first. Only a key of such a type costs more than one check of each column.
     """

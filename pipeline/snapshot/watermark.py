@@ -4,8 +4,8 @@ Two orders meet here, and mixing them up is the classic mistake.
 
 *GTID sets* are ordered by containment only, so none of them is "the latest". The low watermark is a GTID set: what is
 visible before the SELECT. It's usable only if it contains the position of the stream at the order of the chunk. MySQL
-can show a transaction to a log reader before a SELECT sees it (a commit group is flushed to the log first and committed
-afterwards, WL#6355). Without that condition a chunk could lack a transaction that the stream had already passed.
+can show a transaction to a log reader before a SELECT sees it. A commit group is flushed to the log first and committed
+afterwards (WL#6355). Without that condition a chunk could lack a transaction that the stream had already passed.
 
 The executed set by itself isn't what is visible. Since MySQL 5.7 a transaction is in it when it has committed. 5.6 adds
 it when it's flushed (Gtid_state::update_on_flush), so there the condition would hold for what no SELECT sees yet. But
@@ -16,7 +16,7 @@ between the two would count as visible.
 
 *Coordinates* (file and offset in the log of one server) are ordered totally. The high watermark is a coordinate: the
 end of the log, read after the SELECT. The executed set wouldn't do. A commit group's GTIDs are added to it after the
-last commit of the group, so a SELECT can see a transaction that the set still lacks. The end of the log can't be before
+last commit of the group. So a SELECT can see a transaction that the set still lacks. The end of the log can't be before
 what a SELECT saw, because a transaction is in the log before it commits.
 
 *Another server's set.* If the chunk is read from another server of the same history, coordinates don't compare. The
@@ -53,9 +53,9 @@ class MarkerRow:
 
 
 # Once the stream has passed this, all that the SELECT saw has passed. It is the end of the log of the server that also
-# sends the stream. If the chunk was read from another server, it is all that this one had executed (coordinates of two
-# servers don't compare), as far as the stream will bring it. If the server has no GTIDs, it is a row that was written
-# to it after the SELECT.
+# sends the stream. If the chunk was read from another server, it is all that this one had executed, as far as the
+# stream will bring it. Coordinates of two servers don't compare. If the server has no GTIDs, it is a row that was
+# written to it after the SELECT.
 High = Coordinates | GtidSet | MarkerRow
 
 

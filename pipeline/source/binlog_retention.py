@@ -2,7 +2,7 @@
 
 **Until when.** A server removes a file of its log `binlog_expire_logs_seconds` after the last write to it, when it next
 begins a new file. No statement says when a file was last written. But let T be the commit time of the newest
-transaction that has been read. Whatever comes next was written at T or later, by the same server's clock, so the last
+transaction that has been read. Whatever comes next was written at T or later, by the same server's clock. So the last
 write to its file was at T or later. So the server keeps it at least until T + binlog_expire_logs_seconds. If nothing is
 left to read, it keeps it that long from now. The true moment is later than this estimate, by up to the time that one
 file spans and the time until the server begins its next one. The estimate can't foresee a PURGE BINARY LOGS by hand,

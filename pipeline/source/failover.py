@@ -19,7 +19,7 @@ conditions must hold:
    So of several servers none may have such a filter of a captured table: its rows wouldn't be those of the others.
 
 Condition 3 looks only at transactions of the server itself, and of servers of which nothing has passed here. Two
-servers may log other transactions in different orders rightfully: in a group, or with several sources, transactions of
+servers may log other transactions in different orders rightfully. In a group, or with several sources, transactions of
 different rows may be in either order. That leaves one case out: an errant transaction that came by way of a third
 server, which was the primary at another time.
 

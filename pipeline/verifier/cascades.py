@@ -1,11 +1,11 @@
 """Foreign keys whose effects aren't in the log, and the tables that may have changed along with another one.
 
 InnoDB carries out ON DELETE and ON UPDATE by itself, below the log. Since MySQL 9.6 the server does it, and logs it,
-unless it's configured not to. The changed rows can't be known: the log has only the parent's row, and a row that was
+unless it's configured not to. The changed rows can't be known. The log has only the parent's row, and a row that was
 deleted with it can't be read any more. So Tidemark reads all of a table again if its rows may have changed.
 
 Statements add foreign keys while capture runs. Their text isn't parsed for these: the server is queried again after
-each statement that may have altered a table. The effects of its new foreign keys since then are unknown, so their
+each statement that may have altered a table. The effects of its new foreign keys since then are unknown. So their
 tables are read again at once, and from then on like the others. Removed foreign keys stay known, which costs an
 unneeded read.
 

@@ -105,7 +105,7 @@ def prove_schema(
     """Whether a schema is proven for a table whose images wait at the front.
 
     `held` has `size` bytes of rows, and comes after `passed` messages. An answer speaks for the images at the front if
-    no statement comes between them and its place in the log: what holds there has held since.
+    no statement comes between them and its place in the log. What holds there has held since.
     """
     if isinstance(state, SchemaFetched):
         for number in range(max(passed, state.examined), passed + len(held)):

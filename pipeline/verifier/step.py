@@ -8,7 +8,7 @@ stream. Chunks need that proof in any case: they're read under the schema that h
 **The proof at the start.** Only a statement changes a table. So the schema by which a table was last verified holds at
 the checkpoint, unless a statement has passed since that touches it. The checkpoint knows those tables (`unproven`).
 Only the server knows the others. Let K be a GTID set at which its schemas held (`KnownSchemas`). A schema holds once
-every transaction of K has passed, until a statement passes that touches the table: what K holds had made the schema
+every transaction of K has passed, until a statement passes that touches the table. What K holds had made the schema
 what it is. While transactions of K are still to come, one of them may be such a statement, and the schema is
 `SchemaPending`.
 

@@ -1,8 +1,8 @@
 """Changes as Arrow's IPC streams.
 
 The stream of one table has its columns after the meta columns. A stream of several tables has the meta columns after
-the table's name, and then a struct for each table, which is null in the rows of other tables. So all rows are in the
-order of commits.
+the table's name, and then a struct for each table. The struct is null in the rows of other tables. So all rows are in
+the order of commits.
 
 A schema holds for one IPC stream. If the columns of a table change, or another table comes, the stream ends and the
 next one begins, in the same answer. The metadata of a batch has the checkpoint that holds after it, and in JSON which

@@ -2,8 +2,8 @@
 
 The event has fields, each a number, a length and a value. Number 0 ends them, and the payload follows. The events in it
 have headers and no checksums. It's unpacked as a stream. At any time memory has at most one event of it and the usual
-buffers, and the reader never takes more from it than the event declares. So neither a small payload that unpacks to a
-huge one nor one with a wrong size can take unlimited memory or time.
+buffers. The reader never takes more from it than the event declares. So neither a small payload that unpacks to a huge
+one nor one with a wrong size can take unlimited memory or time.
 
 Sources: MySQL 9.7 source documentation, class mysql::binlog::event::Transaction_payload_event; WL#3549.
 """

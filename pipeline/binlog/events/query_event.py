@@ -27,8 +27,8 @@ _TOO_MANY_DATABASES: Final = 254
 _UTF8MB4: Final = 255
 # STRICT_TRANS_TABLES and STRICT_ALL_TABLES in sql_mode; ALTER TABLE treats them alike (THD::is_strict_mode).
 _STRICT: Final = 1 << 21 | 1 << 22
-# What may be in sql_mode besides and has no say in how ALTER TABLE converts values: all but PAD_CHAR_TO_FULL_LENGTH
-# (bit 31) and TIME_TRUNCATE_FRACTIONAL (bit 32) of MySQL 9.7, and what later servers may bring.
+# What may be in sql_mode besides and has no say in how ALTER TABLE converts values. That is all but
+# PAD_CHAR_TO_FULL_LENGTH (bit 31) and TIME_TRUNCATE_FRACTIONAL (bit 32) of MySQL 9.7, and what later servers may bring.
 _NO_CONVERSION: Final = (1 << 31) - 1
 
 # Bytes of each status variable of a fixed length, by its code.

@@ -1,8 +1,8 @@
 """Runs of small compressed transactions, unpacked at once: payload, GTID, payload, GTID, … payload.
 
 To unpack some hundred bytes costs five times as much to begin with as to do. But zstd takes frames that lie end to end
-as one, and a small payload is such a frame; so those of a run are unpacked together. What comes out is laid out as
-the log would be had its transactions not been compressed, nor its events had checksums, and is parsed as such.
+as one, and a small payload is such a frame. So those of a run are unpacked together. What comes out is laid out as the
+log would be without compression and without checksums of events. It is parsed as such.
 
 Only what is beyond doubt is taken: events that are undamaged, and payloads that are described as the server does it.
 Whatever else ends the run before it. Refusing is the business of `payload_event` alone, which unpacks what is left as

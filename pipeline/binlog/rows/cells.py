@@ -11,7 +11,7 @@ what neither image has is `ABSENT`.
 that come from the log. It takes an event only if it ends at least `SLACK` bytes before the buffer does. It counts an
 image only if each of its values, length prefixes included, lies before the end of its event. An incomplete one ends it
 with a status, after a read of no more than eight bytes beyond the event. So a reader of a cell may read 8 bytes, or the
-width that it has checked, or the length in the prefix that it has checked.
+width or the length in the prefix that it has checked.
 
 Source: MySQL 9.7 source documentation, class mysql::binlog::event::Rows_event; `unpack_row` in sql/rpl_record.cc;
 WL#5092 (columns-present bitmaps), WL#2955 (partial JSON).

@@ -1,7 +1,7 @@
 """DATE, TIME, DATETIME and TIMESTAMP into Arrow, in their present forms and those of columns made before MySQL 5.6.
 
-A date that the calendar doesn't have (a zero or partial one, or February 30 with ALLOW_INVALID_DATES) becomes null,
-since neither Arrow nor Spark can hold it. The year 0 is a year like any other.
+A date that the calendar doesn't have becomes null, since neither Arrow nor Spark can hold it. That is a zero or partial
+one, or February 30 with ALLOW_INVALID_DATES. The year 0 is a year like any other.
 
 Source: MySQL 9.7 source, mysys/my_time.cc (`my_datetime_packed_from_binary` and its like); WL#946.
 """

@@ -10,7 +10,7 @@ with the snapshot, else the first one of the journal that has it. So those that 
 amid the stream wait for it, too.
 
 Each waiter lacks something: a transaction in the journal's position, one in the consumer's position, or something of a
-table. It waits for one such thing alone. A progress finds the waiters for what has come, and looks at these alone: each
+table. It waits for one such thing alone. A progress finds the waiters for what has come, and looks at these alone. Each
 of them is answered, or waits for the next thing that it lacks. So a waiter costs nothing until what it waits for has
 come, however many there are.
 

@@ -4,7 +4,7 @@ The lake's tables, each at its versions here, have exactly the changes through o
 segment are the others. So a consumer that reads both has each change once.
 
 Between two batches all tables of the lake are at the end of the same segment. Their versions of that moment stay
-readable until Delta's VACUUM removes them, so the last such moment is the answer while a batch is under way.
+readable until Delta's VACUUM removes them. So the last such moment is the answer while a batch is under way.
 """
 
 from collections.abc import Iterable, Mapping

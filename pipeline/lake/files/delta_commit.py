@@ -2,8 +2,9 @@
 
 Delta's own transaction takes 40 ms of the JVM for what is one small file. The first version of a table takes a
 statement of Spark's, with a plan and a job. Three kinds of commits need nothing of that, because they read no row and
-remove no file: files that come, a new table, and other properties. This module has all that such a commit takes from
-Delta's format. It says when Tidemark may write one, what is in it, and what another writer's commit means for it.
+remove no file. These are files that come, a new table, and other properties. This module has all that such a commit
+takes from Delta's format. It says when Tidemark may write one, what is in it, and what another writer's commit means
+for it.
 
 **When.** `takes_append` compares the table's protocol and properties with those that ask nothing of an append. A table
 with any other (row tracking, commit times of its own, constraints, a coordinator of commits) is left to Delta. So is

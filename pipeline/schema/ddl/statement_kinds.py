@@ -1,6 +1,6 @@
 """What a statement in the log is, by its text: what it does, and to which tables.
 
-Nothing here says what became of rows. A statement is known if all of it that names tables can be read; each kind that
+Nothing here says what became of rows. A statement is known if all of it that names tables can be read. Each kind that
 changes no table is listed by its first words. Everything else is `UnparsedStatement`: it may be about any table that it
 names.
 

@@ -5,8 +5,8 @@ that rows *may* have changed. So this module and `pipeline.schema.ddl.statement_
 alone: kinds of statements, options of ALTER TABLE, definitions of columns (`pipeline.schema.ddl.column_definitions`)
 and engines. Each other statement may have changed the rows of each table that it names.
 
-A column that is added with a constant in the rows that there were changes them all in the same known way, which the
-statement says (`pipeline.schema.ddl.alter_table`).
+A column that is added with a constant in the rows that there were changes them all in the same way. The statement says
+which (`pipeline.schema.ddl.alter_table`).
 
 If the text can be read in several ways (`pipeline.schema.ddl.sql_lexer`), the effects of all of them count.
 

@@ -9,7 +9,7 @@ But in what a server writes, the bytes of two values never overlap. So each visi
 budget, which at first is the document's size. A value that can't pay is refused.
 
 **No read outside the document.** A value is read only if it ends before its container, which ends before its own, down
-to the document, whose length `locate_cells` has checked. Words of 8 bytes may reach into the slack.
+to the document. `locate_cells` has checked the document's length. Words of 8 bytes may reach into the slack.
 
 **Doubles are holes.** Arrow writes their shortest decimal digits, for all documents at once (`doubles`).
 

@@ -1,7 +1,7 @@
 """The doubles in JSON text: their shortest digits by Arrow, for all documents at once, and compiled, the server's form.
 
-The server prints the shortest digits that mean the same double (as Arrow does), without an exponent if the point lies
-near them, and never like an integer.
+The server prints the shortest digits that mean the same double, as Arrow does. It prints no exponent if the point lies
+near them, and never a double like an integer.
 
 Source: MySQL 9.7 source, sql-common/json_dom.cc (`wrapper_to_string`), strings/dtoa.cc (`my_gcvt`).
 """
