@@ -22,13 +22,16 @@ from tests.servers.mysql import (
     database,
     database56,
     either,
+    module_mysql_factory,
     mysql,
     mysql56,
     mysql56_factory,
     mysql_factory,
+    mysql_lender,
     own_mysql,
     parts,
 )
+from tests.servers.mysql_lender import Lender
 from tests.servers.prometheus import prometheus
 from tests.servers.s3 import s3, s3_lake, s3_server
 from tests.servers.schema_registry import schema_registry
@@ -43,10 +46,12 @@ __all__ = [
     "either",
     "hold",
     "kafka",
+    "module_mysql_factory",
     "mysql",
     "mysql56",
     "mysql56_factory",
     "mysql_factory",
+    "mysql_lender",
     "open_shop",
     "own_mysql",
     "parts",
@@ -152,10 +157,10 @@ def pytest_collection() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _no_process_left_behind() -> Iterator[None]:
+def _no_process_left_behind(mysql_lender: Lender) -> Iterator[None]:
     before = _children()
     yield
-    left = {pid: _command(pid) for pid in _children() - before}
+    left = {pid: _command(pid) for pid in _children() - before - mysql_lender.pids()}
     assert not left, f"the test left processes behind: {left}"
 
 

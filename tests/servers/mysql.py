@@ -1,9 +1,8 @@
 """Fixtures that start real MySQL servers."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import closing
 from itertools import count
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -20,22 +19,24 @@ from deploy.toolchain.mysql_server import (
     MysqlServer,
 )
 from deploy.toolchain.parts import Parts, locate
+from tests.servers.mysql_lender import Lender, MysqlFactory
 
 __all__ = [
+    "MysqlFactory",
     "database",
     "database56",
     "either",
+    "module_mysql_factory",
     "mysql",
     "mysql56",
     "mysql56_factory",
     "mysql_factory",
+    "mysql_lender",
     "own_mysql",
     "parts",
     "parts56",
     "shorten_log",
 ]
-
-MysqlFactory = Callable[[Mapping[str, str]], MysqlServer]
 
 _numbers = count(1)
 
@@ -57,24 +58,31 @@ def mysql(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[My
         yield server
 
 
+@pytest.fixture(scope="session")
+def mysql_lender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lender]:
+    """What lends all servers that are one test's own."""
+    with closing(Lender(lambda: tmp_path_factory.mktemp("lent"))) as lender:
+        yield lender
+
+
 @pytest.fixture
-def mysql_factory(parts: Parts, tmp_path: Path) -> Iterator[MysqlFactory]:
-    """Start servers of one test's own: small and quick, and else with just the settings that it gives."""
-    with ExitStack() as servers:
-
-        def start(options: Mapping[str, str]) -> MysqlServer:
-            folder = tmp_path / f"mysql-{next(_numbers)}"
-            return servers.enter_context(MysqlServer(parts.mysql, folder, {**SMALL_AND_QUICK, **options}))
-
-        yield start
+def mysql_factory(parts: Parts, mysql_lender: Lender) -> Iterator[MysqlFactory]:
+    """Lend servers to one test: empty, small and quick, and else with just the settings that it gives."""
+    with mysql_lender.lending(lambda: parts.mysql, SMALL_AND_QUICK) as lend:
+        yield lend
 
 
 @pytest.fixture(scope="module")
-def own_mysql(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MysqlServer]:
+def module_mysql_factory(parts: Parts, mysql_lender: Lender) -> Iterator[MysqlFactory]:
+    """As `mysql_factory`, for a whole module."""
+    with mysql_lender.lending(lambda: parts.mysql, SMALL_AND_QUICK) as lend:
+        yield lend
+
+
+@pytest.fixture(scope="module")
+def own_mysql(module_mysql_factory: MysqlFactory) -> MysqlServer:
     """One server for a whole module, as `mysql`, which may be locked, and whose connections may be killed."""
-    folder = tmp_path_factory.mktemp("mysql")
-    with MysqlServer(parts.mysql, folder, {**SMALL_AND_QUICK, **GTIDS, **FULL_METADATA}) as server:
-        yield server
+    return module_mysql_factory({**GTIDS, **FULL_METADATA})
 
 
 @pytest.fixture(scope="session")
@@ -86,16 +94,10 @@ def mysql56(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture
-def mysql56_factory(parts: Parts, tmp_path: Path) -> Iterator[MysqlFactory]:
+def mysql56_factory(parts: Parts, mysql_lender: Lender) -> Iterator[MysqlFactory]:
     """As `mysql_factory`, for MySQL 5.6."""
-    with ExitStack() as servers:
-
-        def start(options: Mapping[str, str]) -> MysqlServer:
-            folder = tmp_path / f"mysql56-{next(_numbers)}"
-            settings = {**SMALL_AND_QUICK_56, **options}
-            return servers.enter_context(MysqlServer(parts56(parts), folder, settings))
-
-        yield start
+    with mysql_lender.lending(lambda: parts56(parts), SMALL_AND_QUICK_56) as lend:
+        yield lend
 
 
 def parts56(parts: Parts) -> MysqlParts:

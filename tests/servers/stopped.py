@@ -1,4 +1,4 @@
-"""Stops a process with SIGSTOP."""
+"""Stops a process with SIGSTOP, and tells whether one is stopped."""
 
 import os
 import signal
@@ -22,6 +22,11 @@ def stop(pid: int) -> None:
         assert time.monotonic() < deadline, f"{pid} hasn't stopped"
         # There is no event for it.
         time.sleep(0.001)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether SIGSTOP has stopped a process."""
+    return _state(Path(f"/proc/{pid}")) == "T"
 
 
 def _state(task: Path) -> str:

@@ -13,13 +13,13 @@ from typing import Final
 
 import pytest
 
-from deploy.toolchain.mysql_server import GTIDS, SMALL_AND_QUICK, MysqlServer
-from deploy.toolchain.parts import Parts
+from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline.config.settings import Settings, Watermark
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from tests.servers.gate import Gate, Hold
 from tests.servers.journal_oracle import unequal
+from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
 
 # What's done to `t`, which has id, v and note, beside changes before and after it.
@@ -102,13 +102,9 @@ CASES: Final = [
 
 
 @pytest.fixture(scope="module")
-def servers(
-    mysql: MysqlServer, parts: Parts, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, MysqlServer]]:
+def servers(mysql: MysqlServer, module_mysql_factory: MysqlFactory) -> dict[str, MysqlServer]:
     """A server for each kind of metadata."""
-    options = {**SMALL_AND_QUICK, **GTIDS}
-    with MysqlServer(parts.mysql, tmp_path_factory.mktemp("minimal"), options) as minimal:
-        yield {"FULL": mysql, "MINIMAL": minimal}
+    return {"FULL": mysql, "MINIMAL": module_mysql_factory(GTIDS)}
 
 
 @pytest.fixture

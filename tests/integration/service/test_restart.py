@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,7 @@ import pytest
 
 from actors.chunk_selector import ChunkSelector
 from actors.journal.store import JournalReader, JournalStore
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
-from deploy.toolchain.parts import Parts
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.config.settings import Settings
 from pipeline.errors import Definite
 from pipeline.journal.entry import SealedChunk
@@ -22,6 +20,7 @@ from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import Chunking
 from tests.servers.journal_oracle import entries, replay, unequal
+from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
 
 # Rows of a table that has twenty chunks, the last one half full.
@@ -33,20 +32,19 @@ CHUNKS_OF_RANGE = (3, 0, 1, 2)
 
 
 @pytest.fixture
-def server(parts: Parts, tmp_path: Path) -> Iterator[MysqlServer]:
+def server(mysql_factory: MysqlFactory) -> MysqlServer:
     """A server that writes down all that it's asked, with a table on it."""
-    options = {**SMALL_AND_QUICK, **GTIDS, **FULL_METADATA}
-    with MysqlServer(parts.mysql, tmp_path / "mysql", options) as server:
-        rows = ", ".join(f"({key}, 0)" for key in range(1, ROWS + 1))
-        server.sql(
-            "CREATE DATABASE shop",
-            "USE shop",
-            "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
-            f"INSERT INTO t VALUES {rows}",
-            "ANALYZE TABLE t",  # by its estimate it's divided
-            "SET GLOBAL general_log = ON",
-        )
-        yield server
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    rows = ", ".join(f"({key}, 0)" for key in range(1, ROWS + 1))
+    server.sql(
+        "CREATE DATABASE shop",
+        "USE shop",
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
+        f"INSERT INTO t VALUES {rows}",
+        "ANALYZE TABLE t",  # by its estimate it's divided
+        "SET GLOBAL general_log = ON",
+    )
+    return server
 
 
 @pytest.fixture

@@ -1,14 +1,12 @@
 """Where a service begins, and what it snapshots without being asked: on a real server, judged on the journal."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
-from deploy.toolchain.parts import Parts
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.config.settings import Settings, SnapshotMode
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.signals import SignalAccepted
@@ -19,27 +17,26 @@ from tests.servers.awaiting import WITHIN_S
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.gate import Hold
 from tests.servers.journal_oracle import entries, replay, unequal
+from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
 
 A, B, C = (TableId("shop", name) for name in ("a", "b", "c"))
 
 
 @pytest.fixture
-def server(parts: Parts, tmp_path: Path) -> Iterator[MysqlServer]:
+def server(mysql_factory: MysqlFactory) -> MysqlServer:
     """Two tables with a key and rows, and one without a key."""
-    with MysqlServer(
-        parts.mysql, tmp_path / "mysql", {**SMALL_AND_QUICK, **GTIDS, **FULL_METADATA}
-    ) as server:
-        rows = ", ".join(f"({key}, 0)" for key in range(1, 301))
-        server.sql(
-            "CREATE DATABASE shop",
-            "USE shop",
-            *(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)" for name in ("a", "b")),
-            *(f"INSERT INTO {name} VALUES {rows}" for name in ("a", "b")),
-            "CREATE TABLE keyless (v INT)",
-            "INSERT INTO keyless VALUES (1)",
-        )
-        yield server
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    rows = ", ".join(f"({key}, 0)" for key in range(1, 301))
+    server.sql(
+        "CREATE DATABASE shop",
+        "USE shop",
+        *(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)" for name in ("a", "b")),
+        *(f"INSERT INTO {name} VALUES {rows}" for name in ("a", "b")),
+        "CREATE TABLE keyless (v INT)",
+        "INSERT INTO keyless VALUES (1)",
+    )
+    return server
 
 
 def captured(settings: Settings, *tables: str) -> Settings:
@@ -286,14 +283,14 @@ async def set_position(service: Running, id_: str, position: str) -> str:
 
 
 async def test_a_server_with_another_history_stops_by_name(
-    server: MysqlServer, parts: Parts, tmp_path: Path
+    server: MysqlServer, mysql_factory: MysqlFactory, tmp_path: Path
 ) -> None:
     settings = pipeline(server, tmp_path, "shop", mode=SnapshotMode.WHEN_NEEDED)
     await lost(server, settings)
-    with MysqlServer(parts.mysql, tmp_path / "other", {**SMALL_AND_QUICK, **GTIDS, **FULL_METADATA}) as other:
-        other.sql("CREATE DATABASE shop")
-        other.purge_binlogs()
-        elsewhere = replace(pipeline(other, tmp_path, "shop"), snapshot=settings.snapshot)
-        async with running(elsewhere) as service:
-            outcome = await service.end()
+    other = mysql_factory({**GTIDS, **FULL_METADATA})
+    other.sql("CREATE DATABASE shop")
+    other.purge_binlogs()
+    elsewhere = replace(pipeline(other, tmp_path, "shop"), snapshot=settings.snapshot)
+    async with running(elsewhere) as service:
+        outcome = await service.end()
     assert "the source is a divergent server" in outcome.message

@@ -1,28 +1,23 @@
 """Snapshots under writes, judged on the journal: every row and every change, in each mode of each server."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from deploy.demo.writer import TRANSACTIONS_PER_SECOND
-from deploy.toolchain.mysql_server import GTIDS, SMALL_AND_QUICK, MysqlServer
-from deploy.toolchain.parts import Parts
+from deploy.toolchain.mysql_server import GTIDS, MysqlServer
 from pipeline.config.settings import Watermark
 from tests.servers.journal_oracle import unequal, untrue
+from tests.servers.mysql import MysqlFactory
 from tests.servers.service import pipeline, running
 from tests.servers.shop import FEW_PER_S, TABLES, stocked, writing
 
 
 @pytest.fixture(scope="module", params=["FULL", "MINIMAL"])
-def server(
-    request: pytest.FixtureRequest, parts: Parts, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[MysqlServer]:
+def server(request: pytest.FixtureRequest, module_mysql_factory: MysqlFactory) -> MysqlServer:
     """A server that says as much of its tables in the log."""
-    options = {**SMALL_AND_QUICK, **GTIDS, "binlog_row_metadata": request.param}
-    with MysqlServer(parts.mysql, tmp_path_factory.mktemp("mysql"), options) as server:
-        yield server
+    return module_mysql_factory({**GTIDS, "binlog_row_metadata": request.param})
 
 
 # So many windows are open at once that rows of theirs change all the time.

@@ -5,15 +5,29 @@ import select
 import signal
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from itertools import count
 from pathlib import Path
 
 import pymysql
 import pytest
 
 from deploy.toolchain.cache import REPOSITORY, ToolchainError
-from deploy.toolchain.mysql_server import GTIDS, MysqlServer
-from tests.servers.mysql import MysqlFactory
+from deploy.toolchain.mysql_server import (
+    FULL_METADATA,
+    GTIDS,
+    GTIDS_56,
+    SMALL_AND_QUICK,
+    SMALL_AND_QUICK_56,
+    MysqlServer,
+)
+from deploy.toolchain.parts import Parts
+from tests.servers.mysql import MysqlFactory, parts56
+from tests.servers.mysql_lender import Lender
+from tests.servers.stopped import stop
+
+Lent = AbstractContextManager[MysqlServer]
 
 
 def test_the_sessions_server_has_gtids_and_full_metadata(mysql: MysqlServer) -> None:
@@ -35,11 +49,11 @@ def test_each_server_has_a_uuid_and_an_id_of_its_own(mysql: MysqlServer, mysql_f
     assert not set(mine) & set(theirs)
 
 
-def test_a_new_server_has_executed_nothing(mysql_factory: MysqlFactory) -> None:
-    server = mysql_factory(GTIDS)
-    assert server.executed() == ""
-    server.sql("CREATE DATABASE a")
-    assert server.executed() == f"{server.uuid}:1"
+def test_a_new_server_has_executed_nothing(parts: Parts, tmp_path: Path) -> None:
+    with MysqlServer(parts.mysql, tmp_path / "mysql", {**SMALL_AND_QUICK, **GTIDS}) as server:
+        assert server.executed() == ""
+        server.sql("CREATE DATABASE a")
+        assert server.executed() == f"{server.uuid}:1"
 
 
 def test_options_that_a_data_directory_is_born_with_hold(mysql_factory: MysqlFactory) -> None:
@@ -97,6 +111,104 @@ def test_purged_binlogs_are_gone(mysql_factory: MysqlFactory) -> None:
     server.purge_binlogs()
     assert server.sql("SELECT @@gtid_purged") == [(f"{server.uuid}:1",)]
     assert len(server.sql("SHOW BINARY LOGS")) == 1
+
+
+@pytest.fixture(params=["9.7", "5.6"])
+def lend(request: pytest.FixtureRequest, parts: Parts, tmp_path: Path) -> Iterator[Callable[[], Lent]]:
+    """Lends a server for a while, for which no other test asks meanwhile."""
+    old = request.param == "5.6"
+    numbers = count()
+    of, options = (parts56(parts), GTIDS_56) if old else (parts.mysql, {**GTIDS, **FULL_METADATA})
+    small = SMALL_AND_QUICK_56 if old else SMALL_AND_QUICK
+
+    @contextmanager
+    def lent() -> Iterator[MysqlServer]:
+        with lender.lending(lambda: of, small) as lend:
+            yield lend(options)
+
+    with closing(Lender(lambda: tmp_path / str(next(numbers)))) as lender:
+        yield lent
+
+
+def told(server: MysqlServer) -> dict[str, object]:
+    """What a test may ask of its server."""
+    questions = [
+        "SHOW GLOBAL VARIABLES",
+        "SHOW DATABASES",
+        "SELECT * FROM mysql.user",
+        "SHOW BINARY LOGS",
+        "SELECT DISTINCT user FROM information_schema.processlist ORDER BY user",
+    ]
+    return {question: server.sql(question) for question in questions}
+
+
+def test_a_server_that_is_lent_again_is_as_empty_as_a_new_one(lend: Callable[[], Lent]) -> None:
+    with lend() as server:
+        first, pid = told(server), server.pid
+        account = server.create_capture_user("d")
+        server.sql(
+            "CREATE DATABASE `d``_`",
+            "USE `d``_`",
+            "CREATE TABLE t (id INT PRIMARY KEY)",
+            "CREATE TABLE u (id INT PRIMARY KEY, FOREIGN KEY (id) REFERENCES t (id))",
+            "FLUSH BINARY LOGS",
+            "SET GLOBAL time_zone = '+01:00', max_connections = 7, init_connect = 'DO 1', read_only = ON",
+            "SET GLOBAL binlog_checksum = NONE",
+            "SET GLOBAL general_log = ON",
+            "PURGE BINARY LOGS BEFORE NOW()",
+        )
+        asleep, locking = server.connect(account), server.connect()
+        locking.cursor().execute("FLUSH TABLES WITH READ LOCK")
+    with lend() as server:
+        assert server.pid == pid
+        assert told(server) == first
+        assert server.executed() == ""
+        assert server.logged() == []
+    for connection in (asleep, locking):
+        with pytest.raises(pymysql.OperationalError):
+            connection.ping(reconnect=False)
+
+
+def prepare(server: MysqlServer) -> None:
+    server.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+    server.sql("XA START 'x'", "INSERT INTO d.t VALUES (1)", "XA END 'x'", "XA PREPARE 'x'")
+
+
+def restart(server: MysqlServer) -> None:
+    server.kill()
+    server.start()
+
+
+def leave_a_file(server: MysqlServer) -> None:
+    server.sql(f"SELECT 1 INTO OUTFILE '{server.data / 'rows'}'")
+
+
+def kill(server: MysqlServer) -> None:
+    os.kill(server.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
+
+
+@pytest.mark.parametrize(
+    ("lend", "leave"),
+    [
+        ("9.7", prepare),
+        # The other ones on the server that starts in no time.
+        ("5.6", restart),
+        ("5.6", leave_a_file),
+        ("5.6", kill),
+        ("5.6", MysqlServer.stop),
+        ("5.6", lambda server: stop(server.pid)),
+    ],
+    indirect=["lend"],
+)
+def test_a_server_that_cannot_be_emptied_is_lent_to_no_other_test(
+    lend: Callable[[], Lent], leave: Callable[[MysqlServer], None]
+) -> None:
+    with lend() as server:
+        leave(server)
+    with lend() as other:
+        assert other.uuid != server.uuid
+        assert other.executed() == ""
 
 
 ORPHAN = """

@@ -1,6 +1,5 @@
 """Watermarks as rows of a signal table: what's written, what hinders it, and that nothing else is written."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,14 +7,14 @@ import pytest
 
 from actors.source.preflight import preflight
 from actors.source.watermark_table import SignalTable
-from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, SMALL_AND_QUICK, MysqlServer
-from deploy.toolchain.parts import Parts
+from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.config.settings import Settings, SignalSettings, Watermark
 from pipeline.errors import Definite
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.watermark import CLOSE_MARKER, OPEN_MARKER
 from pipeline.source.finding import Severity
 from tests.servers.journal_oracle import unequal
+from tests.servers.mysql import MysqlFactory
 from tests.servers.service import pipeline, running
 from tests.servers.source import connected
 
@@ -24,22 +23,20 @@ COLUMNS = "id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2
 
 
 @pytest.fixture
-def server(parts: Parts, tmp_path: Path) -> Iterator[MysqlServer]:
+def server(mysql_factory: MysqlFactory) -> MysqlServer:
     """With a table of the shop, and the signal table in a database of its own."""
-    with MysqlServer(
-        parts.mysql, tmp_path / "mysql", {**SMALL_AND_QUICK, **GTIDS, **FULL_METADATA}
-    ) as server:
-        account = server.create_capture_user("shop")
-        server.sql(
-            "CREATE DATABASE shop",
-            "CREATE TABLE shop.t (id INT PRIMARY KEY)",
-            f"INSERT INTO shop.t VALUES {', '.join(f'({key})' for key in range(250))}",
-            "CREATE DATABASE tidemark",
-            f"CREATE TABLE tidemark.signals ({COLUMNS})",
-            f"GRANT SELECT, INSERT ON tidemark.signals TO '{account.user}'@'%'",
-            "SET GLOBAL general_log = ON",
-        )
-        yield server
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    account = server.create_capture_user("shop")
+    server.sql(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.t (id INT PRIMARY KEY)",
+        f"INSERT INTO shop.t VALUES {', '.join(f'({key})' for key in range(250))}",
+        "CREATE DATABASE tidemark",
+        f"CREATE TABLE tidemark.signals ({COLUMNS})",
+        f"GRANT SELECT, INSERT ON tidemark.signals TO '{account.user}'@'%'",
+        "SET GLOBAL general_log = ON",
+    )
+    return server
 
 
 def by_table(server: MysqlServer, folder: Path) -> Settings:
