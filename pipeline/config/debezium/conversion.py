@@ -12,6 +12,12 @@ from pipeline.errors import Definite
 # Kafka Connect puts another value in such a place as it starts, and it alone knows which.
 _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
 
+# Properties that keep data back. Only their values say which.
+_KEEPS_BACK: Final = re.compile(
+    r"(?:database|table)\.include\.list|snapshot\.include\.collection\.list|column\..+|skipped\.operations",
+    re.DOTALL,
+)
+
 # The one secret that's part of a property's name: column.mask.hash.SHA-256.with.salt.SALT.
 _SALT: Final = re.compile(r"(?<=\.with\.salt\.).+", re.DOTALL)
 
@@ -58,10 +64,14 @@ class Conversion:
     kept_from_topics: list[str] = field(default_factory=list)
 
     def take(self, name: str) -> str | None:
-        """A property that's dealt with now; None where it isn't given, or only Kafka Connect knows its value."""
+        """A property that's dealt with now; None where it isn't given, or only Kafka Connect knows its value.
+
+        One that keeps data back, and whose value isn't known, refuses the connector.
+        """
         given = self.properties.pop(name, None)
         if given is not None and _PLACEHOLDER.search(given):
-            self.tell(NoteKind.TO_DO, name, "its value is a placeholder that only Kafka Connect can fill in")
+            kind = NoteKind.WITHHELD if _KEEPS_BACK.fullmatch(name) else NoteKind.TO_DO
+            self.tell(kind, name, "its value is a placeholder that only Kafka Connect can fill in")
             return None
         return given
 

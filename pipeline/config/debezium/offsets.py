@@ -19,6 +19,9 @@ from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
 
 _REMEDY: Final = "let the connector run until it streams with GTIDs, and stop it then"
 
+# An offset has fields of an incremental snapshot as long as one is under way.
+_INCREMENTAL: Final = "incremental_snapshot_"
+
 
 class NoOffset(Definite):
     """The connector's offset isn't there, or none to continue from; the text says why."""
@@ -32,6 +35,11 @@ def stopped_at(content: bytes, server: str) -> GtidSet:
     offset = offsets[-1]
     if offset.get("snapshot") not in (None, False, "false"):
         raise NoOffset(f"the connector's first snapshot hasn't ended; {_REMEDY}")
+    if any(name.startswith(_INCREMENTAL) and value for name, value in offset.items()):
+        raise NoOffset(
+            "an incremental snapshot of the connector hasn't ended, and its rows that are still to come would be in no "
+            "topic; let it end, or stop it by a signal, and stop the connector then"
+        )
     gtids = offset.get("gtids")
     if not isinstance(gtids, str):
         raise NoOffset(f"the connector's offset has no GTIDs; {_REMEDY}")

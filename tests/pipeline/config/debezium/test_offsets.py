@@ -36,6 +36,10 @@ def test_each_form_says_it(content: bytes) -> None:
     [
         ("null", "no offset"),
         (json.dumps({**OFFSET, "snapshot": True}), "first snapshot"),
+        (
+            json.dumps({**OFFSET, "incremental_snapshot_collections": '[{"incremental_snapshot_id":"a.b"}]'}),
+            "an incremental snapshot of the connector hasn't ended",
+        ),
         (json.dumps({"file": "binlog.000003", "pos": 4}), "no GTIDs"),
         (json.dumps({**OFFSET, "gtids": "0-1-2"}), "other GTIDs"),
     ],

@@ -67,5 +67,25 @@ def test_what_rules_cannot_say_is_refused(hiding: dict[str, str], told: str) -> 
     assert "canary" not in str(refused.value)
 
 
+@pytest.mark.parametrize("protect", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "column.exclude.list",
+        "column.include.list",
+        "column.mask.with.12.chars",
+        "column.mask.hash.v2.SHA-256.with.salt.canary",
+        "table.include.list",
+        "database.include.list",
+        "snapshot.include.collection.list",
+        "skipped.operations",
+    ],
+)
+def test_what_only_kafka_connect_knows_to_be_hidden_is_refused(name: str, protect: bool) -> None:
+    with pytest.raises(NotTakenOver) as refused:
+        take_over(LEAST | HIDING | {name: "${env:HIDDEN}"}, protect=protect)
+    assert name.replace("canary", "…") in str(refused.value)
+
+
 def test_a_connector_that_hides_nothing_is_the_same_with_it() -> None:
     assert take_over(LEAST, protect=True).text == take_over(LEAST).text
