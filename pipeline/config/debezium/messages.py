@@ -15,7 +15,7 @@ from typing import Final
 from pipeline.config.column_rules import HashAlgorithm
 from pipeline.config.debezium.conversion import Conversion, NoteKind, NotTakenOver, TomlValue, items_of
 from pipeline.config.debezium.converters import converters
-from pipeline.config.debezium.tables import listed_expressions
+from pipeline.config.debezium.tables import javas_class, listed_expressions
 from pipeline.config.debezium.transformations import transformations
 from pipeline.config.message_handling import (
     BinaryHandling,
@@ -203,6 +203,6 @@ def _column_rules(work: Conversion) -> Iterator[tuple[str, dict[str, TomlValue]]
 
 def _patterns(name: str, given: str) -> list[str]:
     found = listed_expressions(given)
-    if wrong := mistake_in(found):
+    if wrong := mistake_in(found) or javas_class(found):
         raise NotTakenOver(f"{name}: {wrong}")
     return found

@@ -9,6 +9,7 @@ Source: Debezium 3.6, `RelationalTableFilters`, `Strings.listOf`, `Predicates.in
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from pipeline.schema.table_filter import TableFilter
@@ -18,6 +19,9 @@ _SEPARATOR: Final = re.compile(r"(?<!\\),")
 _OF_ONE_DATABASE: Final = re.compile(r"([\w-]+)(\\\.|\[\.\]|\.)(.+)", re.DOTALL)
 _REPEATED: Final = re.compile(r"[*+?{]")
 _PLAIN: Final = re.compile(r"[\w-]+")
+# A class of characters through its last one, and an expression with such a class within another one, or with &&.
+_CLASS: Final = r"\[\^?(?:\\.|[^\]\\\[&]|&(?!&))*"
+_JAVAS_CLASS: Final = re.compile(rf"(?:[^\\\[]|\\.|{_CLASS}\])*{_CLASS}(?:\[|&&)", re.DOTALL)
 
 
 class NotOurs(ValueError):
@@ -31,6 +35,9 @@ class NotOurs(ValueError):
 def captured(databases: str | None, tables: str | None) -> tuple[str, ...]:
     """Expressions over `database.table` for both lists, each None where it isn't given. Raises NotOurs."""
     of_databases, of_tables = listed_expressions(databases), listed_expressions(tables)
+    for name, items in (("database.include.list", of_databases), ("table.include.list", of_tables)):
+        if wrong := javas_class(items):
+            raise NotOurs(name, wrong)
     if not of_tables:
         name, found = "database.include.list", [rf"(?:{item})\..*" for item in of_databases] or [".*"]
     else:
@@ -45,6 +52,17 @@ def listed_expressions(given: str | None) -> list[str]:
     """The expressions of a list that commas separate, unless there is a backslash before one."""
     parts = (part.strip().replace("\\,", ",") for part in _SEPARATOR.split(given or ""))
     return [part for part in parts if part]
+
+
+def javas_class(expressions: Iterable[str]) -> str | None:
+    """Returns what is wrong with an expression that would mean something else as RE2's; None if nothing is.
+
+    Java's `[a-z&&[^b]]` and `[a-d[m-p]]` are other classes of characters in RE2, and no mistakes.
+    """
+    for each in expressions:
+        if _JAVAS_CLASS.match(each):
+            return f"{each!r} has a class of characters that Java alone reads so ([a&&b], [a[b]]); write it otherwise"
+    return None
 
 
 def _of_both(databases: list[str], tables: list[str]) -> list[str]:

@@ -87,5 +87,11 @@ def test_what_only_kafka_connect_knows_to_be_hidden_is_refused(name: str, protec
     assert name.replace("canary", "…") in str(refused.value)
 
 
+@pytest.mark.parametrize("protect", [False, True])
+def test_an_expression_that_would_mean_other_columns_here_is_refused(protect: bool) -> None:
+    with pytest.raises(NotTakenOver, match=r"column\.exclude\.list: "):
+        take_over(LEAST | {"column.exclude.list": r"hr\.leads\.[a-z&&[^i]]+"}, protect=protect)
+
+
 def test_a_connector_that_hides_nothing_is_the_same_with_it() -> None:
     assert take_over(LEAST, protect=True).text == take_over(LEAST).text

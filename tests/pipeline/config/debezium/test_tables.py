@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.config.debezium.tables import NotOurs, captured
+from pipeline.config.debezium.tables import NotOurs, captured, javas_class
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 
@@ -41,6 +41,9 @@ def test_tables_that_are_meant(
         ("shop", "shop.*orders", "table.include.list"),
         ("shop,shop_old", "shop.o.*", "table.include.list"),
         (None, "shop.(?=a).*", "table.include.list"),
+        (None, "shop[.][a-z&&[^b]].*", "table.include.list"),
+        (None, r"shop\.[a-d[m-p]].*", "table.include.list"),
+        (r"[a-z]\[[x&&y]", None, "database.include.list"),
         ("sh(?!op)", None, "database.include.list"),
     ],
 )
@@ -50,3 +53,7 @@ def test_what_cannot_be_said_here_names_its_property(
     with pytest.raises(NotOurs) as refused:
         captured(databases, tables)
     assert refused.value.name == name
+
+
+def test_classes_that_both_read_alike_are_no_mistake() -> None:
+    assert javas_class([r"shop[.]o.*", r"[\[a&b]\.x", r"a\[b\[", r"[^\]&]"]) is None
