@@ -10,7 +10,7 @@ apart.
 
 import hmac
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -79,6 +79,14 @@ class Protection:
     def rule_of_column(self, table: TableId, column: str) -> ProtectionRule | None:
         """Returns the rule that holds for a column, None if there is none."""
         return next((rule for _, rule in _rules_of(self, table) if rule.names(column)), None)
+
+    def differs(self, table: TableId, other: TableId, columns: Iterable[str] | None) -> bool:
+        """Returns whether one of these columns has another rule in the second table; None for all with a rule in the
+        first one."""
+        if columns is None:
+            columns = [name for _, rule in _rules_of(self, table) for name in rule.columns]
+        rules = self.rule_of_column
+        return any(rules(table, name) not in (None, rules(other, name)) for name in columns)
 
     def refusal(self, schema: TableSchema) -> str | None:
         """Returns why the rules can't hold for a table, and what to do; None if they can."""

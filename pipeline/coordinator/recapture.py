@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Final
 
 from pipeline.config.column_protection import Protection
-from pipeline.coordinator.state import forget_old_snapshots
+from pipeline.coordinator.state import forget_old_snapshots, without_unread_ranges
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror
 from pipeline.snapshot.key_protection import restarts_at_start
@@ -70,20 +70,20 @@ def recapture_reprotected(
     """Returns the checkpoint with which the next start begins the tables again whose rules for columns have changed.
 
     `digests`: of the rules by which the checkpoint's segment was written. So does a table with rows to read again by
-    keys that the journal lacks. A stopped table stays as it is. What older signals requested of such a table by values,
-    its snapshots no longer have: it is read completely.
+    keys that the journal lacks. A stopped table stays stopped. What older signals requested of such tables by values,
+    and which keys a failed snapshot left unread, their snapshots no longer have. So the table is read completely.
     """
     lacking = restarts_at_start(checkpoint, protection)
     changed = [
         table
         for table in checkpoint.schemas
-        if table not in checkpoint.stopped
-        and (table in lacking or digests.get(table) != protection.digest(table))
+        if table in lacking or digests.get(table) != protection.digest(table)
     ]
     if not changed:
         return checkpoint
     name = f"protection-{checkpoint.scn}"
-    asked = {table: name for table in changed if table not in checkpoint.recapturing}
+    begins = (table for table in changed if table not in checkpoint.stopped)
+    asked = {table: name for table in begins if table not in checkpoint.recapturing}
     return replace(
         checkpoint,
         recapturing={**checkpoint.recapturing, **asked},
@@ -93,12 +93,15 @@ def recapture_reprotected(
 
 def _without_values(snapshot: Snapshot, tables: Iterable[TableId]) -> Snapshot:
     asked = {t: r for t, r in snapshot.requests.items() if t in tables and (r.surrogate or not r.whole)}
-    if not asked:
-        return snapshot
     ended = {
         table: SnapshotFailed(_REPROTECTED, progress(state))
         for table, state in snapshot.tables.items()
         if table in asked and isinstance(state, Unfinished)
+    }
+    ended |= {
+        table: without_unread_ranges(state)
+        for table, state in snapshot.tables.items()
+        if table in tables and isinstance(state, SnapshotFailed)
     }
     requests = {table: request for table, request in snapshot.requests.items() if table not in asked}
     return replace(snapshot, tables={**snapshot.tables, **ended}, requests=requests)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
@@ -50,6 +50,9 @@ from pipeline.snapshot.watermark import High, StreamPosition
 
 # How many ended snapshots the checkpoint keeps.
 SNAPSHOTS_REMEMBERED = 10
+
+# Before the keys of what a failed snapshot has not read.
+_NOT_READ: Final = " (not read: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +362,12 @@ def _unread_ranges(state: TableSnapshot) -> str:
         f"after {each.done} through {each.end}" if each.done else f"through {each.end}"
         for each in state.ranges
     )
-    return f" (not read: {', '.join(ranges)})"
+    return f"{_NOT_READ}{', '.join(ranges)})"
+
+
+def without_unread_ranges(failed: SnapshotFailed) -> SnapshotFailed:
+    """Returns the failure whose reason doesn't name the unread part of the table, in which there are keys."""
+    return replace(failed, reason=failed.reason.partition(_NOT_READ)[0])
 
 
 def end_table(state: State, snapshot: Snapshot, table: TableId, ended: TableSnapshot) -> State:

@@ -25,7 +25,7 @@ rows either logs them, and then their keys touch the windows, or it restarts the
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from pipeline.config.column_protection import Protection
+from pipeline.config.column_protection import Protection, Treatment
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.messages.binlog import CreateTableSelectRead, DdlRead, TransactionPartRead, TransactionsRead
 from pipeline.messages.changes import CreationStatements, EnginesSurveyed, SchemaChanged, TableStopped
@@ -33,6 +33,7 @@ from pipeline.schema.ddl import effects as ddl
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.ddl.effects import Unlogged
 from pipeline.schema.ddl.local_times import has_instants, may_move_instants
+from pipeline.schema.ddl.moved_rows import moved_rows
 from pipeline.schema.ddl.schema_statements import SchemaStatement, schema_statements
 from pipeline.schema.ddl.statement_kinds import LoggedStatement, parse_logged
 from pipeline.schema.ddl.unlogged_changes import WITHOUT_ROWS, Effect
@@ -49,6 +50,10 @@ _MAY_BE_RENAMED = (
     "mean another column now; compare its rules with the columns"
 )
 _RENAMED = "its column {old!r} was renamed {new!r}, and [protection] has another rule for that name; correct its rules"
+_MOVED = (
+    "a statement gave it rows of {old}, of whose columns [protection] has other rules; let the rules match both names, "
+    "or leave the table out with `tables`"
+)
 
 
 def handle_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromVerifier, ...]]:
@@ -64,12 +69,15 @@ def handle_statement(state: State, message: DdlRead) -> tuple[State, tuple[FromV
     unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.CREATED or t not in state.emptied}
     emptied = {t: each.what for t, each in unlogged.items() if each.effect in WITHOUT_ROWS}
     alterations = () if message.failed else _alterations(state, statement, emptied)
-    extended = {each.schema.table for each in alterations if each.changes.added}
+    extended = {
+        each.schema.table for each in alterations if each.changes.added and not _hides_constants(state, each)
+    }
     unlogged = {t: u for t, u in unlogged.items() if u.effect is not Effect.EXTENDED or t not in extended}
     restarts = restarts_after_statement(unlogged, gtid, stopped_tables(state))
     restarted = {restart.table for restart in restarts}
     state = replace(state, emptied=state.emptied - restarted | (emptied.keys() & restarted))
-    state, unfit = _stop_unfit(state, alterations, uncertain)
+    moved = {} if message.failed else _moved_columns_shown(state, statement)
+    state, unfit = _stop_unfit(state, alterations, uncertain, moved)
     gone = {stop.table for stop in unfit}
     restarts = tuple(each for each in restarts if each.table not in gone)
     alterations = tuple(each for each in alterations if each.schema.table not in gone)
@@ -175,6 +183,15 @@ def _with_rows(
     return {table: Unlogged(what, Effect.CHANGED) for table in tables if table not in empty}
 
 
+def _hides_constants(state: State, alteration: Alteration) -> bool:
+    """Returns whether the journal has other values of an added column than its constant, and not the constant."""
+    rules = (
+        state.protection.rule_of_column(alteration.schema.table, each.column.name)
+        for each in alteration.changes.added
+    )
+    return any(rule is not None and rule.treatment is not Treatment.EXCLUDE for rule in rules)
+
+
 def _alterations(
     state: State, statement: LoggedStatement, emptied: Mapping[TableId, str]
 ) -> tuple[Alteration, ...]:
@@ -184,10 +201,16 @@ def _alterations(
 
 
 def _stop_unfit(
-    state: State, alterations: Iterable[Alteration], uncertain: Iterable[TableId]
+    state: State,
+    alterations: Iterable[Alteration],
+    uncertain: Iterable[TableId],
+    moved: Mapping[TableId, str],
 ) -> tuple[State, tuple[TableStopped, ...]]:
-    """Stops the tables that can't be captured after these alterations, and those that might show protected columns."""
-    shown = _uncertain_columns_shown(state, uncertain)
+    """Stops the tables that can't be captured after these alterations, and those that might show protected columns.
+
+    `moved`: those that would show them in the rows of another table, and why.
+    """
+    shown = {**moved, **_uncertain_columns_shown(state, uncertain)}
     unfit = tuple(
         report_stops(stopped_tables(state), shown | _unfit_alterations(alterations, state.protection))
     )
@@ -213,6 +236,17 @@ def _uncertain_columns_shown(state: State, uncertain: Iterable[TableId]) -> dict
     """Those of these tables, of which a column may have got another name, that have protected columns, and why."""
     has_rules = state.protection.rules_of_columns
     return {table: _MAY_BE_RENAMED for table in uncertain if has_rules(state.reported[table])}
+
+
+def _moved_columns_shown(state: State, statement: LoggedStatement) -> dict[TableId, str]:
+    """Those of the captured tables that get rows with protected columns of another table, and why."""
+    found = {}
+    for old, new in sorted(moved_rows(statement)) if state.protection.rules else ():
+        schema = state.reported.get(old)
+        columns = None if schema is None else [column.name for column in schema.columns]
+        if state.captured.match(new) and state.protection.differs(old, new, columns):
+            found[new] = _MOVED.format(old=old)
+    return found
 
 
 def _query_again(

@@ -153,3 +153,15 @@ def test_the_digest_tells_other_rules_and_another_salt_and_nothing_else() -> Non
     assert same.digest(PEOPLE) == protection(hashing, salt="a" * 16).digest(PEOPLE)
     elsewhere = rule(Treatment.EXCLUDE, "x", tables=TableFilter((r"shop\.orders",)))
     assert protection(hashing, elsewhere).digest(PEOPLE) == protection(hashing).digest(PEOPLE)
+
+
+def test_a_table_that_gets_another_ones_rows_has_the_same_rules_for_its_columns_or_differs() -> None:
+    orders = TableId("shop", "orders")
+    hashing = rule(Treatment.HASH, "email", tables=TableFilter((r"shop\.people",)))
+    assert protection(hashing).differs(PEOPLE, orders, None)
+    assert protection(hashing).differs(PEOPLE, orders, ["id", "EMAIL"])
+    assert not protection(hashing).differs(PEOPLE, orders, ["id"])
+    assert not protection(hashing).differs(orders, PEOPLE, None), "what has no rule may get one"
+    assert not protection(replace(hashing, tables=SHOP)).differs(PEOPLE, orders, None)
+    weaker = rule(Treatment.TRUNCATE, "email", tables=TableFilter((r"shop\.orders",)))
+    assert protection(weaker, hashing).differs(PEOPLE, orders, None)

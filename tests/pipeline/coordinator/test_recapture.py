@@ -11,6 +11,7 @@ from pipeline.config.secret import Secret
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import handle_signals, resume
 from pipeline.coordinator.recapture import recapture_reprotected, recapture_tables, stop_reason
+from pipeline.coordinator.state import stop_table
 from pipeline.messages.changes import TableStopped
 from pipeline.messages.signals import SignalAccepted, SignalReceived, SignalRejected
 from pipeline.schema.known_schemas import KnownSchemas
@@ -24,6 +25,7 @@ from pipeline.snapshot.snapshot import (
     Completed,
     Progress,
     Range,
+    Request,
     Snapshot,
     SnapshotFailed,
     SnapshotWaiting,
@@ -221,7 +223,7 @@ def test_a_table_with_other_rules_begins_again_and_only_that_one() -> None:
 
 def test_a_stopped_table_stays_stopped_whatever_its_rules_are() -> None:
     stopped = replace(STOPPED, stopped={ITEMS.table: SO})
-    assert recapture_reprotected(stopped, {}, HASHED) is stopped
+    assert recapture_reprotected(stopped, {}, HASHED) == stopped
 
 
 @given(checkpoints())
@@ -233,6 +235,27 @@ def test_no_value_that_a_signal_brought_stays_in_the_checkpoint(checkpoint: Chec
             request = snapshot.request(found)
             assert request.condition is None and request.surrogate is None
     assert after.recapturing.keys() >= after.schemas.keys()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_what_was_read_before_is_named_by_no_key_any_more(stopped: bool) -> None:
+    rule = ProtectionRule(TableFilter((r"shop\.items",)), (ITEMS.key_names[0],), Treatment.HASH)
+    capture = Capture(ITEMS)
+    capture.give(execute("s1", ITEMS))
+    chunking = Chunking((Range(0, (4711,), (4999,)),), "", first=False, progress=Progress())
+    [snapshot] = capture.checkpoint.snapshots
+    asked = Request("note = 'canary'", keys=((4711,),))
+    under_way = replace(snapshot, tables={ITEMS.table: chunking}, requests={ITEMS.table: asked})
+    state = replace(capture.state, checkpoint=replace(capture.checkpoint, snapshots=(under_way,)))
+    ended = stop_table(state, ITEMS.table, SO).checkpoint
+    assert "4711" in str(ended.snapshots), "without a rule it may say so"
+    before = ended if stopped else replace(ended, stopped={})
+    after = recapture_reprotected(before, {}, Protection(Secret("s" * 16), (rule,)))
+    assert "4711" not in str(after) and "4999" not in str(after) and "canary" not in str(after)
+    assert after.stopped == before.stopped
+    assert bool(after.recapturing) is not stopped
+    [failed] = after.snapshots[0].tables.values()
+    assert isinstance(failed, SnapshotFailed) and failed.reason == SO
 
 
 def test_rows_that_wait_for_keys_that_nobody_has_begin_their_table_again() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.config.column_protection import UNPROTECTED, Protection, ProtectionRule, Treatment
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import Gtid
 from pipeline.gtid.transactions import Transactions
@@ -354,6 +355,21 @@ def test_a_column_that_comes_with_a_constant_is_told_with_the_statement(
     assert len(restarts(list(news))) == restarted
 
 
+@pytest.mark.parametrize(
+    ("treatment", "restarted"), [(Treatment.MASK, 1), (Treatment.HASH, 1), (Treatment.EXCLUDE, 0)]
+)
+def test_a_protected_column_that_comes_with_a_constant_has_the_table_read_again(
+    treatment: Treatment, restarted: int
+) -> None:
+    """The journal doesn't have the constant. Without it the rows that there were would have null in the mirror."""
+    rule = ProtectionRule(SHOP, ("NOTE",), treatment, text="x", required=False)
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5)
+    said = run(replace(state, protection=Protection(rules=(rule,))), slice_(6), statement(7, ADDING))
+    assert len(restarts(said)) == restarted
+    elsewhere = Protection(rules=(replace(rule, columns=("tags",)),))
+    assert restarts(run(replace(state, protection=elsewhere), slice_(6), statement(7, ADDING))) == []
+
+
 def test_a_column_of_which_something_is_not_sure_has_the_table_read_again() -> None:
     state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5)
     for text in (
@@ -490,6 +506,32 @@ def test_a_table_with_protected_columns_stops_if_one_may_have_another_name() -> 
     _, said = step(fresh(known, 5, same=SCHEMA), statement(6, text))
     assert stops(said) == {}
     assert [each.table for each in restarts(said)] == [ORDERS]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("RENAME TABLE orders TO sales", {"shop.sales"}),
+        ("RENAME TABLE orders TO other.sales", set()),
+        ("RENAME TABLE orders TO _orders_del, _orders_gho TO orders", {"shop._orders_del"}),
+        ("ALTER TABLE orders RENAME TO sales", {"shop.sales"}),
+        ("ALTER TABLE orders EXCHANGE PARTITION p WITH TABLE sales", {"shop.sales"}),
+    ],
+)
+def test_a_table_with_protected_columns_is_not_shown_under_another_name(text: str, shown: set[str]) -> None:
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
+    of_both, absent = protecting("tags", tables=r"shop\..*"), protecting("absent")
+    for protection, stopped in (
+        (protecting("tags"), shown),
+        (replace(absent, rules=(replace(absent.rules[0], required=False),)), set()),
+        (of_both, set()),
+        (UNPROTECTED, set()),
+    ):
+        state = replace(fresh(known, 5, same=SCHEMA), protection=protection)
+        _, said = step(state, statement(6, text))
+        assert set(map(str, stops(said))) == stopped
+        assert all("rows of shop.orders" in why for why in stops(said).values())
+        assert stopped.isdisjoint(str(each.table) for each in restarts(said))
 
 
 def test_columns_without_rules_get_other_names() -> None:
