@@ -222,13 +222,24 @@ class _Search:
         return found
 
     async def _left_out(self, source: Source, found: Preflight) -> str | None:
-        """Returns why this server's rows may not be those of the other servers of the list; None if they are."""
-        if len(self._servers) == 1:
+        """Returns why this server's rows may not be those of the other servers, or of the one before; None if they
+        are."""
+        moved = self._last is not None and self._last_server not in ("", source.server)
+        if moved and (renamed := await self._renamed(source, found)) is not None:
+            return renamed
+        if len(self._servers) == 1 and not moved:
             return None
         tables = sorted({*found.known.schemas, *(self._last.schemas if self._last else ())})
         replica = await source.as_replica()
         lacks = None if replica is None else lacking_changes(replica.filters, tables)
         return None if lacks is None else f"it {lacks}, or leave the server out of source.others"
+
+    async def _renamed(self, source: Source, found: Preflight) -> str | None:
+        """Returns why captured tables have other names at this server; None if they have not."""
+        if self._last is None or not found.known.folds:
+            return None
+        captured = sorted(self._last.schemas.keys() - self._last.stopped.keys())
+        return failover.folded_names(captured, frozenset(await source.tables()))
 
 
 async def _errant(

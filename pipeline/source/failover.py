@@ -1,6 +1,6 @@
 """Failover: which of several servers capture may continue with.
 
-Tidemark requests the log by GTIDs, so it may use any server whose log brings exactly what the position lacks. Five
+Tidemark requests the log by GTIDs, so it may use any server whose log brings exactly what the position lacks. Six
 conditions must hold:
 
 1. The server has executed all that has passed here: position ⊆ executed. A server that lacks some of it is *behind*, or
@@ -17,13 +17,16 @@ conditions must hold:
    other transactions (`pipeline.gtid.witness`).
 5. It has applied all of it. A replica that leaves out changes by a filter has executed their transactions all the same.
    So of several servers none may have such a filter of a captured table: its rows wouldn't be those of the others.
+   The same holds for another server at the one address that there is.
+6. Its log has the names of the tables. A server that folds them to lower case calls a table `orders` that another one
+   calls `Orders`. That would be another table here, and the changes of `Orders` would be lost (`folded_names`).
 
 Condition 3 looks only at transactions of the server itself, and of servers of which nothing has passed here. Two
 servers may log other transactions in different orders rightfully. In a group, or with several sources, transactions of
 different rows may be in either order. That leaves one case out: an errant transaction that came by way of a third
 server, which was the primary at another time.
 
-With 1 to 5 the stream continues at the new server as it would have continued at the old one. The rows at the position
+With 1 to 6 the stream continues at the new server as it would have continued at the old one. The rows at the position
 are those of the new server's history there, and each later change comes once and in order. Sealed parts of a snapshot
 remain valid: a chunk's rows were the source's at their position in the stream, and both histories have that position.
 An open window is gone with its capture. Its watermarks are positions in the old server's log, and the new server
@@ -35,7 +38,7 @@ is compared as the set that it is.
 Source: MySQL 9.7 Reference Manual, "GTID Auto-Positioning", "Replication and Transaction Inconsistencies".
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
@@ -46,6 +49,7 @@ from pipeline.config.settings import SnapshotMode
 from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.gtid.transactions import Transactions
+from pipeline.schema.table_schema import TableId
 
 # For so long a position may be ahead of a server's executed set, in seconds: a transaction is in the log before it
 # commits.
@@ -62,6 +66,11 @@ PURGED: Final = (
 ERRANT: Final = (
     "transactions were written on it while it was a replica; {errant} are in its log before others that have passed "
     "here, and would come too late, over newer changes; begin a new journal to continue at it"
+)
+
+FOLDED: Final = (
+    "lower_case_table_names is another one here: {table} is called {name}, so that its changes would be another "
+    "table's; begin a new journal to continue at it"
 )
 
 
@@ -255,6 +264,16 @@ def _worth_s(verdict: CandidateVerdict) -> float:
             return 0.0
         case _:
             assert_never(verdict)
+
+
+def folded_names(captured: Iterable[TableId], shown: Collection[TableId]) -> str | None:
+    """Returns why captured tables have other names at a server that folds names, and shows these; None if none has."""
+    by_fold = {(table.database.lower(), table.name.lower()): table for table in shown}
+    for table in captured:
+        other = by_fold.get((table.database.lower(), table.name.lower()))
+        if other is not None and table not in shown:
+            return FOLDED.format(table=table, name=other)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -353,6 +353,42 @@ async def test_a_replica_that_leaves_out_changes_of_a_captured_table_is_passed_o
     assert "doesn't apply all changes of d.t (Replicate_Wild_Ignore_Table=d.%)" in outcome.message
 
 
+async def test_another_server_at_the_one_address_must_not_leave_out_changes_either(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    primary, partial_ = cluster(mysql_factory, "second")
+    partial_.sql(
+        "STOP REPLICA", "CHANGE REPLICATION FILTER REPLICATE_WILD_IGNORE_TABLE = ('d.%')", "START REPLICA"
+    )
+    async with begun(listing(tmp_path, primary)) as service:
+        primary.sql("UPDATE d.t SET v = 1 WHERE id = 7")
+        await sealed(service, primary)
+        await service.stop()
+    caught_up(primary, partial_)
+    async with running(listing(tmp_path, partial_)) as service:
+        outcome = await service.end()
+    assert outcome.code is ExitCode.DEFINITE
+    assert "doesn't apply all changes of d.t (Replicate_Wild_Ignore_Table=d.%)" in outcome.message
+
+
+async def test_a_server_that_folds_names_is_refused_where_it_has_other_ones(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    primary, folding = server(mysql_factory), server(mysql_factory, lower_case_table_names="1")
+    primary.sql("CREATE DATABASE d", "CREATE TABLE d.Orders (id INT PRIMARY KEY)")
+    follow(folding, primary)
+    async with begun(listing(tmp_path, primary)) as service:
+        primary.sql("INSERT INTO d.Orders VALUES (1)")
+        await sealed(service, primary)
+        await service.stop()
+    caught_up(primary, folding)
+    folding.sql("STOP REPLICA", "SET GLOBAL read_only = OFF", "INSERT INTO d.orders VALUES (2)")
+    async with running(listing(tmp_path, folding)) as service:
+        outcome = await service.end()
+    assert outcome.code is ExitCode.DEFINITE
+    assert "d.Orders is called d.orders" in outcome.message
+
+
 async def test_what_was_written_on_a_replica_must_not_overwrite_what_came_behind_it(
     mysql_factory: MysqlFactory, tmp_path: Path
 ) -> None:

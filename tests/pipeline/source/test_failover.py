@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pipeline.config.settings import SnapshotMode
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.gtid.transactions import Transactions
+from pipeline.schema.table_schema import TableId
 from pipeline.source import failover
 from pipeline.source.failover import (
     COMMITTING_S,
@@ -141,6 +142,16 @@ def test_why_a_server_will_not_do_is_told_with_what_to_do() -> None:
     assert "divergent server" in failover.explain_verdict(OTHER)
     assert failover.explain_verdict(GONE).startswith(f"the binlog that we need was purged: {gtids('a:6')}; ")
     assert failover.explain_verdict(AWAY) == "refused"
+
+
+def test_a_server_that_folds_names_has_tables_under_other_ones() -> None:
+    mixed, small, other = TableId("Shop", "Orders"), TableId("shop", "orders"), TableId("shop", "items")
+    assert failover.folded_names([mixed, other], {mixed, other}) is None
+    assert failover.folded_names([mixed, other], {other}) is None, "it is gone"
+    assert failover.folded_names([small, other], {small, other}) is None
+    told = failover.folded_names([other, mixed], {small, other})
+    assert told is not None
+    assert "Shop.Orders is called shop.orders" in told
 
 
 def run(text: str) -> Transactions:
