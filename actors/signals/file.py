@@ -5,8 +5,9 @@
     {"line": "1f0c…", "id": "s1", "outcome": "accepted", "detail": "…"}
 
 An answer names its line by a digest of the line's bytes. After a restart the file is read from its beginning, and lines
-with an answer are skipped. So are repetitions of a line, whose id makes them the same signal. The file may be cut off
-or replaced at any time. A line counts once its end has been written.
+with an answer are skipped. So are repetitions of a line, whose id makes them the same signal. A line that was rejected
+may be appended once more, once its cause is gone: its answer says how many such lines there were (`lines`). The file
+may be cut off or replaced at any time. A line counts once its end has been written.
 
 The progress of an accepted signal of this file (`running`, `done`, `failed`) is appended as it happens, by its id and
 without a line. After a restart the present state may be appended once more.
@@ -17,8 +18,8 @@ import hashlib
 import json
 import os
 import stat
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -47,7 +48,11 @@ class SignalFile:
         self._path = path
         self._answers = path.with_name(path.name + ".answers")
         self._poll_s = poll_s
+        # By their digests: lines that are accepted or under way, and how often each other one was rejected.
         self._seen: set[str] | None = None
+        self._rejected: Counter[str] = Counter()
+        # How often each line has come since the file's beginning.
+        self._met: Counter[str] = Counter()
         self._lines: deque[bytes] = deque()
         self._file: tuple[int, int] | None = None  # device and inode
         self._offset = 0
@@ -67,8 +72,7 @@ class SignalFile:
                     await asyncio.sleep(self._poll_s)
             line = self._lines.popleft()
             digest = hashlib.sha256(line).hexdigest()[:16]
-            if digest not in self._seen and line.strip():
-                self._seen.add(digest)
+            if line.strip() and self._is_new(digest):
                 return IncomingSignal(line, self._answerer(digest))
 
     async def sealed(self, checkpoint: Checkpoint) -> None:
@@ -85,11 +89,27 @@ class SignalFile:
     async def close(self) -> None:
         """Reports nothing: the next reader of the file reads an unanswered line again."""
 
+    def _is_new(self, digest: str) -> bool:
+        """Returns whether the next line, which has this digest, has no answer and gets none as another one's
+        repetition."""
+        assert self._seen is not None
+        self._met[digest] += 1
+        if self._met[digest] <= self._rejected[digest] or digest in self._seen:
+            return False
+        self._seen.add(digest)
+        return True
+
     def _answerer(self, digest: str) -> Callable[[SignalAnswer], Awaitable[None]]:
         async def answer(given: SignalAnswer) -> None:
+            record: dict[str, str | int] = {"line": digest, **signal_state(given).to_json()}
             if isinstance(given, SignalAccepted):
                 self._accepted.add(given.id)
-            await asyncio.to_thread(self._append, {"line": digest, **signal_state(given).to_json()})
+            elif self._seen is not None:
+                # Those that have come meanwhile are this one's repetitions.
+                record["lines"] = max(self._met[digest], self._rejected[digest] + 1)
+                self._rejected[digest] = int(record["lines"])
+                self._seen.discard(digest)
+            await asyncio.to_thread(self._append, record)
 
         return answer
 
@@ -101,6 +121,7 @@ class SignalFile:
                 if (now.st_dev, now.st_ino) != self._file or not self._continues(file.fileno()):
                     self._file, self._offset = (now.st_dev, now.st_ino), 0
                     self._known, self._rest = b"", b""
+                    self._met.clear()
                 file.seek(self._offset)
                 piece = file.read(_PIECE)
         except FileNotFoundError:
@@ -118,7 +139,10 @@ class SignalFile:
         return os.pread(descriptor, known, self._offset - known) == self._known
 
     def _answered_lines(self) -> set[str]:
-        """The digests of the lines that have an answer; a line cut off by a crash is none."""
+        """The digests of the lines that were accepted, or rejected by a version that didn't count them.
+
+        Keeps how often others were rejected. An answer cut off by a crash is none.
+        """
         seen: set[str] = set()
         try:
             with open_regular(self._answers, os.O_RDONLY) as file:
@@ -130,12 +154,16 @@ class SignalFile:
                 answer = json.loads(line)
                 if answer["outcome"] == Outcome.ACCEPTED:
                     self._accepted.add(answer["id"])
-                seen.add(answer["line"])
+                    seen.add(answer["line"])
+                elif "lines" in answer:
+                    self._rejected[answer["line"]] = int(answer["lines"])
+                else:
+                    seen.add(answer["line"])
             except (ValueError, TypeError, KeyError):
                 continue
         return seen
 
-    def _append(self, *records: dict[str, str]) -> None:
+    def _append(self, *records: Mapping[str, str | int]) -> None:
         with open_regular(self._answers, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
             if file.seek(0, os.SEEK_END) and not self._ends_whole(file.fileno()):
                 file.write(b"\n")

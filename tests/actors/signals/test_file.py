@@ -115,6 +115,40 @@ async def test_a_repeated_line_comes_once(path: Path) -> None:
     await nothing(channel)
 
 
+async def test_a_line_that_was_rejected_may_be_appended_once_more(path: Path) -> None:
+    """It comes again neither with a restart, nor if the file is replaced by one with the same lines."""
+    append(path, RESUME + RESUME)
+    channel = SignalFile(path, 0.01)
+    first = await channel.receive()
+    await nothing(channel)
+    await first.answer(SignalRejected("r", "nothing is paused"))
+    assert [(answer["outcome"], answer["lines"]) for answer in answers(path)] == [("rejected", 2)]
+    await nothing(channel)
+    await nothing(SignalFile(path, 0.01))
+    append(path, RESUME)
+    assert await texts(SignalFile(path, 0.01), 1) == [RESUME.strip()]
+    again = await channel.receive()
+    other = path.with_suffix(".new")
+    other.write_text(RESUME * 3)
+    other.replace(path)
+    await nothing(channel)
+    await again.answer(SignalAccepted("r", "resumed"))
+    append(path, RESUME)
+    await nothing(channel)
+    await nothing(SignalFile(path, 0.01))
+
+
+async def test_a_rejection_by_an_earlier_version_is_one_of_all_such_lines(path: Path) -> None:
+    append(path, RESUME)
+    channel = SignalFile(path, 0.01)
+    await (await channel.receive()).answer(SignalRejected("r", "nothing is paused"))
+    [answer] = answers(path)
+    del answer["lines"]
+    overwrite(path.with_name(path.name + ".answers"), json.dumps(answer).encode() + b"\n")
+    append(path, RESUME + PAUSE)
+    assert await texts(SignalFile(path, 0.01), 1) == [PAUSE.strip()]
+
+
 async def test_the_file_may_be_cut_off_or_replaced(path: Path) -> None:
     append(path, PAUSE + RESUME)
     channel = SignalFile(path, 0.01)
