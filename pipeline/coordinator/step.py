@@ -287,12 +287,15 @@ def _handle(
 def close_windows(state: State) -> tuple[State, tuple[journal.ChunkPart, ...]]:
     """Closes all windows that can close, in the order in which they were opened.
 
-    A window of a range (`range_of`) stays open while an earlier one of the same range does.
+    A window of a range (`range_of`) stays open while an earlier one of the same range does. What closes may end a
+    snapshot or a repair of its table, which drops the table's windows. Those don't close any more.
     """
     parts: list[journal.ChunkPart] = []
     still_open: list[Window] = []
     held: set[tuple[TableId, int]] = set()
     for window in state.windows:
+        if not _is_open(state, window):
+            continue
         free = range_of(window) not in held
         if free and isinstance(window, Reconciling) and windows.can_close(window, state.passed):
             state, part = _emit(state, window)
@@ -300,8 +303,13 @@ def close_windows(state: State) -> tuple[State, tuple[journal.ChunkPart, ...]]:
         else:
             held.add(range_of(window))
             still_open.append(window)
-    state = _forget_markers(_complete_empty_tables(replace(state, windows=tuple(still_open))))
+    windows_left = tuple(window for window in still_open if _is_open(state, window))
+    state = _forget_markers(_complete_empty_tables(replace(state, windows=windows_left)))
     return state, tuple(part for part in parts if len(part.rows) or part.gone)
+
+
+def _is_open(state: State, window: Window) -> bool:
+    return any(each is window for each in state.windows)
 
 
 def _complete_empty_tables(state: State) -> State:

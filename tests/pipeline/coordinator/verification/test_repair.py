@@ -32,6 +32,7 @@ from tests.pipeline.builders import (
     Capture,
     altered,
     delete,
+    execute,
     gtids,
     insert,
     of,
@@ -126,6 +127,24 @@ def test_keys_that_all_changed_have_nothing_to_compare(capture: Capture) -> None
     capture.give(read(second, 1, low="a:1-5", high=20), passed(20, wrote("a:6", update(1))))
     assert emitted(capture) == [(False, [1], [])]
     assert capture.table(ORDERS, "v1") == Completed(READ, 1, 0)
+
+
+def test_a_repair_that_ends_drops_the_chunks_of_its_table_and_they_are_read_again(capture: Capture) -> None:
+    (first,) = repairs(capture.give(found(1)))
+    (second,) = repairs(capture.give(read(first, 1, low="a:1-5", high=10)))
+    capture.give(execute("s1", ORDERS))
+    earlier = capture.chunk(capture.give(planned(ORDERS, 9)))
+    later = capture.chunk(capture.give(read(earlier, 1, 2, low="a:1-5", high=40)))
+    assert capture.windows[1:] == ["orders reconciling", "orders reading"]
+    orders = capture.give(read(second, 1, low="a:1-5", high=10))
+    assert isinstance(capture.table(ORDERS, "v1"), Completed)
+    assert capture.plans(orders) == [ORDERS.table]
+    assert capture.windows == []
+    capture.give(read(later, 3, low="a:1-5", high=10))
+    again = capture.chunk(capture.give(planned(ORDERS, 9)))
+    assert again.after is None
+    capture.give(read(again, 1, low="a:1-5", high=10))
+    assert isinstance(capture.table(ORDERS), Completed)
 
 
 def test_batches_follow_each_other(capture: Capture) -> None:
