@@ -1,7 +1,7 @@
 """A run of segments on its way to the lake: its content for each table, and what a lake table has already."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.journal.entry import Entry, FileKind
 from pipeline.lake.column_changes import Step
@@ -107,7 +107,8 @@ class Batch:
     `checkpoint` is that of `through`. `generations`: those that the mirrors have at the first segment, and those that
     begin later, in order. `alterations`: what statements did to columns before the first segment. `commit_times`:
     samples of when their transactions committed, and `newest` the last of these, None where there were none; µs since
-    the epoch.
+    the epoch. `cut_off`: why each of these tables gets nothing more. Its generation lacks segments that the journal
+    removed, and capture has stopped it, so that no later one begins by itself.
     """
 
     after: int
@@ -118,6 +119,7 @@ class Batch:
     checkpoint: Checkpoint
     commit_times: tuple[int, ...]
     newest: int | None
+    cut_off: Mapping[TableId, str] = field(default_factory=dict)
 
     def newly_begun(self, table: TableId, delivered: LakeTableState) -> bool:
         """Returns whether the table's mirror must be created, or begins again."""
@@ -235,6 +237,8 @@ def missing_pieces(delivered: LakeTableState, table: TableId, batch: Batch) -> P
     A stopped table gets nothing from before the generation with which it resumes. Nothing says which files to compare
     it has, and to place them again is harmless.
     """
+    if table in batch.cut_off:
+        return Pieces()
     pieces, back = batch.tables.get(table, Pieces()), batch.resumed(table, delivered)
     before = 0 if back is None else back.segment - 1
     return Pieces(

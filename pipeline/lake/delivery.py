@@ -84,6 +84,8 @@ def accept_batch(
     A segment is taken completely or not at all. So every version in the segment that the present schema came with was
     accepted, and so was every version before.
     """
+    if (reason := batch.cut_off.get(table)) is not None:
+        return _nothing(delivered, batch, reason)
     pieces, back = missing_pieces(delivered, table, batch), batch.resumed(table, delivered)
     generations = batch.generations.get(table, ()) if back is None else (back,)
     begun = {each.segment: each for each in generations}
@@ -116,6 +118,13 @@ def accept_batch(
             taken = replace(taken, pieces=before, through=segment - 1, reason=_stop(segment, error))
             break
     return replace(taken, pieces=_of_generation(taken, batch, table))
+
+
+def _nothing(delivered: LakeTableState, batch: Batch, reason: str) -> AcceptedBatch:
+    """Returns what a table takes that gets nothing more. It creates and alters nothing."""
+    plan = unchanged_plan(delivered.columns, delivered.schema)
+    generation, partial = delivered.generation, delivered.partial
+    return AcceptedBatch(Pieces(), None, delivered.since, (), plan, generation, batch.after, partial, reason)
 
 
 def _before(pieces: Pieces, segment: int) -> Pieces:

@@ -12,7 +12,8 @@ sink is killed in the middle of a batch, it delivers that batch again. `missing_
 **Segments that are gone.** If the journal begins after the cursor, the sink leaves out the tables that lack something,
 until their mirrors have begun again (`pipeline.journal.missing_generations`). A batch ends where one of them can be
 delivered again. Until then the tables continue to say that all have everything through the segment before the gap, so a
-restart finds the gap again.
+restart finds the gap again. A table that capture has stopped begins no other generation by itself. It stops in the lake
+too, and readers see none of its incomplete one.
 
 **Types by rule.** A table begins again if the rules want other types than its columns have. The sink requests another
 generation of its mirror, at a start and after each batch, until one begins (`pipeline.lake.delivery`). A table without
@@ -39,7 +40,7 @@ from itertools import chain, takewhile
 from typing import Final, TypeVar, assert_never
 
 from pipeline.config.lake_types import forms_differ
-from pipeline.config.table_rules import rule_of
+from pipeline.config.table_rules import Tiers, rule_of
 from pipeline.errors import Backoff, Definite, InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.journal.missing_generations import incomplete_generations
@@ -350,6 +351,11 @@ _AHEAD: Final = (
     "journal and the lake's tables away, and begin with a new snapshot"
 )
 
+_CUT_OFF: Final = (
+    "it lacks segments that the journal removed, and can't be read again, because capture has stopped it: "
+    "{reason}"
+)
+
 # How long a table pauses after a failure.
 TABLE_BACKOFF: Final = Backoff(1.0, 600.0)
 
@@ -524,10 +530,28 @@ def next_batch_of(state: State, entries: Iterator[Entry], most_bytes: int = MOST
     first = next(entries)
     left_out = late(first)
     same = chain([first], takewhile(lambda entry: late(entry) == left_out, entries))
-    batch = next_batch(same, most_bytes)
+    batch = replace(next_batch(same, most_bytes), cut_off=_cut_off(state, first.checkpoint))
     batch = mirror_rules.apply_rules(batch, state.rules, so_far.bare.tables, so_far.bare.since)
-    # As long as a table is left out, a restart must find that again.
-    return BatchRead(replace(batch, after=so_far.whole) if left_out or so_far.aside else batch, left_out)
+    # As long as a table is left out, or its stop isn't in the lake yet, a restart must find that again.
+    lacking = left_out or so_far.aside or batch.cut_off
+    return BatchRead(replace(batch, after=so_far.whole) if lacking else batch, left_out)
+
+
+def _cut_off(state: State, at: Checkpoint) -> dict[TableId, str]:
+    """Returns the tables that wait for another generation and that capture has stopped, with why they get nothing more.
+
+    A table of which the lake had everything when capture stopped it lacks nothing. One that keeps no mirror has no
+    generation that readers could see.
+    """
+    so_far = state.so_far
+    late = {table: at.stopped[table] for table in so_far.late.tables & at.stopped.keys() & at.mirrors.keys()}
+    return {
+        table: _CUT_OFF.format(reason=reason)
+        for table, reason in late.items()
+        if (since := at.mirrors[table].since) < so_far.late.since
+        and (so_far.of(table).generation, so_far.of(table).capture_stopped) != (since, reason)
+        and rule_of(state.rules, table).tiers is not Tiers.CHANGELOG
+    }
 
 
 def _table_failed(state: State, fact: TableFailed, now: float) -> _Next:
@@ -683,7 +707,7 @@ def _continue_loading(state: State, loading: LoadingTables, now: float) -> _Next
     orders = []
     for table in _tables_of_batch(so_far, batch):
         before = so_far.tables[table]
-        if before.stopped is None or batch.resumed(table, before):
+        if before.stopped is None or table in batch.cut_off or batch.resumed(table, before):
             pieces = missing_pieces(before, table, batch)
             orders.append(DeliverTable(table, before, pieces, batch))
     brought = any(order.pieces.changes or order.pieces.rows for order in orders)
@@ -740,5 +764,5 @@ def _tables_of_batch(so_far: LakeProgress, batch: Batch) -> list[TableId]:
         if batch.newly_begun(table, so_far.of(table)) or batch.resumed(table, so_far.of(table))
     ]
     told = [table for table, known in so_far.tables.items() if batch.stops(table, known)]
-    wanted = dict.fromkeys([*batch.tables, *begun, *batch.alterations, *told])
+    wanted = dict.fromkeys([*batch.tables, *begun, *batch.alterations, *told, *batch.cut_off])
     return [table for table in wanted if table not in so_far.left_out]

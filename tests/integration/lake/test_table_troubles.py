@@ -167,6 +167,36 @@ async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_b
     assert house.changes("orders") == [(n, n, n) for n in (5, 6)]
 
 
+async def test_a_stopped_table_that_comes_late_shows_no_part_of_itself(house: House) -> None:
+    history, store, items = house.history, house.history.store, house.items.schema.table
+    for n in (1, 2):
+        history.transaction((house.orders, "c", (n, n)), (house.items, "c", (n, n)))
+        history.seal()
+    history.stopped[items] = "its engine"
+    history.seal()
+    store.recover()
+    assert store.retain(JournalSettings("journal", keep_hours=0), time.time_ns() // 1000).segments == 2
+    async with house.life() as running:
+        await house.until(lambda: bool(house.sink.status()["segment"] == 3), running)
+        found = await asyncio.to_thread(house.up.lake.find, items)
+        assert found.generation is None
+        assert found.stopped is not None
+        assert found.stopped.reason.endswith("capture has stopped it: its engine")
+        history.stopped.clear()
+        for each in (house.items, house.orders):
+            history.restart(each, each.schema, Filling)
+            history.chunk(each, list(each.source))
+        await house.write(3, 3)
+        await house.until(house.arrived, running)
+        house.is_filled(house.orders, house.items)
+        await house.write(4, 4)
+        await house.until(lambda: house.arrived() and house.complete(), running)
+        shown = live_view(house.up.spark.session, str(house.root), items).collect()
+        assert sorted(map(tuple, shown)) == [(n, n) for n in range(1, 5)]
+        house.mailbox.close()
+        await running
+
+
 @pytest.mark.full
 async def test_a_table_that_stopped_is_told_again_and_begins_anew_when_it_is_removed(house: House) -> None:
     history, items = house.history, house.items.schema.table

@@ -13,7 +13,8 @@ from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.lake import step as spark_sink
 from pipeline.lake.background import CompleteMirror, MergeMirror, VerifyRows
-from pipeline.lake.batch import DeliveryStop, LakeTableState
+from pipeline.lake.batch import DeliveryStop, LakeTableState, Pieces
+from pipeline.lake.delivery import accept_batch
 from pipeline.lake.maintenance import REST_S, TableSize
 from pipeline.lake.state import Failed, Idle, SinkEnded, State
 from pipeline.lake.step import (
@@ -317,6 +318,43 @@ def test_a_generation_that_lacks_segments_is_not_shown_to_readers() -> None:
         TableDelivered(ORDERS, replace(had(7, 6, generation=first.first_scn), rebuilding=2.0))
     )
     assert story.after(ProgressReported()).only(CompleteMirror).generation == first.first_scn
+
+
+@pytest.mark.parametrize("has", [NOTHING, replace(had(2, 2, generation=0), rebuilding=1.0)])
+def test_a_generation_that_lacks_segments_stops_with_its_table(has: LakeTableState) -> None:
+    """Else the lake would show a part of the table, and say that it is all of it."""
+    first = of(ITEMS.table, 5, {ORDERS: Ready(0)})
+    stopped = of(ORDERS, 6, {ORDERS: Ready(0)})
+    for each in (first, stopped):
+        each.checkpoint.schemas[ITEMS.table] = ITEMS
+    stopped.checkpoint.stopped[ORDERS] = "so"
+    story = begun({ORDERS: has, ITEMS.table: had(4, 2)}, GapFound(2, first), first)
+    story.after(SegmentSealed(6)).read(first, stopped).after(TableDelivered(ITEMS.table, had(5, 2)))
+    order = story.after(ProgressReported()).read(stopped).only(DeliverTable)
+    accepted = accept_batch(order.before, ORDERS, order.batch)
+    assert (order.table, order.pieces) == (ORDERS, Pieces())
+    assert order.batch.after == 2, "a crash before the stop is in the lake finds the gap again"
+    assert (accepted.pieces, accepted.schema, accepted.generation) == (Pieces(), None, has.generation)
+    assert accepted.reason.endswith("capture has stopped it: so")
+    after = replace(has, stopped=DeliveryStop(accepted.reason, order.batch.checkpoint.scn))
+    assert story.after(TableDelivered(ORDERS, after)).only(ReportProgress).reported is not None
+    assert story.after(ProgressReported()).orders == []
+    assert story.state.background.under_way is None
+    back = of(ORDERS, 7, {ORDERS: Filling(stopped.checkpoint.scn + 1)})
+    assert story.after(SegmentSealed(7)).read(back).only(DeliverTable).pieces.changes
+
+
+def test_a_table_that_had_everything_when_it_stopped_lacks_nothing_after_a_gap() -> None:
+    first = of(ITEMS.table, 5, {ORDERS: Ready(0)})
+    first.checkpoint.schemas[ITEMS.table] = ITEMS
+    first.checkpoint.stopped[ORDERS] = "so"
+    has = replace(had(2, 2, generation=0), capture_stopped="so")
+    story = begun({ORDERS: has, ITEMS.table: had(4, 2)}, GapFound(2, first), first)
+    assert story.after(SegmentSealed(5)).read(first).only(DeliverTable).table == ITEMS.table
+    # Without a mirror readers see no generation, and a recapture couldn't bring the table back.
+    rule = LakeRule(TableFilter((r"shop\.orders",)), tiers=Tiers.CHANGELOG)
+    story = begun({ITEMS.table: had(4, 2)}, GapFound(2, first), first, rule)
+    assert story.after(SegmentSealed(5)).read(first).only(DeliverTable).table == ITEMS.table
 
 
 def test_a_mirror_that_has_gone_is_asked_for_and_the_changelog_goes_on() -> None:
