@@ -368,7 +368,15 @@ class SparkSink(Actor[ToSparkSink]):
         return spark_sink.CursorFound(whole, self._journal.entry(whole).checkpoint)
 
     def _read_batch(self, after: int, through: int) -> spark_sink.BatchRead:
-        return spark_sink.next_batch_of(self._state, self._journal.entries(after, through))
+        """Raises Transient if retention has removed what comes next: the next sink finds out what the lake lacks."""
+        try:
+            return spark_sink.next_batch_of(self._state, self._journal.entries(after, through))
+        except Definite as error:
+            if self._journal.consumers.first() <= after + 1:
+                raise
+            raise Transient(
+                f"the journal removed segments after {after}, which the lake lacked: its consumer was forgotten"
+            ) from error
 
     async def _failed(self, up: SparkUp, table: TableId, error: Exception) -> spark_sink.TableFailed:
         """Returns that the table alone has failed. Raises if Spark or the lake's store has failed, for all tables."""

@@ -1,6 +1,8 @@
 """What of the sink needs no Spark; the rest is in tests/integration/lake/test_spark_sink.py."""
 
+import shutil
 import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from actors.journal.store import JournalStore
 from actors.lake.spark_session import SparkLost
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
-from actors.spark_sink import SparkSink, SparkUp
+from actors.spark_sink import LAKE_CONSUMER, SparkSink, SparkUp
 from pipeline import metrics as catalogue
-from pipeline.config.settings import LakeSettings, SparkSettings
+from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
+from pipeline.errors import Definite, Transient
 from pipeline.lake import maintenance
 from pipeline.lake.background import MaintainTable
 from pipeline.lake.batch import Batch, LakeTableState
@@ -41,6 +45,8 @@ def reached() -> list[LakeConsumerProgress]:
 @pytest.fixture
 async def sink(tmp_path: Path, reached: list[LakeConsumerProgress]) -> AsyncIterator[SparkSink]:
     history = History(tmp_path / "journal")
+    for _ in range(3):
+        history.seal()
     made = SparkSink(
         Mailbox(inbox(ActorName.SPARK_SINK)),
         Metrics(),
@@ -88,6 +94,22 @@ async def test_work_ends_the_sink_where_spark_has_gone(sink: SparkSink) -> None:
     kept = maintenance.found_table(TableId("shop", "orders"), Tier.CHANGELOG, TableSize(), 0.0, 0)
     with pytest.raises(SparkLost):
         await sink._do_work(SparkUp(spark, lake), MaintainTable(Chore.TRIM, kept, None, 1.0))
+
+
+async def test_a_lake_whose_consumer_is_forgotten_while_it_lags_begins_again(
+    sink: SparkSink, tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal"
+    sink._join()
+    history = sink._journal
+    assert isinstance(history, JournalStore)
+    history.consumers.forget(LAKE_CONSUMER)
+    assert history.retain(JournalSettings(str(journal), keep_hours=0), time.time_ns() // 1000).segments == 2
+    with pytest.raises(Transient, match="removed segments after 0, which the lake lacked"):
+        sink._read_batch(0, 3)
+    shutil.rmtree(journal / "manifest")
+    with pytest.raises(Definite, match="is missing: restore it"):
+        sink._read_batch(2, 3)
 
 
 async def test_each_call_that_ends_is_progress_of_a_batch(sink: SparkSink) -> None:
