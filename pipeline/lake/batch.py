@@ -93,11 +93,15 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation of a mirror: it begins after the SCN `since`, in `segment` or before, whose end has `schema`."""
+    """A generation of a mirror: it begins after the SCN `since`, in `segment` or before, whose end has `schema`.
+
+    `ready`: whether it has all of its rows at that end.
+    """
 
     since: int
     segment: int
     schema: TableSchema
+    ready: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +143,15 @@ class Batch:
         return delivered.schema is not None and delivered.capture_stopped != stopped
 
     def completes(self, table: TableId, generation: int) -> bool:
-        """Returns whether a generation that begins in the batch is complete with it: no snapshot has to fill it."""
-        begins = next(each.segment for each in self.generations[table] if each.since == generation)
-        rows = self.tables.get(table, Pieces()).rows
+        """Returns whether a generation that begins in the batch is complete with it: no snapshot has to fill it.
+
+        A snapshot may bring no rows, because changes have superseded all of them. Then these changes fill it.
+        """
+        begun = next(each for each in self.generations[table] if each.since == generation)
+        pieces = self.tables.get(table, Pieces())
+        empty = all(piece.segment < begun.segment for piece in pieces.rows)
         mirror = self.checkpoint.mirrors.get(table)
-        return mirror == Ready(generation) and all(piece.segment < begins for piece in rows)
+        return mirror == Ready(generation) and empty and (begun.ready or not pieces.changes)
 
 
 # A batch is one commit in each table: a larger one costs less for each row, and takes longer.
@@ -220,8 +228,8 @@ def _generations(entries: list[Entry]) -> dict[TableId, tuple[Generation, ...]]:
         for table, mirror in mirrors.items() if mirrors != before else ():
             known = found.get(table, ())
             if not known or known[-1].since < mirror.since:
-                begun = Generation(mirror.since, entry.segment, entry.stored_schemas[table])
-                found[table] = (*known, begun)
+                schema, ready = entry.stored_schemas[table], isinstance(mirror, Ready)
+                found[table] = (*known, Generation(mirror.since, entry.segment, schema, ready))
         before = mirrors
     return found
 

@@ -191,6 +191,10 @@ def test_a_generation_is_complete_with_its_batch_only_where_no_snapshot_fills_it
         [replace(emptied, checkpoint=entry(3, V1, mirror=Filling(30)).checkpoint), filled]
     ).completes(V1.table, 30)
     assert not next_batch([entry(3, V1, mirror=Filling(30))]).completes(V1.table, 30)
+    # Changes have superseded each row of the snapshot, or there was none.
+    begun, superseded = entry(3, mirror=Filling(30)), entry(4, V1, mirror=Ready(30))
+    assert not next_batch([begun, superseded]).completes(V1.table, 30)
+    assert next_batch([begun, entry(4, mirror=Ready(30))]).completes(V1.table, 30)
 
 
 def test_behind_a_crash_the_mirror_may_be_ahead_of_a_batch() -> None:
