@@ -98,7 +98,7 @@ def test_a_stopped_table_comes_back_with_a_generation_that_begins_behind_its_sto
             entry(7, retyped, mirror=Filling(5)),
         ]
     )
-    assert batch.resumed(V1.table, stopped) == Generation(5, 6, retyped)
+    assert batch.resumed(V1.table, stopped) == Generation(5, 6, retyped, ready=False)
     assert batch.resumed(V1.table, replace(stopped, stopped=None)) is None
     todo = accept_batch(stopped, V1.table, batch)
     assert (todo.reason, todo.generation, todo.schema, todo.through) == ("", 5, retyped, 7)
@@ -170,8 +170,8 @@ def test_a_mirror_that_begins_anew_takes_any_schema_and_no_rows_of_before() -> N
         "what was there ends with its batch"
     )
     assert [each.generations[V1.table] for each in (first, second, third)] == [
-        (Generation(5, 1, V1),),
-        (Generation(30, 3, V1),),
+        (Generation(5, 1, V1, ready=False),),
+        (Generation(30, 3, V1, ready=False),),
         (Generation(70, 5, V2),),
     ]
     # Within the generation that it had the table stops, since nothing said what became of its rows.
