@@ -28,7 +28,9 @@ async def read_log(
     now."""
     executed = GtidSet.parse(server.executed())
     dump = await BinlogDump.open(settings(server, account), position)
-    stream = LogStream(captured.match, captured.may_match_in, keeps_statements=keeps_statements)
+    stream = LogStream(
+        captured.match, captured.may_match_in, position=position, keeps_statements=keeps_statements
+    )
     state, news = start(captured, known, position, {}, (), frozenset(), keeps=keeps)
     said, ordinal = list(told(news)), 0
     try:
