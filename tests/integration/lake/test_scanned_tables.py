@@ -14,7 +14,6 @@ from actors.service.live_view_text import live_view_text
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.lake.batch import next_batch
 from pipeline.lake.reading.sql_dialects import Dialect
-from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from tests.servers import delta_rs
 from tests.servers.bank import TOTAL, open_bank, writing
@@ -37,8 +36,11 @@ async def journal_of(server: MysqlServer, folder: Path) -> None:
     settings = pipeline(server, folder, "bank")
     async with running(settings) as service:
         await service.begun()
+        before = server.executed()
         with writing(server):
-            await service.until(lambda: service.status(Name.JOURNAL_WRITER)["segment"], "changes are sealed")
+            await service.until(lambda: server.executed() != before, "there are changes")
+            await service.caught_up(server)
+            await service.sealed()
             for id_ in ("first", "second"):
                 await service.execute(id_, str(LOG), type="blocking")
                 await service.completed(id_)
