@@ -21,10 +21,9 @@ from pipeline.messages.changes import ChangesVerified, MirrorInvalidated, Schema
 from pipeline.messages.inboxes import ToSchemaVerifier, ToWatermarkCoordinator
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier import step as schema_verifier
-from pipeline.verifier.reports import FromVerifier
 from pipeline.verifier.schema_fence import ServerAnswer
 from pipeline.verifier.signal_table import SignalRows, divert_signals
-from pipeline.verifier.state import State
+from pipeline.verifier.state import FromVerifier, State
 from pipeline.verifier.step import AskServer, Fact, Order
 
 log = structlog.get_logger()

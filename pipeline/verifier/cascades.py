@@ -9,6 +9,8 @@ each statement that may have altered a table. The effects of its new foreign key
 tables are read again at once, and from then on like the others. Removed foreign keys stay known, which costs an
 unneeded read.
 
+Changes that the log has without their rows, or without names for their columns, work along foreign keys, too.
+
 Source: MySQL 9.7 Reference Manual, "FOREIGN KEY Constraints", and `innodb_native_foreign_keys` there.
 """
 
@@ -19,11 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.messages.binlog import RowsUnread
 from pipeline.messages.changes import MirrorInvalidated, TableStopped
 from pipeline.messages.row_images import ImageKind, TableChanges
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_filter import TableFilter
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import TableId, TableSchema
 
 CASCADED = (
     "a foreign key may have changed its rows along with those of {parents}, and the log doesn't say which"
@@ -37,6 +40,7 @@ _REFUSED = (
     'that; drop it, or set snapshot.foreign_keys = "reread" and capture both'
 )
 _GIVEN = "a foreign key that came meanwhile may have changed its rows, and the log doesn't say which"
+_KEYLESS = "{reason}; it has no primary key, so that it can't be read again: give it one, and recapture it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +158,48 @@ def stop_orphans(keys: Collection[ForeignKey], ended: Collection[TableId]) -> tu
         TableStopped(child, _ORPHANED.format(parents=" and ".join(map(str, sorted(parents[child])))))
         for child in sorted(parents)
     )
+
+
+def restarts_after_gaps(
+    unnamed: Mapping[TableId, str], keys: Collection[ForeignKey], ended: Collection[TableId]
+) -> tuple[MirrorInvalidated, ...]:
+    """Returns the restarts of the tables with omitted changes, whose columns have no known names.
+
+    It includes the tables that foreign keys may have changed along with them.
+    """
+    cascade = CASCADED.format(parents=", ".join(map(str, sorted(unnamed))))
+    return tuple(
+        MirrorInvalidated(table, False, unnamed.get(table, cascade), gap=table in unnamed)
+        for table in sorted(changed_along(keys, unnamed) - set(ended))
+    )
+
+
+def effects_of_unread_rows(
+    unread: Iterable[RowsUnread],
+    keys: Collection[ForeignKey],
+    told: Mapping[TableId, TableSchema],
+    there: Collection[TableId],
+) -> tuple[tuple[TableStopped, ...], tuple[MirrorInvalidated, ...]]:
+    """Returns the tables, of those that are `there`, to read again, and those without a key for that.
+
+    If any table may be meant, a table without a key continues, because most likely it isn't. It stops if the log has
+    lost changes (like a gap without a mirror), or if a scan has read it (`Checkpoint.scanned`).
+    """
+    stops: dict[TableId, TableStopped] = {}
+    restarts: dict[TableId, MirrorInvalidated] = {}
+    for each in unread:
+        meant = changed_along(keys, [table for table in there if _meant(each, table)]) & frozenset(there)
+        for table in sorted(meant):
+            keyed = table not in told or bool(told[table].key)
+            if each.lost or keyed or each.databases is None:
+                restarts[table] = MirrorInvalidated(table, False, each.reason, gap=each.lost)
+            else:
+                stops[table] = TableStopped(table, _KEYLESS.format(reason=each.reason))
+    return tuple(stops.values()), tuple(restarts.values())
+
+
+def _meant(unread: RowsUnread, table: TableId) -> bool:
+    """The case of databases is ignored, as by some servers, which is the safe side."""
+    if unread.databases is None or table in unread.tables:
+        return True
+    return table.database.casefold() in {name.casefold() for name in unread.databases}

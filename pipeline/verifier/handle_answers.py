@@ -2,14 +2,19 @@
 
 from dataclasses import replace
 
-from pipeline.gtid.gtid_set import Gtid, GtidSet
-from pipeline.messages.changes import EnginesSurveyed, MirrorInvalidated, TableStopped
-from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.schema.table_schema import TableSchema
 from pipeline.verifier.cascades import effects_of_new_keys
-from pipeline.verifier.reports import News, report_schemas, report_stops
 from pipeline.verifier.schema_fence import ServerAnswer
-from pipeline.verifier.state import State, stopped_tables, unproven_tables, with_tables
-from pipeline.verifier.table_restarts import restarts_after_merges, stops_for_engines
+from pipeline.verifier.state import (
+    News,
+    State,
+    apply_survey,
+    report_schemas,
+    report_stops,
+    stopped_tables,
+    unproven_tables,
+    with_tables,
+)
 from pipeline.verifier.table_state import (
     NoSuchTable,
     SchemaFetched,
@@ -74,42 +79,3 @@ def apply_answers(state: State) -> tuple[State, tuple[News, ...]]:
     )
     state, told = report_schemas(replace(state, tables=tables, doubtful=doubtful), proven)
     return state, (*stops, *told)
-
-
-def apply_survey(
-    state: State,
-) -> tuple[State, tuple[TableStopped | MirrorInvalidated | EnginesSurveyed, ...]]:
-    """Returns the state with the survey's answers that hold now; tables stop if the log can't have their rows."""
-    survey, new = state.survey.apply_answers(state.log_position, not state.to_come)
-    ended = stopped_tables(state)
-    stops = stops_for_engines(survey.holding, new, ended) if new else ()
-    merged = (state.merging & state.reported.keys() & new) - ended
-    restarts = restarts_after_merges(survey.holding, merged) if merged else ()
-    state = with_tables(replace(state, survey=survey), {stop.table: Stopped() for stop in stops})
-    emptied = state.emptied - {restart.table for restart in restarts}
-    state = replace(state, merging=state.merging & survey.awaited, emptied=emptied)
-    unknown = state.unknown_engines & survey.awaited
-    if unknown == state.unknown_engines:
-        return state, (*stops, *restarts)
-    return replace(state, unknown_engines=unknown), (*stops, *restarts, EnginesSurveyed(unknown))
-
-
-def survey_again(
-    state: State, altered: frozenset[TableId], unknown: frozenset[TableId], gtid: Gtid
-) -> tuple[State, tuple[EnginesSurveyed, ...]]:
-    """Returns the state in which the server is to say what altered tables are; `unknown`: any engine may be theirs."""
-    unknown |= state.unknown_engines
-    told = () if unknown == state.unknown_engines else (EnginesSurveyed(unknown),)
-    return replace(state, survey=state.survey.mark_altered(altered, gtid), unknown_engines=unknown), told
-
-
-def pass_transactions(state: State, gtids: GtidSet) -> tuple[State, tuple[News, ...]]:
-    """The state after these transactions; once none is to come, the schemas of the start hold."""
-    to_come = state.to_come - gtids
-    if to_come or not state.to_come:
-        return replace(state, to_come=to_come), ()
-    arrived = {t: SchemaKnown(s.schema) for t, s in state.tables.items() if isinstance(s, SchemaPending)}
-    state = with_tables(replace(state, to_come=to_come), arrived)
-    state, told = report_schemas(state, [holding.schema for holding in arrived.values()])
-    state, stops = apply_survey(state)
-    return state, (*told, *stops)

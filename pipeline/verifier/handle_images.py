@@ -16,12 +16,23 @@ from pipeline.messages.changes import (
     TransactionPartVerified,
 )
 from pipeline.messages.row_images import TableChanges, TableImages, TableUnreadable
-from pipeline.verifier.cascades import find_cascades, restarts_after_cascades
-from pipeline.verifier.column_names import images_table, name_columns
-from pipeline.verifier.handle_answers import pass_transactions
-from pipeline.verifier.reports import FromVerifier, News, report_schemas, stop_orphaned_tables
-from pipeline.verifier.state import State, stopped_tables, with_tables
-from pipeline.verifier.table_restarts import effects_of_unread_rows, restarts_after_gaps
+from pipeline.verifier.cascades import (
+    effects_of_unread_rows,
+    find_cascades,
+    restarts_after_cascades,
+    restarts_after_gaps,
+)
+from pipeline.verifier.columns import images_table, name_columns
+from pipeline.verifier.state import (
+    FromVerifier,
+    News,
+    State,
+    pass_transactions,
+    report_schemas,
+    stop_orphaned_tables,
+    stopped_tables,
+    with_tables,
+)
 from pipeline.verifier.table_state import Stopped, Unproven, Verified
 
 

@@ -22,13 +22,19 @@ returns. That function lists what certainly leaves them alone, and takes all els
 rows either logs them, and then their keys touch the windows, or it restarts the table, which drops these.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from pipeline.config.column_protection import Protection, Treatment
 from pipeline.gtid.gtid_set import Gtid, GtidSet
-from pipeline.messages.binlog import CreateTableSelectRead, DdlRead, TransactionPartRead, TransactionsRead
-from pipeline.messages.changes import CreationStatements, EnginesSurveyed, SchemaChanged, TableStopped
+from pipeline.messages.binlog import CreateTableSelectRead, DdlRead
+from pipeline.messages.changes import (
+    CreationStatements,
+    MirrorInvalidated,
+    SchemaChanged,
+    TableStopped,
+)
+from pipeline.schema.ddl import alter_table
 from pipeline.schema.ddl import effects as ddl
 from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.ddl.effects import Unlogged
@@ -36,15 +42,22 @@ from pipeline.schema.ddl.local_times import has_instants, may_move_instants
 from pipeline.schema.ddl.moved_rows import moved_rows
 from pipeline.schema.ddl.schema_statements import SchemaStatement, schema_statements
 from pipeline.schema.ddl.statement_kinds import LoggedStatement, parse_logged
+from pipeline.schema.ddl.statement_scope import StatementScope
 from pipeline.schema.ddl.unlogged_changes import WITHOUT_ROWS, Effect
-from pipeline.schema.table_schema import TableId
-from pipeline.verifier.column_names import after_statement
-from pipeline.verifier.handle_answers import pass_transactions, survey_again
-from pipeline.verifier.reports import FromVerifier, report_stops, uncapturable_tables
-from pipeline.verifier.state import State, stopped_tables, with_tables
-from pipeline.verifier.table_restarts import restarts_after_statement
-from pipeline.verifier.table_state import Stopped, Unproven
+from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.verifier.state import (
+    FromVerifier,
+    State,
+    pass_transactions,
+    report_stops,
+    stopped_tables,
+    survey_again,
+    uncapturable_tables,
+    with_tables,
+)
+from pipeline.verifier.table_state import SchemaFetched, SchemaPending, Stopped, TableState, Unproven
 
+_UNLOGGED = "{what} ({gtid}) changed its rows, and the log doesn't say which"
 _MAY_BE_RENAMED = (
     "a statement may have renamed a column of it, and does not say for certain which one, so that [protection] may "
     "mean another column now; compare its rules with the columns"
@@ -110,25 +123,13 @@ def handle_creation(state: State, message: CreateTableSelectRead) -> State:
     return replace(with_tables(state, dict.fromkeys(created, Unproven())), creating=created)
 
 
-def bind_creation(state: State) -> tuple[State, tuple[EnginesSurveyed, ...]]:
-    """Returns the state in which the tables that are being created have the statement's GTID, taken from its first
-    rows."""
-    message = state.held[0]
-    if not state.creating or not isinstance(message, TransactionsRead | TransactionPartRead):
-        return state, ()
-    gtid = message.gtid if isinstance(message, TransactionPartRead) else message.transactions.gtid(0)
-    created = Unproven(GtidSet().with_gtid(gtid))
-    state, unknown = survey_again(state, state.creating, state.creating, gtid)
-    return replace(with_tables(state, dict.fromkeys(state.creating, created)), creating=frozenset()), unknown
-
-
 def altered_tables(state: State, message: DdlRead | CreateTableSelectRead) -> frozenset[TableId]:
     """Returns the captured tables whose columns a statement may change."""
     return ddl.may_alter(_scope(state), _parsed(message))
 
 
 def _unlogged_changes(
-    state: State, message: DdlRead, statement: LoggedStatement, names: ddl.StatementScope
+    state: State, message: DdlRead, statement: LoggedStatement, names: StatementScope
 ) -> tuple[dict[TableId, Unlogged], frozenset[TableId]]:
     """Returns the tables whose rows the statement may have changed without row events, and how.
 
@@ -143,13 +144,15 @@ def _unlogged_changes(
     unlogged = dict(ddl.changed_unlogged(reported, statement, exact, failed=message.failed))
     unlogged |= _moved_instants(state, reported, statement, message.zone)
     unlogged |= _regenerated(state, reported, statement, unlogged)
-    uncertain = frozenset(ddl.uncertain_columns(reported, state.reported, statement, failed=message.failed))
-    lost = uncertain | ddl.shortened_keys(state.reported, statement)
+    uncertain = frozenset(
+        alter_table.uncertain_columns(reported, state.reported, statement, failed=message.failed)
+    )
+    lost = uncertain | alter_table.shortened_keys(state.reported, statement)
     return unlogged | _with_rows(lost, "ALTER TABLE that may rename or drop a column", unlogged), uncertain
 
 
 def _moved_instants(
-    state: State, reported: ddl.StatementScope, statement: LoggedStatement, zone: str
+    state: State, reported: StatementScope, statement: LoggedStatement, zone: str
 ) -> dict[TableId, Unlogged]:
     """Returns the tables in which this statement may have moved instants; `zone`: its session's time_zone."""
     if not may_move_instants(zone, system_is_utc=state.known.system_is_utc):
@@ -163,7 +166,7 @@ def _moved_instants(
 
 def _regenerated(
     state: State,
-    reported: ddl.StatementScope,
+    reported: StatementScope,
     statement: LoggedStatement,
     unlogged: Mapping[TableId, Unlogged],
 ) -> dict[TableId, Unlogged]:
@@ -192,12 +195,23 @@ def _hides_constants(state: State, alteration: Alteration) -> bool:
     return any(rule is not None and rule.treatment is not Treatment.EXCLUDE for rule in rules)
 
 
+def restarts_after_statement(
+    unlogged: Mapping[TableId, Unlogged], gtid: Gtid, ended: Collection[TableId]
+) -> tuple[MirrorInvalidated, ...]:
+    """Returns the tables that a statement restarts; `ended`: those that have stopped already."""
+    return tuple(
+        MirrorInvalidated(table, effect in WITHOUT_ROWS, _UNLOGGED.format(what=what, gtid=gtid))
+        for table in sorted(unlogged.keys() - set(ended))
+        for what, effect in [(unlogged[table].what, unlogged[table].effect)]
+    )
+
+
 def _alterations(
     state: State, statement: LoggedStatement, emptied: Mapping[TableId, str]
 ) -> tuple[Alteration, ...]:
     """Returns the certain effects of a statement on tables that haven't stopped; `emptied` are known to be empty."""
     known = {t: s for t, s in state.reported.items() if not isinstance(state.tables.get(t), Stopped)}
-    return ddl.alterations(known, statement, emptied)
+    return alter_table.alterations(known, statement, emptied)
 
 
 def _stop_unfit(
@@ -260,8 +274,20 @@ def _query_again(
         state = replace(state, outdated_keys=state.outdated_keys.mark_altered(changed, gtid))
     state, engines = survey_again(state, changed, unknown, gtid)
     to_come = state.known.schemas if gtid in state.to_come else {}
-    doubted = {t: after_statement(state.tables.get(t), gtid, to_come.get(t)) for t in changed}
+    doubted = {t: _after_statement(state.tables.get(t), gtid, to_come.get(t)) for t in changed}
     return with_tables(state, doubted), engines
+
+
+def _after_statement(state: TableState | None, gtid: Gtid, to_come: TableSchema | None) -> TableState:
+    """Returns a table's state after a statement that may have altered it; `to_come`: the schema that has its work in
+    it."""
+    match state:
+        case SchemaFetched(_, at) as answer if gtid in at:
+            return answer
+        case Unproven(statements):
+            return Unproven(statements.with_gtid(gtid))
+        case _:
+            return Unproven(GtidSet().with_gtid(gtid)) if to_come is None else SchemaPending(to_come)
 
 
 def _kept_statements(state: State, statement: LoggedStatement) -> tuple[SchemaStatement, ...]:
@@ -272,9 +298,9 @@ def _kept_statements(state: State, statement: LoggedStatement) -> tuple[SchemaSt
     return schema_statements(names, statement)
 
 
-def _scope(state: State) -> ddl.StatementScope:
+def _scope(state: State) -> StatementScope:
     """Returns what names in a statement may mean; a table that's gone is known too."""
-    return ddl.StatementScope(state.captured, state.tables.keys() | state.reported.keys(), state.known.folds)
+    return StatementScope(state.captured, state.tables.keys() | state.reported.keys(), state.known.folds)
 
 
 def _parsed(message: DdlRead | CreateTableSelectRead) -> LoggedStatement:

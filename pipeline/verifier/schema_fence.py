@@ -17,11 +17,20 @@ from pipeline.messages.binlog import (
     TransactionPartRead,
     TransactionsRead,
 )
+from pipeline.messages.row_images import TableImages, TableUnreadable
 from pipeline.schema.foreign_key import ForeignKey
+from pipeline.schema.table_map import FullMetadata
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import Traits
-from pipeline.verifier.column_names import NAMES_REMEDY, images_table, must_wait
-from pipeline.verifier.table_state import NoSuchTable, SchemaFetched, SchemaKnown, TableState, Unproven
+from pipeline.verifier.columns import NAMES_REMEDY, images_table
+from pipeline.verifier.table_state import (
+    NoSuchTable,
+    SchemaFetched,
+    SchemaKnown,
+    SchemaPending,
+    TableState,
+    Unproven,
+)
 
 # How many bytes of rows are held, at most, until a schema is proven.
 MOST_HELD = 64 << 20
@@ -91,7 +100,14 @@ def waiting_tables(tables: Mapping[TableId, TableState], message: HeldMessage) -
     if not isinstance(message, TransactionsRead | TransactionPartRead):
         return frozenset()
     read = ((images_table(images), images) for images in message.tables)
-    return frozenset(table for table, images in read if must_wait(tables.get(table, Unproven()), images))
+    return frozenset(table for table, images in read if _must_wait(tables.get(table, Unproven()), images))
+
+
+def _must_wait(state: TableState, images: TableImages | TableUnreadable) -> bool:
+    """Whether these images have to wait for the proof of their table's schema."""
+    if isinstance(images, TableUnreadable) or isinstance(images.map.metadata, FullMetadata):
+        return False
+    return isinstance(state, Unproven | SchemaPending | SchemaFetched)
 
 
 def prove_schema(

@@ -27,7 +27,7 @@ from pipeline.messages.row_images import ImageKind, TableChanges
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
 from pipeline.types.column_types import Json, Text
-from pipeline.verifier.reports import FromVerifier
+from pipeline.verifier.state import FromVerifier
 
 # As Debezium's documentation has it.
 CREATE_SIGNAL_TABLE: Final = (

@@ -1,20 +1,60 @@
-"""What the schema verifier knows: of the server, of each table, and what waits (`pipeline.verifier.step`)."""
+"""What the schema verifier knows: of the server, of each table, and what waits (`pipeline.verifier.step`).
 
-from collections.abc import Mapping
+The functions are the changes of it that several of its handlers make. Most of them report something: a schema that is
+proven, a mirror that begins again, or a table that stops.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pipeline.config.column_protection import UNPROTECTED, Protection
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import GtidSet
-from pipeline.messages.changes import CreationStatements
+from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.journal.change_rows import uncapturable
+from pipeline.messages.binlog import LogAdvanced, ReadingPaused
+from pipeline.messages.changes import (
+    ChangesVerified,
+    CreationStatements,
+    EnginesSurveyed,
+    MirrorInvalidated,
+    SchemaChanged,
+    SchemaVerified,
+    TableStopped,
+    TransactionPartVerified,
+)
+from pipeline.schema.compatibility import incompatibility
+from pipeline.schema.ddl.unlogged_changes import LOGGED_ENGINES
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.schema.table_traits import Survey
-from pipeline.verifier.cascades import OutdatedForeignKeys
+from pipeline.schema.table_traits import MERGEABLE, Survey, Traits
+from pipeline.verifier.cascades import OutdatedForeignKeys, stop_orphans
 from pipeline.verifier.schema_fence import HeldMessage
-from pipeline.verifier.table_state import SchemaFetched, SchemaPending, Stopped, TableState, Unproven
+from pipeline.verifier.table_state import (
+    SchemaFetched,
+    SchemaKnown,
+    SchemaPending,
+    Stopped,
+    TableState,
+    Unproven,
+)
+
+News = SchemaVerified | EnginesSurveyed | MirrorInvalidated | TableStopped
+FromVerifier = ChangesVerified | TransactionPartVerified | SchemaChanged | LogAdvanced | ReadingPaused | News
+
+_ELSEWHERE = (
+    "its engine is {engine}, so that the log doesn't have its rows; give it an engine whose rows are in the "
+    "log (InnoDB, say)"
+)
+_MERGED = (
+    "the MERGE table {merge} has it in its UNION: the log has rows that change through that one under the name of that "
+    "one alone; give it another engine (InnoDB, say), or drop {merge}"
+)
+_MERGED_ONCE = (
+    "a MERGE table may have had it in its UNION for a while; the log has rows that changed through that one under "
+    "the name of that one alone"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +120,106 @@ def unproven_tables(state: State) -> frozenset[TableId]:
     """Returns the tables for whose schema the server has to say more."""
     return frozenset(
         table for table in state.doubtful if isinstance(state.tables.get(table), Unproven | SchemaPending)
+    )
+
+
+def report_schemas(state: State, schemas: Iterable[TableSchema]) -> tuple[State, tuple[News, ...]]:
+    """Reports these schemas. A table restarts if its rows can't stay unchanged, and stops if it can't be captured."""
+    schemas = list(schemas)
+    stops = report_stops(stopped_tables(state), uncapturable_tables(schemas, state.protection))
+    state = with_tables(state, {stop.table: Stopped() for stop in stops})
+    news: list[News] = [*stops]
+    reported = dict(state.reported)
+    for schema in schemas:
+        table = schema.table
+        if isinstance(state.tables.get(table), Stopped):
+            continue
+        before = reported.get(table)
+        why = None if before is None else incompatibility(before, schema)
+        # Without a key there's no mirror. The one that there is stays as it was with a key.
+        emptied = table in state.emptied and bool(schema.key)
+        restarted = () if why is None else (MirrorInvalidated(table, emptied, why),)
+        news.append(SchemaVerified(schema, restarted))
+        reported[table] = schema
+    return replace(state, reported=reported), tuple(news)
+
+
+def report_stops(ended: Collection[TableId], reasons: Mapping[TableId, str]) -> tuple[TableStopped, ...]:
+    """The stops for these reasons, of tables that haven't stopped yet."""
+    return tuple(TableStopped(table, reasons[table]) for table in sorted(reasons.keys() - set(ended)))
+
+
+def uncapturable_tables(schemas: Iterable[TableSchema], protection: Protection) -> dict[TableId, str]:
+    """Those of these tables that can't be captured, and why."""
+    return {schema.table: why for schema in schemas if (why := uncapturable(schema, protection)) is not None}
+
+
+def stop_orphaned_tables(state: State) -> tuple[State, tuple[TableStopped, ...]]:
+    """The state in which tables stop along with those that foreign keys change them by."""
+    stops = stop_orphans(state.foreign_keys, stopped_tables(state)) if state.foreign_keys else ()
+    return with_tables(state, {stop.table: Stopped() for stop in stops}), stops
+
+
+def pass_transactions(state: State, gtids: GtidSet) -> tuple[State, tuple[News, ...]]:
+    """The state after these transactions; once none is to come, the schemas of the start hold."""
+    to_come = state.to_come - gtids
+    if to_come or not state.to_come:
+        return replace(state, to_come=to_come), ()
+    arrived = {t: SchemaKnown(s.schema) for t, s in state.tables.items() if isinstance(s, SchemaPending)}
+    state = with_tables(replace(state, to_come=to_come), arrived)
+    state, told = report_schemas(state, [holding.schema for holding in arrived.values()])
+    state, stops = apply_survey(state)
+    return state, (*told, *stops)
+
+
+def survey_again(
+    state: State, altered: frozenset[TableId], unknown: frozenset[TableId], gtid: Gtid
+) -> tuple[State, tuple[EnginesSurveyed, ...]]:
+    """Returns the state in which the server is to say what altered tables are; `unknown`: any engine may be theirs."""
+    unknown |= state.unknown_engines
+    told = () if unknown == state.unknown_engines else (EnginesSurveyed(unknown),)
+    return replace(state, survey=state.survey.mark_altered(altered, gtid), unknown_engines=unknown), told
+
+
+def apply_survey(
+    state: State,
+) -> tuple[State, tuple[TableStopped | MirrorInvalidated | EnginesSurveyed, ...]]:
+    """Returns the state with the survey's answers that hold now; tables stop if the log can't have their rows."""
+    survey, new = state.survey.apply_answers(state.log_position, not state.to_come)
+    ended = stopped_tables(state)
+    stops = stops_for_engines(survey.holding, new, ended) if new else ()
+    merged = (state.merging & state.reported.keys() & new) - ended
+    restarts = restarts_after_merges(survey.holding, merged) if merged else ()
+    state = with_tables(replace(state, survey=survey), {stop.table: Stopped() for stop in stops})
+    emptied = state.emptied - {restart.table for restart in restarts}
+    state = replace(state, merging=state.merging & survey.awaited, emptied=emptied)
+    unknown = state.unknown_engines & survey.awaited
+    if unknown == state.unknown_engines:
+        return state, (*stops, *restarts)
+    return replace(state, unknown_engines=unknown), (*stops, *restarts, EnginesSurveyed(unknown))
+
+
+def stops_for_engines(
+    traits: Mapping[TableId, Traits], tables: Collection[TableId], ended: Collection[TableId]
+) -> tuple[TableStopped, ...]:
+    """Returns the tables among these that stop, because the log need not have their rows by their names."""
+    reasons = ((table, _not_logged(traits[table])) for table in sorted(set(tables) - set(ended)))
+    return tuple(TableStopped(table, reason) for table, reason in reasons if reason is not None)
+
+
+def _not_logged(traits: Traits) -> str | None:
+    """Returns why the log need not have a table's rows: they are stored elsewhere, or nowhere, or change through it."""
+    if traits.engine not in LOGGED_ENGINES:
+        return _ELSEWHERE.format(engine=traits.engine.upper() or "unknown")
+    return None if traits.merged_by is None else _MERGED.format(merge=traits.merged_by)
+
+
+def restarts_after_merges(
+    traits: Mapping[TableId, Traits], tables: Collection[TableId]
+) -> tuple[MirrorInvalidated, ...]:
+    """Returns the restarts of those of these tables that no MERGE table has in its UNION any more."""
+    return tuple(
+        MirrorInvalidated(table, False, _MERGED_ONCE)
+        for table in sorted(tables)
+        if traits[table].engine == MERGEABLE and traits[table].merged_by is None
     )

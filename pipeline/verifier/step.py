@@ -2,7 +2,7 @@
 
 With full metadata a table map describes itself. With minimal metadata it has the columns' types without names or
 labels. Without any (before MySQL 8.0.1) it doesn't even have the complete types. Then the schema has to come from the
-server's information_schema (`pipeline.verifier.column_names`), with a proof that it holds at this position in the
+server's information_schema (`pipeline.verifier.columns`), with a proof that it holds at this position in the
 stream. Chunks need that proof in any case: they're read under the schema that holds in the stream.
 
 **The proof at the start.** Only a statement changes a table. So the schema by which a table was last verified holds at
@@ -33,7 +33,7 @@ changelog lacks them, and the restart says so. A table that has no mirror, and g
 
 **The rooms.** This one has what waits, and sends it in order. `handle_images` names the columns of rows,
 `handle_statements` applies what a statement does to tables, and `handle_answers` what the server says of them. Each
-reports schemas and stops through `reports`.
+reports schemas and stops through `state`.
 
 **Tables that the checkpoint doesn't know** are reported as soon as their schema is proven. Those of the server's
 schemas are reported at the start, or once nothing is to come. Any other is reported with its first map, or with the
@@ -59,6 +59,7 @@ from pipeline.messages.binlog import (
     TransactionPartRead,
     TransactionsRead,
 )
+from pipeline.messages.changes import EnginesSurveyed
 from pipeline.messages.inboxes import ToSchemaVerifier
 from pipeline.messages.message_size import weight
 from pipeline.schema.foreign_key import ForeignKey
@@ -68,27 +69,34 @@ from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.schema.table_traits import initial_survey
 from pipeline.verifier import schema_fence
 from pipeline.verifier.cascades import OutdatedForeignKeys, effects_of_new_keys
-from pipeline.verifier.column_names import images_table
-from pipeline.verifier.handle_answers import apply_answers, apply_survey, handle_answer
+from pipeline.verifier.columns import images_table
+from pipeline.verifier.handle_answers import apply_answers, handle_answer
 from pipeline.verifier.handle_images import handle_log_advance, handle_part, handle_slice
 from pipeline.verifier.handle_statements import (
     altered_tables,
-    bind_creation,
     handle_creation,
     handle_statement,
 )
-from pipeline.verifier.reports import (
+from pipeline.verifier.schema_fence import HeldMessage, NeverProven, NotYetProven, ServerAnswer
+from pipeline.verifier.state import (
     FromVerifier,
     News,
+    State,
+    apply_survey,
     report_schemas,
     report_stops,
     stop_orphaned_tables,
+    survey_again,
     uncapturable_tables,
+    unproven_tables,
+    with_tables,
 )
-from pipeline.verifier.schema_fence import HeldMessage, NeverProven, NotYetProven, ServerAnswer
-from pipeline.verifier.state import State, unproven_tables, with_tables
-from pipeline.verifier.table_restarts import LEFT_OUT_VALUE
 from pipeline.verifier.table_state import SchemaKnown, SchemaPending, Stopped, TableState, Unproven
+
+_LEFT_OUT = (
+    "the configuration doesn't capture it any more, so that its changes are missing from here on; to have it again, "
+    "let the configuration capture it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +137,7 @@ def start(
         else ()
     )
     given = {stop.table: stop.reason for stop in cascading}
-    left = {table: LEFT_OUT_VALUE for table in schemas if not captured.match(table)}
+    left = {table: _LEFT_OUT for table in schemas if not captured.match(table)}
     fetched = (known.schema for known in tables.values() if isinstance(known, SchemaKnown))
     proven = uncapturable_tables(fetched, protection)
     stops = report_stops(ended, {**proven, **known.refused, **given, **left})
@@ -246,7 +254,7 @@ def _prove_waiting(state: State) -> tuple[State, tuple[News, ...], Mapping[Table
 
     Also returns those whose images there will never have a proof, with the reasons.
     """
-    state, bound = bind_creation(state)
+    state, bound = _bind_creation(state)
     said: list[News] = [*bound]
     unnamed: dict[TableId, str] = {}
     for table in sorted(schema_fence.waiting_tables(state.tables, state.held[0])):
@@ -268,6 +276,18 @@ def _prove_waiting(state: State) -> tuple[State, tuple[News, ...], Mapping[Table
                 assert_never(outcome)
     emptied = state.emptied - unnamed.keys()
     return replace(state, unnamed={**state.unnamed, **unnamed}, emptied=emptied), tuple(said), unnamed
+
+
+def _bind_creation(state: State) -> tuple[State, tuple[EnginesSurveyed, ...]]:
+    """Returns the state in which the tables that are being created have the statement's GTID, taken from its first
+    rows."""
+    message = state.held[0]
+    if not state.creating or not isinstance(message, TransactionsRead | TransactionPartRead):
+        return state, ()
+    gtid = message.gtid if isinstance(message, TransactionPartRead) else message.transactions.gtid(0)
+    created = Unproven(GtidSet().with_gtid(gtid))
+    state, unknown = survey_again(state, state.creating, state.creating, gtid)
+    return replace(with_tables(state, dict.fromkeys(state.creating, created)), creating=frozenset()), unknown
 
 
 def _handle(state: State, message: HeldMessage) -> tuple[State, tuple[FromVerifier, ...]]:

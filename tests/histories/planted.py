@@ -43,6 +43,7 @@ from pipeline.schema.ddl.statement_kinds import (
     ParsedStatement,
     UnparsedStatement,
 )
+from pipeline.schema.ddl.statement_scope import StatementScope, touched_tables
 from pipeline.schema.ddl.unlogged_changes import Effect, OfDatabase, OfTables
 from pipeline.schema.table_schema import TableId
 from pipeline.schema.table_traits import Traits
@@ -50,15 +51,15 @@ from pipeline.snapshot.prepared_xa import XaPrepared
 from pipeline.source import information_schema
 from pipeline.source.statement import Statement as Question
 from pipeline.verifier import (
-    column_names,
+    cascades,
+    columns,
     handle_answers,
     handle_images,
     handle_statements,
-    reports,
-    table_restarts,
 )
+from pipeline.verifier import state as verifier_state
 from pipeline.verifier import step as schema_verifier
-from pipeline.verifier.state import State
+from pipeline.verifier.state import News, State
 from tests.histories import moves
 from tests.histories.moves import MOVES, Move
 from tests.histories.play import Finding
@@ -120,7 +121,7 @@ def _rows_stay(patch: Patch) -> None:
 def _gone_for_good(patch: Patch) -> None:
     original = ddl.changed_unlogged
 
-    def changed(names: ddl.StatementScope, *more: Any, **named: Any) -> dict[TableId, ddl.Unlogged]:
+    def changed(names: StatementScope, *more: Any, **named: Any) -> dict[TableId, ddl.Unlogged]:
         return {t: u for t, u in original(names, *more, **named).items() if u.effect is not Effect.CHANGED}
 
     patch.setattr(ddl, "changed_unlogged", changed)
@@ -131,7 +132,7 @@ def _forgotten(patch: Patch) -> None:
 
     def arrived(
         state: State,
-    ) -> tuple[State, tuple[reports.News, ...]]:
+    ) -> tuple[State, tuple[News, ...]]:
         state, news = original(state)
         there = {table: schema for table, schema in state.reported.items() if table in state.tables}
         return replace(state, reported=there), news
@@ -144,7 +145,7 @@ def _by_case(patch: Patch) -> None:
     names = handle_statements._scope
 
     def meant(
-        names: ddl.StatementScope, statement: LoggedStatement, change: unlogged_changes.UnloggedChange
+        names: StatementScope, statement: LoggedStatement, change: unlogged_changes.UnloggedChange
     ) -> Iterator[tuple[TableId, Effect]]:
         match change:
             case OfTables(_, found, effect):
@@ -234,12 +235,12 @@ def _stops_all(patch: Patch) -> None:
         def __init__(self, table: TableId, reason: str) -> None:
             raise Definite(f"{table}: {reason}")
 
-    for module in (reports, table_restarts, column_names):
+    for module in (verifier_state, cascades, columns):
         patch.setattr(module, "TableStopped", Stop)
 
 
 def _referred(patch: Patch) -> None:
-    patch.setattr(ddl, "may_alter", ddl.touched_tables)
+    patch.setattr(ddl, "may_alter", touched_tables)
 
 
 def _views(patch: Patch) -> None:
@@ -251,7 +252,7 @@ def _views(patch: Patch) -> None:
 
 
 def _engines(patch: Patch) -> None:
-    patch.setattr(handle_answers, "stops_for_engines", lambda *_: ())
+    patch.setattr(verifier_state, "stops_for_engines", lambda *_: ())
 
 
 def _synonyms(patch: Patch) -> None:
@@ -291,7 +292,7 @@ def _needless(patch: Patch) -> None:
     original = ddl.changed_unlogged
 
     def changed(
-        names: ddl.StatementScope, statement: LoggedStatement, *more: Any, **named: Any
+        names: StatementScope, statement: LoggedStatement, *more: Any, **named: Any
     ) -> dict[TableId, ddl.Unlogged]:
         found = original(names, statement, *more, **named)
         for table in ddl.may_alter(names, statement) & set(names.known):

@@ -9,7 +9,7 @@ from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.changes import ChangesVerified, SchemaChanged
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
-from pipeline.verifier.reports import FromVerifier
+from pipeline.verifier.state import FromVerifier
 from pipeline.verifier.step import start, step
 from tests.pipeline.verifier.answers import told
 from tests.servers.source import settings

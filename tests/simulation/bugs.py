@@ -64,9 +64,10 @@ from pipeline.snapshot import snapshot as snapshots
 from pipeline.snapshot.checkpoint import Checkpoint, Mirror
 from pipeline.snapshot.snapshot import Range, Repairing, TableSnapshot
 from pipeline.snapshot.watermark import High, MarkerRow, StreamPosition
-from pipeline.verifier import cascades, handle_images, handle_statements, reports, table_restarts
+from pipeline.verifier import cascades, handle_images, handle_statements
+from pipeline.verifier import state as verifier_state
 from pipeline.verifier import step as schema_verifier
-from pipeline.verifier.reports import FromVerifier
+from pipeline.verifier.state import FromVerifier
 from pipeline.verifier.state import State as Verifier
 from tests.simulation import mutations
 from tests.simulation.replica import Replica
@@ -306,7 +307,7 @@ def cascades_of_parts_are_forgotten(patch: Patch) -> None:
 
 
 def children_go_on_without_their_parents(patch: Patch) -> None:
-    patch.setattr(reports, "stop_orphans", lambda _keys, _ended: ())
+    patch.setattr(verifier_state, "stop_orphans", lambda _keys, _ended: ())
 
 
 # Delivery
@@ -539,7 +540,7 @@ def what_cannot_be_named_is_left_out_for_good(patch: Patch) -> None:
 
 
 def what_cannot_be_named_cascades_nowhere(patch: Patch) -> None:
-    original = table_restarts.restarts_after_gaps
+    original = cascades.restarts_after_gaps
     patch.setattr(
         handle_images, "restarts_after_gaps", lambda unnamed, _keys, ended: original(unnamed, (), ended)
     )

@@ -32,6 +32,7 @@ from pipeline.schema.ddl.sql_lexer import (
     split_at_commas,
 )
 from pipeline.schema.ddl.statement_kinds import AltersTable, LoggedStatement, ParsedStatement
+from pipeline.schema.ddl.statement_scope import StatementScope, widely_folded
 from pipeline.schema.table_schema import TableId, TableSchema
 
 # What ADD and DROP are followed by where they aren't about a column; all are reserved words.
@@ -87,6 +88,54 @@ class Altered:
 
     scn: int
     alteration: Alteration
+
+
+def alterations(
+    known: Mapping[TableId, TableSchema], statement: LoggedStatement, emptied: Mapping[TableId, str]
+) -> tuple[Alteration, ...]:
+    """What a statement does to tables of these schemas: to their columns, and to those that it's known to empty.
+
+    Only a table that it names exactly is altered for certain.
+    """
+    found = {
+        table: Alteration(known[table], what, emptied=True)
+        for table, what in emptied.items()
+        if table in known
+    }
+    for table, changes in (told,) if (told := column_changes(statement)) else ():
+        certain = table in known and is_certain(known[table], changes)
+        if certain and (alteration := alteration_of(known[table], changes, "ALTER TABLE")):
+            found[table] = replace(alteration, emptied=table in found)
+    return tuple(found[table] for table in sorted(found))
+
+
+def uncertain_columns(
+    names: StatementScope,
+    known: Mapping[TableId, TableSchema],
+    statement: LoggedStatement,
+    *,
+    failed: bool = False,
+) -> frozenset[TableId]:
+    """Returns the tables of these schemas in which a statement may give a column another name, or remove it, and of
+    which `alterations` can't say it for certain.
+
+    Their rows count as changed: what goes may come back empty before anything shows that it was gone.
+    """
+    found = {each for table in uncertain_tables(statement) for each in names.meant(table)}
+    told = column_changes(statement)
+    if told is not None and (told[1].renamed or told[1].dropped):
+        table, changes = told
+        of = {each: known[each] for each in names.meant(table) if each in known}
+        found |= {each for each, s in of.items() if failed or each != table or not is_certain(s, changes)}
+    return frozenset(found & known.keys())
+
+
+def shortened_keys(known: Mapping[TableId, TableSchema], statement: LoggedStatement) -> frozenset[TableId]:
+    """Returns the tables of these schemas of whose key a column goes. It may come back with other values."""
+    told = column_changes(statement)
+    if told is None or told[0] not in known or not shortens_key(known[told[0]], told[1]):
+        return frozenset()
+    return frozenset({told[0]})
 
 
 def column_changes(statement: LoggedStatement) -> tuple[TableId, ColumnChanges] | None:
@@ -183,14 +232,6 @@ def _may_mean(schema: TableSchema, name: str) -> bool:
 def _ascii_fold(name: str) -> str:
     """The same for names that every server takes for the same."""
     return "".join(each.lower() if each.isascii() else each for each in name)
-
-
-def widely_folded(name: str) -> str:
-    """The same for names that a server which folds names may take for the same, and maybe for some that it doesn't.
-
-    MySQL 5.6 and 9.7 take no two characters for one that this keeps apart (observed of all that a name can have).
-    """
-    return name.casefold().replace("\N{COMBINING DOT ABOVE}", "")
 
 
 def _with(schema: TableSchema, names: Mapping[str, str], dropped: frozenset[str]) -> TableSchema:

@@ -129,7 +129,7 @@ class ConstantColumn:
 def adds_nulls(definition: Sequence[Lexeme]) -> bool:
     """Whether a column that's added like this (its name first) is certain to be NULL in the rows that there were."""
     try:
-        read = _read(Reader(definition))
+        read = _read(definition)
     except NotRead:
         return False
     if read.not_null or read.default:
@@ -143,7 +143,7 @@ def constant_column(definition: Sequence[Lexeme]) -> ConstantColumn | None:
     in it.
     """
     try:
-        read = _read(Reader(definition))
+        read = _read(definition)
     except NotRead:
         return None
     kind = _type(read)
@@ -299,7 +299,7 @@ def converts_exactly(definition: Sequence[Lexeme], old: str, before: Traits) -> 
     if old not in before.columns:
         return False
     try:
-        read = _read(Reader(definition))
+        read = _read(definition)
     except NotRead:
         return False
     match read.type:
@@ -352,8 +352,9 @@ def _has_room(read: _Definition, was: TextColumn, charset: str) -> bool:
     return read.bare and needed <= _ROOM[read.type]
 
 
-def _read(reader: Reader) -> _Definition:
+def _read(definition: Sequence[Lexeme]) -> _Definition:
     """Raises NotRead where there's anything that isn't known to leave rows alone."""
+    reader = Reader(definition)
     name, kind = reader.name(), lowercase_word(reader.next)
     reader.expect(*_TYPES)
     reader.keyword(*_SECOND_WORDS.get(kind, ()))
@@ -467,7 +468,7 @@ def _constraint(reader: Reader) -> None:
         reader.leave_parentheses()
         return
     reader.expect("references")
-    reader.table("")
+    reader.table()
     reader.expect_sign("(")
     reader.leave_parentheses()
     while reader.keyword("match", "on"):

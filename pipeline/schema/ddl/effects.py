@@ -1,25 +1,14 @@
 """The effects of a statement in the log on the captured tables: whose columns it may change, and whose rows.
 
 `known` are the tables that have ever been in the stream, also those that are gone: a mirror's rows are of one of them.
-A server compares names exactly (lower_case_table_names = 0), or `folds` them. Then a name that differs by case alone
-may mean a known table. That is never certain, because only the server knows how it folds. So that table's rows may have
+Where it isn't certain that a name means a table (`pipeline.schema.ddl.statement_scope`), that table's rows may have
 changed, and nothing more is concluded.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import assert_never
 
-from pipeline.schema.ddl.alter_table import (
-    Alteration,
-    alteration_of,
-    column_changes,
-    is_certain,
-    shortens_key,
-    uncertain_tables,
-    widely_folded,
-)
-from pipeline.schema.ddl.sql_identifiers import identifiers
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
     CreatesTable,
@@ -32,6 +21,7 @@ from pipeline.schema.ddl.statement_kinds import (
     ReplacesSpatialReference,
     UnparsedStatement,
 )
+from pipeline.schema.ddl.statement_scope import StatementScope, identifiers, touched_tables
 from pipeline.schema.ddl.unlogged_changes import (
     NONE_EXACT,
     Effect,
@@ -42,72 +32,8 @@ from pipeline.schema.ddl.unlogged_changes import (
     changes_of,
     unlogged_changes,
 )
-from pipeline.schema.table_filter import TableFilter
-from pipeline.schema.table_schema import TableId, TableSchema
+from pipeline.schema.table_schema import TableId
 from pipeline.schema.table_traits import Traits
-
-# A statement that means a whole database has one of these in it.
-_OF_DATABASES = frozenset({"database", "schema"})
-
-
-@dataclass(frozen=True, slots=True)
-class StatementScope:
-    """What names in a statement may mean: the tables that are captured, those of them that are known, and how.
-
-    `unknown_engines`: the tables whose engine may have lost rows that the log has.
-    """
-
-    captured: TableFilter
-    known: Collection[TableId]
-    folds: bool = True
-    unknown_engines: Collection[TableId] = ()
-
-    def meant(self, table: TableId) -> frozenset[TableId]:
-        """The known tables that this name may mean."""
-        if table in self.known:
-            return frozenset({table})
-        if not self.folds:
-            return frozenset()
-        return frozenset(each for each in self.known if widely_folded(str(each)) == widely_folded(str(table)))
-
-    def of_database(self, database: str) -> frozenset[TableId]:
-        """The known tables of the database that this name may mean."""
-        return frozenset(each for each in self.known if self.same(each.database, database))
-
-    def same(self, known: str, name: str) -> bool:
-        """Whether a name may be this one."""
-        return known == name or (self.folds and widely_folded(known) == widely_folded(name))
-
-
-def touched_tables(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:
-    """The captured tables that a statement may be about: those that it names, and those of a database that it's about.
-
-    This errs on the safe side. Where the patterns match any name in the default database, words that name no table
-    are among the result. Text that couldn't be read may name any table. A name without a database is of the default
-    one, or of one that stands elsewhere in the text, as where CREATE TABLE names a parent. So a table of any other
-    database isn't meant, though it has a name that is in the text.
-    """
-    named = set(identifiers(statement.text))
-    words = {identifier.name for identifier in named}
-    whole = bool({each.casefold() for each in words} & _OF_DATABASES)
-    unreadable = "\N{REPLACEMENT CHARACTER}" in statement.text + statement.database
-    if names.folds:
-        words = {widely_folded(each) for each in words}
-
-    def is_named(name: str) -> bool:
-        return (widely_folded(name) if names.folds else name) in words
-
-    def is_meant(table: TableId) -> bool:
-        in_reach = names.same(table.database, statement.database) or is_named(table.database)
-        return in_reach and is_named(table.name)
-
-    among_known = {
-        table
-        for table in names.known
-        if unreadable or is_meant(table) or (whole and is_named(table.database))
-    }
-    unknown = {TableId(identifier.qualifier or statement.database, identifier.name) for identifier in named}
-    return frozenset(among_known | {table for table in unknown if names.captured.match(table)})
 
 
 def may_alter(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:
@@ -255,51 +181,3 @@ def _meant(
             yield from ((each, Effect.CHANGED) for each in named)
         case _:
             assert_never(change)
-
-
-def uncertain_columns(
-    names: StatementScope,
-    known: Mapping[TableId, TableSchema],
-    statement: LoggedStatement,
-    *,
-    failed: bool = False,
-) -> frozenset[TableId]:
-    """Returns the tables of these schemas in which a statement may give a column another name, or remove it, and of
-    which `alterations` can't say it for certain.
-
-    Their rows count as changed: what goes may come back empty before anything shows that it was gone.
-    """
-    found = {each for table in uncertain_tables(statement) for each in names.meant(table)}
-    told = column_changes(statement)
-    if told is not None and (told[1].renamed or told[1].dropped):
-        table, changes = told
-        of = {each: known[each] for each in names.meant(table) if each in known}
-        found |= {each for each, s in of.items() if failed or each != table or not is_certain(s, changes)}
-    return frozenset(found & known.keys())
-
-
-def shortened_keys(known: Mapping[TableId, TableSchema], statement: LoggedStatement) -> frozenset[TableId]:
-    """Returns the tables of these schemas of whose key a column goes. It may come back with other values."""
-    told = column_changes(statement)
-    if told is None or told[0] not in known or not shortens_key(known[told[0]], told[1]):
-        return frozenset()
-    return frozenset({told[0]})
-
-
-def alterations(
-    known: Mapping[TableId, TableSchema], statement: LoggedStatement, emptied: Mapping[TableId, str]
-) -> tuple[Alteration, ...]:
-    """What a statement does to tables of these schemas: to their columns, and to those that it's known to empty.
-
-    Only a table that it names exactly is altered for certain.
-    """
-    found = {
-        table: Alteration(known[table], what, emptied=True)
-        for table, what in emptied.items()
-        if table in known
-    }
-    for table, changes in (told,) if (told := column_changes(statement)) else ():
-        certain = table in known and is_certain(known[table], changes)
-        if certain and (alteration := alteration_of(known[table], changes, "ALTER TABLE")):
-            found[table] = replace(alteration, emptied=table in found)
-    return tuple(found[table] for table in sorted(found))

@@ -4,9 +4,9 @@ A table's name may decide what becomes of its columns' values (`pipeline.config.
 by the name has to know where the rows come from.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from pipeline.schema.ddl.sql_lexer import Lexeme, NotRead, Reader, lowercase_word
+from pipeline.schema.ddl.sql_lexer import NotRead, Reader, lowercase_word
 from pipeline.schema.ddl.statement_kinds import (
     AltersTable,
     LoggedStatement,
@@ -33,25 +33,22 @@ def _moved(statement: ParsedStatement) -> Iterator[tuple[TableId, TableId]]:
             yield from ((origin, table) for table, origin in origins.items() if origin != table)
         case AltersTable(table, database, options=options):
             for option in options:
-                yield from _moved_by_option(option, table, database)
+                yield from _moved_by_option(Reader(option, database), table)
         case _:
             pass
 
 
-def _moved_by_option(
-    option: Sequence[Lexeme], table: TableId, database: str
-) -> Iterator[tuple[TableId, TableId]]:
-    reader = Reader(option)
+def _moved_by_option(reader: Reader, table: TableId) -> Iterator[tuple[TableId, TableId]]:
     try:
         if reader.keyword("exchange"):
             while not reader.keyword("with"):
                 reader.name()
             reader.expect("table")
-            other = reader.table(database)
+            other = reader.table()
             yield from ((table, other), (other, table))
         elif reader.keyword("rename") and lowercase_word(reader.next) not in _NO_TABLE:
             if not reader.keyword("to", "as"):
                 reader.sign("=")
-            yield table, reader.table(database)
+            yield table, reader.table()
     except NotRead:
         return

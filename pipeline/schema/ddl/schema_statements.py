@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from pipeline.schema.ddl.effects import StatementScope, touched_tables
 from pipeline.schema.ddl.sql_lexer import (
     NotRead,
     Reader,
@@ -31,6 +30,7 @@ from pipeline.schema.ddl.statement_kinds import (
     RenamesTables,
     UnparsedStatement,
 )
+from pipeline.schema.ddl.statement_scope import StatementScope, touched_tables
 from pipeline.schema.table_schema import TableId
 
 
@@ -134,11 +134,11 @@ def _of_database(
 def _new_name(statement: AltersTable) -> TableId:
     """The table's name after the statement. Raises NotRead."""
     for option in statement.options:
-        reader = Reader(option)
+        reader = Reader(option, statement.database)
         if reader.keyword("rename") and lowercase_word(reader.next) not in ("column", "index", "key"):
             if not reader.keyword("to", "as"):
                 reader.sign("=")
-            return reader.table(statement.database)
+            return reader.table()
     return statement.table
 
 

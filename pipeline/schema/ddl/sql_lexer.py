@@ -128,10 +128,11 @@ class NotRead(Exception):
 
 
 class Reader:
-    """Takes lexemes from the front."""
+    """Takes lexemes from the front. A table's name without a database is of the default one, `database`."""
 
-    def __init__(self, found: Sequence[Lexeme]) -> None:
+    def __init__(self, found: Sequence[Lexeme], database: str = "") -> None:
         self._found = found
+        self.database = database
         self._at = 0
 
     @property
@@ -179,12 +180,12 @@ class Reader:
                 depth += {"(": 1, ")": -1}.get(self.next.text, 0)
             self._at += 1
 
-    def table(self, database: str) -> TableId:
-        """Take a table's name, in this database if it isn't qualified. Raises NotRead."""
+    def table(self) -> TableId:
+        """Take a table's name. Raises NotRead."""
         if self.sign("."):
-            return TableId(database, self.name())
+            return TableId(self.database, self.name())
         name = self.name()
-        return TableId(name, self.name()) if self.sign(".") else TableId(database, name)
+        return TableId(name, self.name()) if self.sign(".") else TableId(self.database, name)
 
     def expect(self, *words: str) -> None:
         """Take one of these words. Raises NotRead."""

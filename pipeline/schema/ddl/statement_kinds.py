@@ -224,26 +224,26 @@ def read_statement(reading: Sequence[Lexeme], database: str) -> ParsedStatement:
         reading = reading[:-1]
     if not reading:
         return ChangesNoTable()
-    reader = Reader(reading)
+    reader = Reader(reading, database)
     first = lowercase_word(reader.next)
     try:
         if first in _ADMINISTRATIVE:
             return ChangesNoTable()
         match first:
             case "create":
-                return _create(reader, database)
+                return _create(reader)
             case "alter":
-                return _alter(reader, database)
+                return _alter(reader)
             case "drop":
-                return _drop(reader, database)
+                return _drop(reader)
             case "rename":
-                return _rename(reader, database)
+                return _rename(reader)
             case "truncate":
-                return _truncate(reader, database)
+                return _truncate(reader)
             case "repair":
-                return _repair(reader, database)
+                return _repair(reader)
             case "optimize":
-                return _optimize(reader, database)
+                return _optimize(reader)
             case _:
                 return UnparsedStatement(reading[0].text)
     except NotRead:
@@ -271,7 +271,7 @@ def _deleted_from(reading: Sequence[Lexeme]) -> TableId | None:
     if not (reader.keyword("delete") and reader.keyword("from")):
         return None
     try:
-        table = reader.table("")
+        table = reader.table()
         reader.end()
     except NotRead:
         return None
@@ -295,7 +295,7 @@ def _first_words(reading: Sequence[Lexeme]) -> str:
             return first
 
 
-def _create(reader: Reader, database: str) -> ParsedStatement:
+def _create(reader: Reader) -> ParsedStatement:
     reader.expect("create")
     replaces = reader.keyword("or")
     if replaces:
@@ -305,11 +305,11 @@ def _create(reader: Reader, database: str) -> ParsedStatement:
         return ChangesNoTable()
     if reader.keyword("table"):
         exists = _if("not", reader)
-        return CreatesTable(reader.table(database), exists, _has_rows(reader.rest()))
+        return CreatesTable(reader.table(), exists, _has_rows(reader.rest()))
     if reader.keyword("database", "schema"):
         _if("not", reader)
         return DefinesDatabase(reader.name(), created=True)
-    return _of_index(reader, database, replaces=replaces) or _of_others(reader)
+    return _of_index(reader, replaces=replaces) or _of_others(reader)
 
 
 def _has_rows(definition: Sequence[Lexeme]) -> bool:
@@ -325,36 +325,36 @@ def _has_rows(definition: Sequence[Lexeme]) -> bool:
     )
 
 
-def _alter(reader: Reader, database: str) -> ParsedStatement:
+def _alter(reader: Reader) -> ParsedStatement:
     reader.expect("alter")
     reader.keyword("online", "offline")  # before MySQL 5.7
     ignore = reader.keyword("ignore")
     if reader.keyword("table"):
-        table = reader.table(database)
+        table = reader.table()
         options = (tuple(option) for option in split_at_commas(reader.rest()))
-        return AltersTable(table, database, ignore, tuple(options))
+        return AltersTable(table, reader.database, ignore, tuple(options))
     if reader.keyword("instance"):
         return ChangesNoTable()
     if reader.keyword("database", "schema"):
-        return _altered_database(reader, database)
+        return _altered_database(reader)
     return _of_others(reader)
 
 
-def _altered_database(reader: Reader, database: str) -> ParsedStatement:
+def _altered_database(reader: Reader) -> ParsedStatement:
     """The default database is altered if the statement names none. Raises NotRead."""
     if "upgrade" in map(lowercase_word, reader.rest()):
         raise NotRead
     named = lowercase_word(reader.next) not in _DATABASE_OPTIONS
-    return DefinesDatabase(reader.name() if named else database, created=False)
+    return DefinesDatabase(reader.name() if named else reader.database, created=False)
 
 
-def _drop(reader: Reader, database: str) -> ParsedStatement:
+def _drop(reader: Reader) -> ParsedStatement:
     reader.expect("drop")
     if reader.keyword("temporary"):
         return ChangesNoTable()
     if reader.keyword("table", "tables"):
         exists = _if("", reader)
-        tables = _table_list(reader, database)
+        tables = _table_list(reader)
         reader.keyword("restrict", "cascade")
         reader.end()
         return DropsTables(tables, exists)
@@ -363,55 +363,55 @@ def _drop(reader: Reader, database: str) -> ParsedStatement:
         name = reader.name()
         reader.end()
         return DropsDatabase(name)
-    return _of_index(reader, database, replaces=True) or _of_others(reader)
+    return _of_index(reader, replaces=True) or _of_others(reader)
 
 
-def _rename(reader: Reader, database: str) -> ParsedStatement:
+def _rename(reader: Reader) -> ParsedStatement:
     reader.expect("rename")
     if reader.keyword("user"):
         return ChangesNoTable()
     reader.expect("table", "tables")
     pairs: list[tuple[TableId, TableId]] = []
     while not pairs or reader.sign(","):
-        old = reader.table(database)
+        old = reader.table()
         reader.expect("to")
-        pairs.append((old, reader.table(database)))
+        pairs.append((old, reader.table()))
     reader.end()
     return RenamesTables(tuple(pairs))
 
 
-def _truncate(reader: Reader, database: str) -> ParsedStatement:
+def _truncate(reader: Reader) -> ParsedStatement:
     reader.expect("truncate")
     reader.keyword("table")
-    table = reader.table(database)
+    table = reader.table()
     reader.end()
     return EmptiesTable(table)
 
 
-def _repair(reader: Reader, database: str) -> ParsedStatement:
+def _repair(reader: Reader) -> ParsedStatement:
     reader.expect("repair")
     reader.keyword("no_write_to_binlog", "local")
     reader.expect("table", "tables")
-    tables = _table_list(reader, database)
+    tables = _table_list(reader)
     while reader.keyword("quick", "extended", "use_frm"):
         pass
     reader.end()
     return RepairsTables(frozenset(tables))
 
 
-def _optimize(reader: Reader, database: str) -> ParsedStatement:
+def _optimize(reader: Reader) -> ParsedStatement:
     reader.expect("optimize")
     reader.keyword("no_write_to_binlog", "local")
     reader.expect("table", "tables")
-    tables = _table_list(reader, database)
+    tables = _table_list(reader)
     reader.end()
     return RebuildsTables(frozenset(tables))
 
 
-def _table_list(reader: Reader, database: str) -> tuple[TableId, ...]:
-    tables = [reader.table(database)]
+def _table_list(reader: Reader) -> tuple[TableId, ...]:
+    tables = [reader.table()]
     while reader.sign(","):
-        tables.append(reader.table(database))
+        tables.append(reader.table())
     return tuple(tables)
 
 
@@ -425,7 +425,7 @@ def _if(not_: str, reader: Reader) -> bool:
     return True
 
 
-def _of_index(reader: Reader, database: str, *, replaces: bool) -> ParsedStatement | None:
+def _of_index(reader: Reader, *, replaces: bool) -> ParsedStatement | None:
     """An added or removed index, of the table that ON names; None if it's no index, nor a spatial reference system.
 
     `replaces`: whether it takes away one that there is.
@@ -442,7 +442,7 @@ def _of_index(reader: Reader, database: str, *, replaces: bool) -> ParsedStateme
     if reader.keyword("using"):
         reader.name()
     reader.expect("on")
-    return DefinesIndex(reader.table(database), copies=not _in_place(reader.rest()))
+    return DefinesIndex(reader.table(), copies=not _in_place(reader.rest()))
 
 
 def _of_others(reader: Reader) -> ParsedStatement:

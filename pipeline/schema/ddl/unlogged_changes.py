@@ -197,7 +197,7 @@ def _altered(statement: AltersTable, before: Traits | None) -> Iterator[Unlogged
     if statement.ignore:
         yield OfTables("ALTER IGNORE TABLE", table)
     for option in options:
-        yield from _option(Reader(option), table, statement.database, before)
+        yield from _option(Reader(option, statement.database), table, before)
     renamed = [pair for option in options for pair in renamed_by(Reader(option))]
     respelled = {old.casefold() for old, new in renamed if old.casefold() == new.casefold()}
     taken = {old for old, _ in renamed} | {name for option in options for name in dropped_by(Reader(option))}
@@ -228,9 +228,7 @@ def _options(options: Sequence[Sequence[Lexeme]]) -> Iterator[Sequence[Lexeme]]:
             ordering = words == ["order", "by"]
 
 
-def _option(
-    reader: Reader, table: frozenset[TableId], database: str, before: Traits | None
-) -> Iterator[UnloggedChange]:
+def _option(reader: Reader, table: frozenset[TableId], before: Traits | None) -> Iterator[UnloggedChange]:
     """Raises NotRead."""
     words = [lowercase_word(lexeme) for lexeme in reader.rest() if lexeme != (LexemeKind.SIGN, "=")]
     match words[:2]:
@@ -238,7 +236,7 @@ def _option(
             while not reader.keyword("with"):
                 reader.name()
             reader.expect("table")
-            yield OfTables("ALTER TABLE … EXCHANGE PARTITION", table | {reader.table(database)})
+            yield OfTables("ALTER TABLE … EXCHANGE PARTITION", table | {reader.table()})
         case ["truncate" | "drop" | "repair" as verb, "partition"]:
             yield OfTables(f"ALTER TABLE … {verb.upper()} PARTITION", table)
         case ["discard" | "import" as verb, "partition" | "tablespace" as of]:
@@ -251,7 +249,7 @@ def _option(
             reader.keyword("rename")
             if not reader.keyword("to", "as"):
                 reader.sign("=")
-            what, new = "ALTER TABLE … RENAME", frozenset({reader.table(database)})
+            what, new = "ALTER TABLE … RENAME", frozenset({reader.table()})
             yield OfTables(what, table - new, Effect.EMPTIED)
             yield OfTables(what, new)
         case ["modify" | "change" as verb, *_]:

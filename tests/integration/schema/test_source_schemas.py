@@ -9,7 +9,7 @@ from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Enum, Integer, Set
 from pipeline.types.enum_labels import UNKNOWN_CHARACTER
-from pipeline.verifier.column_metadata import self_described
+from pipeline.verifier.columns import self_described
 from tests.servers.source import connected, read_whole, settings
 from tests.servers.value_tables import edge_tables
 

@@ -46,7 +46,7 @@ from pipeline.messages.row_images import ImageKind
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
-from pipeline.verifier.reports import FromVerifier
+from pipeline.verifier.state import FromVerifier
 from tests.servers import text_kinds as texts
 from tests.servers.log import read_log
 from tests.servers.mysql import parts56

@@ -5,8 +5,7 @@ from typing import Any
 
 from pipeline.messages.changes import EnginesSurveyed
 from pipeline.verifier import step as machine
-from pipeline.verifier.reports import FromVerifier
-from pipeline.verifier.state import State
+from pipeline.verifier.state import FromVerifier, State
 from pipeline.verifier.step import AskServer, Fact, Order
 
 

@@ -31,9 +31,8 @@ from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import ColumnType, Enum, Integer, Set
 from pipeline.types.field_types import Storage
 from pipeline.verifier import step as machine
-from pipeline.verifier.reports import FromVerifier
 from pipeline.verifier.schema_fence import ServerAnswer
-from pipeline.verifier.state import State
+from pipeline.verifier.state import FromVerifier, State
 from pipeline.verifier.step import Fact, Order
 from tests.pipeline.verifier.answers import start, step
 

@@ -1,10 +1,13 @@
-"""Which tables may have changed below the log along with a row that it has."""
+"""Which tables may have changed below the log along with a row that it has, or that it lacks."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
+from pipeline.messages.binlog import RowsUnread
+from pipeline.messages.changes import MirrorInvalidated
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_filter import TableFilter
@@ -13,10 +16,13 @@ from pipeline.types.column_types import Integer
 from pipeline.verifier.cascades import (
     cascaded_tables,
     effects_of_new_keys,
+    effects_of_unread_rows,
     find_cascades,
     restarts_after_cascades,
+    restarts_after_gaps,
     stop_orphans,
 )
+from tests.pipeline.builders import ORDERS
 
 A, B, C, D = (TableId("d", name) for name in "abcd")
 INT = Integer(8, unsigned=False)
@@ -106,3 +112,49 @@ def test_new_foreign_keys_have_all_read_anew_that_goes_along_or_stop_their_table
     assert "along with those of d.a, and this server doesn't log that" in stops[0].reason
     stops, restarts = effects_of_new_keys(keys, [key(C, B), key(D, C)], captured, [D], reread=False)
     assert ([stop.table for stop in stops], restarts) == ([C], ())
+
+
+def test_tables_whose_changes_nobody_could_name_are_restarted_behind_them() -> None:
+    restarts = restarts_after_gaps({B: "so", A: "so it is", D: "so"}, [], [D])
+    assert [(each.table, each.emptied, each.reason, each.gap) for each in restarts] == [
+        (A, False, "so it is", True),
+        (B, False, "so", True),
+    ]
+
+
+def test_what_foreign_keys_may_have_changed_along_with_what_nobody_could_name_is_restarted_too() -> None:
+    restarts = restarts_after_gaps({A: "so"}, [key(B, A), key(C, B), key(D, A)], [D])
+    assert [(each.table, each.gap) for each in restarts] == [(A, True), (B, False), (C, False)]
+    assert "a foreign key may have changed its rows along with those of " in restarts[1].reason
+
+
+def test_where_the_log_does_not_tell_the_rows_tables_are_read_anew_with_their_children() -> None:
+    there, told = {A, B, C}, {table: replace(ORDERS, table=table) for table in (A, B, C, D)}
+
+    def restarted(unread: RowsUnread) -> list[TableId]:
+        stops, restarts = effects_of_unread_rows([unread], [key(B, A)], told, there)
+        assert not stops
+        assert {(each.emptied, each.reason) for each in restarts} <= {(False, "so")}
+        return [each.table for each in restarts]
+
+    assert restarted(RowsUnread("so", frozenset({C, D}))) == [C]
+    assert restarted(RowsUnread("so", frozenset({A}))) == [A, B]
+    assert restarted(RowsUnread("so", databases=frozenset({A.database.upper()}))) == sorted(there)
+    assert restarted(RowsUnread("so", databases=None)) == sorted(there)
+    assert restarted(RowsUnread("so")) == []
+
+
+def test_a_table_without_a_key_stops_where_it_is_surely_meant() -> None:
+    told = {A: replace(ORDERS, table=A, key=())}
+    [stop], restarts = effects_of_unread_rows([RowsUnread("so", frozenset({A}))], [], told, {A})
+    assert (stop.table, restarts) == (A, ())
+    assert stop.reason.startswith("so; it has no primary key")
+    assert effects_of_unread_rows([RowsUnread("so", databases=None)], [], told, {A}) == (
+        (),
+        (MirrorInvalidated(A, False, "so"),),  # it stops if a scan has read it
+    )
+    lost = RowsUnread("so", databases=None, lost=True)
+    assert effects_of_unread_rows([lost], [], told, {A}) == (
+        (),
+        (MirrorInvalidated(A, False, "so", gap=True),),
+    )

@@ -6,18 +6,21 @@ import pytest
 
 from pipeline.config.column_protection import UNPROTECTED, Protection, ProtectionRule, Treatment
 from pipeline.gtid.coordinates import Coordinates
-from pipeline.gtid.gtid_set import Gtid
+from pipeline.gtid.gtid_set import Gtid, Tsid
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import CreateTableSelectRead, LogAdvanced, TransactionsRead
 from pipeline.messages.changes import ChangesVerified, MirrorInvalidated, SchemaChanged
 from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.ddl.alter_table import Alteration
+from pipeline.schema.ddl.effects import Unlogged
+from pipeline.schema.ddl.unlogged_changes import Effect
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.schema.table_map import FullMetadata
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.schema.table_traits import Traits
 from pipeline.types.column_types import Binary, ColumnType, Integer, Text, Timestamp
-from pipeline.verifier.reports import FromVerifier
+from pipeline.verifier.handle_statements import restarts_after_statement
+from pipeline.verifier.state import FromVerifier
 from pipeline.verifier.step import tables_to_ask
 from tests.pipeline.verifier.answers import start, step
 from tests.pipeline.verifier.small_log import (
@@ -42,6 +45,7 @@ from tests.pipeline.verifier.small_log import (
     stops,
     upto,
 )
+from tests.pipeline.verifier.test_cascades import B, C, D
 
 # -- minimal metadata: the server is queried again
 
@@ -540,3 +544,15 @@ def test_columns_without_rules_get_other_names() -> None:
     )
     _, said = step(state, statement(6, "ALTER TABLE orders RENAME COLUMN state TO condition_"))
     assert stops(said) == {}
+
+
+def test_a_statement_empties_tables_or_has_them_read_again() -> None:
+    gtid = Gtid(Tsid("3e11fa47-71ca-11e1-9e33-c80aa9429562"), 7)
+    unlogged = {
+        C: Unlogged("TRUNCATE TABLE", Effect.EMPTIED),
+        B: Unlogged("RENAME TABLE", Effect.CHANGED),
+        D: Unlogged("TRUNCATE TABLE", Effect.EMPTIED),
+    }
+    restarts = restarts_after_statement(unlogged, gtid, [D])
+    assert [(restart.table, restart.emptied) for restart in restarts] == [(B, False), (C, True)]
+    assert all(str(gtid) in restart.reason for restart in restarts)

@@ -9,9 +9,8 @@ from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier import handle_statements, schema_fence, table_state
 from pipeline.verifier import step as machine
-from pipeline.verifier.reports import FromVerifier
 from pipeline.verifier.schema_fence import HeldMessage, NotYetProven, prove_schema, waiting_tables
-from pipeline.verifier.state import State
+from pipeline.verifier.state import FromVerifier, State
 from tests.pipeline.verifier.answers import step
 from tests.pipeline.verifier.small_log import (
     FULL,

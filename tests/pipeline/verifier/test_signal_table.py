@@ -19,8 +19,8 @@ from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
 from pipeline.types.column_types import ColumnType, Integer, Json, Text
-from pipeline.verifier.reports import FromVerifier
 from pipeline.verifier.signal_table import SignalRows, divert_signals, why_unreadable
+from pipeline.verifier.state import FromVerifier
 from tests.pipeline.builders import COMMIT_TIME, ORDERS, gtid, place
 
 RUN = Transactions.of([(gtid("a:6"), COMMIT_TIME)])

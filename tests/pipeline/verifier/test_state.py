@@ -1,17 +1,45 @@
-"""Foreign keys that a statement adds, below a log without their effects."""
+"""What is known of tables: their schemas, foreign keys and engines, and what is reported as that changes."""
 
 from dataclasses import replace
 
 import pytest
 
+from pipeline.gtid.gtid_set import GtidSet
+from pipeline.messages.binlog import LogAdvanced
 from pipeline.messages.changes import MirrorInvalidated, SchemaVerified, TableStopped
+from pipeline.messages.row_images import TableUnreadable
 from pipeline.schema.foreign_key import ForeignKey
+from pipeline.schema.known_schemas import KnownSchemas
+from pipeline.schema.table_map import FullMetadata
 from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_traits import Traits
 from pipeline.verifier.cascades import OutdatedForeignKeys
-from pipeline.verifier.state import State
+from pipeline.verifier.state import State, stops_for_engines
 from pipeline.verifier.step import tables_to_ask
-from tests.pipeline.verifier.answers import step
-from tests.pipeline.verifier.small_log import FULL, ORDERS, SCHEMA, answer, fresh, slice_, statement
+from tests.pipeline.verifier.answers import start, step
+from tests.pipeline.verifier.small_log import (
+    FULL,
+    NOTHING_KNOWN,
+    ORDERS,
+    SCHEMA,
+    SHOP,
+    answer,
+    end,
+    fresh,
+    images,
+    kinds,
+    protecting,
+    ran,
+    restarts,
+    run,
+    schemas,
+    slice_,
+    statement,
+    stops,
+    upto,
+    verified,
+)
+from tests.pipeline.verifier.test_cascades import A, B, C, D
 
 ITEMS, OTHERS = TableId("shop", "items"), TableId("other", "lines")
 ADDED = "ALTER TABLE orders ADD FOREIGN KEY (state) REFERENCES items (id) ON DELETE CASCADE"
@@ -62,3 +90,118 @@ def test_one_that_is_not_or_cannot_be_noticed_stops_its_table_by_name(reread: bo
     )
     assert not [m for m in step(state, slice_(4, maps=(FULL,)))[1] if isinstance(m, SchemaVerified)]
     assert step(state, replace(GIVEN, foreign_keys=(key,)))[1] == ()
+
+
+def test_tables_stop_whose_rows_are_elsewhere() -> None:
+    traits = {A: Traits("innodb"), B: Traits("blackhole"), C: Traits(""), D: Traits("mrg_myisam")}
+    stops = stops_for_engines(traits, [A, B, C], [])
+    assert [stop.table for stop in stops] == [B, C]
+    assert [stop.reason.partition(",")[0] for stop in stops] == [
+        "its engine is BLACKHOLE",
+        "its engine is unknown",
+    ]
+    assert stops_for_engines(traits, [B, D], [B, D]) == ()
+
+
+def test_a_table_stops_that_a_merge_table_has_in_its_union() -> None:
+    [stop] = stops_for_engines({A: Traits("myisam"), B: Traits("myisam", merged_by=D)}, [A, B], [])
+    assert stop.table == B
+    assert stop.reason.startswith(f"the MERGE table {D} has it in its UNION")
+
+
+def test_a_table_that_cannot_be_captured_stops_with_its_first_images() -> None:
+    """None of its rows go on, those of later slices neither."""
+    ours = replace(FULL, metadata=FullMetadata(("id", "__op", "tags"), (0,)))
+    said = run(fresh(), slice_(1, maps=(ours,)), slice_(2, maps=(ours,)))
+    assert kinds(said) == ["TableStopped", "ChangesVerified", "ChangesVerified"]
+    assert schemas(said) == []
+
+
+def test_after_a_statement_the_same_version_is_verified_anew() -> None:
+    said = run(fresh(), slice_(1), statement(2, "ALTER TABLE orders COMMENT 'x'"), slice_(3))
+    assert kinds(said)[2:] == ["SchemaChanged", "SchemaVerified", "ChangesVerified"]
+
+
+def test_a_table_that_the_checkpoint_lacks_is_told_at_the_start_if_nothing_is_to_come() -> None:
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
+    assert start(SHOP, known, upto(5), {}, (), frozenset())[1] == (SchemaVerified(SCHEMA),)
+    assert start(SHOP, known, upto(5), {ORDERS: SCHEMA}, (), frozenset())[1] == ()
+    assert start(SHOP, known, upto(5), {}, [ORDERS], frozenset())[1] == ()
+    assert start(SHOP, known, upto(4), {}, (), frozenset())[1] == ()
+
+
+def test_it_is_told_behind_the_last_transaction_that_was_to_come() -> None:
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
+    said = run(fresh(known, 2), slice_(3, 4, maps=()), slice_(5, maps=()), slice_(6, maps=()))
+    assert kinds(said) == ["ChangesVerified", "ChangesVerified", "SchemaVerified", "ChangesVerified"]
+    assert verified(said) == [SCHEMA]
+    said = run(fresh(known, 2), slice_(3, 4, maps=()), statement(5, "CREATE TABLE orders (id INT)"))
+    assert kinds(said) == ["ChangesVerified", "SchemaChanged", "SchemaVerified"]
+    # A map has reported it before.
+    said = run(fresh(known, 2), slice_(3, 4), slice_(5))
+    assert kinds(said) == ["SchemaVerified", "ChangesVerified", "ChangesVerified"]
+
+
+def test_a_table_that_is_not_captured_any_more_is_stopped() -> None:
+    items = TableId("other", "items")
+    state, news = start(
+        SHOP, NOTHING_KNOWN, GtidSet(), {items: replace(SCHEMA, table=items)}, (), frozenset()
+    )
+    [stopped] = news
+    assert isinstance(stopped, TableStopped)
+    assert (stopped.table, "configuration" in stopped.reason) == (items, True)
+    assert schemas(run(state, slice_(1, maps=(replace(FULL, table=items), FULL)))) == [SCHEMA]
+    # Once it's durable it isn't reported again.
+    assert (
+        start(SHOP, NOTHING_KNOWN, GtidSet(), {items: replace(SCHEMA, table=items)}, [items], frozenset())[1]
+        == ()
+    )
+
+
+def test_a_table_that_lost_its_key_is_not_empty_for_its_mirror() -> None:
+    keyless = replace(SCHEMA, key=())
+    state = fresh(KnownSchemas({ORDERS: SCHEMA}, upto(5)), 5)
+    emptied = statement(6, "TRUNCATE orders")
+    state, _ = ran(state, emptied, statement(7, "ALTER TABLE orders DROP PRIMARY KEY"))
+    _, said = ran(state, answer(7, keyless))
+    [again] = restarts(said)
+    assert (again.emptied, "primary key" in again.reason) == (False, True)
+
+
+def test_a_table_stops_before_a_parent_that_is_stopped_could_change_it() -> None:
+    """Also with the rows that it has in the same slice: what the parent's rows did to it isn't known."""
+    child = TableId("shop", "items")
+    state = replace(fresh(), foreign_keys=(ForeignKey(child, ORDERS, ("id",), deletes=True, updates=True),))
+    items = images(replace(FULL, table=child))
+    unreadable = replace(slice_(2), tables=(items, TableUnreadable(ORDERS, "a time of 25 hours")))
+    said = run(state, replace(slice_(1), tables=(items,)), unreadable, replace(slice_(3), tables=(items,)))
+    assert [m.table for m in said if isinstance(m, TableStopped)] == [ORDERS, child]
+    assert "along with those of shop.orders, which is stopped" in str(said)
+    assert [schema.table for schema in schemas(said)] == [child]
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        (("tags",), None),
+        (("labels",), "it has no column 'labels'"),
+        (("id",), "its column 'id' is in the primary key"),
+    ],
+)
+def test_a_table_that_the_rules_do_not_fit_is_stopped_whoever_tells_its_columns(
+    columns: tuple[str, ...], why: str | None
+) -> None:
+    """The server does at the start and after a statement, and the log with its rows, of which none passes."""
+    known = KnownSchemas({ORDERS: SCHEMA}, upto(5))
+    protection = protecting(*columns)
+    _, at_start = start(SHOP, known, upto(5), {}, (), frozenset(), protection=protection)
+    later = replace(fresh(), protection=protection)
+    with_rows = run(later, slice_(1))
+    state, _ = step(
+        replace(fresh(same=SCHEMA), protection=protection), statement(1, "ALTER TABLE orders ADD x int")
+    )
+    answered = run(state, answer(2, SCHEMA), LogAdvanced(end(2)))
+    for said in (at_start, with_rows, answered):
+        assert (ORDERS in stops(said)) == (why is not None)
+        assert (why or "") in stops(said).get(ORDERS, "")
+    assert schemas(with_rows) == ([] if why else [SCHEMA])

@@ -17,7 +17,7 @@ from pipeline.types.column_types import Integer, RawInteger, RawString, Text
 from pipeline.types.field_types import Storage
 from pipeline.verifier import schema_fence
 from pipeline.verifier import step as machine
-from pipeline.verifier.reports import FromVerifier
+from pipeline.verifier.state import FromVerifier
 from pipeline.verifier.step import AskServer, tables_to_ask
 from tests.pipeline.verifier.answers import start, step
 from tests.pipeline.verifier.small_log import (

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.schema.ddl.effects import StatementScope, changed_unlogged, may_alter, touched_tables
+from pipeline.schema.ddl.effects import changed_unlogged, may_alter
 from pipeline.schema.ddl.statement_kinds import parse_logged
+from pipeline.schema.ddl.statement_scope import StatementScope
 from pipeline.schema.ddl.unlogged_changes import Effect
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
@@ -15,49 +16,6 @@ MET = TableId("Shop", "Met")
 ORDERS, ITEMS = TableId("shop", "orders"), TableId("shop", "items")
 
 # -- which tables may it be about?
-
-
-def names(text: str, database: str = "") -> set[str]:
-    return {
-        table.dotted for table in touched_tables(StatementScope(SHOP, {MET}), parse_logged(database, text))
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "database", "wanted"),
-    [
-        ("ALTER TABLE shop.orders ADD x INT", "", {"shop.orders"}),
-        ("ALTER TABLE `shop` . `or``ders` ADD x INT", "", {"shop.or`ders"}),
-        ('ALTER TABLE "shop"."orders" ADD x INT', "", {"shop.orders"}),
-        ("alter table /*!40000 shop.orders */ add x int", "", {"shop.orders"}),
-        ("ALTER TABLE other.orders -- shop.orders\n ADD x INT /* shop.items */ # shop.y", "", set()),
-        ("ALTER TABLE other.t COMMENT 'shop.orders'", "", set()),
-        # The string ends at the backslash's quote if NO_BACKSLASH_ESCAPES is set.
-        ("ALTER TABLE other.t COMMENT 'it''s \\' shop.orders'", "", {"shop.orders"}),
-        ("ALTER TABLE other.t COMMENT 'a\\\\', RENAME shop.orders", "", {"shop.orders"}),
-        ("RENAME TABLE other.t TO shop/* to here */.orders", "", {"shop.orders"}),
-        ("RENAME TABLE other.t TO orders", "shop", {"shop.orders"}),
-        ("ALTER TABLE other.t ADD shop INT, ADD orders INT", "", set()),
-        ("ALTER TABLE MET ADD x INT", "SHOP", {"Shop.Met"}),
-        ("ALTER TABLE MET ADD x INT", "other", set()),
-        ("CREATE TABLE shop.child (m INT REFERENCES met)", "other", {"Shop.Met", "shop.child"}),
-        ("ALTER TABLE x ADD x INT", "\ufffd", {"Shop.Met"}),
-        ("DROP DATABASE shop", "", {"Shop.Met"}),
-        ("ALTER TABLE shop.x TABLESPACE y", "", {"shop.x"}),
-        ("ALTER TABLE \ufffd ADD x INT", "other", {"Shop.Met"}),
-    ],
-)
-def test_a_statement_touches_what_it_names(text: str, database: str, wanted: set[str]) -> None:
-    got = names(text, database)
-    if wanted:
-        assert wanted <= got
-    else:
-        assert got == set()
-
-
-def test_a_statement_on_other_databases_touches_nothing() -> None:
-    assert names("CREATE TABLE things (id INT)", "other") == set()
-    assert names("CREATE TABLE things (id INT)", "shop") >= {"shop.things"}
 
 
 @pytest.mark.parametrize(

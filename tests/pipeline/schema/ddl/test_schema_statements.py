@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline.schema.ddl.effects import StatementScope
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement, schema_statements
 from pipeline.schema.ddl.statement_kinds import parse_logged
+from pipeline.schema.ddl.statement_scope import StatementScope
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 

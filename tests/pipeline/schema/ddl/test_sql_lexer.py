@@ -11,7 +11,7 @@ def texts(statement: str) -> list[str]:
 
 
 def reader(statement: str) -> sql_lexer.Reader:
-    return sql_lexer.Reader(list(sql_lexer.lexemes(statement)))
+    return sql_lexer.Reader(list(sql_lexer.lexemes(statement)), "shop")
 
 
 def test_comments_are_left_out_and_quotes_are_taken_off() -> None:
@@ -65,8 +65,8 @@ def test_commas_in_parentheses_divide_nothing() -> None:
 
 
 def test_a_table_is_of_the_default_database_unless_it_is_qualified() -> None:
-    assert reader("t").table("shop") == reader(".t").table("shop") == TableId("shop", "t")
-    assert reader("other.t").table("shop") == TableId("other", "t")
+    assert reader("t").table() == reader(".t").table() == TableId("shop", "t")
+    assert reader("other.t").table() == TableId("other", "t")
 
 
 @pytest.mark.parametrize("text", ["", "'a'", "``", "`\N{REPLACEMENT CHARACTER}`", "("])

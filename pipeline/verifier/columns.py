@@ -1,4 +1,4 @@
-"""Gives row images the names of their columns, from the known schema of their table.
+"""Gives row images the columns of their table, from its known schema: their names, and what the log leaves open.
 
 With full metadata a table map has all of them. Any other map has to be compared with the schema that holds at its
 position in the stream. If no schema is verified there, or it doesn't fit the map, the table stops: Tidemark guesses
@@ -8,29 +8,36 @@ nothing.
 and a column of the key that the log leaves out. Then none of the table's images of that slice or part is sent on.
 Earlier parts of the same transaction may have been sent. The coordinator ensures that they have no effect.
 
+**What the schema completes.** ENUM and SET come as indices and bits, with any metadata. A log without metadata (before
+MySQL 8.0.1) says neither which integers are unsigned nor which strings are text. Integers come with their bits read as
+signed, strings as the stored bytes. The schema's types make each column canonical in one pass. Everything that the log
+does say has to agree with the schema.
+
 **Absent columns** are bits in the reader, because only names last: the table may be altered later. A row image without
 all columns has the names of those that it lacks.
 """
 
-from typing import assert_never
+from collections.abc import Iterator
+from typing import Final, assert_never
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.config.column_protection import UNPROTECTED, Protection
-from pipeline.errors import Definite
-from pipeline.gtid.gtid_set import Gtid, GtidSet
+from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal.change_rows import uncapturable
 from pipeline.messages.changes import TableStopped
 from pipeline.messages.row_images import CHANGE_FIELDS, TableChanges, TableImages, TableUnreadable
 from pipeline.schema.table_map import FullMetadata, MinimalMetadata, NoMetadata, TableMap
-from pipeline.schema.table_schema import TableId, TableSchema
-from pipeline.verifier.column_metadata import complete_columns, misfit, self_described
+from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.types import column_types as t
+from pipeline.types.charsets import to_strings
+from pipeline.types.enum_labels import enum_texts, set_texts
 from pipeline.verifier.table_state import (
     Capturable,
     SchemaFetched,
     SchemaKnown,
     SchemaPending,
-    TableState,
     Unproven,
     Verified,
 )
@@ -47,18 +54,6 @@ _KEY_ABSENT = (
 
 class KeyAbsent(Definite):
     """The log leaves out a column of the primary key."""
-
-
-def after_statement(state: TableState | None, gtid: Gtid, to_come: TableSchema | None) -> TableState:
-    """Returns a table's state after a statement that may have altered it; `to_come`: the schema that has its work in
-    it."""
-    match state:
-        case SchemaFetched(_, at) as answer if gtid in at:
-            return answer
-        case Unproven(statements):
-            return Unproven(statements.with_gtid(gtid))
-        case _:
-            return Unproven(GtidSet().with_gtid(gtid)) if to_come is None else SchemaPending(to_come)
 
 
 def name_columns(
@@ -84,13 +79,6 @@ def name_columns(
 def images_table(images: TableImages | TableUnreadable) -> TableId:
     """The table that these are of."""
     return images.table if isinstance(images, TableUnreadable) else images.map.table
-
-
-def must_wait(state: TableState, images: TableImages | TableUnreadable) -> bool:
-    """Whether these images have to wait for the proof of their table's schema."""
-    if isinstance(images, TableUnreadable) or isinstance(images.map.metadata, FullMetadata):
-        return False
-    return isinstance(state, Unproven | SchemaPending | SchemaFetched)
 
 
 def _verify(state: Capturable, table_map: TableMap) -> Verified | str:
@@ -134,3 +122,87 @@ def _absent(schema: TableSchema, bitmaps: pa.Array) -> pa.Array:
         raise KeyAbsent(_KEY_ABSENT.format(columns=" and ".join(lacking)))
     names = [[column.name for i, column in enumerate(schema.columns) if each >> i & 1] for each in bits]
     return pa.array(names, kind).take(encoded.indices)
+
+
+class TooLong(Definite):
+    """A value is longer than its column."""
+
+
+def self_described(table_map: TableMap, metadata: FullMetadata) -> TableSchema:
+    """The schema that a map with full metadata is by itself."""
+    columns: list[Column] = []
+    for name, kind, nullable in zip(metadata.names, table_map.types, table_map.nullable, strict=True):
+        if isinstance(kind, t.RawType):
+            raise InvariantBroken(
+                f"{table_map.table}: the log names the column {name} and leaves its type open"
+            )
+        columns.append(Column(name, kind, nullable))
+    return TableSchema(table_map.table, tuple(columns), metadata.key)
+
+
+def misfit(schema: TableSchema, table_map: TableMap) -> str | None:
+    """How the schema differs from what the log says, as far as the log says it; None if it fits."""
+    if len(schema.columns) != len(table_map.types):
+        return f"the log has {len(table_map.types)} columns, and the server's schema {len(schema.columns)}"
+    for column, kind, nullable in zip(schema.columns, table_map.types, table_map.nullable, strict=True):
+        if not _fits(column.type, kind) or column.nullable != nullable:
+            return f"the log has {kind}, nullable={nullable}, where the server's schema has {column}"
+    return None
+
+
+def _fits(column: t.ColumnType, logged: t.LogType) -> bool:
+    match column, logged:
+        case (t.Enum(), t.Enum()) | (t.Set(), t.Set()):
+            return True
+        case t.Integer(size, _), t.RawInteger(stored):
+            return size == stored
+        case t.FixedBinary(width), t.RawChar(stored):
+            return width == stored
+        case (t.Text(), t.RawChar()) | (t.Text() | t.Binary(), t.RawString()):
+            return True
+        case _:
+            return column == logged
+
+
+def complete_columns(schema: TableSchema, table_map: TableMap, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of a map that fits the schema (`TableImages.rows`), under its names and of its types (`schema.arrow`).
+
+    Raises Definite: a value isn't one of its column's type (a label that isn't there, bytes that aren't text).
+    """
+    return pa.record_batch(list(_columns(schema, table_map, rows)), schema=schema.arrow)
+
+
+def _columns(schema: TableSchema, table_map: TableMap, rows: pa.RecordBatch) -> Iterator[pa.Array]:
+    for column, logged, values in zip(schema.columns, table_map.types, rows.columns, strict=True):
+        match column.type, logged:
+            case t.Enum(labels), _:
+                yield enum_texts(values, labels)
+            case t.Set(labels), _:
+                yield set_texts(values, labels)
+            case t.Integer(size, unsigned=True), t.RawInteger():
+                yield _as_unsigned(values, size)
+            case t.FixedBinary(width), t.RawChar():
+                yield _pad(values, width, f"{schema.table}.{column.name}")
+            case t.Text(charset), t.RawChar() | t.RawString():
+                yield to_strings(values, charset, f"{schema.table}.{column.name}")
+            case _:
+                yield values
+
+
+_BITS: Final = {1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32(), 8: pa.uint64()}
+
+
+def _as_unsigned(values: pa.Array, size: int) -> pa.Array:
+    """The same bits, of integers with this many bytes, without a sign."""
+    if size == 3:  # in four bytes, and the highest one repeats the sign
+        return pc.bit_wise_and(values, pa.scalar(0xFFFFFF, pa.int32()))
+    return values.view(_BITS[size]).cast(t.arrow_type(t.Integer(size, unsigned=True)))
+
+
+def _pad(values: pa.Array, width: int, column: str) -> pa.Array:
+    """Returns the same bytes, padded with zero bytes up to `width`."""
+    longest = pc.max(pc.binary_length(values)).as_py() or 0
+    if longest > width:
+        raise TooLong(f"{column}: a value has {longest} bytes, and the column {width}")
+    # Arrow pads only what it calls text, byte by byte, with any bytes.
+    return pc.ascii_rpad(values.view(pa.string()), width, "\0").view(pa.binary())

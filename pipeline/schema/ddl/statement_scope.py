@@ -1,0 +1,119 @@
+"""Which tables a statement may be about: the names in its text, and what these may mean.
+
+**Names.** This is not a parser. It hands out every word and quoted identifier, keywords included. Who asks whether a
+table's name is among them errs on the safe side only. Where the same text can be read in two ways, it's handed out in
+both. "…" is an identifier with ANSI_QUOTES, and a backslash in a string is no escape with NO_BACKSLASH_ESCAPES. The
+inside of `/*! … */` is executed or not, and a comment may have another one in it.
+
+**Meaning.** A server compares names exactly (lower_case_table_names = 0), or `folds` them. Then a name that differs by
+case alone may mean a known table. That is never certain, because only the server knows how it folds.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from pipeline.schema.ddl.sql_lexer import NAME_KINDS, Lexeme, LexemeKind, lexeme_lists
+from pipeline.schema.ddl.statement_kinds import LoggedStatement
+from pipeline.schema.table_filter import TableFilter
+from pipeline.schema.table_schema import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """A name as it's written, and the one before it where a dot joins the two ("" where none does)."""
+
+    qualifier: str
+    name: str
+
+
+def identifiers(statement: str) -> Iterator[Identifier]:
+    """Every word, quoted identifier and double-quoted text of a statement, in order."""
+    for found in lexeme_lists(statement):
+        yield from _identifiers(found)
+
+
+def _identifiers(found: Iterable[Lexeme]) -> Iterator[Identifier]:
+    last, qualifier = "", ""
+    for kind, text in found:
+        match kind:
+            case _ if kind in NAME_KINDS:
+                yield Identifier(qualifier, text)
+                last, qualifier = text, ""
+            case LexemeKind.SIGN if text == ".":
+                qualifier = last
+            case LexemeKind.OPENING | LexemeKind.CLOSING:
+                pass
+            case _:  # a string and other punctuation name nothing
+                last, qualifier = "", ""
+
+
+# A statement that means a whole database has one of these in it.
+_OF_DATABASES = frozenset({"database", "schema"})
+
+
+@dataclass(frozen=True, slots=True)
+class StatementScope:
+    """What names in a statement may mean: the tables that are captured, those of them that are known, and how.
+
+    `unknown_engines`: the tables whose engine may have lost rows that the log has.
+    """
+
+    captured: TableFilter
+    known: Collection[TableId]
+    folds: bool = True
+    unknown_engines: Collection[TableId] = ()
+
+    def meant(self, table: TableId) -> frozenset[TableId]:
+        """The known tables that this name may mean."""
+        if table in self.known:
+            return frozenset({table})
+        if not self.folds:
+            return frozenset()
+        return frozenset(each for each in self.known if widely_folded(str(each)) == widely_folded(str(table)))
+
+    def of_database(self, database: str) -> frozenset[TableId]:
+        """The known tables of the database that this name may mean."""
+        return frozenset(each for each in self.known if self.same(each.database, database))
+
+    def same(self, known: str, name: str) -> bool:
+        """Whether a name may be this one."""
+        return known == name or (self.folds and widely_folded(known) == widely_folded(name))
+
+
+def touched_tables(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:
+    """The captured tables that a statement may be about: those that it names, and those of a database that it's about.
+
+    This errs on the safe side. Where the patterns match any name in the default database, words that name no table
+    are among the result. Text that couldn't be read may name any table. A name without a database is of the default
+    one, or of one that stands elsewhere in the text, as where CREATE TABLE names a parent. So a table of any other
+    database isn't meant, though it has a name that is in the text.
+    """
+    named = set(identifiers(statement.text))
+    words = {identifier.name for identifier in named}
+    whole = bool({each.casefold() for each in words} & _OF_DATABASES)
+    unreadable = "\N{REPLACEMENT CHARACTER}" in statement.text + statement.database
+    if names.folds:
+        words = {widely_folded(each) for each in words}
+
+    def is_named(name: str) -> bool:
+        return (widely_folded(name) if names.folds else name) in words
+
+    def is_meant(table: TableId) -> bool:
+        in_reach = names.same(table.database, statement.database) or is_named(table.database)
+        return in_reach and is_named(table.name)
+
+    among_known = {
+        table
+        for table in names.known
+        if unreadable or is_meant(table) or (whole and is_named(table.database))
+    }
+    unknown = {TableId(identifier.qualifier or statement.database, identifier.name) for identifier in named}
+    return frozenset(among_known | {table for table in unknown if names.captured.match(table)})
+
+
+def widely_folded(name: str) -> str:
+    """The same for names that a server which folds names may take for the same, and maybe for some that it doesn't.
+
+    MySQL 5.6 and 9.7 take no two characters for one that this keeps apart (observed of all that a name can have).
+    """
+    return name.casefold().replace("\N{COMBINING DOT ABOVE}", "")
