@@ -22,7 +22,6 @@ from pipeline.coordinator.state import (
     State,
     drop_windows,
     fail_table,
-    reading_window,
     restart_table,
     size_of,
     snapshot_of,
@@ -136,7 +135,7 @@ def plan_failed(state: State, message: PlanFailed) -> State:
 def chunk_read(state: State, message: ChunkRead) -> State:
     """Gives the chunk's window its rows and watermarks. The next chunk of its range can then be ordered."""
     state = _forget_order(state, message.chunk)
-    window = reading_window(state, message.chunk)
+    window = _reading_window(state, message.chunk)
     if window is None:  # dropped since: by a statement, a stop, or a failure of its table
         return state
     if isinstance(window.order, ReadByKeys):
@@ -164,6 +163,11 @@ def _measure_rows(state: State, read: ChunkRead) -> State:
     return with_size(state, table, ChunkSize(known.rows if known else state.limits.chunk_rows, row_bytes))
 
 
+def _reading_window(state: State, chunk: ChunkId) -> Reading | None:
+    """Returns the window whose chunk is being read, or None if it was dropped."""
+    return next((w for w in state.windows if isinstance(w, Reading) and w.order.chunk == chunk), None)
+
+
 def _with_chunk(state: State, window: Reading, message: ChunkRead) -> State:
     reconciling = windows.take_chunk(window, message)
     return replace(state, windows=tuple(reconciling if w is window else w for w in state.windows))
@@ -171,7 +175,7 @@ def _with_chunk(state: State, window: Reading, message: ChunkRead) -> State:
 
 def chunk_failed(state: State, message: ChunkFailed) -> State:
     """Fails the table's snapshot, if it waited for the chunk. Stops its capture if rows can't be read again."""
-    window, table = reading_window(state, message.chunk), message.chunk.table
+    window, table = _reading_window(state, message.chunk), message.chunk.table
     state = _forget_order(state, message.chunk)
     if window is None:
         return state
@@ -184,7 +188,7 @@ def chunk_failed(state: State, message: ChunkFailed) -> State:
 
 def chunk_schema_changed(state: State, message: ChunkSchemaChanged) -> State:
     """Waits until the stream has the statement that changed the table. Nothing of the table is ordered before that."""
-    table, wanted = message.chunk.table, reading_window(state, message.chunk) is not None
+    table, wanted = message.chunk.table, _reading_window(state, message.chunk) is not None
     state = _forget_order(state, message.chunk)
     unsettled = SchemaDiffers(message.reason, message.high)
     return with_plan(drop_windows(state, {table}), table, unsettled) if wanted else state

@@ -548,11 +548,6 @@ def with_size(state: State, table: TableId, size: ChunkSize) -> State:
     return replace(state, chunk_sizes={**state.chunk_sizes, table: size})
 
 
-def reading_window(state: State, chunk: ChunkId) -> Reading | None:
-    """Returns the window whose chunk is being read, or None if it was dropped."""
-    return next((w for w in state.windows if isinstance(w, Reading) and w.order.chunk == chunk), None)
-
-
 def is_reading(state: State, table: TableId, number: int) -> bool:
     """Returns whether a chunk of the table's range with this number is being read."""
     return any(isinstance(w, Reading) and range_of(w) == (table, number) for w in state.windows)

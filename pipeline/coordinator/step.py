@@ -232,24 +232,24 @@ def _handle(
         case changes.TransactionPartVerified():
             after, parts = handle_transactions.transaction_part_verified(state, message)
             return after, parts, ()
+        case binlog.LogAdvanced():
+            return handle_transactions.log_advanced(state, message), (), ()
         case changes.SchemaChanged():
             after = handle_schemas.schema_changed(state, message)
             return after, handle_schemas.emptying_changes(after, message), ()
+        case changes.SchemaVerified():
+            return handle_schemas.schema_verified(state, message), (), ()
+        case changes.MirrorInvalidated():
+            return handle_schemas.mirror_invalidated(state, message), (), ()
+        case journal.MirrorDataExpired():
+            return handle_schemas.mirror_data_expired(state, message), (), ()
+        case changes.TableStopped(table, reason):
+            return stop_table(state, table, reason), (), ()
+        case changes.EnginesSurveyed(unknown):
+            return with_checkpoint(state, unknown_engines=unknown), (), ()
         case signals.SignalReceived(signal):
             after, answer = signal_received(state, signal)
             return after, (), (answer,)
-        case binlog.LogAdvanced():
-            return handle_transactions.log_advanced(state, message), (), ()
-        case binlog.ReadingPaused():
-            return replace(state, reader=PauseReached()), (), ()
-        case changes.SchemaVerified():
-            return handle_schemas.schema_verified(state, message), (), ()
-        case changes.EnginesSurveyed(unknown):
-            return with_checkpoint(state, unknown_engines=unknown), (), ()
-        case changes.MirrorInvalidated():
-            return handle_schemas.mirror_invalidated(state, message), (), ()
-        case changes.TableStopped(table, reason):
-            return stop_table(state, table, reason), (), ()
         case chunks.TablePlanned():
             return handle_chunks.table_planned(state, message), (), ()
         case chunks.PlanFailed():
@@ -263,6 +263,12 @@ def _handle(
         case chunks.ScanOpened() | chunks.ScanRead() | chunks.ScanFailed():
             after, rows = table_scan.take_answer(state, message)
             return after, rows, ()
+        case chunks.TransactionsOpened():
+            return consistent_schedule.transactions_opened(state, message), (), ()
+        case journal.DifferencesReported():
+            return repair.differences_reported(state, message), (), ()
+        case binlog.ReadingPaused():
+            return replace(state, reader=PauseReached()), (), ()
         case chunks.SourceOverloaded(reason):
             return replace(state, source=SourceAtLimit(reason)), (), ()
         case chunks.SourceRecovered():
@@ -271,12 +277,6 @@ def _handle(
             return replace(state, room=journal.Full(reason)), (), ()
         case journal.JournalHasSpace():
             return replace(state, room=journal.HasSpace()), (), ()
-        case chunks.TransactionsOpened():
-            return consistent_schedule.transactions_opened(state, message), (), ()
-        case journal.MirrorDataExpired():
-            return handle_schemas.mirror_data_expired(state, message), (), ()
-        case journal.DifferencesReported():
-            return repair.differences_reported(state, message), (), ()
         case _:
             assert_never(message)
 

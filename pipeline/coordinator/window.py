@@ -243,10 +243,11 @@ def take_chunk(window: Reading, read: ChunkRead) -> Reconciling:
             f"was ordered: {window.order.ordered_at - read.low}"
         )
     count = sum(len(keys) for keys in window.passed_keys)
-    rows = read.rows
+    rows, gone = read.rows, None
     if isinstance(window.order, ReadByKeys):
-        rows = rows.filter(pc.is_in(key_tokens(rows, window.order.schema.key), window.order.tokens))
-    gone = _without_row(window.order, rows) if isinstance(window.order, RepairRows) else None
+        found = key_tokens(rows, window.order.schema.key)
+        rows = rows.filter(pc.is_in(found, window.order.tokens))
+        gone = _without_row(window.order, found) if isinstance(window.order, RepairRows) else None
     return _drop_touched_rows(
         Reconciling(window.order, read.low, read.high, rows, read.upto, window.passed_keys, count, gone=gone)
     )
@@ -293,8 +294,8 @@ def _touched(window: Reconciling, passed: SliceKeys) -> pa.Array:
     return passed.outside(window.low) if low_matters else passed.tokens
 
 
-def _without_row(order: RepairRows, rows: pa.RecordBatch) -> pa.RecordBatch:
-    return order.keys.filter(pc.invert(pc.is_in(order.tokens, key_tokens(rows, order.schema.key))))
+def _without_row(order: RepairRows, found: pa.Array) -> pa.RecordBatch:
+    return order.keys.filter(pc.invert(pc.is_in(order.tokens, found)))
 
 
 def _drop_touched_rows(window: Reconciling) -> Reconciling:

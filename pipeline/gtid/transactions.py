@@ -102,6 +102,10 @@ class Transactions:
             missing[here] = ~gtids.contains_many(source, self.number[here])
         return missing
 
+    def any_outside(self, gtids: GtidSet) -> bool:
+        """Returns whether one of them is missing from the set."""
+        return bool(self.not_in(gtids).any())
+
     def added_to(self, position: GtidSet) -> GtidSet:
         """Returns the position once all of these have passed.
 

@@ -81,7 +81,6 @@ from pipeline.coordinator.state import (
     with_checkpoint,
 )
 from pipeline.errors import InvariantBroken
-from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.transactions import Transactions
 from pipeline.messages.binlog import LogAdvanced, PauseReading, ResumeReading
 from pipeline.messages.changes import (
@@ -199,13 +198,8 @@ def touch_scan(state: State, tables: tuple[TableChanges, ...], transactions: Tra
         if isinstance(scan, OpeningScan):
             scan = replace(scan, touched=(*scan.touched, touched))
         else:
-            scan = replace(scan, spoiled=scan.spoiled or _unseen(touched, scan.opened.low))
+            scan = replace(scan, spoiled=scan.spoiled or touched.any_outside(scan.opened.low))
     return replace(state, scan=scan)
-
-
-def _unseen(transactions: Transactions, low: GtidSet) -> bool:
-    """Returns whether one of the transactions isn't in the low watermark."""
-    return bool(transactions.not_in(low).any())
 
 
 def take_answer(
@@ -235,7 +229,7 @@ def _take_opening(state: State, message: ScanOpened) -> State:
         raise InvariantBroken(
             f"the scan of {scan.order.table} doesn't see what had passed when it was ordered"
         )
-    spoiled = scan.spoiled or any(_unseen(touched, message.low) for touched in scan.touched)
+    spoiled = scan.spoiled or any(touched.any_outside(message.low) for touched in scan.touched)
     return replace(state, scan=ApproachingScan(scan.order, scan.snapshot, message, spoiled))
 
 
