@@ -238,8 +238,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             raise
         except (Transient, Definite) as failure:
             answer = chunks.PlanFailed(order.table, str(failure))
-        self._watch.carried_out(0)
-        await self._coordinator.put(answer)
+        await self._answer(answer)
 
     async def _read(self, order: chunks.ReadChunk) -> None:
         limit = order.limit
@@ -262,9 +261,7 @@ class ChunkSelector(Actor[ToChunkSelector]):
             raise
         except (Transient, Definite) as failure:
             answer = chunks.ChunkFailed(order.chunk, str(failure))
-        number = answer.rows.num_rows if isinstance(answer, chunks.ChunkRead) else 0
-        self._watch.carried_out(number, order.request.rows_per_s)
-        await self._coordinator.put(answer)
+        await self._answer(answer, order.request.rows_per_s)
 
     async def _read_again(self, order: chunks.ReadByKeys) -> None:
         """Reads rows by their keys. If they don't come for now, all of capture begins again: the stream needs them."""
@@ -277,7 +274,22 @@ class ChunkSelector(Actor[ToChunkSelector]):
             answer = await self._schema_changed(order, outdated)
         except Definite as failure:
             answer = chunks.ChunkFailed(order.chunk, str(failure))
-        self._watch.carried_out(answer.rows.num_rows if isinstance(answer, chunks.ChunkRead) else 0)
+        await self._answer(answer)
+
+    async def _answer(
+        self,
+        answer: (
+            chunks.TablePlanned
+            | chunks.PlanFailed
+            | chunks.ChunkRead
+            | chunks.ChunkSchemaChanged
+            | chunks.ChunkFailed
+        ),
+        rows_per_s: int = 0,
+    ) -> None:
+        """Sends the answer to an order, and takes note that the order is done; `rows_per_s`: see `carried_out`."""
+        rows = answer.rows.num_rows if isinstance(answer, chunks.ChunkRead) else 0
+        self._watch.carried_out(rows, rows_per_s)
         await self._coordinator.put(answer)
 
     async def _schema_changed(

@@ -95,7 +95,7 @@ def comparison(
     """
     # A text comes of a request from before the column's type was altered.
     if rounded is not None and not isinstance(value, str | bytes) and not rounded.keeps(value):
-        return _comparison_with_kept(name, operator, value, rounded)
+        return rounded.comparison(name, operator, value)
     numbers = label_numbers(kind)
     if isinstance(kind, t.Set) and len(kind.labels) == _ALL_BITS:
         name = f"CAST({name} AS UNSIGNED)"  # which MySQL takes for negative if it has the highest bit
@@ -111,16 +111,6 @@ def comparison(
     if not listed:
         return "FALSE", ()
     return f"{name} IN ({', '.join(['%s'] * len(listed))})", tuple(listed)
-
-
-def _comparison_with_kept(name: str, operator: str, value: float, rounded: Rounding) -> Fragment:
-    bounds = {
-        ">=": rounded.least_bound(value) if operator[0] != "<" else None,
-        "<=": rounded.greatest_bound(value) if operator[0] != ">" else None,
-    }
-    found = [(f"{name} {side} %s", bound) for side, bound in bounds.items() if bound is not None]
-    conditions = [*found, (f"{name} + 0e0 {operator} %s", float(value))]
-    return f"({' AND '.join(sql for sql, _ in conditions)})", tuple(bound for _, bound in conditions)
 
 
 def label_numbers(kind: t.ColumnType) -> range | None:

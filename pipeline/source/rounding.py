@@ -46,6 +46,16 @@ class Rounding:
         found = whole + round((value - whole) * power) / power
         return value == (_as_single(found) if self.single else found)
 
+    def comparison(self, name: str, operator: str, value: float) -> tuple[str, tuple[float, ...]]:
+        """Returns the condition `name operator value`, with its parameters, for a constant that isn't kept."""
+        bounds = {
+            ">=": self.least_bound(value) if operator[0] != "<" else None,
+            "<=": self.greatest_bound(value) if operator[0] != ">" else None,
+        }
+        found = [(f"{name} {side} %s", bound) for side, bound in bounds.items() if bound is not None]
+        conditions = [*found, (f"{name} + 0e0 {operator} %s", float(value))]
+        return f"({' AND '.join(sql for sql, _ in conditions)})", tuple(bound for _, bound in conditions)
+
     def least_bound(self, value: float) -> float | None:
         """Returns a constant that is less than the value, rounded or not. None if the column can't have it."""
         bound = value - self._room(value)
