@@ -59,18 +59,24 @@ _tables.main(sys.argv[1])
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The service captures the tables that match, `count` of them, in `folder`; `port` leads to the server."""
+    """The service captures the tables that match, `count` of them, in `folder`; `port` leads to the server.
+
+    `data`: it takes a first snapshot of them.
+    """
 
     port: int
     folder: str
     tables: str
     count: int
+    data: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What the service has seen so far: the JVM's process id, when every table could be read (s since the epoch, None
     before), the position that the lake has, and the ages (s) of sampled changes when they could be read.
+
+    Without data a table can be read as soon as the sink is ready: its first change makes it.
     """
 
     jvm: int | None
@@ -156,7 +162,7 @@ def _settings(order: Order) -> Settings:
         source(order.port),
         JournalSettings(f"{order.folder}/journal"),
         LakeSettings(f"{order.folder}/lake"),
-        SnapshotSettings(mode=SnapshotMode.INITIAL),
+        SnapshotSettings(mode=SnapshotMode.INITIAL if order.data else SnapshotMode.NO_DATA),
         spark=SparkSettings(jars=locate().jars, driver_memory=JVM_MEMORY),
     )
 
@@ -169,7 +175,7 @@ async def _run(order: Order) -> None:
         readable: float | None = None
         while not service.outcome.done():
             if (sink := _sink(service)) is not None:
-                if readable is None and _all_readable(sink, order.count):
+                if readable is None and (not order.data or _all_readable(sink, order.count)):
                     readable = time.time()
                 _write(Path(order.folder), sink, readable, observed)
             await asyncio.wait({service.outcome}, timeout=_LOOK_EVERY_S if readable is None else 0.5)

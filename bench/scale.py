@@ -7,8 +7,11 @@ counted when the live view has them. The age of every sampled change of that tim
 behind: no figure is told before it has all of them, or the longest wait is over. In the end the live view of some
 tables must have what the source has.
 
-`.venv/bin/python -m bench.scale 1 1000` measures with these numbers of tables. Some ten minutes on a quiet machine with
-two cores.
+Then the service captures tables in which nothing changes, without a first snapshot: how long a start with them takes,
+and which share of a core the service takes while it idles.
+
+`.venv/bin/python -m bench.scale 1 1000 --idle 1000` measures with these numbers of tables. Some ten minutes on a quiet
+machine with two cores.
 """
 
 import argparse
@@ -37,6 +40,7 @@ from deploy.toolchain.parts import Parts, locate
 from pipeline.schema.table_schema import TableId
 
 _COUNTS: Final = (1, 10, 100, 300)
+_IDLE_COUNTS: Final = (1, 1_000, 10_000)
 _ROWS: Final = 10
 _TRANSACTIONS_PER_S: Final = 1_000
 _WATCH_S: Final = 60.0
@@ -50,6 +54,7 @@ _READ: Final = 3
 # As the issue of many tables asks.
 _START_ALLOWED_S: Final = 20.0
 _STOP_ALLOWED_S: Final = 10.0
+_IDLE_START_ALLOWED_S: Final = 10.0
 _FRESH_ALLOWED_S: Final = ((0.5, 0.8), (0.99, 3.0))
 
 _WRITE: Final = """CREATE PROCEDURE write_tables(number_of_tables BIGINT, pause DOUBLE) BEGIN
@@ -82,14 +87,28 @@ class Came:
     memory: tuple[float, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Idled:
+    """What came of so many tables in which nothing changes: seconds until the service was ready, at its first start and
+    at the next one; the cores that were busy then, and the greatest memory (MiB), of Python.
+    """
+
+    first_start_s: float
+    start_s: float
+    cores: float
+    memory: float
+
+
 def main() -> None:
     """Measure with each of these numbers of tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("tables", nargs="*", type=int, default=_COUNTS, help="numbers of tables")
+    parser.add_argument("--idle", nargs="*", type=int, default=_IDLE_COUNTS, help="numbers of idle tables")
     parser.add_argument("--rate", type=int, default=_TRANSACTIONS_PER_S, help="transactions a second")
     parser.add_argument("--scale", type=float, default=1.0, help="of the time of all transactions")
     asked = parser.parse_args()
     came: dict[int, Came] = {}
+    idled: dict[int, Idled] = {}
     with told("scale") as figures:
         for count in asked.tables:
             say(f"{count:,} tables")
@@ -97,6 +116,10 @@ def main() -> None:
             say(f"  {came[count].start_s=:.1f} {came[count].stop_s=:.1f} {came[count].behind_s=:.1f}")
             figures.extend(_figures(count, asked.rate, came[count]))
         figures.extend(_exponents(came))
+        for count in asked.idle:
+            say(f"{count:,} idle tables")
+            idled[count] = _idled(locate(), count, _WATCH_S * asked.scale)
+            figures.extend(_idle_figures(count, idled[count], idled[min(idled)]))
 
 
 def _measured(parts: Parts, count: int, rate: int, watch_s: float) -> Came:
@@ -157,6 +180,33 @@ def _followed(
         (cores[0], cores[1]),
         (memory[0], memory[1]),
     )
+
+
+def _idled(parts: Parts, count: int, watch_s: float) -> Idled:
+    with (
+        tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder,
+        server(parts, {"table_open_cache": "4000"}) as mysql,
+    ):
+        _fill(mysql, count)
+        order = Order(mysql.port, f"{folder}/kept", rf"{DATABASE}\.small_\d+", count, data=False)
+        with _tables.serving(order) as service:
+            first_start_s = _ready_after(service)
+            service.stop(_LONGEST_STOP_S)
+        Path(order.folder, "seen.json").unlink()
+        with _tables.serving(order) as service:
+            start_s = _ready_after(service)
+            time.sleep(2.0)
+            began, used = time.monotonic(), processor_s(service.pid)
+            time.sleep(watch_s / 2)
+            cores = (processor_s(service.pid) - used) / (time.monotonic() - began)
+            return Idled(first_start_s, start_s, cores, resident_mib(service.pid))
+
+
+def _ready_after(service: Service) -> float:
+    _until(lambda: service.seen().readable is not None, service, _LONGEST_START_S)
+    readable = service.seen().readable
+    assert readable is not None
+    return readable - service.began
 
 
 def _fill(mysql: MysqlServer, count: int) -> None:
@@ -225,6 +275,15 @@ def _figures(count: int, rate: int, came: Came) -> Iterator[Figure]:
     for program, cores, memory in zip(("Python", "the JVM"), came.cores, came.memory, strict=True):
         yield Figure(f"{of}: {program}, busy cores", cores, "")
         yield Figure(f"{of}: {program}, memory", memory, "MiB")
+
+
+def _idle_figures(count: int, idled: Idled, fewest: Idled) -> Iterator[Figure]:
+    of = f"{count:,} idle tables" if count > 1 else "1 idle table"
+    allowed = Peer("allowed", _IDLE_START_ALLOWED_S)
+    yield Figure(f"{of}: first start until the sink is ready", idled.first_start_s, "s", allowed)
+    yield Figure(f"{of}: next start until the sink is ready", idled.start_s, "s", allowed)
+    yield Figure(f"{of}: Python, busy cores", idled.cores, "", Peer("with the fewest", fewest.cores))
+    yield Figure(f"{of}: Python, memory", idled.memory, "MiB", Peer("with the fewest", fewest.memory))
 
 
 def _exponents(came: dict[int, Came]) -> Iterator[Figure]:
