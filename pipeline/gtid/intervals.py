@@ -8,6 +8,9 @@ one merge of edges and one vectorised rule. MySQL's encoding of a GTID set write
 
 The last edge is held apart from the others. A source's newest transaction nearly always extends the last interval, and
 so costs a new integer instead of a new array.
+
+Most sets that are compared are one interval: what a client committed, or what a slice of the log brings. Whether another
+set has all of an interval, or nothing of it, is one search. Only what lies partly inside takes a merge of edges.
 """
 
 from collections.abc import Callable
@@ -59,7 +62,12 @@ class Intervals:
     @property
     def edges(self) -> Longs:
         """All edges, strictly increasing: start, end, start, end, with each end the first number outside."""
-        return np.append(self.inner, self.end) if self.end else self.inner
+        if not self.end:
+            return self.inner
+        edges = np.empty(self.inner.size + 1, dtype=np.int64)
+        edges[:-1] = self.inner
+        edges[-1] = self.end
+        return edges
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Intervals):
@@ -90,23 +98,51 @@ class Intervals:
 
     def __or__(self, other: "Intervals") -> "Intervals":
         """The union; it copies no edges when the other is one interval that follows this set's last member."""
-        if other.end and other.inner.size == 1 and self.end == int(other.inner[0]):
-            return Intervals(self.inner, other.end)
+        if other.inner.size == 1:
+            if self.end == int(other.inner[0]):
+                return Intervals(self.inner, other.end)
+            if self._has_all_of(other):
+                return self
         return _combine(self, other, np.logical_or)
 
     def __and__(self, other: "Intervals") -> "Intervals":
+        if self.inner.size == 1 and other._has_all_of(self):
+            return self
+        if other.inner.size == 1 and self._has_all_of(other):
+            return other
         return _combine(self, other, np.logical_and)
 
     def __sub__(self, other: "Intervals") -> "Intervals":
+        if self.inner.size == 1:
+            if other._has_all_of(self):
+                return NO_INTERVALS
+            if other._has_none_of(self):
+                return self
         return _combine(self, other, np.greater)
 
     def __le__(self, other: "Intervals") -> bool:
         """Whether each member of this set is one of the other: each interval lies in one of the other's."""
+        if self.inner.size == 1:
+            return other._has_all_of(self)
         mine, theirs = self.edges, other.edges
         after = np.searchsorted(theirs, mine[0::2], side="right")
         if not _odd(after).all():
             return False
         return bool((mine[1::2] <= theirs[after]).all())
+
+    def _has_all_of(self, interval: "Intervals") -> bool:
+        """Whether each number of one interval is a member: it begins inside, and ends before membership does."""
+        before = self.inner.searchsorted(interval.inner[0], side="right")
+        if not before & 1:
+            return False
+        return interval.end <= (self.end if before == self.inner.size else int(self.inner[before]))
+
+    def _has_none_of(self, interval: "Intervals") -> bool:
+        """Whether no number of one interval is a member: it begins outside, and ends before the next edge."""
+        before = self.inner.searchsorted(interval.inner[0], side="right")
+        if before == self.inner.size:  # behind all edges but the last, or the set is empty
+            return self.end <= int(interval.inner[0])
+        return not before & 1 and interval.end <= int(self.inner[before])
 
 
 NO_INTERVALS = Intervals(np.empty(0, dtype=np.int64), 0)

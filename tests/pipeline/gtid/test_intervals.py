@@ -1,5 +1,7 @@
 """Intervals against plain Python sets; small numbers, so that intervals touch, overlap and nest."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -59,6 +61,19 @@ def test_operators_are_those_of_sets(a: set[int], b: set[int]) -> None:
     assert (intervals(a) <= intervals(b)) == (a <= b)
     assert (intervals(a) == intervals(b)) == (a == b)
     assert intervals(a) <= intervals(a | b)
+
+
+def test_each_interval_and_each_set_of_a_few_numbers() -> None:
+    for start, end in itertools.combinations(range(1, 8), 2):
+        for bits in range(1 << 6):
+            a, b = set(range(start, end)), {n for n in range(1, 7) if bits >> n - 1 & 1}
+            one, other = intervals(a), intervals(b)
+            assert (one <= other, other <= one) == (a <= b, b <= a)
+            for result, expected in ((one - other, a - b), (other - one, b - a), (one & other, a & b)):
+                assert_canonical(result)
+                assert members(result) == expected
+            assert members(other & one) == a & b
+            assert members(one | other) == members(other | one) == a | b
 
 
 @given(numbers, st.integers(1, 45))
