@@ -4,8 +4,8 @@ The journal's writer and the consumers report their progress here, each time tha
 future. So nothing is polled, and a waiter costs its future and its place in an index.
 
 A transaction that isn't sealed yet may be one that the source doesn't have. One statement asks the source for its
-executed set, for all that have come to wait since the last one. It reads and locks nothing. If the source doesn't
-answer, they wait all the same.
+executed set, for all that have come to wait since the last one. Only if that lacks a transaction, another one asks
+whether the source is a replica. They read and lock nothing. If the source doesn't answer, they wait all the same.
 
 It lives as long as the service, while actors are built again. No mistake here ends an actor that reports.
 """
@@ -147,7 +147,9 @@ class AppliedWatch:
             try:
                 self._source = await Source.reuse(self._source, self._where)
                 executed = await self._source.executed()
-                replica = await self._source.as_replica() is not None
+                replica = self._waiters.lack(executed, waiters) and (
+                    await self._source.as_replica() is not None
+                )
             except (Transient, Definite) as failure:
                 self._leave()
                 log.info("the source doesn't say what it has executed", error=str(failure))

@@ -9,8 +9,9 @@ one merge of edges and one vectorised rule. MySQL's encoding of a GTID set write
 The last edge is held apart from the others. A source's newest transaction nearly always extends the last interval, and
 so costs a new integer instead of a new array.
 
-Most sets that are compared are one interval: what a client committed, or what a slice of the log brings. Whether another
-set has all of an interval, or nothing of it, is one search. Only what lies partly inside takes a merge of edges.
+Most sets that are compared are one interval: what a client committed, or what a slice of the log brings. Whether
+another set has all of an interval, or nothing of it, is one search. Only what lies partly inside takes a merge of
+edges.
 """
 
 from collections.abc import Callable

@@ -153,6 +153,11 @@ class Waiters:
         self._progress[through] = progress
         return self._answer_woken(self._wake(through, progress))
 
+    def lack(self, executed: GtidSet, waiters: Iterable[int]) -> bool:
+        """Whether any of these waits for a transaction that isn't among these."""
+        waiting = (self._waiters.get(waiter) for waiter in waiters)
+        return any(each is not None and not each.query.gtid_set <= executed for each in waiting)
+
     def executed_found(
         self, executed: GtidSet, waiters: Iterable[int], *, replica: bool
     ) -> list[tuple[int, Answer]]:

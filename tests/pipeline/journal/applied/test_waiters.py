@@ -215,6 +215,8 @@ def test_only_what_the_source_has_not_executed_is_refused_and_nothing_at_a_repli
     assert made.unconfirmed(gtids("a:12"))
     for waiter, asked in enumerate(["a:12", "a:10", "a:14"]):
         assert made.ask(waiter, query(asked)) is None
+    assert not made.lack(gtids("a:1-12"), [0, 1, 99])
+    assert made.lack(gtids("a:1-11"), [0, 1])
     assert made.executed_found(gtids("a:1-11"), [0, 1], replica=True) == []
     assert made.executed_found(gtids("a:1-11"), [0, 1, 99], replica=False) == [
         (0, NeverApplied(f"the source hasn't executed {gtids('a:12')}"))
