@@ -10,6 +10,8 @@ tables must have what the source has.
 Then the service captures tables in which nothing changes, without a first snapshot: how long a start with them takes,
 and which share of a core the service takes while it idles.
 
+The curves are drawn into `build/bench/scale.png`.
+
 `.venv/bin/python -m bench.scale 1 1000 --idle 1000` measures with these numbers of tables. Some ten minutes on a quiet
 machine with two cores.
 """
@@ -22,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
@@ -29,9 +32,10 @@ from typing import Final
 from actors.lake.live_view import live_view
 from bench import _tables
 from bench._commits import plain_spark
+from bench._curves import Chart, Points, draw_png
 from bench._logs import DATABASE, server
 from bench._processes import processor_s, resident_mib
-from bench._report import Figure, Peer, say, told
+from bench._report import RESULTS, Figure, Peer, say, told
 from bench._service import quantile
 from bench._snapshots import writers
 from bench._tables import Order, Service
@@ -120,6 +124,7 @@ def main() -> None:
             say(f"{count:,} idle tables")
             idled[count] = _idled(locate(), count, _WATCH_S * asked.scale)
             figures.extend(_idle_figures(count, idled[count], idled[min(idled)]))
+    draw_png([*_charts(came), *_idle_charts(idled)], RESULTS / "scale.png")
 
 
 def _measured(parts: Parts, count: int, rate: int, watch_s: float) -> Came:
@@ -275,6 +280,37 @@ def _figures(count: int, rate: int, came: Came) -> Iterator[Figure]:
     for program, cores, memory in zip(("Python", "the JVM"), came.cores, came.memory, strict=True):
         yield Figure(f"{of}: {program}, busy cores", cores, "")
         yield Figure(f"{of}: {program}, memory", memory, "MiB")
+
+
+def _charts(came: dict[int, Came]) -> Iterator[Chart]:
+    if not came:
+        return
+
+    def curve(value: Callable[[Came], float]) -> Points:
+        return [(count, value(each)) for count, each in sorted(came.items())]
+
+    over = "tables that change"
+    freshness = {f"p{100 * share:.0f}": curve(partial(_fresh, share=share)) for share, _ in _FRESH_ALLOWED_S}
+    asked = {f"p{100 * share:.0f} asked for": allowed for share, allowed in _FRESH_ALLOWED_S}
+    yield Chart("Commit to live view", "s", over, freshness, asked)
+    starts = {"until all can be read": curve(lambda each: each.start_s)}
+    yield Chart("First start", "s", over, starts, {"asked for": _START_ALLOWED_S})
+    files = {"journal": curve(lambda each: each.files[0]), "lake": curve(lambda each: each.files[1])}
+    yield Chart("Files", "1/s", over, files, {})
+    cores = {"Python": curve(lambda each: each.cores[0]), "the JVM": curve(lambda each: each.cores[1])}
+    yield Chart("Busy cores", "", over, cores, {})
+    memory = {"Python": curve(lambda each: each.memory[0]), "the JVM": curve(lambda each: each.memory[1])}
+    yield Chart("Memory", "MiB", over, memory, {})
+
+
+def _idle_charts(idled: dict[int, Idled]) -> Iterator[Chart]:
+    if idled:
+        starts = {"next start": [(count, each.start_s) for count, each in sorted(idled.items())]}
+        yield Chart("Start", "s", "idle tables", starts, {"asked for": _IDLE_START_ALLOWED_S})
+
+
+def _fresh(came: Came, share: float) -> float:
+    return quantile(came.freshness, share)
 
 
 def _idle_figures(count: int, idled: Idled, fewest: Idled) -> Iterator[Figure]:
