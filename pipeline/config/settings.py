@@ -243,7 +243,13 @@ class SparkSettings:
     """`jars`: jar files, or folders of them, that PySpark lacks. `conf` wins over Tidemark's own settings, except
     `SESSION_SETTINGS`."""
 
-    master: str = "local[*]"
+    master: str = field(
+        default="local[*]",
+        metadata={
+            "pattern": r"local(\[(\*|[1-9][0-9]*)(\s*,\s*[0-9]+)?\])?|local-cluster\[.+\]|yarn|[a-z][a-z0-9]*://.+",
+            "words": "local[2], or a cluster's as spark://host:7077, or a Spark Connect server's as sc://host:15002",
+        },
+    )
     jars: tuple[PurePath, ...] = ()
     driver_memory: str = field(
         default="1g", metadata={"pattern": "[1-9][0-9]*[mg]", "words": "a size as 512m or 4g"}

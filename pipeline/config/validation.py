@@ -342,6 +342,12 @@ def _of_all(settings: Settings) -> Iterator[Mistake]:
         yield Mistake("tables", "it's empty", 'name at least one, as in ["shop\\\\.orders"]')
     if settings.lake is None and settings.kafka is None:
         yield Mistake("lake", "nothing would be delivered anywhere", "add [lake], [kafka] or both")
+    if settings.lake is not None and _overlap(settings.lake.path, settings.journal.path):
+        yield Mistake(
+            "lake.path",
+            "lake and journal are one folder, or one is in the other",
+            "give them folders of their own",
+        )
     if settings.protection.rules:
         yield from _beside_protection(settings)
     if settings.lake is None and settings.verify is not None:
@@ -352,6 +358,12 @@ def _of_all(settings: Settings) -> Iterator[Mistake]:
             "it needs a table to write watermarks into",
             'name one of three text columns (id, type, data) with signals.table, as in "tidemark.signals"',
         )
+
+
+def _overlap(lake: str, journal: str) -> bool:
+    """Whether a path is another one or is in it. S3 has one namespace, by whatever scheme the URIs name it."""
+    one, other = (PurePath(re.sub("^s3[an]?://", "s3://", path)) for path in (lake, journal))
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def _beside_protection(settings: Settings) -> Iterator[Mistake]:

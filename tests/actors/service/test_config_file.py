@@ -286,6 +286,7 @@ seal_mib = 1.5
 [spark]
 conf = { "spark.jars" = "x" }
 driver_memory = "much"
+master = "locl[2]"
 
 [http]
 host = "0.0.0.0"
@@ -318,6 +319,7 @@ host = "0.0.0.0"
         "source.user",
         "spark.conf",
         "spark.driver_memory",
+        "spark.master",
         "tables",
     ]
     assert "source.pasword_file: there's no such key; did you mean password_file?" in told

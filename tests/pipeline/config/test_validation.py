@@ -54,6 +54,12 @@ def protecting(
     )
 
 
+def stored(journal: str, lake: str) -> config.Settings:
+    return dataclasses.replace(
+        SETTINGS, journal=config.JournalSettings(journal), lake=config.LakeSettings(lake)
+    )
+
+
 @pytest.mark.parametrize(
     ("section", "key"),
     [
@@ -67,6 +73,10 @@ def protecting(
         (config.SparkSettings(conf={"spark.sql.session.timeZone": "Europe/Berlin"}), "conf"),
         (dataclasses.replace(SETTINGS, tables=TableFilter(())), "tables"),
         (dataclasses.replace(SETTINGS, lake=None), "lake"),
+        (stored("/var/tidemark", "/var/tidemark"), "lake.path"),
+        (stored("/var/tidemark/", "/var/tidemark/lake"), "lake.path"),
+        (stored("/var/tidemark/lake/journal", "/var/tidemark/lake"), "lake.path"),
+        (stored("s3://bucket/x", "s3a://bucket/x/lake"), "lake.path"),
         (
             dataclasses.replace(SETTINGS, lake=None, kafka=TOPICS, verify=config.VerifySettings(24.0)),
             "verify",
@@ -190,6 +200,8 @@ def test_contradictions_name_the_key(section: object, key: str) -> None:
             SETTINGS, snapshot=BY_TABLE, signals=config.SignalSettings(table=TableId("tidemark", "signals"))
         ),
         dataclasses.replace(SETTINGS, lake=None, kafka=TOPICS),
+        stored("/var/tidemark/lake-journal", "/var/tidemark/lake"),
+        stored("s3://bucket/x", "s3a://other/x"),
         SETTINGS,
     ],
 )
