@@ -48,7 +48,7 @@ class ChangeText:
 
     def _passes(self, change: Change) -> bool:
         row = change["row"]
-        return all(column in row and _shown(row[column]).strip('"') == text for column, text in self._filters)
+        return all(column in row and _text(row[column]) == text for column, text in self._filters)
 
     def _line(self, change: Change) -> str:
         sign, colour = _SIGNS[change["op"]]
@@ -74,6 +74,10 @@ def _noticed(told: Mapping[str, Any]) -> Iterator[str]:
         )
     for table, reason in told.get("stopped", {}).items():
         yield click.style(f"{table} has stopped: {reason}", fg="magenta")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else _shown(value)
 
 
 def _shown(value: object) -> str:

@@ -62,6 +62,18 @@ def test_filters_leave_the_other_rows_out() -> None:
     assert list(text.lines(rows, as_json=True)) == [rows[0].decode()]
 
 
+@pytest.mark.parametrize("note", ['say "hi"', '"', "C:\\new", "two\nlines", "ö", ""])
+def test_a_filter_means_a_text_as_it_is(note: str) -> None:
+    rows = [line("c", id=1, note=note), line("c", id=2, note="\\"), line("c", id=3, note=None)]
+    assert list(ChangeText([("note", note)]).lines(rows, as_json=True)) == [rows[0].decode()]
+
+
+def test_a_filter_means_anything_else_as_it_is_printed() -> None:
+    rows = [line("c", note=note) for note in (None, True, 5, {"a": [1, 2]})]
+    for number, text in enumerate(("null", "true", "5", '{"a":[1,2]}')):
+        assert list(ChangeText([("note", text)]).lines(rows, as_json=True)) == [rows[number].decode()]
+
+
 def test_an_update_whose_before_image_alone_passes_a_filter_leaves_nothing_behind() -> None:
     text = ChangeText([("note", "paid")])
     rows = [line("b", id=1, note="paid"), line("u", id=1, note="new"), line("b", note="new", more=2)]
