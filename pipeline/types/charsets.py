@@ -3,7 +3,7 @@
 Both paths into Tidemark bring text as its column's own bytes and use this module, so both give the same text. The log
 has these bytes anyway. For a SELECT the server is configured not to convert them. It would print a question mark for a
 code without a character, and so make one text of many. A code that isn't a character of its set is refused, by the
-column's name. Nothing replaces it.
+column's name. Nothing replaces it. No error has its bytes, which are a row's: logs and the journal keep errors.
 """
 
 from functools import cache
@@ -47,7 +47,6 @@ _NOT_ASCII: Final = frozenset({"swe7"})
 
 KNOWN_CHARSETS: Final = _UTF_8 | frozenset(_WIDE) | TABLED
 
-_LONGEST_CODE: Final = 4
 _MOST: Final = 2**31 - 1  # bytes, since Arrow's strings have 32-bit offsets
 
 
@@ -102,8 +101,8 @@ def _utf8(values: pa.Array, charset: str, column: str) -> pa.Array:
         text.validate(full=True)
     except pa.ArrowInvalid as error:
         raise TextError(f"{column}: a value isn't text in {charset}: {error}") from error
-    if charset in _HIGHEST and (highest := int(_data(values).max(initial=0))) > _HIGHEST[charset]:
-        raise TextError(f"{column}: a value isn't text in {charset}: there's no byte {highest:#x} in it")
+    if charset in _HIGHEST and _data(values).max(initial=0) > (highest := _HIGHEST[charset]):
+        raise TextError(f"{column}: a value isn't text in {charset}: it has a byte above {highest:#x}")
     return text
 
 
@@ -117,8 +116,8 @@ def _convert(values: pa.Array, charset: str, column: str) -> pa.Array:
     else:
         wrong = kernels.decode_by_table(data, ends, *code_tables(charset), out, out_ends)
     if wrong != kernels.WHOLE_TEXT:
-        behind = min(int(ends[np.searchsorted(ends, wrong, "right")]), int(wrong) + _LONGEST_CODE)
-        raise TextError(f"{column}: a value isn't text in {charset}: {data[wrong:behind].tobytes()!r}")
+        place = int(wrong - ends[np.searchsorted(ends, wrong, "right") - 1])
+        raise TextError(f"{column}: a value isn't text in {charset}: its byte {place} begins no character")
     if out_ends[-1] > _MOST:
         raise TextError(f"{column}: more than 2 GiB of text at once")
     valid = values.is_valid().buffers()[1] if values.null_count else None

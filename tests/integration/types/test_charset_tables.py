@@ -207,7 +207,7 @@ async def test_a_code_without_a_character_is_refused_on_both_paths_by_the_column
         position = GtidSet.parse(mysql.executed())
         mysql.sql(f"INSERT INTO t VALUES (1, _{charset} x'41{code.hex()}')", database=database)
         assert mysql.sql("SELECT CONVERT(note USING utf8mb4) FROM t", database=database) == [("A?",)]
-        shown = rf"{database}\.t\.note: a value isn't text in {charset}: {re.escape(repr(code))}"
+        shown = rf"{database}\.t\.note: a value isn't text in {charset}: its byte 1 begins no character"
         with pytest.raises(TextError, match=shown):
             await read_whole(source, schema)
     account = mysql.create_capture_user(database)

@@ -81,38 +81,39 @@ def test_a_column_of_nulls_stays_one(charset: str) -> None:
         ("utf8mb4", b"\xc0\x80", "UTF8"),
         ("utf8mb4", b"\xf4\x90\x80\x80", "UTF8"),
         ("utf8mb3", b"\xff", "UTF8"),
-        ("utf8mb3", "😀".encode(), "0xf0"),
-        ("ascii", "é".encode(), "0xc3"),
-        ("cp1256", b"A\x8aB", "\\x8aB"),
-        ("cp932", b"\x80", "\\x80"),
-        ("cp932", b"A\x83", "\\x83"),
-        ("sjis", b"\x81\x5f\x83", "\\x83"),
-        ("big5", b"\xf9\xd6\xff", "\\xff"),
-        ("gbk", b"\xa6\xc1\x80", "\\x80"),
-        ("swe7", b"A\x7f", "\\x7f"),
-        ("ujis", b"\x8f\xb0", "\\x8f"),
-        ("ujis", b"\x8f\xa3\xa1", "\\x8f"),
-        ("gb18030", b"\x81\x30\x81", "\\x81"),
-        ("gb18030", b"\x81\x30\x81\xff", "\\x81"),
-        ("gb18030", b"\xfe\x39\xfe\x39", "\\xfe"),
-        ("gb18030", b"\x84\x31\xa5\x30", "\\x84"),  # after the last code of the basic plane
-        ("gb18030", b"\xe3\x32\x9a\x36", "\\xe3"),  # after the last code of all
-        ("ucs2", b"\x00A\xd8\x3d\xde\x00", "\\xd8"),  # it has no pairs
-        ("ucs2", b"\x00", "\\x00"),
-        ("utf16", b"\xdc\x00\xd8\x00", "\\xdc"),
-        ("utf16", b"\xd8\x00\x00A", "\\xd8"),
-        ("utf16", b"\xd8\x00", "\\xd8"),
-        ("utf16le", b"\x00", "\\x00"),
-        ("utf32", b"\x00\x11\x00\x00", "\\x11"),
-        ("utf32", b"\x80\x00\x00\x00", "\\x80"),
-        ("utf32", b"\x00\x00\xd8\x00", "\\xd8"),
-        ("utf32", b"\x00\x00A", "A"),
+        ("utf8mb3", "😀".encode(), "above 0xef"),
+        ("ascii", "é".encode(), "above 0x7f"),
+        ("cp1256", b"A\x8aB", "its byte 1"),
+        ("cp932", b"\x80", "its byte 0"),
+        ("cp932", b"A\x83", "its byte 1"),
+        ("sjis", b"\x81\x5f\x83", "its byte 2"),
+        ("big5", b"\xf9\xd6\xff", "its byte 2"),
+        ("gbk", b"\xa6\xc1\x80", "its byte 2"),
+        ("swe7", b"A\x7f", "its byte 1"),
+        ("ujis", b"\x8f\xb0", "its byte 0"),
+        ("ujis", b"\x8f\xa3\xa1", "its byte 0"),
+        ("gb18030", b"\x81\x30\x81", "its byte 0"),
+        ("gb18030", b"\x81\x30\x81\xff", "its byte 0"),
+        ("gb18030", b"\xfe\x39\xfe\x39", "its byte 0"),
+        ("gb18030", b"\x84\x31\xa5\x30", "its byte 0"),  # after the last code of the basic plane
+        ("gb18030", b"\xe3\x32\x9a\x36", "its byte 0"),  # after the last code of all
+        ("ucs2", b"\x00A\xd8\x3d\xde\x00", "its byte 2"),  # it has no pairs
+        ("ucs2", b"\x00", "its byte 0"),
+        ("utf16", b"\xdc\x00\xd8\x00", "its byte 0"),
+        ("utf16", b"\xd8\x00\x00A", "its byte 0"),
+        ("utf16", b"\xd8\x00", "its byte 0"),
+        ("utf16le", b"\x00", "its byte 0"),
+        ("utf32", b"\x00\x11\x00\x00", "its byte 0"),
+        ("utf32", b"\x80\x00\x00\x00", "its byte 0"),
+        ("utf32", b"\x00\x00\xd8\x00", "its byte 0"),
+        ("utf32", b"\x00\x00A", "its byte 0"),
     ],
 )
 def test_what_is_not_of_the_set_is_refused(charset: str, stored: bytes, shown: str) -> None:
     with pytest.raises(TextError, match=rf"shop\.orders\.note: a value isn't text in {charset}: ") as refused:
         to_strings(pa.array([b"", stored, b""], pa.binary()), charset, "shop.orders.note")
-    assert shown in str(refused.value).split(": ", 2)[2]
+    assert shown in str(refused.value)
+    assert not any(f"x{byte:02x}" in str(refused.value) for byte in stored), "no bytes of rows"
 
 
 @pytest.mark.parametrize(
