@@ -20,6 +20,7 @@ primary key. A table without one can't be read in chunks. Its changes stream, an
 (`pipeline.coordinator.halted.table_scan`).
 """
 
+import re
 from dataclasses import replace
 
 from pipeline.config.settings import SnapshotMode
@@ -142,7 +143,9 @@ def begin_snapshot(checkpoint: Checkpoint, mode: SnapshotMode) -> Checkpoint:
     if not new:
         return checkpoint
     kind = "consistent" if mode is SnapshotMode.CONSISTENT else "initial"
-    under_way = (s.id for s in checkpoint.snapshots if s.id.startswith(f"{kind}-") and not s.ended)
+    # A signal's snapshot may be narrower, or a verification, whatever its id begins with.
+    own = re.compile(rf"{kind}-\d+")
+    under_way = (s.id for s in checkpoint.snapshots if own.fullmatch(s.id) and not s.ended)
     return _add_snapshot(
         checkpoint, next(under_way, f"{kind}-{checkpoint.scn}"), new, mode is SnapshotMode.CONSISTENT
     )

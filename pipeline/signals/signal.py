@@ -13,6 +13,7 @@ ignored: a field or a type that isn't known is refused by its name. Ours are `re
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -25,6 +26,9 @@ from pipeline.snapshot import row_filter_parser
 # A signal is a line or a request; a longer one is a mistake or an attack.
 LONGEST_SIGNAL: Final = 64 * 1024
 LONGEST_ID: Final = 128
+
+# The ids of the snapshots that capture begins by itself (`pipeline.coordinator`). Each has an SCN.
+_OWN_IDS: Final = re.compile(r"(anew|consistent|initial|protection|reread|restart)-\d.*")
 
 # A priority is from -MOST_PRIORITY to MOST_PRIORITY, 0 by default.
 MOST_PRIORITY: Final = 1000
@@ -214,6 +218,8 @@ def _id(value: object) -> str:
         raise MalformedSignal('it has no "id"')
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID or not value.isprintable():
         raise MalformedSignal(f'"id" isn\'t printable text of 1 to {LONGEST_ID} characters')
+    if _OWN_IDS.fullmatch(value):
+        raise MalformedSignal("Tidemark gives such ids to its own snapshots; choose another one", value)
     return value
 
 

@@ -19,6 +19,7 @@ from pipeline.snapshot.snapshot import (
     SnapshotFailed,
     SnapshotStopped,
     SnapshotWaiting,
+    Verification,
 )
 from tests.pipeline.builders import ITEMS, ORDERS, USERS, altered, gtids, table
 
@@ -210,6 +211,16 @@ def test_they_join_those_that_are_under_way() -> None:
     later = replace(SEALED, snapshots=(under_way,), schemas={**SEALED.schemas, USERS.table: USERS})
     assert resume.begin_snapshot(later, SnapshotMode.INITIAL).snapshots == (
         Snapshot("initial-3", {ORDERS.table: SnapshotWaiting(), USERS.table: SnapshotWaiting()}),
+    )
+
+
+def test_they_do_not_join_a_signals_snapshot_whatever_its_id() -> None:
+    """A verification fills no mirror: a table that joined it would never get its rows."""
+    asked = Snapshot("initial-check", {ORDERS.table: SnapshotWaiting()}, verification=Verification(3))
+    later = replace(SEALED, snapshots=(asked,), schemas={**SEALED.schemas, USERS.table: USERS})
+    assert resume.begin_snapshot(later, SnapshotMode.INITIAL).snapshots == (
+        asked,
+        Snapshot("initial-7", {USERS.table: SnapshotWaiting()}),
     )
 
 

@@ -72,6 +72,7 @@ def position(data: dict[str, Any]) -> str:
         ('{"id":"s3","type":"stop-snapshot"}', StopSnapshot("s3", ALL_TABLES)),
         ('{"id":"s4","type":"pause-snapshot","data":{}}', PauseSnapshot("s4")),
         ('{"id":"s5","type":"resume-snapshot"}', ResumeSnapshot("s5")),
+        ('{"id":"initial-load","type":"pause-snapshot"}', PauseSnapshot("initial-load")),
         # As Debezium's documentation has them.
         (
             (
@@ -146,6 +147,8 @@ def test_signals_are_read(text: str, expected: Signal) -> None:
         ('{"type":"pause-snapshot"}', 'no "id"'),
         ('{"id":7,"type":"pause-snapshot"}', '"id" isn\'t printable'),
         ('{"id":"","type":"pause-snapshot"}', '"id" isn\'t printable'),
+        ('{"id":"restart-7-shop.orders","type":"pause-snapshot"}', "gives such ids to its own snapshots"),
+        ('{"id":"protection-7","type":"pause-snapshot"}', "gives such ids to its own snapshots"),
         ('{"id":"\\ud800","type":"pause-snapshot"}', '"id" isn\'t printable'),
         ('{"id":"a","id":"b","type":"pause-snapshot"}', "twice"),
         ('{"id":"s1"}', 'no "type"'),
