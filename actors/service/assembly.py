@@ -140,6 +140,7 @@ class Assembly:
         if settings.kafka is not None:
             kafka_sink.join_journal(store)
         store.leave_unchecked(LAKE_CONSUMER, kafka_sink.KAFKA_CONSUMER)
+        _log_absent_consumers(settings, store)
         for name, mailbox in self.mailboxes.items():
             self.metrics.set(catalogue.MAILBOX_CAPACITY, mailbox.capacity, actor=name)
             self.metrics.watch(catalogue.MAILBOX_DEPTH, partial(getattr, mailbox, "depth"), actor=name)
@@ -367,6 +368,21 @@ def _journal_rules(settings: Settings, store: JournalStore) -> tuple[LakeRule, .
     """The rules that the journal is written by: a consumer in Kafka wants what each update found."""
     wanted = settings.kafka is not None or kafka_sink.KAFKA_CONSUMER in store.consumers.all()
     return with_before_images(settings.lake_rules) if wanted else settings.lake_rules
+
+
+def _log_absent_consumers(settings: Settings, store: JournalStore) -> None:
+    """Logs for which consumers the journal keeps segments that nothing here reads: up to its quota, and then capture
+    waits.
+
+    Whether they come back is for people to say: what they lack by then is read again.
+    """
+    sections = {LAKE_CONSUMER: settings.lake, kafka_sink.KAFKA_CONSUMER: settings.kafka}
+    for name in sorted(name for name in store.consumers.all() if sections.get(name, settings) is None):
+        log.warning(
+            "the journal keeps segments for a consumer whose section the configuration lacks",
+            consumer=name,
+            remedy=f"put [{name}] back, or run `tidemark forget-consumer FILE {name}`",
+        )
 
 
 def _count_from_zero(metrics: Metrics, settings: Settings) -> None:

@@ -1,10 +1,14 @@
 """Who only looks is begun again; the rest of the assembly is in tests/integration/service/test_run.py."""
 
 import asyncio
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from actors.journal.store import JournalStore
 from actors.runtime.recent_events import RecentEvents
 from actors.service import assembly
 from pipeline.config.settings import (
@@ -46,6 +50,24 @@ def test_the_first_chunks_have_no_more_rows_than_a_second_may(rows_per_s: int, m
 def test_a_chunk_fits_into_the_memory_for_rows_that_wait() -> None:
     limits = [assembly._limits(SnapshotSettings(memory_mib=mib)) for mib in (1, 8, 256)]
     assert [each.chunk_bytes >> 20 for each in limits] == [1, 8, 8]
+
+
+def test_a_consumer_without_its_section_is_named_at_a_start(tmp_path: Path) -> None:
+    """The journal keeps segments for it up to the quota."""
+    settings = Settings(
+        "shop",
+        TableFilter(("a.b",)),
+        SourceSettings("127.0.0.1", "u", 1, server_id=7),
+        JournalSettings(str(tmp_path / "journal")),
+        LakeSettings(str(tmp_path / "lake")),
+    )
+    with closing(JournalStore.open_single_writer(settings.journal.path, "shop")) as store:
+        for name in ("lake", "kafka", "reports"):
+            store.consumers.record_progress(name, 0)
+        for lake, named in ((settings.lake, ["kafka"]), (None, ["kafka", "lake"])):
+            with capture_logs() as logged:
+                assembly.Assembly(replace(settings, lake=lake), store)
+            assert [each["consumer"] for each in logged if "section" in each["event"]] == named
 
 
 @pytest.mark.parametrize(
