@@ -15,7 +15,7 @@ from pipeline.journal.change_rows import changes_schema, chunk_table
 from pipeline.journal.entry import CommitTimes, Entry, FileKind, ProtectedTable
 from pipeline.journal.segment import SegmentTable
 from pipeline.messages.journal import ChunkPart
-from pipeline.schema.ddl.alter_table import Altered
+from pipeline.schema.ddl.alter_table import Alteration, Altered
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.snapshot import (
@@ -201,6 +201,7 @@ class History:
         table.rows = {}
         if mirror is Ready:
             table.source = {}
+            self.altered.append(Altered(self.scn, Alteration(schema, "TRUNCATE TABLE", emptied=True)))
 
     def seal(self, commit_times: CommitTimes | None = None) -> int:
         """Seal what came since the last time as a segment; its number."""
