@@ -1,10 +1,11 @@
 """The state of a Delta table, read from its log without Spark.
 
-A table's log is a folder of numbered commits, each a file of JSON lines. Now and then there is a checkpoint: a Parquet
-file with the sum of all commits up to there. Commits before the newest checkpoint may be gone.
+A table's log is a folder of numbered commits, each a file of JSON lines. Now and then there is a checkpoint: Parquet
+files with the sum of all commits up to there. One of the newer kind (V2) has a name of its own, and may be JSON. Its
+other files have only what is left out here. Commits before the newest checkpoint may be gone.
 
-Source: Delta transaction log protocol (PROTOCOL.md in delta-io/delta): Delta log entries, Checkpoints, Change Metadata,
-Transaction Identifiers, Commit Provenance Information.
+Source: Delta transaction log protocol (PROTOCOL.md in delta-io/delta): Delta log entries, Checkpoints (V2 Spec), Change
+Metadata, Transaction Identifiers, Commit Provenance Information.
 """
 
 import json
@@ -30,7 +31,10 @@ NO_REPORT = "{}"
 
 # The name of a commit's file, with its version.
 COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d+\.(\d+))?\.parquet")
+_CHECKPOINT = re.compile(
+    r"(?P<version>\d{20})\.checkpoint"
+    r"(?:(?:\.\d+\.(?P<parts>\d+))?\.parquet|\.(?P<own>[0-9a-f-]{36})\.(?:parquet|json))"
+)
 _TOLD = ("metaData", "txn")
 # How many commits of others may follow a RESTORE.
 _LOOKED_BACK = 64
@@ -87,11 +91,12 @@ def newest_checkpoint(names: Iterable[str], last: int) -> tuple[int, list[str]]:
     Delta also names it in `_last_checkpoint`, but overwrites that file in place. A reader may find half of it, or a
     checkpoint that came after the listing.
     """
-    found: dict[tuple[int, int], list[str]] = {}
+    found: dict[tuple[int, int, str], list[str]] = {}
     for name in names:
-        if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) <= last:
-            found.setdefault((int(match[1]), int(match[2] or 1)), []).append(name)
-    whole = [(version, files) for (version, parts), files in found.items() if len(files) == parts]
+        if (match := _CHECKPOINT.fullmatch(name)) and int(match["version"]) <= last:
+            kind = int(match["version"]), int(match["parts"] or 1), match["own"] or ""
+            found.setdefault(kind, []).append(name)
+    whole = [(version, files) for (version, parts, _), files in found.items() if len(files) == parts]
     return max(whole, default=(-1, []))
 
 
@@ -154,7 +159,10 @@ class _Actions:
 
 
 def _read_checkpoint(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:
-    """Returns what a checkpoint has of the table itself, without its files."""
+    """Returns what a file of a checkpoint has of the table itself, without its files."""
+    if path.endswith(".json"):
+        yield from map(json.loads, _read(filesystem, path).splitlines())
+        return
     with filesystem.open_input_file(path) as file:
         columns = pq.read_table(file, columns=list(_TOLD))
     for kind in _TOLD:

@@ -543,10 +543,12 @@ def test_where_only_a_checkpoint_is_left_there_is_a_table(written: Written, kind
     """Of either kind: the first version's name is free, and its commit would be none that a reader sees."""
     written.create(f"'delta.checkpointPolicy' = '{kind}', {NO_INTERVAL}")
     written.append(1, 1)
+    told = read_version(str(written.folder))
     written.table.checkpoint()
     for path in written.log.glob("*.json"):
         if ".checkpoint." not in path.name:
             path.unlink()
+    assert read_version(str(written.folder)) == told is not None
     table = DeltaTable(written.session, str(written.folder))
     assert not table.create((LakeColumn("n", "BIGINT"),), {}, {}, None)
     assert not (written.log / f"{0:020}.json").exists()

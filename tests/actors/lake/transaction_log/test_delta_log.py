@@ -25,6 +25,23 @@ def test_what_the_last_commit_that_says_anything_says(tmp_path: Path) -> None:
         assert read_version(str(tmp_path)) == found
 
 
+def test_a_checkpoint_of_the_newer_kind_has_what_the_commits_before_it_had(tmp_path: Path) -> None:
+    """Of two of one version each is whole; of a classic one all parts have to be there."""
+    log, metadata = tmp_path / "_delta_log", {"configuration": {"a": "b"}, "schemaString": "{}"}
+    log.mkdir()
+    actions = [{"checkpointMetadata": {"version": 7}}, {"metaData": metadata}]
+    actions += [{"txn": {"appId": "j/changes", "version": 5}}, {"sidecar": {"path": "s.parquet"}}]
+    (log / f"{8:020}.json").write_text(json.dumps({"txn": {"appId": "j/after", "version": 4}}))
+    for uuid in ("3a0d65cd-4056-49b8-937b-95f9e3ee90e5", "80a083e8-7026-4e79-81be-64bd76c43a11"):
+        path = log / f"{7:020}.checkpoint.{uuid}.json"
+        path.write_text("\n".join(map(json.dumps, actions)))
+        (log / f"{7:020}.checkpoint.0000000001.0000000002.parquet").touch()
+        found = read_version(str(tmp_path))
+        assert found is not None
+        assert (found.version, found.properties) == (8, {"a": "b"})
+        assert found.applications == {"j/changes": 5, "j/after": 4}
+
+
 def test_a_restore_is_found_behind_what_others_have_committed_since(tmp_path: Path) -> None:
     log, own, theirs = tmp_path / "_delta_log", {"txn": {"appId": "j/changes"}}, {"txn": {"appId": "jj"}}
     log.mkdir()
