@@ -101,13 +101,13 @@ class Generations:
     ) -> None:
         """Merges what there is, and shows readers the first generation, which was filled in the mirror itself.
 
-        If the changelog is empty, the mirror only says that it has merged all of it.
+        If no change has ever come into the changelog, the mirror only says that it has merged all of it. Its size
+        doesn't tell that: a version whose checksum isn't there yet has none.
         """
-        changelog = self._commits.table(table, Tier.CHANGELOG)
-        present, size = changelog.snapshot(), changelog.size()
+        present = self._commits.table(table, Tier.CHANGELOG).snapshot()
         shown: dict[str, str] = {Property.REBUILDING: ""}
         assert present is not None
-        if size is not None and size.files == 0 and mirrored.filling_since is not None:
+        if present.mark("changes") == 0 and mirrored.filling_since is not None:
             shown[Property.MERGED] = str(max(through, mirrored.merged))
         else:
             reached = MirrorPosition.from_reports(mirrored, present)

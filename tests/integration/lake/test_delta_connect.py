@@ -111,6 +111,29 @@ def test_a_journal_lands_once_and_whole_whatever_is_repeated(delivery: Delivery)
     assert not [*Path(delivery.root).glob("shop/orders/placed/*/*")]
 
 
+def test_a_first_mirror_is_merged_also_while_the_changelog_has_no_checksum(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta writes it after the commit, and other writers write none."""
+    history = delivery.history
+    orders = history.table(ORDERS, FILLING)
+    orders.source = {(7,): (7, "old")}
+    history.transaction((orders, "c", (1, "a")))
+    history.chunk(orders, [(7,)])
+    history.transaction((orders, "u", (7, "new")))
+    orders.mirror = READY
+    complete = delivery.lake.generations.complete
+
+    def without_checksums(*arguments: Any) -> None:
+        for checksum in Path(location(delivery.root, ORDERS.table, Tier.CHANGELOG)).glob("_delta_log/*.crc"):
+            checksum.unlink()
+        complete(*arguments)
+
+    monkeypatch.setattr(delivery.lake.generations, "complete", without_checksums)
+    delivery.deliver()
+    assert delivery.view(orders) == expected(orders) == [(1, "a"), (7, "new")]
+
+
 @pytest.mark.full
 def test_columns_have_the_types_of_their_rules_by_connect_too(delivery: Delivery) -> None:
     follow_rules(delivery)
