@@ -140,6 +140,7 @@ class Generations:
             Property.MERGED: str(through),
             Property.PIN: pin,
             Property.REBUILDING: "",
+            Property.AFTER: self._after(table, mirrored),
             **self._commits.mirror_properties(table),
         }
         reached = replace(MirrorPosition.from_reports(filled, changelog), generation=generation, pin=pin)
@@ -211,6 +212,7 @@ class Generations:
             pinned = (*of, LakeColumn(pin, PIN_TYPE))
             about = self._commits.mirror_properties(table)
             complete = {**properties, Property.PIN: pin, Property.REBUILDING: "", **about}
+            complete[Property.AFTER] = self._after(table, present)
             self._commits.replace_table(mirror, Tier.MIRROR, pinned, complete, marks)
             self._commits.sweep(table, mirror.snapshot())
             return None
@@ -222,6 +224,14 @@ class Generations:
         }
         self._commits.replace_table(mirror, Tier.MIRROR, of, beginning, marks)
         return filling.since
+
+    def _after(self, table: TableId, mirrored: TableVersion | None) -> str:
+        """Returns the mark `after` of a mirror, and of the table that is filled beside it. Another one comes in their
+        place.
+        """
+        beside = mirrored.rebuilding if mirrored is not None and mirrored.frozen else None
+        filled = None if beside is None else self._commits.shadow(table, beside.generation).snapshot()
+        return str(max((each.after for each in (mirrored, filled) if each is not None), default=0))
 
     def _freeze(self, table: TableId, mirror: LakeTable, present: TableVersion, generation: int) -> float:
         """Marks a complete mirror as frozen: another generation is being filled. Returns since when.

@@ -115,7 +115,7 @@ class Lake:
             generation=None if fed is None else fed.generation,
             merged=reached.merged,
             pending=self._pending(table, reached) if mirrored is not None and changes > reached.merged else 0,
-            after=max(each.mark("after") for each in (changelog, mirrored, fed) if each is not None),
+            after=max(each.after for each in (changelog, mirrored, fed) if each is not None),
             partial=Property.PARTIAL in changelog.properties,
             stopped=_stop(changelog),
             rebuilding=None if mirrored is None else mirrored.filling_since,

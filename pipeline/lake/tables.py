@@ -64,6 +64,7 @@ class Property(StrEnum):
     to (`pipeline.lake.live_view`), once a mirror is complete. REBUILDING: that a generation of the mirror is being
     filled (`Rebuilding`); else empty. MERGED: the segment that a mirror had merged when a swap brought it, or when it
     was shown first. CONSTANTS: the columns of its schema that a mirror lacks (`Constant`); empty if there are none.
+    AFTER: the mark `after` (`actors.lake.lake`) of a lake table in whose place a mirror has come.
     """
 
     JOURNAL = "tidemark.journal"
@@ -79,6 +80,7 @@ class Property(StrEnum):
     CONSTANTS = "tidemark.constants"
     ABOUT = "tidemark.about"
     CAPTURE_STOPPED = "tidemark.captureStopped"
+    AFTER = "tidemark.after"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,11 @@ class TableReport:
     @property
     def _swapped(self) -> int:
         return int(self.properties.get(Property.MERGED, 0))
+
+    @property
+    def after(self) -> int:
+        """Returns the segment through which all tables had everything when this one was last delivered."""
+        return max(self.mark("after"), int(self.properties.get(Property.AFTER, 0)))
 
     @property
     def altering(self) -> bool:

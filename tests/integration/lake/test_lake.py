@@ -795,6 +795,29 @@ def test_a_snapshot_that_changes_have_superseded_within_a_segment_shows_no_empty
     assert rows(delivery.tier(orders, Tier.MIRROR)) == [(1, "b")]
 
 
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_generation_that_leaves_its_table_leaves_how_far_all_tables_are(
+    delivery: Delivery, *, emptied: bool
+) -> None:
+    """Otherwise a start would believe that the lake lacks segments which the journal has removed."""
+    history = delivery.history
+    orders = history.table(ORDERS)
+    history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    history.restart(orders, ORDERS, Filling)
+    history.chunk(orders, [(1,)])
+    delivery.deliver()
+    history.scn += 1
+    if emptied:
+        history.restart(orders, ORDERS, Ready)
+    else:
+        orders.mirror = Ready(1)
+    delivery.deliver()
+    delivery.begin()
+    assert delivery.lake.find(ORDERS.table).after == 1
+    assert delivery.view(orders) == expected(orders)
+
+
 def test_any_other_schema_change_stops_the_table_by_name_and_for_good(delivery: Delivery) -> None:
     history = delivery.history
     orders, users = history.table(ORDERS), history.table(USERS)
