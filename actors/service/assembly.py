@@ -370,6 +370,7 @@ def _journal_rules(settings: Settings, store: JournalStore) -> tuple[LakeRule, .
     return with_before_images(settings.lake_rules) if wanted else settings.lake_rules
 
 
+@measuring.contain_errors
 def _log_absent_consumers(settings: Settings, store: JournalStore) -> None:
     """Logs for which consumers the journal keeps segments that nothing here reads: up to its quota, and then capture
     waits.
@@ -378,11 +379,7 @@ def _log_absent_consumers(settings: Settings, store: JournalStore) -> None:
     """
     sections = {LAKE_CONSUMER: settings.lake, kafka_sink.KAFKA_CONSUMER: settings.kafka}
     for name in sorted(name for name in store.consumers.all() if sections.get(name, settings) is None):
-        log.warning(
-            "the journal keeps segments for a consumer whose section the configuration lacks",
-            consumer=name,
-            remedy=f"put [{name}] back, or run `tidemark forget-consumer FILE {name}`",
-        )
+        log.warning("the journal keeps segments for a consumer without a section", consumer=name)
 
 
 def _count_from_zero(metrics: Metrics, settings: Settings) -> None:
