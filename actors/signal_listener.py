@@ -1,9 +1,9 @@
 """The SignalListener: takes signals from its channels, passes them on, and returns each answer.
 
-A signal is answered once: when its text isn't a signal, or when the coordinator has decided on it and the decision is
-sealed in the journal. Until then the listener keeps it. If capture is built again meanwhile, the listener sends it
-again. That is harmless, because the coordinator takes each id once. Signals that are unanswered when the listener
-itself ends are the channel's to offer again. Each channel says how.
+A signal is answered once. That is when its text isn't a signal, or when the coordinator's decision on it is sealed in
+the journal. Until then the listener keeps it. If capture is built again meanwhile, the listener sends it again. That is
+harmless, because the coordinator takes each id once. Signals that are unanswered when the listener itself ends are the
+channel's to offer again. Each channel says how.
 
 The checkpoints have the later progress of a signal. Each channel gets every sealed one, as far as it keeps up, and
 reports the progress of its own signals (`pipeline.signals.notifications`). So nothing waits here for a channel that

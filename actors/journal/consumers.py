@@ -9,7 +9,7 @@ that time (`reported`), and the output doesn't report less now. Then it isn't ol
 
 No output is ever ahead of the journal, unless an older copy of the journal was put in its place. Then capture seals
 other segments under the numbers that the output has, and nobody could tell them apart any more. So before capture seals
-anything, the file gets the journal's end (`unchecked_end`), and keeps it through restarts until the consumer has
+anything, the file gets the journal's end (`unchecked_end`). It keeps that through restarts until the consumer has
 compared its output with it.
 """
 

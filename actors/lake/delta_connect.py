@@ -13,7 +13,7 @@ it. The next writer reads in the log which it is. MERGE, and the statement with 
 in the same way, by settings of their session.
 
 A successor's batch may have more segments than the predecessor's, and Delta compares the versions only. So the
-successor looks at the log right before its write, and gives the write up if the table has a part of the batch
+successor looks at the log right before its write. It gives the write up if the table has a part of the batch
 (`actors.lake.delta_table.has_segments`). A commit between that look and Delta's own would escape it. A new session
 first ends its predecessor's, so that none comes so late.
 
@@ -24,7 +24,7 @@ the first table of a batch and before the batch has ended.
 
 **Columns.** One statement changes one of them. `pipeline.lake.alter_statements` says why nothing stays half done. A
 predecessor's statement may still arrive. So a new session first ends its predecessor's (`actors.lake.spark_connect`). A
-statement that comes even later fails, because its column is gone or exists already, or it sets properties to values
+statement that comes even later fails, because its column is gone or exists already. Or it sets properties to values
 that the successor sets again.
 
 **What is missing.** A server rewrites the files that it is given, which costs more than naming them, and as durably as

@@ -6,8 +6,8 @@ reads the last version before. Two concurrent transactions that read the version
 the predecessor committed earlier, the version shows that a batch is there, or a part of it (`has_segments`).
 
 The writer's options `txnAppId` and `txnVersion` do this. But Delta 4.4 finds the version by rebuilding the whole state
-of the table in Spark jobs, once for each version of the table (`Snapshot.transactions`, `computedState`). That takes
-longer than the append itself. The checksum also has the version. Delta holds the checksum in memory after its own
+of the table in Spark jobs. It does so for each version of the table (`Snapshot.transactions`, `computedState`). That
+takes longer than the append itself. The checksum also has the version. Delta holds the checksum in memory after its own
 commits, and verifies it. Later versions of Delta look there first.
 
 So `append` does what `WriteIntoDelta` does, step by step and on the same transaction, with two differences. It reads

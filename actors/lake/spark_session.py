@@ -6,8 +6,8 @@ same process. The JVM reads the pipe that this process holds as its standard inp
 kernel closes that pipe even if this process is killed (PySpark's `launch_gateway`, Spark's `PythonGatewayServer`).
 
 The JVM takes a moment to exit, in which it may still commit. So each JVM locks a file in its folder, and the next one
-starts only when the lock is free. A local disk needs this, because Delta can't tell there that two JVMs commit the same
-version at the same moment (its `LocalLogStore` looks first and renames afterwards).
+starts only when the lock is free. A local disk needs this: Delta can't tell there that two JVMs commit the same version
+at the same moment. Its `LocalLogStore` looks first and renames afterwards.
 """
 
 import os

@@ -1,10 +1,10 @@
 """The contract of an actor: one inbox, one loop, and a sign of life.
 
-**One inbox.** What comes is a message of the mailbox, the result of a work that the actor has begun (`begin_work`), or
-the moment of `next_at`. The loop takes one after the other, so nothing in an actor runs beside a decision of its own.
+**One inbox.** What comes is a message of the mailbox, the result of a work that was begun (`begin_work`), or the moment
+of `next_at`. The loop takes one after the other, so nothing in an actor runs beside a decision of its own.
 
-**One loop.** `run` does what `begin` says and then takes what comes until `ended`: by default until the mailbox is
-closed and empty and no work is under way. That is how a clean stop reaches an actor: its senders have ended, it
+**One loop.** `run` does what `begin` says, and then takes what comes until `ended`. By default that is when the mailbox
+is closed and empty, and no work is under way. That is how a clean stop reaches an actor: its senders have ended, it
 finishes what waits and returns. A cancellation is not a clean stop: the actor drops what is half done, and the
 supervisor builds it again from the last sealed segment. Actors that are procedures have a `run` of their own
 (CONTRIBUTING.md lists them). It ends likewise.

@@ -1,10 +1,10 @@
 """The configuration: a TOML file and the environment in, `pipeline.config.settings.Settings` or all mistakes at once
 out.
 
-Tables and keys of the file are the fields of the settings. A variable `TIDEMARK__SECTION__KEY` wins over the
-file; its value is plain text for a text field, and written as in the file for others (`true`, `4`, `["a",
-"b"]`). A password never stands in the file: that of `[source]` is read from `source.password_file` or
-`TIDEMARK__SOURCE__PASSWORD`, and others likewise. Paths are relative to the file's folder.
+Tables and keys of the file are the fields of the settings. A variable `TIDEMARK__SECTION__KEY` wins over the file. Its
+value is plain text for a text field, and written as in the file for others (`true`, `4`, `["a", "b"]`). A password
+never stands in the file: that of `[source]` is read from `source.password_file` or `TIDEMARK__SOURCE__PASSWORD`, and
+others likewise. Paths are relative to the file's folder.
 """
 
 import dataclasses

@@ -35,7 +35,7 @@ def live_view_text(
 
     For a table without a primary key it's the sum of its changes. `captured`: the tables that were stopped in capture,
     and why. `at`: the versions of the two lake tables that the query reads, instead of the newest. Raises Definite if
-    the lake has nothing of the table, or gets nothing more for it, unless `stale`; and OSError if the lake can't be
+    the lake has nothing of the table, or gets nothing more for it, unless `stale`. Raises OSError if the lake can't be
     read.
     """
     query = _find_query(root, name, dialect, captured, stale=stale, at=at)

@@ -11,8 +11,8 @@ SELECT, and then `executed`,
 
     high = received + executed, as sets
 
-is complete. It may hold transactions that the SELECT didn't see. These only make the window wait: at most until the
-stream, which comes from the source of the replica's log, is where the replica's receiver is.
+is complete. It may hold transactions that the SELECT didn't see. These only make the window wait, at most until the
+stream is where the replica's receiver is. The stream comes from the source of the replica's log.
 
 A client's own write on the replica would be in neither set in time. So the replica has to be read-only, and earlier
 writes there must be in the stream's history. Both are checked each time. A replica that leaves out changes by a filter
@@ -50,7 +50,7 @@ class ReplicaWatermarks:
         """A set that has all transactions which SELECTs from the table before can have seen.
 
         Raises Definite where that can't be known: on what is no replica, takes writes of its own, or leaves out changes
-        of the table; and as `low`.
+        of the table. Also raises as `low` does.
         """
         replica = await source.as_replica()
         if replica is None:

@@ -6,7 +6,7 @@ goes to the next one.
 
 **Each transaction passes exactly once**, with images or without. One whose tables aren't captured passes too, because
 the position has to be complete. A statement without rows (DDL and the like) ends the slice before it and passes by
-itself. CREATE TABLE … SELECT is both in one transaction (WL#13355): it ends the slice before it as
+itself. CREATE TABLE … SELECT is both in one transaction (WL#13355). It ends the slice before it as
 `CreateTableSelectRead`, and begins the next slice with its rows, where it passes. Without GTIDs that was so before
 (MySQL 5.6).
 
@@ -14,7 +14,7 @@ itself. CREATE TABLE … SELECT is both in one transaction (WL#13355): it ends t
 is cut off first. So only further parts follow a part, until the slice with which the transaction passes, as the first
 in it.
 
-**XA transactions** have two GTIDs: one for the prepared part, with the rows, and one for the XA COMMIT, which may come
+**XA transactions** have two GTIDs: one for the prepared part, with the rows, and one for the XA COMMIT. That may come
 much later or not at all. Before the second one no reader of the source sees the rows, and after an XA ROLLBACK none
 ever will. So nothing of the first passes before the second comes. Then both pass together, and the rows belong to the
 second, because a snapshot whose low watermark has only the first didn't see them. Until then the position has a gap, so

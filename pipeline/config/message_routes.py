@@ -19,7 +19,7 @@ _REFERENCE = re.compile(r"\$(?:(\d)|\{(\w+)\})|\\(.)", re.DOTALL)
 class TopicRoute:
     """Messages of the topics that `topic_regex` matches as a whole go to the topic `topic_replacement`.
 
-    With `key_enforce_uniqueness` their keys have the field `key_field_name` with the topic that they would have gone
+    With `key_enforce_uniqueness` their keys have the field `key_field_name`. It has the topic that they would have gone
     to, or what `key_field_regex` and `key_field_replacement` make of its name.
     """
 

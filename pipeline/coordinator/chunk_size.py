@@ -2,8 +2,8 @@
 
 **The size of a chunk** is measured, for each table by itself. It approaches the time that its SELECT should take, or
 the bytes that it may have, whichever is less. From one chunk to the next it changes by a factor of two at most. Only
-chunks that end before their range does are measured by time, because the way to the server takes most of the time of
-the others.
+chunks that end before their range does are measured by time. Of the others the way to the server takes most of the
+time.
 
 **One budget** bounds the rows in memory: those that wait in windows, and those that ordered chunks may bring. A table's
 last chunk says how many bytes a row takes. Before the first chunk, a chunk counts as large as it may be. Nothing is

@@ -1,8 +1,8 @@
 """A consistent snapshot: all its tables as they were at one position P of the log, without a lock.
 
 Transactions are opened on several connections, each with its own consistent view. These steps follow each other: read
-what is `visible` (pipeline/snapshot/watermark.py), read the end of the log, open the transactions, read the end of the
-log again. The claim: all these views are the state at P, if
+what is `visible` (pipeline/snapshot/watermark.py), read the log's end, open the transactions, read the log's end again.
+The claim: all these views are the state at P, if
 
 1. the end of the log was P both times, and
 2. every transaction in the log up to P is in `visible`.
@@ -13,8 +13,8 @@ executed sets wouldn't prove it: the log and one view can have a transaction tha
 
 Only the stream knows what is in the log up to P. So it advances to P and stops there. If its position is in `visible`,
 2 holds. Then the chunks that are read in these transactions are emitted there, because each equals the rows at P. If it
-isn't, or a transaction comes between, the coordinator tries again. If a server is never quiet for as long as it takes
-to open the transactions, the only way is to lock it for that time.
+isn't, or a transaction comes between, the coordinator tries again. A server may never be quiet for as long as it takes
+to open the transactions. Then the only way is to lock it for that time.
 
 Nothing of a consistent snapshot outlives the connections. If one of them or the process is lost, the emitted rows don't
 make a state at one position. Then all of its tables begin again at another one.

@@ -6,12 +6,13 @@ the stream. `pipeline.coordinator.window` defines the stream and its slices, and
 **The way of a snapshot.** A snapshot reads tables, each in chunks:
 
 1. The coordinator orders the table's *plan* of the ChunkSelector (`PlanTable`). The answer (`TablePlanned`) has the
-   table's schema at the source, its walk (the index along which it is read), and the keys that divide it into ranges.
+   table's schema at the source, and its walk (the index along which it is read). It also has the keys that divide it
+   into ranges.
 2. `order_reads` opens windows: for each it orders the next chunk of a range (`ReadChunk`). The order has the stream's
    position, A, as `ordered_at`. Several windows are open at once, but only one chunk of a range is being read.
 3. While the log passes, each slice's keys touch the open windows of their tables (`window.pass_keys`).
 4. The chunk comes with its watermarks L and H (`ChunkRead`), and `window.take_chunk` puts it into its window.
-5. Once the stream has passed H, `close_windows` emits the untouched rows, and moves the range's progress (`done`, the
+5. Once the stream has passed H, `close_windows` emits the untouched rows. It moves the range's progress (`done`, the
    key up to which its rows are in the stream). After the last chunk of the last range the table is complete.
 
 **What a message does.** Unless it is a part of a transaction (below), the stream is between two transactions after it:

@@ -59,27 +59,27 @@ from the first part, so all parts have the same membership in L.
 **Other watermarks.** Of H the proof needs only what 3 and 4 say together: all that S saw has passed at E. That also
 holds for the executed set of the server that S read, once this set is proven complete and the stream's position
 contains it. And it holds for a row written to the log after S, once that row has passed. Of L the proof needs 1 and 2.
-On a server without GTIDs L is A itself, and H is a row that the ChunkSelector inserts into a table of the source after
-S (a *marker row*). `pipeline.snapshot.watermark` says why both suffice.
+On a server without GTIDs L is A itself. H is a row that the ChunkSelector inserts into a table of the source after S (a
+*marker row*). `pipeline.snapshot.watermark` says why both suffice.
 
 **Many windows.** The proof is about one window and doesn't mention others, so any number may be open. It doesn't
 mention the *walk* either, the index along which a table's chunks are read. The primary key tells rows apart, and only
 their presence in the chunk matters. A table is divided into *ranges* of its walk, each read chunk by chunk. All windows
 of a table together have one more claim: the table is complete when all its ranges are. The ranges are intervals of the
-server's own order, disjoint and without a gap, because each begins with the key at which the one before ends. Take a
-row of the source at the end. Either no transaction that passed since the order of its range's chunk changed it: then
-the chunk that has its key saw it, between the key after which the chunk began (`after`) and the key at which it ended
-(`upto`). Or such a transaction did, and the stream has the row. A row whose key moves from one range to another was
-changed by that, so it is the second case in both.
+server's own order, disjoint and without a gap: each begins with the key at which the one before ends. Take a row of the
+source at the end. Either no transaction that passed since the order of its range's chunk changed it. Then the chunk
+that has its key saw it, between the key after which it began (`after`) and that at which it ended (`upto`). Or such a
+transaction did, and the stream has the row. A row whose key moves from one range to another was changed by that, so it
+is the second case in both.
 
 A row that moved along the walk may come in two chunks. Either the two copies have different primary keys, or the later
 one counts. So chunks along another index than the primary key become rows of the changelog (`__op` = r), the table of
 all changes. They never go straight into the mirror, the table that has each row once.
 
-**Rows that are read again** by their keys (`ReadByKeys`: an order to re-read rows, `ReselectRows`, or to repair them,
-`RepairRows`) are a chunk of exactly these keys, and the proof is the same. Of the log only their keys matter. The
-server's collation may return a row with other bytes for one of them. That isn't the row: it got this key by a change,
-which the stream has.
+**Rows that are read again** by their keys are a chunk of exactly these keys, and the proof is the same. The order
+(`ReadByKeys`) is one to re-read rows, `ReselectRows`, or to repair them, `RepairRows`. Of the log only their keys
+matter. The server's collation may return a row with other bytes for one of them. That isn't the row: it got this key by
+a change, which the stream has.
 
 **Keys that are gone.** A repair (`RepairRows`) also emits the keys of which S returned no row with exactly these bytes,
 without those in K. Each has no row at E. Suppose that it has one. Then some T gave a row this key after the state that

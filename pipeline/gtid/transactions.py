@@ -22,9 +22,9 @@ from pipeline.types.buffers import Flags, Longs
 class Transactions:
     """Consecutive transactions, oldest in the log first; the four arrays have one element for each.
 
-    `source` indexes `sources`, `number` is the GTID's number there, `commit_time` the commit's time on the server that
-    wrote this log, in µs since the epoch (UTC), and `original_time` that on the server on which it was committed first,
-    0 if the log doesn't have it.
+    `source` indexes `sources`, and `number` is the GTID's number there. `commit_time` is the commit's time on the
+    server that wrote this log, in µs since the epoch (UTC). `original_time` is that on the server on which it was
+    committed first, 0 if the log doesn't have it.
     """
 
     sources: tuple[Tsid, ...]

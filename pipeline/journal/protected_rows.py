@@ -1,8 +1,9 @@
 """Rows as the journal keeps them, if columns of their table are protected (`pipeline.config.column_protection`).
 
-This is the one place where that happens. Changes, rows before an update, chunks of a snapshot, rows that are read again
-and rows of a verification all become tables of a segment (`pipeline.journal.segment.segment_tables`). These come here
-before anything is written. What reads the journal has no other rows: the lake, Kafka, `/changes` and Spark's streams.
+This is the one place where that happens. All rows become tables of a segment
+(`pipeline.journal.segment.segment_tables`). These are changes, rows before an update, chunks of a snapshot, rows that
+are read again and rows of a verification. They come here before anything is written. What reads the journal has no
+other rows: the lake, Kafka, `/changes` and Spark's streams.
 
 Values stay Arrow columns. Each distinct value is hashed once. Text is hashed as UTF-8, bytes as they are, and all else
 as its text. That is the same for numbers and moments that are equal, so it survives that a column gets a wider type.

@@ -27,8 +27,9 @@ from pipeline.schema.spelling import fold_name
 
 @dataclass(frozen=True, slots=True)
 class ColumnAlteration:
-    """The wanted columns of a lake table, each with its name in the table's files (None: it must be added), and the
-    properties that the table then has."""
+    """The wanted columns of a lake table, each with its name in the table's files (None: it must be added).
+    `properties`: what the table then has.
+    """
 
     columns: tuple[tuple[str | None, LakeColumn], ...]
     properties: Mapping[str, str]

@@ -67,8 +67,8 @@ def reported_segment(tables: Iterable[LakeTableState]) -> int:
 class Piece:
     """A file of the journal.
 
-    It has its segment, its place among the segment's files and its name there, its table's schema, and the number of
-    its rows and of its bytes. It also says whether some of its rows lack columns.
+    It has its segment, its place among the segment's files and its name there. It has its table's schema, and the
+    number of its rows and of its bytes. It also says whether some of its rows lack columns.
 
     Once it is accepted (`pipeline.lake.delivery`), the schema has the forms of the lake, and the file doesn't.
     """

@@ -17,9 +17,9 @@ that the batch needs before any of its rows (`pipeline.lake.column_changes`). Th
 in one commit that names its segment. After a failure between the two, each continues from its own report. Within a
 generation, the mirror takes a new schema only if its rows can stay as they are (`pipeline.schema.compatibility`).
 
-**Types by rule.** The journal has each column in its usual form, and the schemas of an accepted batch have the forms of
-the lake (`pipeline.types.lake_forms`). A generation begins with the forms that the rules want. Within it a column keeps
-its form, whatever the rules are by now (`pipeline.config.lake_types`).
+**Types by rule.** The journal has each column in its usual form. The schemas of an accepted batch have the forms of the
+lake (`pipeline.types.lake_forms`). A generation begins with the forms that the rules want. Within it a column keeps its
+form, whatever the rules are by now (`pipeline.config.lake_types`).
 """
 
 from collections.abc import Callable

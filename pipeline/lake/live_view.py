@@ -284,8 +284,8 @@ def last_changes(
 ) -> str:
     """Returns the query for the last state of each key, by those rows of a changelog for which `where` holds.
 
-    It has the last change's `__op` and columns. For a partial table it has the key, WHOLE, and for each other column an
-    array with the last known value, null if there was none.
+    It has the last change's `__op` and columns. For a partial table it has the key and WHOLE. For each other column it
+    has an array with the last known value, null if there was none.
     """
     key = ", ".join(map(dialect.name_of, schema.key_names))
     scn, ordinal, op, absent = map(dialect.name_of, (_SCN, _ORDINAL, OP, _ABSENT))

@@ -15,12 +15,12 @@ None of it changes what readers see, and none is urgent: one chore runs at a tim
 only adds files and reads none, so no chore is in its way. It is only in the way of a trimming, for which a busy
 changelog has to leave a moment.
 
-**A trimmed changelog and the live view.** Let t be the segment through which all changes are removed, and m the segment
-that the mirror had merged then: t <= m. A query that reads the mirror at m or later, and the trimmed changelog, counts
-the changes after some segment s <= m. Without the removed ones, these are all changes after max(s, t) <= m. That is
-what `pipeline.lake.live_view` needs. A query would miss changes only if it read the mirror *before* that MERGE and the
-changelog *after* the trimming. It reads the two tables within moments. So a trimming takes only what was merged an hour
-ago or earlier. A reader that is bound to two versions reads these, until VACUUM.
+**A trimmed changelog and the live view.** Let t be the segment through which all changes are removed. Let m be the
+segment that the mirror had merged then: t <= m. A query that reads the mirror at m or later, and the trimmed changelog,
+counts the changes after some segment s <= m. Without the removed ones, these are all changes after max(s, t) <= m. That
+is what `pipeline.lake.live_view` needs. A query would miss changes only if it read the mirror *before* that MERGE and
+the changelog *after* the trimming. It reads the two tables within moments. So a trimming takes only what was merged an
+hour ago or earlier. A reader that is bound to two versions reads these, until VACUUM.
 
 Source: Delta Lake, Optimizations (compaction), Table utility commands (VACUUM), Concurrency control.
 """
@@ -124,8 +124,8 @@ def found_table(table: TableId, tier: Tier, size: TableSize, now: float, merged:
 def trim_of(kept: TableUpkeep, rule: LakeRule, keyed: bool, keep_hours: float) -> Trim | None:
     """What is to be trimmed from a changelog by its table's rule; None for nothing. 0 `keep_hours` is no bound.
 
-    A table without a primary key (`keyed`) is the sum of its changes, so that they're kept where they aren't expressly
-    all that there is of it.
+    A table without a primary key (`keyed`) is the sum of its changes. So they're kept where they aren't expressly all
+    that there is of it.
     """
     if rule.tiers is Tiers.MIRROR:
         return Trim(kept.merged, None) if keyed else None

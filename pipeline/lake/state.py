@@ -51,12 +51,11 @@ class LakeProgress:
     """How far the lake is: through `segment`, which has this `checkpoint`.
 
     `tables`: what it has of each table that was met. `unlike_rules`: those of them whose columns have other forms than
-    the rules for types want. `reported`: the segment through which these report that all have
-    everything. `late`: tables that wait for a mirror which the journal has all of
-    (`pipeline.journal.missing_generations`), `aside`: those that failed and pause, and `whole` the segment through
-    which both have everything; `bare`: tables whose mirror is missing (`pipeline.lake.mirrors.mirror_rules`). `failed`:
-    the tables that have failed and aren't wholly delivered since; `ahead`: where the others are while such tables catch
-    up.
+    the rules for types want. `reported`: the segment through which these report that all have everything. `late`:
+    tables that wait for a mirror which the journal has all of (`pipeline.journal.missing_generations`). `aside`: those
+    that failed and pause. `whole`: the segment through which both have everything; `bare`: tables whose mirror is
+    missing (`pipeline.lake.mirrors.mirror_rules`). `failed`: the tables that have failed and aren't wholly delivered
+    since; `ahead`: where the others are while such tables catch up.
     """
 
     segment: int = 0

@@ -5,15 +5,15 @@ segments, up to a bound. So the further the sink lags, the larger its commits ar
 
 **The cursor** is in the lake's own tables. The sink reads it at each start, and so after each failure. It is the last
 segment of which any table says that all tables have everything through it (`pipeline.lake.delivery`). If the sink has
-told the journal more about the very same tables, that counts: the segments between them may have had nothing for any
+told the journal more about the very same tables, that counts. The segments between them may have had nothing for any
 table. From there each batch begins after the end of the one before, and ends before the sink reads the next one. If the
 sink is killed in the middle of a batch, it delivers that batch again. `missing_pieces` leaves out what a table has.
 
-**Segments that are gone.** If the journal begins after the cursor, the sink leaves out the tables that lack something,
-until their mirrors have begun again (`pipeline.journal.missing_generations`). A batch ends where one of them can be
-delivered again. Until then the tables continue to say that all have everything through the segment before the gap, so a
-restart finds the gap again. A table that capture has stopped begins no other generation by itself. It stops in the lake
-too, and readers see none of its incomplete one.
+**Segments that are gone.** The journal may begin after the cursor. Then the sink leaves out the tables that lack
+something, until their mirrors have begun again (`pipeline.journal.missing_generations`). A batch ends where one of them
+can be delivered again. Until then the tables continue to say that all have everything through the segment before the
+gap, so a restart finds the gap again. A table that capture has stopped begins no other generation by itself. It stops
+in the lake too, and readers see none of its incomplete one.
 
 **Types by rule.** A table begins again if the rules want other types than its columns have. The sink requests another
 generation of its mirror, at a start and after each batch, until one begins (`pipeline.lake.delivery`). A table without
@@ -510,7 +510,7 @@ def complete_through(reported: int, recorded: int, by: int | None) -> int:
     """Returns the segment through which the lake has everything.
 
     Its tables report that they have it through `reported`. Later segments had nothing for them through `recorded`. The
-    sink wrote that into the journal for the very same tables, when they reported that they had everything through `by`
+    sink wrote that into the journal for the very same tables. They reported then that they had everything through `by`
     (None: it must not count).
     """
     return max(0, reported if by is None or by > reported else max(reported, recorded))
@@ -756,8 +756,9 @@ def _end_catching_up(so_far: LakeProgress) -> LakeProgress:
 
 
 def _tables_of_batch(so_far: LakeProgress, batch: Batch) -> list[TableId]:
-    """Returns the tables that have something in the batch, those whose mirror must be made or begin again, and those
-    that capture has stopped or has again."""
+    """Returns the tables that have something in the batch, and those whose mirror must be made or begin again. Also
+    those that capture has stopped or has again.
+    """
     begun = [
         table
         for table in batch.generations

@@ -4,7 +4,7 @@ Facts are in the past tense, orders in the imperative. All are frozen; the big o
 
 The log crosses in *slices*: several whole transactions in commit order, which make the flow columnar. All that the
 window rules ask for happens between two slices, which is between two transactions. A transaction that's larger than a
-slice comes in *parts*, before it has passed. After a part come only further ones (or a pause), and then the slice
+slice comes in *parts*, before it has passed. After a part come only further ones (or a pause). Then comes the slice
 whose first transaction it is, with the rows that are left, perhaps none.
 """
 

@@ -35,8 +35,8 @@ class ChunkPart:
     `first`: they go straight to the mirror. `verifies`: the lake only compares them with what it has. Otherwise they
     are separate changes (`op` = r) with this `scn`. `at`: the log's position there, None if it isn't known. `gone`: the
     keys (their columns) of which the source has no row, though they were requested (`op` = d); None if that's none.
-    `begins_scan`: it has no rows, and the rows of a table without a key come next: all of them, so that no change
-    before counts any more (`op` = t).
+    `begins_scan`: it has no rows, and all the rows of a table without a key come next. No change before counts any more
+    (`op` = t).
     """
 
     chunk: ChunkId

@@ -45,8 +45,8 @@ def key_tokens(rows: pa.RecordBatch, key: Sequence[int]) -> pa.Array:
     """One binary token a row: equal tokens if and only if the key columns (indices `key`) are equal in value.
 
     That's among rows of one schema, since a token is made of Arrow's own bytes, which cost nothing to have. A part of
-    varying length that isn't the last one is written with its length before it, so that no two different keys share a
-    token. A key with a part that has no value (a zero or partial date) has no token: null.
+    varying length that isn't the last one has its length before it. So no two different keys share a token. A key with
+    a part that has no value (a zero or partial date) has no token: null.
     """
     parts: list[pa.Array] = []
     for index in key:

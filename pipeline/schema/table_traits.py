@@ -1,8 +1,8 @@
 """Facts of a table that a server reports and its log doesn't, even with full metadata, and where in the stream they
 hold.
 
-The values of a generated column follow from others, the rows of some engines are stored elsewhere, and no schema has
-the length of a text (`pipeline.schema.table_schema`). The server's report holds at a position like a schema
+The values of a generated column follow from others. The rows of some engines are stored elsewhere. No schema has the
+length of a text (`pipeline.schema.table_schema`). The server's report holds at a position like a schema
 (`pipeline.verifier.step`). It holds until a statement may have altered the table. It holds again once the stream has
 reached the position of an answer with the work of each such statement. Between these nothing is known of the table.
 """

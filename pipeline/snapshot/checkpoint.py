@@ -54,19 +54,19 @@ class Checkpoint:
     """The state after the last row of a segment.
 
     `position`: the GTIDs of all transactions that have completely passed. `scn`: the number of the last thing in the
-    stream (a transaction, a chunk, or the beginning of mirrors), rising by one each; no mirror begins there. `schemas`:
-    the version of each captured table that holds at the position. `snapshots`: those that haven't ended, and the last
-    ones that have. `signals`: ids of signals that took effect, so that a repeated one takes effect once. `paused`: no
-    chunk is read until a resume. `stopped`: tables that are no longer captured, each with its reason. `unproven`: those
-    that a statement may have altered since their schema was verified. `unread`: for tables with rows to read again
-    (`pipeline.coordinator.reselect`), the SCN up to which none is unread. `server`: the server (UUID) whose log had
-    what has passed last; empty in checkpoints from before this field. `witnesses`: the last transactions that have
-    passed (`pipeline.gtid.witness`); none in checkpoints from before this field. `recapturing`: the tables that the
-    next start of capture begins again, each with the signal that requested it (`pipeline.coordinator.recapture`).
-    `prepared`: the XA transactions that wait for their second phase. `unknown_engines`: the tables whose engine may be
-    one whose rows the log doesn't have, because the server hasn't told it since a statement may have changed it.
-    `scanned`: the tables without a key whose changes add up to their rows, since a scan
-    (`pipeline.coordinator.halted.table_scan`) has read these.
+    stream (a transaction, a chunk, or the beginning of mirrors). It rises by one each, and no mirror begins there.
+    `schemas`: the version of each captured table that holds at the position. `snapshots`: those that haven't ended, and
+    the last ones that have. `signals`: ids of signals that took effect, so that a repeated one takes effect once.
+    `paused`: no chunk is read until a resume. `stopped`: tables that are no longer captured, each with its reason.
+    `unproven`: those that a statement may have altered since their schema was verified. `unread`: for tables with rows
+    to read again (`pipeline.coordinator.reselect`), the SCN up to which none is unread. `server`: the server (UUID)
+    whose log had what has passed last; empty in checkpoints from before this field. `witnesses`: the last transactions
+    that have passed (`pipeline.gtid.witness`); none in checkpoints from before this field. `recapturing`: the tables
+    that the next start of capture begins again, each with the signal that requested it
+    (`pipeline.coordinator.recapture`). `prepared`: the XA transactions that wait for their second phase.
+    `unknown_engines`: the tables whose engine may be one whose rows the log doesn't have. A statement may have changed
+    it, and the server hasn't said it since. `scanned`: the tables without a key whose changes add up to their rows,
+    since a scan (`pipeline.coordinator.halted.table_scan`) has read these.
     """
 
     position: GtidSet

@@ -1,8 +1,8 @@
 """Keys between two keys, proposed without asking the server.
 
-A proposal is only that: the server alone orders keys, and says which of its own is there. So any value of the
-column's type will do. A bad one, from a collation that sorts quite otherwise than characters are numbered, costs a
-question and makes parts uneven, but never loses a row.
+A proposal is only that: the server alone orders keys, and says which of its own is there. So any value of the column's
+type will do. A bad one costs a question and makes parts uneven, but never loses a row. It's from a collation that sorts
+quite otherwise than characters are numbered.
 
 Of a composite key only the first part that differs is looked at; the proposal ends with it.
 """

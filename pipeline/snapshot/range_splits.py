@@ -3,7 +3,7 @@
 They don't walk the index. Tidemark proposes a key (pipeline/snapshot/key_midpoints.py). The server returns the last one
 of its own keys up to there, and its estimates for both sides. The search then narrows, as in a dictionary: a first
 guess by the distance, then halves of the rest. If there are no keys for a long way, the search continues at the far
-side of the gap, so a lone outlier costs one query.
+side of the gap. So a lone outlier costs one query.
 
 The results are keys of the table, in the walk's order, because each is between two others by the server's own
 comparison. So the ranges are disjoint and have all rows, even with bad proposals and estimates.

@@ -4,7 +4,7 @@
     id IN (1, 2, 3)    created BETWEEN DATE'2026-01-01' AND DATE'2026-01-31'    name NOT LIKE 'te\\_st%'
 
 A text is parsed (`pipeline.snapshot.row_filter_parser`) into the tree below, or refused with the position and the
-reason. The tree is checked against the table. Only the tree leaves this module: the code that queries the server quotes
+reason. The tree is checked against the table. Only the tree leaves this module. The code that queries the server quotes
 names and binds values, so that nothing of a signal's text reaches it as text. What the grammar has means the same as in
 MySQL, and everything else is refused. A filter that says something else than its writer thinks is worse than none.
 

@@ -4,7 +4,7 @@ A signal's words reach the server as values only. The names of columns are the s
 SQL are this module's. A text from outside can select other rows than were meant, and do nothing else.
 
 Each value means on the server what its text would mean there. An exact decimal isn't compared as a float, and a date is
-a date on every version of the server. A FLOAT or DOUBLE is compared by the value that is kept (`column + 0e0`): one
+a date on every version of the server. A FLOAT or DOUBLE is compared by the value that is kept (`column + 0e0`). One
 with digits would round what it is compared with (`pipeline.source.rounding`), and pass over rows. The walk's own bounds
 say where in the index to look.
 

@@ -7,12 +7,12 @@ visible before the SELECT. It's usable only if it contains the position of the s
 can show a transaction to a log reader before a SELECT sees it. A commit group is flushed to the log first and committed
 afterwards (WL#6355). Without that condition a chunk could lack a transaction that the stream had already passed.
 
-The executed set by itself isn't what is visible. Since MySQL 5.7 a transaction is in it when it has committed. 5.6 adds
-it when it's flushed (Gtid_state::update_on_flush), so there the condition would hold for what no SELECT sees yet. But
-in every version the thread of a transaction owns it (`gtid_owned`) from before it's flushed until it has committed
-(MYSQL_BIN_LOG::finish_commit). Take a transaction that is in the executed set and, *read after it*, isn't owned. It was
-owned before, its thread released it in between, and it is visible. In the opposite order of reads, one that was flushed
-between the two would count as visible.
+The executed set by itself isn't what is visible. Since MySQL 5.7 a transaction is in it when it has committed. MySQL
+5.6 adds it when it's flushed (Gtid_state::update_on_flush). So there the condition would hold for what no SELECT sees
+yet. But in every version the thread of a transaction owns it (`gtid_owned`) from before it's flushed until it has
+committed (MYSQL_BIN_LOG::finish_commit). Take a transaction that is in the executed set and, *read after it*, isn't
+owned. It was owned before, its thread released it in between, and it is visible. In the opposite order of reads, one
+that was flushed between the two would count as visible.
 
 *Coordinates* (file and offset in the log of one server) are ordered totally. The high watermark is a coordinate: the
 end of the log, read after the SELECT. The executed set wouldn't do. A commit group's GTIDs are added to it after the

@@ -4,9 +4,9 @@
 begins a new file. No statement says when a file was last written. But let T be the commit time of the newest
 transaction that has been read. Whatever comes next was written at T or later, by the same server's clock. So the last
 write to its file was at T or later. So the server keeps it at least until T + binlog_expire_logs_seconds. If nothing is
-left to read, it keeps it that long from now. The true moment is later than this estimate, by up to the time that one
-file spans and the time until the server begins its next one. The estimate can't foresee a PURGE BINARY LOGS by hand,
-nor a managed service's own rules.
+left to read, it keeps it that long from now. The true moment is later than this estimate. It's later by up to the time
+that one file spans and the time until the server begins its next one. The estimate can't foresee a PURGE BINARY LOGS by
+hand, nor a managed service's own rules.
 
 What has been read is sealed a moment later. While the journal has no room that moment is long, but the reader waits
 then too, and the difference is what it read within seconds.

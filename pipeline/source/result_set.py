@@ -156,7 +156,7 @@ class LocatedRows(NamedTuple):
 def decode_rows(schema: TableSchema, located: LocatedRows) -> pa.RecordBatch:
     """The rows in `schema.arrow`; the columns are all the table's, in the table's order.
 
-    Raises TextError if there's text that isn't of its column's character set, and Definite if a value isn't one that
+    Raises TextError if there's text that isn't of its column's character set. Raises Definite if a value isn't one that
     the server sends for its column's type.
     """
     columns = [

@@ -3,8 +3,8 @@
 The text has one `%s` for each parameter. Any other percent sign in it is doubled (PEP 249, paramstyle "format"). Names
 can't be bound, so they go through `quoted`.
 
-A value's Python type decides its type on the server. A whole number is a BIGINT, a float a DOUBLE of the same bits, a
-str is text in utf8mb4, and bytes are a binary string.
+A value's Python type decides its type on the server. A whole number is a BIGINT, and a float a DOUBLE of the same bits.
+A str is text in utf8mb4, and bytes are a binary string.
 
 Source: MySQL 9.7 source documentation, "COM_STMT_EXECUTE" and "Binary Protocol Value".
 """

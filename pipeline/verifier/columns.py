@@ -4,9 +4,9 @@ With full metadata a table map has all of them. Any other map has to be compared
 position in the stream. If no schema is verified there, or it doesn't fit the map, the table stops: Tidemark guesses
 nothing.
 
-**What stops a table in mid-stream.** Three things do: rows that the reader couldn't decode, a value without a label,
-and a column of the key that the log leaves out. Then none of the table's images of that slice or part is sent on.
-Earlier parts of the same transaction may have been sent. The coordinator ensures that they have no effect.
+**What stops a table in mid-stream:** rows that the reader couldn't decode, a value without a label, or a key's column
+that the log leaves out. Then none of the table's images of that slice or part is sent on. Earlier parts of the same
+transaction may have been sent. The coordinator ensures that they have no effect.
 
 **What the schema completes.** ENUM and SET come as indices and bits, with any metadata. A log without metadata (before
 MySQL 8.0.1) says neither which integers are unsigned nor which strings are text. Integers come with their bits read as

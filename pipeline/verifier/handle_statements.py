@@ -1,6 +1,6 @@
 """A logged statement: which tables it alters, which of them restart or stop, and for which the server is queried.
 
-**Rows that change without an event.** The rows of a mirror are no longer right if a statement changes rows and the log
+**Rows that change without an event.** A mirror's rows are no longer right if a statement changes rows and the log
 doesn't have that (`pipeline.schema.ddl.unlogged_changes`). Nor are they if it leaves them under a schema in which they
 can't stay unchanged (`pipeline.schema.compatibility`). Then the table restarts, together with the statement's own
 passing or with the schema. No checkpoint may have these without the restart, nor a restart without the schema that

@@ -2,8 +2,8 @@
 
 An event is a header of 19 bytes, a body, and, if the log has checksums, the CRC32 of both. This module reads what the
 stream needs: which transaction begins, which ends, the position of the log, the description of a table. Any other event
-becomes `Skipped`, but only if its kind is known to be harmless or it carries the flag by which a server says so.
-Everything else is an error: nothing is dropped silently.
+becomes `Skipped`, but only if it is known to be harmless. Its kind says so, or a flag of the server. Everything else is
+an error: nothing is dropped silently.
 
 Sources: MySQL 9.7 source documentation, namespace mysql::binlog::event (log format v4); WL#2540 (checksums); WL#7083
 and WL#7846 for the GTID event's commit timestamps.

@@ -1,7 +1,7 @@
 """Where a Debezium connector stopped, as Kafka Connect keeps it.
 
 Three forms are read. One is what `GET /connectors/NAME/offsets` answers. The second is the records of Connect's offset
-topic as the console consumer prints them: key, tab, value, and the last one of a key counts. The third is the file of a
+topic as the console consumer prints them: key, tab, value. The last one of a key counts. The third is the file of a
 FileOffsetBackingStore, in which the same keys and values lie between Java's own bytes.
 
 The GTID set of an offset holds the transactions that the connector has finished. Of the one that it had under way it

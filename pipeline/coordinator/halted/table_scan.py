@@ -1,6 +1,6 @@
 """A scan: all rows of a table without a primary key, in one transaction, while the stream stands still.
 
-Nothing tells the rows of such a table apart, so it can't be read in chunks, and no change can supersede a row that was
+Nothing tells the rows of such a table apart. So it can't be read in chunks, and no change can supersede a row that was
 read. The table is a bag, and its changes are a sum. Hence a scan reads the whole table as it is at one position of the
 stream. The stream stops there until all rows are in it. Only a snapshot that was requested as blocking scans tables,
 because the log waits meanwhile. The scan takes no lock, and needs no moment at which the whole source is quiet.
@@ -42,7 +42,7 @@ trips. A table that changes within each of MOST_TRIES such moments fails by name
 
 **All or nothing.** The rows go to the journal as those of a large transaction do (`AppendRows`): to files that no entry
 names. The Append that completes the table's snapshot names all of them at once. Before that nothing has happened. A
-crash, a lost connection, a signal or a message of the log discards what was read (`Append.withdrawn`), and the scan
+crash, a lost connection, a signal or a message of the log discards what was read (`Append.withdrawn`). Then the scan
 begins again, if it is still wanted. So no reader sees a part of a table, and no row twice.
 
 **In the stream.** First comes a row that says that all rows of the table come now (`ChunkPart.begins_scan`, `t`). The

@@ -8,8 +8,8 @@ for it.
 
 **When.** `takes_append` compares the table's protocol and properties with those that ask nothing of an append. A table
 with any other (row tracking, commit times of its own, constraints, a coordinator of commits) is left to Delta. So is
-the version at which Delta writes a checkpoint, because nothing here writes checkpoints. A table whose columns have
-names of their own in its files is left to Delta when it is made or altered, because Delta gives these names.
+the version at which Delta writes a checkpoint, because nothing here writes checkpoints. A table's columns may have
+names of their own in its files. Delta gives these names, so such a table is left to Delta when it is made or altered.
 
 **What.** The commit has the actions that Delta writes for the same: `commitInfo`, the files, the metadata and the
 protocol, and the versions of applications. `commitInfo` says that it is a blind append, so a concurrent DELETE or

@@ -5,8 +5,8 @@ A file of the journal is immutable Parquet with just the columns of a table. So 
 files. Columns of the lake table that the file lacks are null in its rows.
 
 Otherwise the file is rewritten with the names and types of the lake table. That is needed if a column was renamed in
-the lake, or if its name is one that no other engine takes, so that Delta maps it to another one. It is also needed if
-the column is wider in the lake than it was when these rows were captured, or than it has become since. No column of the
+the lake. It is also needed if no other engine takes its name, so that Delta maps it to another one. It is also needed
+if the column is wider in the lake than when these rows were captured, or than it has become since. No column of the
 file can be lost, because a lake table gets each column before its first rows.
 
 Delta needs the number of rows of a file, since a deletion vector requires it. It leaves files out of a query by the
@@ -54,8 +54,8 @@ Ordered = int | Decimal | Day
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A column of a lake table: its name in the table's files, its number there (None without column mapping), and its
-    type as Spark's SQL writes it. `parts`: those of a struct.
+    """A column of a lake table: its name in the table's files, and its number there (None without column mapping). Its
+    type is as Spark's SQL writes it. `parts`: those of a struct.
     """
 
     name: str

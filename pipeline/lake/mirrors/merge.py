@@ -10,7 +10,7 @@ There are two forms, for two kinds of writers:
 - `Merge.places` and `Merge.rows` are the two halves as queries, for one transaction of Delta's that marks the first as
   deleted and adds the second (`actors.lake.delta_table`). They read only the key of the mirror, and each change once.
 - `Merge.statement` is the same as one MERGE, which decides row by row. It reads both tables twice, once to find the
-  files that it touches and once to write them, and carries the mirror's complete rows through a join.
+  files that it touches and once to write them. It carries the mirror's complete rows through a join.
 
 Most tables are written at one end: rows that change are young, and a new row's key is greater than all before. A first
 snapshot writes the mirror's files in the order of keys, and Delta knows the least and the greatest value of each. So a

@@ -1,6 +1,6 @@
 """The SQL of the engines that read the lake, as far as they differ in what the live view needs.
 
-Spark and DuckDB read a Delta table by its path. Trino reads what its catalog knows: a table's changelog and mirror are
+Spark and DuckDB read a Delta table by its path. Trino reads what its catalog knows. A table's changelog and mirror are
 registered once, as `<table>_changelog` and `<table>_mirror` in the schema that is named after the database
 (`registration`). Trino's names have only small letters, so `Orders` would be the same as `orders`. A name with other
 letters is written in small ones, followed by a digest. delta-rs reads what a program has registered in its

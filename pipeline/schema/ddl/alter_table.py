@@ -116,8 +116,8 @@ def uncertain_columns(
     *,
     failed: bool = False,
 ) -> frozenset[TableId]:
-    """Returns the tables of these schemas in which a statement may give a column another name, or remove it, and of
-    which `alterations` can't say it for certain.
+    """Returns the tables of these schemas in which a statement may rename or remove a column, if `alterations` can't
+    say it for certain.
 
     Their rows count as changed: what goes may come back empty before anything shows that it was gone.
     """

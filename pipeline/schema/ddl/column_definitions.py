@@ -323,8 +323,8 @@ def converts_texts_exactly(charset: Sequence[Lexeme], before: Traits) -> bool:
     """Returns whether CONVERT TO this CHARACTER SET leaves each text as it is, in strict mode.
 
     A CHAR or a VARCHAR has room for as many characters as before. A TEXT has room for bytes. It gets more of them if
-    the new set's characters may be longer than the old one's. Otherwise characters may take more bytes than they took,
-    and spaces at the end of a text that is too long are cut with a warning only.
+    the new set's characters may be longer than the old one's. Otherwise characters may take more bytes than they took.
+    Spaces at the end of a text that is too long are cut with a warning only.
     """
     try:
         setting, new = _charset(Reader(charset))

@@ -83,9 +83,9 @@ class StatementScope:
 def touched_tables(names: StatementScope, statement: LoggedStatement) -> frozenset[TableId]:
     """The captured tables that a statement may be about: those that it names, and those of a database that it's about.
 
-    This errs on the safe side. Where the patterns match any name in the default database, words that name no table
-    are among the result. Text that couldn't be read may name any table. A name without a database is of the default
-    one, or of one that stands elsewhere in the text, as where CREATE TABLE names a parent. So a table of any other
+    This errs on the safe side. Where the patterns match any name in the default database, words that name no table are
+    among the result. Text that couldn't be read may name any table. A name without a database is of the default one. Or
+    it's of one that stands elsewhere in the text, as where CREATE TABLE names a parent. So a table of any other
     database isn't meant, though it has a name that is in the text.
     """
     named = set(identifiers(statement.text))

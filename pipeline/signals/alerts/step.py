@@ -1,7 +1,7 @@
 """Which alerts a webhook gets, and when: something of capture or delivery has stopped.
 
 A *trouble* is seen in the service's status as long as it lasts, and is one alert. A part of the service that isn't
-ready is a trouble once that has lasted for `DOWN_S`; what a retry mends in the meantime is none.
+ready is a trouble once that has lasted for `DOWN_S`. What a retry mends in the meantime is none.
 
 **At least once.** An alert waits until the webhook has taken it, and its id is the same each time. `state.to_json` has
 what waits and what was posted, so a restart continues with both. A trouble that was posted is not posted again, until
