@@ -13,13 +13,13 @@ from aiohttp import web
 from actors.http.changes.consumers import ChangesConsumers
 from actors.http.error_answers import Handler, error_answer, refusing
 from actors.journal.files import journal_errors
-from actors.journal.writer_epochs import CLAIMS, FIRST, MANIFEST
+from actors.journal.writer_epochs import EPOCHS, FIRST, MANIFEST
 from pipeline.journal.changes.query import MalformedRequest
 
 # The most that an answer has (bytes). One is in memory for each request.
 MOST_ANSWER_BYTES: Final = 4 << 20
 
-_LISTED: Final = frozenset({CLAIMS, FIRST, MANIFEST, "schemas"})
+_LISTED: Final = frozenset({EPOCHS, FIRST, MANIFEST, "schemas"})
 _READ: Final = _LISTED | {"segments"}
 # segments/NUMBER/FILE
 _DEEPEST: Final = 3

@@ -265,7 +265,7 @@ class RemoteFiles:
         self.filesystem.create_dir(self._root, recursive=True)
 
     def lock(self) -> None:
-        """Nothing can be locked; a claim is all that there is (`pipeline.journal.writer_epochs`)."""
+        """Nothing can be locked; an epoch is all that there is (`pipeline.journal.writer_epochs`)."""
 
     def read(self, name: str) -> bytes:
         """All of a file."""

@@ -3,13 +3,13 @@
     claims/, consumers/, first/         who writes, who reads, where it begins (`writer_epochs`, `consumers`)
     lock                                on a local disk: held by the one process that writes
     schemas/0123456789abcdef.json       a version of a table's schema, written before the first entry that names it
-    segments/000000000007-CLAIM/*       a segment's files
-    manifest/000000000007-CLAIM.json    its entry, which makes it exist
+    segments/000000000007-EPOCH/*       a segment's files
+    manifest/000000000007-EPOCH.json    its entry, which makes it exist
 
 A segment's files come first, some of them long before the others if a transaction is large. Then they are made durable,
 and last of all its entry is put (`files`). So a crash at any moment leaves either the entry with all that it names, or
 leftovers that the next `recover` removes. No crash leaves a published entry that can't be read, so such an entry is
-refused by name. A published segment counts once no other writer has claimed the journal
+refused by name. A published segment counts once no other writer has taken an epoch of the journal
 (`pipeline.journal.writer_epochs`). So two processes can't both continue, on any filesystem. Where it can be locked, the
 second one doesn't even begin.
 
@@ -32,7 +32,7 @@ from actors.runtime.state_folder import local_folder
 from pipeline.config.settings import JournalSettings
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal import manifest
-from pipeline.journal import writer_epochs as claims
+from pipeline.journal import writer_epochs as epochs
 from pipeline.journal.entry import Entry, File
 from pipeline.journal.manifest import DamagedManifest
 from pipeline.journal.retention import RetainedSegment, removable
@@ -42,7 +42,7 @@ from pipeline.schema.table_schema import TableSchema
 
 _SCHEMAS = "schemas"
 _SEGMENTS = "segments"
-_FOLDERS = (MANIFEST, _SCHEMAS, _SEGMENTS, writer_epochs.CLAIMS, CONSUMERS, FIRST)
+_FOLDERS = (MANIFEST, _SCHEMAS, _SEGMENTS, writer_epochs.EPOCHS, CONSUMERS, FIRST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +172,9 @@ class JournalStore(JournalReader):
         super().__init__(location)
         self._lock = lock
         self._own = own
-        # The claims that we have put, or have tried to put.
-        self._tried = {own.claim}
-        # Whether this claim may have written already.
+        # The epochs that we have put, or have tried to put.
+        self._tried = {own.epoch}
+        # Whether this epoch may have written already.
         self._used = False
         self._oldest = 1
         self.bytes = 0
@@ -192,14 +192,14 @@ class JournalStore(JournalReader):
         """Open the journal for writing, and make it where there's none.
 
         Raises Definite while another process holds its lock, or where it's another pipeline's, and Fenced where
-        another process claims it at the same time.
+        another process takes an epoch at the same time.
         """
         files = open_files(location)
         with journal_errors(files.shown):
             files.make(_FOLDERS)
             lock = files.lock()
             try:
-                return cls(location, lock, _claim(files, pipeline, set()))
+                return cls(location, lock, _take_epoch(files, pipeline, set()))
             except BaseException:
                 if lock is not None:
                     lock.close()
@@ -219,21 +219,21 @@ class JournalStore(JournalReader):
     def recover(self) -> Recovered:
         """Finds the last sealed segment, proves that it's complete, and removes what a crash left after it.
 
-        A store may still carry out what failed before. So each recovery after the first has a claim of its own there.
+        A store may still carry out what failed before. So each recovery after the first has an epoch of its own there.
         Raises Definite if the last segment is damaged, or if there are later segments that no crash explains. Raises
-        Fenced if another process has claimed the journal.
+        Fenced if another process has taken an epoch of the journal.
         """
         with journal_errors(self.files.shown):
             self.files.make_durable(MANIFEST)
-            writer_epochs.check_epoch(self.files, self._own.claim, self._tried)
+            writer_epochs.check_epoch(self.files, self._own.epoch, self._tried)
             if self._used and self.files.changes_late:
-                self._own = _claim(self.files, self.identity.pipeline, self._tried)
+                self._own = _take_epoch(self.files, self.identity.pipeline, self._tried)
             self._used = True
             entries = writer_epochs.list_entries(self.files)
-            self._own = self._view = own = claims.valid_segments(
-                self._own.claim, self._own.record, entries, self.consumers.first()
+            self._own = self._view = own = epochs.valid_segments(
+                self._own.epoch, self._own.record, entries, self.consumers.first()
             )
-            self._oldest = self._begins(own, {claims.entry_name(*entry) for entry in entries})
+            self._oldest = self._begins(own, {epochs.entry_name(*entry) for entry in entries})
             last = self.entry(own.last) if own.last else None
             if last is not None:
                 self._unread = min(last.checkpoint.unread.values(), default=None)
@@ -265,7 +265,7 @@ class JournalStore(JournalReader):
             self._named |= dict.fromkeys(entry.schemas, segment)
             text = manifest.to_json(entry, self.identity.id)
             self.files.put(f"{MANIFEST}/{own.name(segment)}{JSON_SUFFIX}", text.encode())
-            writer_epochs.check_epoch(self.files, own.claim)
+            writer_epochs.check_epoch(self.files, own.epoch)
         self._own = replace(own, last=segment)
         self._unread = min(entry.checkpoint.unread.values(), default=None)
         self.bytes += sum(file.bytes for file in entry.files)
@@ -280,7 +280,7 @@ class JournalStore(JournalReader):
             )
             if not going:
                 return Removed(0, 0)
-            writer_epochs.check_epoch(self.files, self._own.claim)
+            writer_epochs.check_epoch(self.files, self._own.epoch)
             if going[-1].segment >= first:
                 self.consumers.begin_at(going[-1].segment + 1)
             # A consumer may have come that needs some of them (`pipeline.journal.retention`).
@@ -312,7 +312,7 @@ class JournalStore(JournalReader):
     def _forget_schemas(self) -> None:
         """Remove the schemas that no segment names any more.
 
-        Their names have no claim. A late removal would take one that a table has again, so such a store keeps them.
+        Their names have no epoch. A late removal would take one that a table has again, so such a store keeps them.
         """
         if self.files.changes_late:
             return
@@ -337,13 +337,13 @@ class JournalStore(JournalReader):
     def _remove_leftovers(self, own: JournalView, entries: Sequence[tuple[int, str]]) -> int:
         """Remove what isn't of a segment that counts; the bytes of those that do."""
         # Not among consumers, which may be writing right now: the next write replaces an incomplete one.
-        for folder in (MANIFEST, _SCHEMAS, writer_epochs.CLAIMS, FIRST):
+        for folder in (MANIFEST, _SCHEMAS, writer_epochs.EPOCHS, FIRST):
             for name in self.files.listed(folder):
                 if name.endswith(TEMPORARY):
                     self.files.remove(f"{folder}/{name}")
         sizes = self.files.sizes(_SEGMENTS)
         for name in list(sizes):
-            found = claims.segment_of(name.removesuffix(TEMPORARY))
+            found = epochs.segment_of(name.removesuffix(TEMPORARY))
             if found is None:
                 continue
             if found[0] > own.last + 1:
@@ -356,7 +356,7 @@ class JournalStore(JournalReader):
                 del sizes[name]
         for entry in entries:
             if not _counts(own, entry):
-                self.files.remove(f"{MANIFEST}/{claims.entry_name(*entry)}{JSON_SUFFIX}")
+                self.files.remove(f"{MANIFEST}/{epochs.entry_name(*entry)}{JSON_SUFFIX}")
         return sum(sizes.values())
 
     def _verify(self, name: str, file: File) -> None:
@@ -384,14 +384,14 @@ class JournalStore(JournalReader):
 
 
 def _counts(own: JournalView, found: tuple[int, str]) -> bool:
-    return found[0] <= own.last and own.name(found[0]) == claims.entry_name(*found)
+    return found[0] <= own.last and own.name(found[0]) == epochs.entry_name(*found)
 
 
-def _claim(files: Files, pipeline: str, tried: set[str]) -> JournalView:
-    """Claim the journal, by its reserve where there's no other room."""
+def _take_epoch(files: Files, pipeline: str, tried: set[str]) -> JournalView:
+    """Take an epoch of the journal, by the journal's reserve where there's no other room."""
     try:
         with journal_errors(files.shown):
-            return writer_epochs.claim_journal(files, pipeline, tried)
+            return writer_epochs.take_epoch(files, pipeline, tried)
     except NoRoom:
         files.release()
-        return writer_epochs.claim_journal(files, pipeline, tried)
+        return writer_epochs.take_epoch(files, pipeline, tried)

@@ -1,12 +1,11 @@
-"""Claims on a journal: how a writer becomes its only one, and how a reader knows whose segments count.
+"""Epochs of a journal: how a writer becomes its only one, and how a reader knows whose segments count.
 
-    claims/00000003-1f2e3d4c.json         a writer's claim, which fences smaller ones, and what counted before it
+    claims/00000003-1f2e3d4c.json         a writer's epoch, which fences smaller ones, and what counted before it
     claims/00000003-1f2e3d4c.begun.json   what that writer began with
     first/000000000501                    the journal is whole from this segment on
 
 `pipeline.journal.writer_epochs` proves the order of the steps. `pipeline.journal.retention` says where the journal
-begins.
-The claims before it are removed once a claim has begun.
+begins. Once an epoch has begun, the ones before it are removed.
 """
 
 import json
@@ -19,7 +18,8 @@ from pipeline.errors import Definite
 from pipeline.journal import writer_epochs
 from pipeline.journal.writer_epochs import EpochRecord, JournalView
 
-CLAIMS = "claims"
+# Their folder's name, which stored journals have.
+EPOCHS = "claims"
 FIRST = "first"
 MANIFEST = "manifest"
 JSON_SUFFIX = ".json"
@@ -31,61 +31,61 @@ class NoJournal(Definite):
 
 
 class Fenced(Definite):
-    """Another instance has claimed the journal since."""
+    """Another instance has taken an epoch of the journal since."""
 
 
 def read_view(files: Files) -> JournalView:
     """What counts, as far as it's certain. Raises Definite where there's no journal, or where it has been damaged."""
     while True:
         entries = list_entries(files)
-        known, begun = _claims(files)
+        known, begun = _epochs(files)
         if not begun:
             if entries:
                 raise Definite(
-                    f"{files.shown} holds segments without {CLAIMS}: restore them from a copy of the journal"
+                    f"{files.shown} holds segments without {EPOCHS}: restore them from a copy of the journal"
                 )
-            raise NoJournal(f"{files.shown} holds no journal: {CLAIMS} is missing, or is empty")
+            raise NoJournal(f"{files.shown} holds no journal: {EPOCHS} is missing, or is empty")
         greatest = max(begun)
         try:
             record = _record(files, greatest)
             if greatest == max(known):
                 return writer_epochs.valid_segments(greatest, record, entries, first_segment(files))
-            counted = _counted(files, greatest, (claim for claim in known if claim > greatest))
+            counted = _counted(files, greatest, (epoch for epoch in known if epoch > greatest))
         except FileNotFoundError:
             continue  # a greater one has begun, and removed it
         return JournalView(greatest, record, max(record.through, counted))
 
 
-def claim_journal(files: Files, pipeline: str, tried: set[str]) -> JournalView:
-    """Claims the journal, and makes it if there's none. Raises Fenced if another process claims it meanwhile.
+def take_epoch(files: Files, pipeline: str, tried: set[str]) -> JournalView:
+    """Takes an epoch of the journal, made if there's none. Raises Fenced if another process takes one meanwhile.
 
-    `tried`: the claims that this process has put, or has tried to put. A store may still carry one out, so the new one,
+    `tried`: the epochs that this process has put, or has tried to put. A store may still carry one out, so the new one,
     which is added, is greater. Raises Definite, without any effect on others, if it's another pipeline's or damaged.
     """
     before = _check_pipeline(files, pipeline)
-    known, _ = _claims(files)
-    mine = writer_epochs.next_claim(known | tried, uuid.uuid4().hex[:8])
+    known, _ = _epochs(files)
+    mine = writer_epochs.next_epoch(known | tried, uuid.uuid4().hex[:8])
     tried.add(mine)
-    counted = {} if before is None else {"of": before.claim, "through": before.last}
-    files.put(f"{CLAIMS}/{mine}{JSON_SUFFIX}", json.dumps(counted).encode())
+    counted = {} if before is None else {"of": before.epoch, "through": before.last}
+    files.put(f"{EPOCHS}/{mine}{JSON_SUFFIX}", json.dumps(counted).encode())
     check_epoch(files, mine)
     record = _past(files, pipeline)
-    files.put(f"{CLAIMS}/{mine}{_BEGUN}", writer_epochs.to_json(record).encode())
+    files.put(f"{EPOCHS}/{mine}{_BEGUN}", writer_epochs.to_json(record).encode())
     check_epoch(files, mine)
-    known, begun = _claims(files)
-    for claim in sorted(known - {mine}):
-        files.remove(f"{CLAIMS}/{claim}{JSON_SUFFIX}")
-        if claim in begun:
-            files.remove(f"{CLAIMS}/{claim}{_BEGUN}")
+    known, begun = _epochs(files)
+    for epoch in sorted(known - {mine}):
+        files.remove(f"{EPOCHS}/{epoch}{JSON_SUFFIX}")
+        if epoch in begun:
+            files.remove(f"{EPOCHS}/{epoch}{_BEGUN}")
     return JournalView(mine, record, record.through)
 
 
 def check_epoch(files: Files, mine: str, tried: Set[str] = frozenset()) -> None:
-    """Checks that no one has claimed the journal since, but for what this process has `tried`. Raises Fenced."""
-    known, _ = _claims(files)
-    if later := [claim for claim in known - tried if claim > mine]:
+    """Checks that no one has taken an epoch since, but for what this process has `tried`. Raises Fenced."""
+    known, _ = _epochs(files)
+    if later := [epoch for epoch in known - tried if epoch > mine]:
         raise Fenced(
-            f"another instance claimed the journal in {files.shown} ({max(later)} after {mine}), and continues from "
+            f"another instance took the journal in {files.shown} ({max(later)} after {mine}), and continues from "
             "what was sealed before; run one instance only"
         )
 
@@ -96,7 +96,7 @@ def first_segment(files: Files) -> int:
 
 
 def list_entries(files: Files) -> list[tuple[int, str]]:
-    """The entries that there are, counting or not, by segment and claim. Raises Definite for a foreign file."""
+    """The entries that there are, counting or not, by segment and epoch. Raises Definite for a foreign file."""
     found = []
     for name in files.listed(MANIFEST):
         if name.endswith(TEMPORARY):
@@ -124,9 +124,9 @@ def _check_pipeline(files: Files, pipeline: str) -> JournalView | None:
 
 
 def _past(files: Files, pipeline: str) -> EpochRecord:
-    """The record of the next claim: everything that counted for the last one that began."""
+    """The record of the next epoch: everything that counted for the last one that began."""
     entries = list_entries(files)
-    _, begun = _claims(files)
+    _, begun = _epochs(files)
     if not begun:
         return EpochRecord(str(uuid.uuid4()), pipeline)
     before = writer_epochs.valid_segments(
@@ -135,22 +135,22 @@ def _past(files: Files, pipeline: str) -> EpochRecord:
     return before.succeeded(min((segment for segment, _ in entries), default=1))
 
 
-def _claims(files: Files) -> tuple[set[str], set[str]]:
-    """All claims, and those that have begun."""
-    names = files.listed(CLAIMS)
+def _epochs(files: Files) -> tuple[set[str], set[str]]:
+    """All epochs, and those that have begun."""
+    names = files.listed(EPOCHS)
     begun = {name.removesuffix(_BEGUN) for name in names if name.endswith(_BEGUN)}
     known = {name.removesuffix(JSON_SUFFIX) for name in names if name.endswith(JSON_SUFFIX)}
-    return {claim for claim in known | begun if writer_epochs.is_claim(claim)}, begun
+    return {epoch for epoch in known | begun if writer_epochs.is_epoch(epoch)}, begun
 
 
 def _counted(files: Files, greatest: str, pending: Iterable[str]) -> int:
-    """Returns the last segment that counted for a writer whose claim hasn't begun, 0 if none says so."""
-    return max((_told(files, claim).get(greatest, 0) for claim in pending), default=0)
+    """Returns the last segment that counted for a writer whose epoch hasn't begun, 0 if none says so."""
+    return max((_told(files, epoch).get(greatest, 0) for epoch in pending), default=0)
 
 
-def _told(files: Files, claim: str) -> dict[str, int]:
-    """Returns through which segment it counted for whom before this claim, as the claim says; earlier ones don't."""
-    name = f"{CLAIMS}/{claim}{JSON_SUFFIX}"
+def _told(files: Files, epoch: str) -> dict[str, int]:
+    """Returns through which segment it counted for whom before this epoch, as the epoch says; earlier ones don't."""
+    name = f"{EPOCHS}/{epoch}{JSON_SUFFIX}"
     content = files.read(name)
     try:
         match json.loads(content):
@@ -163,8 +163,8 @@ def _told(files: Files, claim: str) -> dict[str, int]:
     raise Definite(f"{files.shown}/{name} is damaged: restore it from a copy of the journal")
 
 
-def _record(files: Files, claim: str) -> EpochRecord:
-    name = f"{CLAIMS}/{claim}{_BEGUN}"
+def _record(files: Files, epoch: str) -> EpochRecord:
+    name = f"{EPOCHS}/{epoch}{_BEGUN}"
     content = files.read(name)
     try:
         return writer_epochs.from_json(content.decode())

@@ -7,35 +7,34 @@
 
 An object store guarantees that and no more: no lock, no rename, no "create if absent".
 
-**The writer.** It *claims* the journal before anything else: it puts a file whose name is greater than those of all
-claims that it sees. The name is a number, and a random token in case two take the same number. Then it lists the
-entries, *begins* by putting a record of them, the past, and lists the claims again. All files of a segment carry the
-claim in their name, so no writer ever replaces another one's. It publishes a segment by putting its entry. The entry
-*counts for its writer* once a later listing of claims shows none greater. If a greater claim shows, the writer is
-fenced: it ends.
+**The writer.** It *takes an epoch* before anything else: it puts a file whose name is greater than those of all epochs
+that it sees. The name is a number, and a random token in case two take the same number. Then it lists the entries,
+*begins* by putting a record of them, the past, and lists the epochs again. All files of a segment carry the epoch in
+their name, so no writer ever replaces another one's. It publishes a segment by putting its entry. The entry *counts for
+its writer* once a later listing of epochs shows none greater. If a greater epoch shows, the writer is fenced: it ends.
 
-**The reader.** It lists the entries, then the claims. The greatest claim's record says which segments of which writers
-are the past. Of the greatest claim's own segments, all listed ones count. While that claim has no record yet, only two
-things are certain. One is the past of the last record. The other is what the claim says: what counted for its writer
+**The reader.** It lists the entries, then the epochs. The greatest epoch's record says which segments of which writers
+are the past. Of the greatest epoch's own segments, all listed ones count. While that epoch has no record yet, only two
+things are certain. One is the past of the last record. The other is what the epoch says: what counted for its writer
 right before.
 
-**No reader sees a segment that is later revoked.** A reader, or the writer itself, took entry E of claim g as counting.
-It saw E, and then no claim greater than g. So each claim h > g was put after E. The writer of h lists the entries after
-putting its claim. By 2 it finds E, and has it in its past. The same holds for g's record, which h is sure to know: g
-acts on it only after a listing without h. So the past of each claim contains everything that anyone took before. By
+**No reader sees a segment that is later revoked.** A reader, or the writer itself, took entry E of epoch g as counting.
+It saw E, and then no epoch greater than g. So each epoch h > g was put after E. The writer of h lists the entries after
+putting its epoch. By 2 it finds E, and has it in its past. The same holds for g's record, which h is sure to know: g
+acts on it only after a listing without h. So the past of each epoch contains everything that anyone took before. By
 induction there is one sequence of segments, each with one writer.
 
-**A put that has failed may still happen.** A store may carry a request out long after its writer has given up. Then
-the entry, or a file that it names, replaces what the writer has meanwhile put under the same name. So a writer that
-recovers in such a store claims the journal again. What appears late has the older claim in its name. It is in the past
-of the new claim, or no reader takes it. A removal that happens late concerns names of the older claim too. A schema's
-name has no claim, so no schema is removed there. A claim itself may appear late. Each claim of a process is greater
-than all that it has tried to put, and a process isn't fenced by its own.
+**A put that has failed may still happen.** A store may carry a request out long after its writer has given up. Then the
+entry, or a file that it names, replaces what the writer has meanwhile put under the same name. So a writer that
+recovers in such a store takes another epoch. What appears late has the older epoch in its name. It is in the past of
+the new epoch, or no reader takes it. A removal that happens late concerns names of the older epoch too. A schema's name
+has no epoch, so no schema is removed there. An epoch itself may appear late. Each epoch of a process is greater than
+all that it has tried to put, and a process isn't fenced by its own.
 
-**The older writer is fenced, in any order of starts.** Of two claims one is greater, and its writer never sees the
-other one as greater. A writer that is stopped and resumes later may still put an entry. No reader takes that entry: its
-name has the old claim, and the past of the newer claim doesn't have it. The next thing that this writer does is to list
-claims.
+**The older writer is fenced, in any order of starts.** Of two epochs one is greater, and its writer never sees the
+other as greater. A writer that is stopped and resumes later may still put an entry. No reader takes that entry: its
+name has the old epoch, and the past of the newer epoch doesn't have it. The next thing that this writer does is to list
+epochs.
 """
 
 import bisect
@@ -47,7 +46,7 @@ from dataclasses import dataclass
 from pipeline.errors import Definite
 
 _SEGMENT = re.compile(r"([0-9]{12})-([0-9]{8}-[0-9a-f]{8})")
-_CLAIM = re.compile(r"[0-9]{8}-[0-9a-f]{8}")
+_EPOCH = re.compile(r"[0-9]{8}-[0-9a-f]{8}")
 
 
 class EntryLost(Definite):
@@ -56,10 +55,10 @@ class EntryLost(Definite):
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
-    """What a claim began with: whose journal it is, and `spans`, each claim before it and its last segment.
+    """What an epoch began with: whose journal it is, and `spans`, each epoch before it and its last segment.
 
     `journal`: a random id made with the journal, so that another one in its place is noticed. `spans` rise; those of
-    claims that nothing is left of may be missing at the front.
+    epochs that nothing is left of may be missing at the front.
     """
 
     journal: str
@@ -74,64 +73,64 @@ class EpochRecord:
 
 @dataclass(frozen=True, slots=True)
 class JournalView:
-    """All segments that count: those of the record, and `claim`'s own from there through `last`."""
+    """All segments that count: those of the record, and `epoch`'s own from there through `last`."""
 
-    claim: str
+    epoch: str
     record: EpochRecord
     last: int
 
     def name(self, segment: int) -> str:
         """The name of a segment's folder and of its entry: names sort as the numbers do."""
         if segment > self.record.through:
-            return entry_name(segment, self.claim)
+            return entry_name(segment, self.epoch)
         spans = self.record.spans
         return entry_name(segment, spans[bisect.bisect_left(spans, segment, key=lambda span: span[1])][0])
 
     def succeeded(self, first: int) -> EpochRecord:
-        """The record of the claim that comes next, where nothing before segment `first` is wanted any more."""
-        spans = (*self.record.spans, (self.claim, self.last))
+        """The record of the epoch that comes next, where nothing before segment `first` is wanted any more."""
+        spans = (*self.record.spans, (self.epoch, self.last))
         risen = (span for before, span in zip((("", 0), *spans), spans, strict=False) if span[1] > before[1])
         left = tuple(span for span in risen if span[1] >= first) or spans[-1:]
         return EpochRecord(self.record.journal, self.record.pipeline, left)
 
 
-def entry_name(segment: int, claim: str) -> str:
-    """What belongs to this segment of this claim."""
-    return f"{segment:012d}-{claim}"
+def entry_name(segment: int, epoch: str) -> str:
+    """What belongs to this segment of this epoch."""
+    return f"{segment:012d}-{epoch}"
 
 
 def segment_of(name: str) -> tuple[int, str] | None:
-    """Returns the segment and the claim in a name, None for any other name."""
+    """Returns the segment and the epoch in a name, None for any other name."""
     match = _SEGMENT.fullmatch(name)
     return match and (int(match[1]), match[2])
 
 
-def is_claim(name: str) -> bool:
-    """Whether that's the name of a claim."""
-    return _CLAIM.fullmatch(name) is not None
+def is_epoch(name: str) -> bool:
+    """Whether that's the name of an epoch."""
+    return _EPOCH.fullmatch(name) is not None
 
 
-def next_claim(claims: Iterable[str], token: str) -> str:
-    """A claim that's greater than all these; `token`: 8 random hexadecimal digits."""
-    return f"{max((int(claim.partition('-')[0]) for claim in claims), default=0) + 1:08d}-{token}"
+def next_epoch(epochs: Iterable[str], token: str) -> str:
+    """An epoch that's greater than all these; `token`: 8 random hexadecimal digits."""
+    return f"{max((int(epoch.partition('-')[0]) for epoch in epochs), default=0) + 1:08d}-{token}"
 
 
 def valid_segments(
-    claim: str, record: EpochRecord, listed: Iterable[tuple[int, str]], first: int
+    epoch: str, record: EpochRecord, listed: Iterable[tuple[int, str]], first: int
 ) -> JournalView:
-    """Returns the segments that count once `claim` is the greatest and has begun; `listed` are the entries.
+    """Returns the segments that count once `epoch` is the greatest and has begun; `listed` are the entries.
 
     `first`: the segment from which the journal is complete, as read after that. Raises Lost for a gap after it.
     """
-    own = {segment for segment, of in listed if of == claim and segment > record.through}
+    own = {segment for segment, of in listed if of == epoch and segment > record.through}
     last = max(own, default=record.through)
     for segment in range(max(first, record.through + 1), last):
         if segment not in own:
             raise EntryLost(
-                f"the entry {entry_name(segment, claim)} is missing, and later ones are there: restore it from a "
+                f"the entry {entry_name(segment, epoch)} is missing, and later ones are there: restore it from a "
                 "copy of the journal"
             )
-    return JournalView(claim, record, last)
+    return JournalView(epoch, record, last)
 
 
 def to_json(record: EpochRecord) -> str:
@@ -145,7 +144,7 @@ def from_json(text: str) -> EpochRecord:
     """The record that `to_json` wrote. Raises Definite for any other text."""
     try:
         value = json.loads(text)
-        spans = tuple((str(claim), int(through)) for claim, through in value["spans"])
+        spans = tuple((str(epoch), int(through)) for epoch, through in value["spans"])
         record = EpochRecord(value["journal"], value["pipeline"], spans)
     except (ValueError, KeyError, TypeError) as error:
         raise Definite("it's damaged: restore it from a copy of the journal") from error

@@ -30,7 +30,7 @@ GOOD_SEGMENTS = 2
 RETAINED, GOING = 3, 2
 ALL_OLD = JournalSettings("journal", keep_hours=0)
 LATER = COMMIT_TIME + 3_600_000_000
-CLAIM = re.compile("(?<=-)[0-9]{8}-[0-9a-f]{8}")
+EPOCH = re.compile("(?<=-)[0-9]{8}-[0-9a-f]{8}")
 
 
 class Steps:
@@ -47,7 +47,7 @@ class Steps:
         def step(*args: Any, **kwargs: Any) -> Any:
             target = Path(f"/proc/self/fd/{args[0]}").readlink() if call == "fsync" else Path(args[0])
             self.names.append(
-                f"{call} {CLAIM.sub('CLAIM', f'{target.parent.name}/{target.name}').lstrip('/')}"
+                f"{call} {EPOCH.sub('EPOCH', f'{target.parent.name}/{target.name}').lstrip('/')}"
             )
             deadly = len(self.names) - 1 == self._deadly
             if deadly and self._way == "torn" and call == "fsync" and stat.S_ISREG(target.stat().st_mode):

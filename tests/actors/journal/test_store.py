@@ -30,18 +30,18 @@ NEXT = GOOD_SEGMENTS + 1
 
 # What has to be durable before what: files before their directory, that before the entry, that before its name.
 STEPS = [
-    "mkdir segments/000000000003-CLAIM.tmp",
-    f"fsync 000000000003-CLAIM.tmp/0000.{ITEMS.version}.changes.parquet",
-    f"fsync 000000000003-CLAIM.tmp/0001.{ITEMS.version}.changes.parquet",
-    f"fsync 000000000003-CLAIM.tmp/0002.{ITEMS.version}.rows.parquet",
-    "fsync segments/000000000003-CLAIM.tmp",
-    "rename segments/000000000003-CLAIM.tmp",
+    "mkdir segments/000000000003-EPOCH.tmp",
+    f"fsync 000000000003-EPOCH.tmp/0000.{ITEMS.version}.changes.parquet",
+    f"fsync 000000000003-EPOCH.tmp/0001.{ITEMS.version}.changes.parquet",
+    f"fsync 000000000003-EPOCH.tmp/0002.{ITEMS.version}.rows.parquet",
+    "fsync segments/000000000003-EPOCH.tmp",
+    "rename segments/000000000003-EPOCH.tmp",
     "fsync whole/segments",
-    "fsync manifest/000000000003-CLAIM.json.tmp",
-    "rename manifest/000000000003-CLAIM.json.tmp",
+    "fsync manifest/000000000003-EPOCH.json.tmp",
+    "rename manifest/000000000003-EPOCH.json.tmp",
     "fsync whole/manifest",
 ]
-PUBLISHING = STEPS.index("rename manifest/000000000003-CLAIM.json.tmp")
+PUBLISHING = STEPS.index("rename manifest/000000000003-EPOCH.json.tmp")
 
 
 @pytest.fixture
@@ -162,12 +162,12 @@ def test_the_order_in_which_segments_go(retained: Path) -> None:
     beginning = ["fsync first/000000000003.tmp", "rename first/000000000003.tmp", "fsync whole/first"]
     assert steps[:3] == beginning
     entries = [step for step in steps[3:] if "manifest" in step]
-    assert entries == [f"unlink manifest/{n:012}-CLAIM.json" for n in (1, 2)]
+    assert entries == [f"unlink manifest/{n:012}-EPOCH.json" for n in (1, 2)]
     # Each entry goes after its files, and before those of the next one.
-    assert [step for step in steps[3:] if "CLAIM" in step] == [
+    assert [step for step in steps[3:] if "EPOCH" in step] == [
         step
         for n in (1, 2)
-        for step in (f"rmdir segments/{n:012}-CLAIM", f"unlink manifest/{n:012}-CLAIM.json")
+        for step in (f"rmdir segments/{n:012}-EPOCH", f"unlink manifest/{n:012}-EPOCH.json")
     ]
 
 
@@ -384,7 +384,7 @@ def test_a_directory_without_a_journal_is_refused_to_a_reader(tmp_path: Path) ->
         JournalReader(tmp_path)
 
 
-def test_segments_without_claims_are_refused(store: JournalStore) -> None:
+def test_segments_without_epochs_are_refused(store: JournalStore) -> None:
     seal(store, 1)
     store.close()
     for path in (store.directory / "claims").iterdir():
@@ -394,7 +394,7 @@ def test_segments_without_claims_are_refused(store: JournalStore) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"\xff", bytes(80)])
-def test_a_damaged_claim_is_refused(store: JournalStore, content: bytes) -> None:
+def test_a_damaged_epoch_is_refused(store: JournalStore, content: bytes) -> None:
     store.close()
     begun(store).write_bytes(content)
     with pytest.raises(Definite, match=r"begun\.json is damaged"):

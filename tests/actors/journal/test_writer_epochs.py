@@ -1,4 +1,4 @@
-"""Claims on a journal, on a disk whose lock isn't seen by the other one and in an object store."""
+"""Epochs of a journal, on a disk whose lock isn't seen by the other one and in an object store."""
 
 import hashlib
 import os
@@ -50,7 +50,7 @@ def test_the_newer_writer_goes_on_and_the_older_one_is_fenced(place: str) -> Non
     newer = opened(place)
     assert newer.identity == older.identity
     seal(newer, 2)
-    with pytest.raises(Fenced, match="another instance claimed the journal"):
+    with pytest.raises(Fenced, match="another instance took the journal"):
         seal(older, 2)
     with pytest.raises(Fenced):
         older.recover()
@@ -60,7 +60,7 @@ def test_the_newer_writer_goes_on_and_the_older_one_is_fenced(place: str) -> Non
     assert [entry.checkpoint for entry in reader.entries(0, 3)] == [moved(n).checkpoint for n in (1, 2, 3)]
 
 
-def test_what_the_older_one_publishes_after_the_claim_does_not_count(place: str) -> None:
+def test_what_the_older_one_publishes_after_the_epoch_does_not_count(place: str) -> None:
     older = opened(place)
     seal(older, 1)
     newer = opened(place)
@@ -73,16 +73,16 @@ def test_what_the_older_one_publishes_after_the_claim_does_not_count(place: str)
     assert reader.entry(2) == entry
     again = opened(place)
     assert sorted(writer_epochs.list_entries(again.files)) == [
-        (1, older._own.claim),
-        (2, newer._own.claim),
+        (1, older._own.epoch),
+        (2, newer._own.epoch),
     ]
     assert len(again.files.sizes("segments")) == 2
 
 
-def test_a_segment_that_is_being_published_while_the_journal_is_claimed_is_kept_or_not_for_all(
+def test_a_segment_that_is_being_published_while_an_epoch_is_taken_is_kept_or_not_for_all(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The entry comes after the newer one's claim and before its listing: it's in its past, and the older one ends."""
+    """The entry comes after the newer one's epoch and before its listing: it's in its past, and the older one ends."""
     older = opened(place)
     seal(older, 1)
     real = writer_epochs._past
@@ -100,7 +100,7 @@ def test_a_segment_that_is_being_published_while_the_journal_is_claimed_is_kept_
     assert JournalReader(place).last_segment() == 3
 
 
-def test_of_two_that_claim_at_once_one_goes_on(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_that_take_an_epoch_at_once_one_goes_on(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seal(opened(place), 1)
     real, others = writer_epochs._past, []
 
@@ -117,7 +117,7 @@ def test_of_two_that_claim_at_once_one_goes_on(place: str, monkeypatch: pytest.M
     assert JournalReader(place).last_segment() == 2
 
 
-def test_while_a_claim_has_not_begun_only_the_past_is_certain(place: str) -> None:
+def test_while_an_epoch_has_not_begun_only_the_past_is_certain(place: str) -> None:
     store = opened(place)
     seal(store, 1)
     again = opened(place)
@@ -127,15 +127,15 @@ def test_while_a_claim_has_not_begun_only_the_past_is_certain(place: str) -> Non
     after = opened(place)
     assert after.last_segment() == 2
     assert sorted(after.files.listed("claims")) == [
-        f"{after._own.claim}.begun.json",
-        f"{after._own.claim}.json",
+        f"{after._own.epoch}.begun.json",
+        f"{after._own.epoch}.json",
     ]
 
 
-def test_what_counted_before_a_claim_counts_while_it_has_not_begun(
+def test_what_counted_before_an_epoch_counts_while_it_has_not_begun(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader that begins then lacks nothing that it had: a service claims its journal again after a failure."""
+    """A reader that begins then lacks nothing that it had: a service takes another epoch after a failure."""
     store = opened(place)
     for segment in (1, 2):
         seal(store, segment)
@@ -235,8 +235,8 @@ def late_store(place: str) -> Iterator[tuple[JournalStore, LatePuts]]:
 
 
 @pytest.mark.parametrize("late", ["claims/", ".begun.json"])
-@pytest.mark.parametrize("after", ["the next claim", "the next segment"])
-def test_a_claim_that_a_store_carries_out_late_fences_nobody_of_its_process(
+@pytest.mark.parametrize("after", ["the next epoch", "the next segment"])
+def test_an_epoch_that_a_store_carries_out_late_fences_nobody_of_its_process(
     s3: str, late: str, after: str
 ) -> None:
     with late_store(s3) as (store, proxy):
@@ -245,7 +245,7 @@ def test_a_claim_that_a_store_carries_out_late_fences_nobody_of_its_process(
         with pytest.raises(Transient):
             store.recover()
         proxy.holds = b""
-        if after == "the next claim":
+        if after == "the next epoch":
             proxy.pass_on()
         recovered = store.recover().last
         assert recovered is not None and recovered.segment == 1

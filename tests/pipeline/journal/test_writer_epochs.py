@@ -1,4 +1,4 @@
-"""Claims: in any order of the steps of two writers and a reader, no reader sees a segment that is later revoked.
+"""Epochs: in any order of the steps of two writers and a reader, no reader sees a segment that is later revoked.
 
 The store of these tests has only complete puts, removals, reads and listings, which is all that the journal needs. The
 writers do what `actors.journal.writer_epochs` does, a step at a time, so that another one's step may come in between.
@@ -17,16 +17,16 @@ NOTHING = EpochRecord("id", "test")
 
 
 class Store:
-    """Entries with the name of who wrote them, claims, and the records of those that have begun."""
+    """Entries with the name of who wrote them, epochs, and the records of those that have begun."""
 
     def __init__(self) -> None:
         self.entries: dict[tuple[int, str], str] = {}
-        self.claims: set[str] = set()
+        self.epochs: set[str] = set()
         self.begun: dict[str, EpochRecord] = {}
 
 
 class Story:
-    """What anybody has taken for true: each segment with the claim that it was taken as one of."""
+    """What anybody has taken for true: each segment with the epoch that it was taken as one of."""
 
     def __init__(self) -> None:
         self.taken: dict[int, str] = {}
@@ -41,15 +41,15 @@ Steps = Generator[None, None, None]
 
 
 def writer(store: Store, story: Story, token: str, segments: int, breaking: frozenset[str]) -> Steps:
-    """Claim, begin, and publish segments until fenced; each yield is a place for others' steps.
+    """Take an epoch, begin, and publish segments until fenced; each yield is a place for others' steps.
 
     `breaking` leaves a part of the protocol out: see the test that each part is needed.
     """
-    mine = writer_epochs.next_claim(store.claims, token)
+    mine = writer_epochs.next_epoch(store.epochs, token)
     yield
-    store.claims.add(mine)
+    store.epochs.add(mine)
     yield
-    if max(store.claims) > mine:
+    if max(store.epochs) > mine:
         return
     yield
     listed = list(store.entries)
@@ -61,7 +61,7 @@ def writer(store: Store, story: Story, token: str, segments: int, breaking: froz
     yield
     store.begun[mine] = record
     yield
-    if max(store.claims) > mine and "begin" not in breaking:
+    if max(store.epochs) > mine and "begin" not in breaking:
         return
     yield
     view = JournalView(mine, record, record.through)
@@ -70,7 +70,7 @@ def writer(store: Store, story: Story, token: str, segments: int, breaking: froz
         yield
         store.entries[segment, mine] = token
         yield
-        if max(store.claims) > mine and "publish" not in breaking:
+        if max(store.epochs) > mine and "publish" not in breaking:
             return
         view = JournalView(mine, record, segment)
         story.takes(view)
@@ -81,7 +81,7 @@ def reader(store: Store, story: Story, looks: int, breaking: frozenset[str]) -> 
         yield
         first: object = list(store.entries) if "read" not in breaking else None
         yield
-        known, begun = set(store.claims), dict(store.begun)
+        known, begun = set(store.epochs), dict(store.begun)
         if not begun:
             continue
         yield
@@ -125,15 +125,15 @@ def test_each_step_of_it_is_needed(left_out: str) -> None:
 
 
 def views() -> Iterator[JournalView]:
-    """Those of claims that published 3, none, and 2 segments."""
+    """Those of epochs that published 3, none, and 2 segments."""
     view = JournalView("00000001-aaaaaaaa", NOTHING, 3)
     yield view
-    for claim, last in (("00000002-bbbbbbbb", 3), ("00000003-cccccccc", 5)):
-        view = JournalView(claim, view.succeeded(1), last)
+    for epoch, last in (("00000002-bbbbbbbb", 3), ("00000003-cccccccc", 5)):
+        view = JournalView(epoch, view.succeeded(1), last)
         yield view
 
 
-def test_a_segments_name_has_the_claim_that_published_it() -> None:
+def test_a_segments_name_has_the_epoch_that_published_it() -> None:
     *_, view = views()
     assert [view.name(n) for n in range(1, 7)] == [
         *(f"{n:012d}-00000001-aaaaaaaa" for n in (1, 2, 3)),
@@ -142,7 +142,7 @@ def test_a_segments_name_has_the_claim_that_published_it() -> None:
     assert writer_epochs.segment_of(view.name(4)) == (4, "00000003-cccccccc")
 
 
-def test_claims_that_nothing_is_left_of_are_forgotten() -> None:
+def test_epochs_that_nothing_is_left_of_are_forgotten() -> None:
     *_, view = views()
     assert view.succeeded(3).spans == (("00000001-aaaaaaaa", 3), ("00000003-cccccccc", 5))
     assert view.succeeded(4).spans == (("00000003-cccccccc", 5),)
@@ -154,22 +154,22 @@ def test_a_new_journal_that_nothing_was_published_in_goes_on_at_its_beginning() 
     assert JournalView("00000002-bbbbbbbb", record, 1).name(1) == "000000000001-00000002-bbbbbbbb"
 
 
-def test_a_gap_among_the_last_claims_entries_is_refused_by_the_name_of_what_is_missing() -> None:
-    claim = "00000001-aaaaaaaa"
-    with pytest.raises(EntryLost, match=f"000000000002-{claim}"):
-        writer_epochs.valid_segments(claim, NOTHING, [(1, claim), (3, claim)], 1)
+def test_a_gap_among_the_last_epochs_entries_is_refused_by_the_name_of_what_is_missing() -> None:
+    epoch = "00000001-aaaaaaaa"
+    with pytest.raises(EntryLost, match=f"000000000002-{epoch}"):
+        writer_epochs.valid_segments(epoch, NOTHING, [(1, epoch), (3, epoch)], 1)
     other = [(2, "00000002-bbbbbbbb")]
-    assert writer_epochs.valid_segments(claim, NOTHING, [(1, claim), *other], 1).last == 1
-    assert writer_epochs.valid_segments(claim, NOTHING, [(1, claim), (3, claim), (4, claim)], 3).last == 4
+    assert writer_epochs.valid_segments(epoch, NOTHING, [(1, epoch), *other], 1).last == 1
+    assert writer_epochs.valid_segments(epoch, NOTHING, [(1, epoch), (3, epoch), (4, epoch)], 3).last == 4
 
 
-def test_claims_rise() -> None:
-    assert writer_epochs.next_claim([], "ffffffff") == "00000001-ffffffff"
+def test_epochs_rise() -> None:
+    assert writer_epochs.next_epoch([], "ffffffff") == "00000001-ffffffff"
     assert (
-        writer_epochs.next_claim(["00000009-ffffffff", "00000010-00000000"], "0" * 8) == "00000011-00000000"
+        writer_epochs.next_epoch(["00000009-ffffffff", "00000010-00000000"], "0" * 8) == "00000011-00000000"
     )
-    assert writer_epochs.is_claim("00000011-00000000")
-    assert not writer_epochs.is_claim("11-00000000")
+    assert writer_epochs.is_epoch("00000011-00000000")
+    assert not writer_epochs.is_epoch("11-00000000")
 
 
 @pytest.mark.parametrize(
