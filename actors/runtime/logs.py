@@ -97,18 +97,21 @@ def _traceback(exc_info: ExcInfo) -> str:
 
 
 def _traceback_on_terminal(stream: TextIO, exc_info: ExcInfo) -> None:
-    stream.writelines(f"\n    {_escaped(line)}" for line in redacted_traceback(exc_info[1]).splitlines())
+    stream.writelines(
+        f"\n    {escape_controls(line)}" for line in redacted_traceback(exc_info[1]).splitlines()
+    )
 
 
 def _without_control_characters(_logger: object, _level: str, event: EventDict) -> EventDict:
     return {
-        key: value if key.startswith("_") or key == "exc_info" else _escaped(str(value))
+        key: value if key.startswith("_") or key == "exc_info" else escape_controls(str(value))
         for key, value in event.items()
     }
 
 
-def _escaped(text: str) -> str:
-    """Control characters (Unicode's Cc, so that C1's are among them) and line separators as Python writes them."""
+def escape_controls(text: str) -> str:
+    """Returns a text for a terminal: control characters (Unicode's Cc, so that C1's are among them) and line separators
+    as Python writes them."""
     return "".join(
         repr(each)[1:-1] if unicodedata.category(each) in ("Cc", "Cf", "Zl", "Zp") else each for each in text
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from actors.runtime.logs import escape_controls
 from actors.source.connection import Source
 from actors.source.preflight import inspect_source
 from pipeline.config.lake_types import form_by_rules, refused_types
@@ -109,6 +110,7 @@ def _captured(table: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _aligned(lines: Sequence[tuple[str, ...]], numbers: tuple[int, ...]) -> Iterator[str]:
+    lines = [tuple(map(escape_controls, line)) for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = (

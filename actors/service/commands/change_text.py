@@ -4,7 +4,8 @@
 
 `+` is an insert, `-` a delete, `~` an update, `=` a row that a snapshot has read, and `!` a statement that emptied the
 table. If the journal has what an update found, that comes first, as `<`, and what the update changed is bold. A table
-that has stopped, or that begins again, is named in a line of its own.
+that has stopped, or that begins again, is named in a line of its own. No name and no value moves the cursor: control
+characters are escaped.
 """
 
 import json
@@ -12,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import click
+
+from actors.runtime.logs import escape_controls
 
 _SIGNS: Final = {
     "c": ("+", "green"),
@@ -57,12 +60,14 @@ class ChangeText:
         self._found = change if change["op"] == "b" else None
         values = " ".join(
             click.style(
-                f"{name}={_shown(value)}", fg=colour, bold=before is not None and before[name] != value
+                escape_controls(f"{name}={_shown(value)}"),
+                fg=colour,
+                bold=before is not None and before[name] != value,
             )
             for name, value in change["row"].items()
             if change["op"] != "t" and name not in change.get("absent", ())
         )
-        head = f"{time} {change['scn']} {change['table']}"
+        head = escape_controls(f"{time} {change['scn']} {change['table']}")
         return f"{click.style(head, dim=True)} {click.style(sign, fg=colour)} {values}".rstrip()
 
 
@@ -70,10 +75,11 @@ def _noticed(told: Mapping[str, Any]) -> Iterator[str]:
     """Returns a line for each table of which a checkpoint tells."""
     for table in told.get("restarted", ()):
         yield click.style(
-            f"{table} begins again: changes are lacking, and the lake has its rows", fg="magenta"
+            escape_controls(f"{table} begins again: changes are lacking, and the lake has its rows"),
+            fg="magenta",
         )
     for table, reason in told.get("stopped", {}).items():
-        yield click.style(f"{table} has stopped: {reason}", fg="magenta")
+        yield click.style(escape_controls(f"{table} has stopped: {reason}"), fg="magenta")
 
 
 def _text(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from actors.service.table_listing import captured_listing, listing, plan
+from actors.service.table_listing import PlannedTable, captured_listing, listing, plan
 from pipeline.config.column_protection import Protection, ProtectionRule, Treatment
 from pipeline.config.lake_types import LakeType, LakeTypeRule
 from pipeline.config.settings import (
@@ -102,3 +102,9 @@ def test_the_tables_of_a_service_say_their_snapshots_and_what_stops_them() -> No
         "stopped: another key",
     ]
     assert total == "4 tables"
+
+
+def test_no_name_moves_the_cursor_or_looks_like_another_line() -> None:
+    key = ("id\x9b1A", "n")
+    planned = PlannedTable(TableId("shop", "a\x1b[2J\nb"), key, 1, 1, "its changes", None)
+    assert all(line.isprintable() for line in listing([planned]))

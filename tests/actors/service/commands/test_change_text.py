@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -50,6 +51,14 @@ def test_a_table_that_stops_or_begins_again_is_named() -> None:
         "shop.u has stopped: it has no key",
     ]
     assert list(text.lines([told], as_json=True)) == [told.decode()]
+
+
+def test_no_name_and_no_value_moves_the_cursor() -> None:
+    told = json.dumps({"checkpoint": "j.1.5", "restarted": ["shop.\x1b[2J"], "stopped": {"shop.t": "\x9b1A"}})
+    row: dict[str, Any] = {"a\x1b]0;x\x07": "\x9b31m\x7f\u2028\u202e"}
+    rows = [line("c", **row), told.encode()]
+    found = "".join(map(click.unstyle, ChangeText().lines(rows, as_json=False)))
+    assert found.isprintable() and all(shown in found for shown in (r"\x1b]0;x\x07", r"\x9b31m\x7f"))
 
 
 def test_lines_are_whole_however_they_come() -> None:
