@@ -20,6 +20,7 @@ from typing import Any, Final
 import uvloop
 
 from actors.lake.spark_session import Spark
+from actors.runtime.supervisor import LifeState
 from actors.service import warm_up
 from actors.service.assembly import Assembly
 from actors.spark_sink import SparkSink
@@ -76,7 +77,7 @@ class Seen:
     """What the service has seen so far: the JVM's process id, when every table could be read (s since the epoch, None
     before), the position that the lake has, and the ages (s) of sampled changes when they could be read.
 
-    Without data a table can be read as soon as the sink is ready: its first change makes it.
+    Without data a table can be read as soon as all actors are ready: its first change makes it.
     """
 
     jvm: int | None
@@ -175,7 +176,7 @@ async def _run(order: Order) -> None:
         readable: float | None = None
         while not service.outcome.done():
             if (sink := _sink(service)) is not None:
-                if readable is None and (not order.data or _all_readable(sink, order.count)):
+                if readable is None and _is_readable(service, sink, order):
                     readable = time.time()
                 _write(Path(order.folder), sink, readable, observed)
             await asyncio.wait({service.outcome}, timeout=_LOOK_EVERY_S if readable is None else 0.5)
@@ -186,6 +187,17 @@ async def _run(order: Order) -> None:
 def _sink(service: Running) -> SparkSink | None:
     sink: Any = service.supervisor.actors.get(Name.SPARK_SINK)
     return sink if isinstance(sink, SparkSink) and sink.not_ready() is None else None
+
+
+def _is_readable(service: Running, sink: SparkSink, order: Order) -> bool:
+    if order.data:
+        return _all_readable(sink, order.count)
+    supervisor = service.supervisor
+    there = {name for name, state in supervisor.states.items() if state is not LifeState.ABSENT}
+    return all(
+        supervisor.states[name] is LifeState.RUNNING and supervisor.actors[name].not_ready() is None
+        for name in there
+    )
 
 
 def _all_readable(sink: SparkSink, count: int) -> bool:

@@ -316,8 +316,8 @@ def _fresh(came: Came, share: float) -> float:
 def _idle_figures(count: int, idled: Idled, fewest: Idled) -> Iterator[Figure]:
     of = f"{count:,} idle tables" if count > 1 else "1 idle table"
     allowed = Peer("allowed", _IDLE_START_ALLOWED_S)
-    yield Figure(f"{of}: first start until the sink is ready", idled.first_start_s, "s", allowed)
-    yield Figure(f"{of}: next start until the sink is ready", idled.start_s, "s", allowed)
+    yield Figure(f"{of}: first start until the service is ready", idled.first_start_s, "s", allowed)
+    yield Figure(f"{of}: next start until the service is ready", idled.start_s, "s", allowed)
     yield Figure(f"{of}: Python, busy cores", idled.cores, "", Peer("with the fewest", fewest.cores))
     yield Figure(f"{of}: Python, memory", idled.memory, "MiB", Peer("with the fewest", fewest.memory))
 
