@@ -200,7 +200,7 @@ def _idled(parts: Parts, count: int, watch_s: float) -> Idled:
         Path(order.folder, "seen.json").unlink()
         with _tables.serving(order) as service:
             start_s = _ready_after(service)
-            time.sleep(2.0)
+            time.sleep(watch_s / 2)  # meanwhile the sink looks for the tables in the lake
             began, used = time.monotonic(), processor_s(service.pid)
             time.sleep(watch_s / 2)
             cores = (processor_s(service.pid) - used) / (time.monotonic() - began)

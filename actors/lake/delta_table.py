@@ -172,8 +172,11 @@ TableOpener = Callable[[str], LakeTable]
 
 @dataclass(frozen=True, slots=True)
 class _Classes:
-    """What an append needs of Scala's and Delta's classes. Each part of each name is a question to the JVM."""
+    """What an append needs of Scala's and Delta's classes, and Delta's package. Each part of each name is a question to
+    the JVM.
+    """
 
+    delta: Any
     none: Any
     some: Any
     no_actions: Any
@@ -189,6 +192,7 @@ class _Classes:
 def _classes(jvm: Any) -> _Classes:
     delta: Any = jvm.org.apache.spark.sql.delta
     return _Classes(
+        delta=delta,
         none=_module(jvm.scala, "None$"),
         some=jvm.scala.Some,
         no_actions=_module(jvm.scala.collection.immutable, "Vector$").empty(),
@@ -213,8 +217,8 @@ class DeltaTable:
         self._jvm = jvm
         self._spark = session
         self._session = session._jsparkSession  # noqa: SLF001
-        self._delta: Any = self._jvm.org.apache.spark.sql.delta
         self._classes = _classes(jvm)
+        self._delta = self._classes.delta
         self._none = self._classes.none
         self._own = OwnLog(path) if _locks_commits(session) else None
         self._durable: int | None = None
@@ -521,6 +525,7 @@ def _stamp() -> CommitStamp:
     return CommitStamp(int(time.time() * 1000), str(uuid4()))
 
 
+@lru_cache(maxsize=1)
 @lru_cache(maxsize=1)
 def _locks_commits(session: SparkSession) -> bool:
     """Returns whether Delta locks a table on a local disk while it commits."""
