@@ -41,6 +41,7 @@ def configure(pipeline: str, stream: TextIO = sys.stderr, recent: RecentEvents |
             structlog.processors.JSONRenderer(),
         ]
     handler = _Handler(stream)
+    handler.addFilter(_is_no_failed_call)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*common, _library_line],
@@ -84,6 +85,15 @@ class _Handler(logging.StreamHandler[TextIO]):
         error = sys.exc_info()[1]
         if isinstance(error, Exception):
             measuring.count_failure("the log's lines", error)
+
+
+def _is_no_failed_call(record: logging.LogRecord) -> bool:
+    """Whether it isn't Py4J's line of a failed call. The caller has the error, and knows whether Spark was to end."""
+    return (record.name, record.module, record.msg) != (
+        "root",
+        "java_gateway",
+        "Exception while sending command.",
+    )
 
 
 def _library_line(_logger: object, _level: str, event: EventDict) -> EventDict:

@@ -1,13 +1,18 @@
 """The log: one JSON object a line without a terminal, text on a terminal, libraries included, secrets not."""
 
+import contextlib
 import io
 import json
 import logging
 import re
+import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
 import structlog
+from py4j import protocol as proto
+from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 
 from actors.runtime import logs
 from pipeline.binlog.events.query_event import Query
@@ -72,6 +77,26 @@ def test_libraries_warnings_are_logged_alike_and_their_chatter_is_not() -> None:
     logging.getLogger("aiohttp.server").warning("odd request")
     (line,) = lines(stream)
     assert (line["event"], line["level"], line["logger"]) == ("odd request", "warning", "aiohttp.server")
+
+
+def _hang_up(listening: socket.socket) -> None:
+    """End each connection without an answer."""
+    with contextlib.suppress(OSError):  # it listens no more
+        while True:
+            listening.accept()[0].close()
+
+
+def test_a_call_of_sparks_that_failed_is_no_line_since_its_caller_has_the_error() -> None:
+    """A clean stop ends Spark's JVM amid its calls; Py4J would log each of them as an error with a traceback."""
+    stream = io.StringIO()
+    logs.configure("shop", stream)
+    with socket.create_server(("127.0.0.1", 0)) as jvm:
+        java = JavaParameters(port=jvm.getsockname()[1])
+        spark = ClientServer(java, PythonParameters(port=0, eager_load=False))
+        threading.Thread(target=_hang_up, args=(jvm,), daemon=True).start()
+        assert spark._gateway_client.send_command("call") == proto.ERROR  # its caller raises Py4JError
+        jvm.shutdown(socket.SHUT_RDWR)
+    assert lines(stream) == []
 
 
 def test_a_terminal_gets_text() -> None:
