@@ -43,6 +43,15 @@ _DECIDED_ELSEWHERE: Final = re.compile(
     r"purged required binary logs|purged binary logs|find first log file name|more GTIDs than"
 )
 
+# What the server's own words leave open.
+_REMEDIES: Final = {
+    "same server_uuid/server_id": "; another process captures with a copy of this journal: stop one of them",
+    "anonymous transaction": (
+        "; a change without a GTID was committed, and no later start gets it: set gtid_mode = ON, start Tidemark again,"
+        " and let `tidemark verify --repair` find its rows, or recapture all tables"
+    ),
+}
+
 
 @inlined
 def _whole(buffer: Bytes, at: Int, end: Int, number: Int) -> tuple[Int, int, Int]:
@@ -149,7 +158,7 @@ def _end_error(payload: bytes) -> Transient | Definite:
         return Transient("the source ended the stream of its log")
     code, text = int.from_bytes(payload[1:3], "little"), payload[_ERROR_HEAD:].decode(errors="replace")
     told = f"{text} (error {code} of the source, which gave its log)"
-    if code == _FATAL and "same server_uuid/server_id" in text:
-        told += "; another process captures with a copy of this journal: stop one of them"
+    if code == _FATAL:
+        told += "".join(remedy for words, remedy in _REMEDIES.items() if words in text)
     ends = code == _FATAL and not _DECIDED_ELSEWHERE.search(text)
     return Definite(told) if ends else Transient(told)

@@ -102,6 +102,11 @@ def test_a_packet_out_of_order_is_seen_behind_those_before_it() -> None:
             Definite,
             "another process captures with a copy of this journal: stop one of them",
         ),
+        (
+            b"\xff\xd4\x04#HY000Cannot replicate anonymous transaction when AUTO_POSITION = 1, at file ./b.000005",
+            Definite,
+            "gtid_mode = ON, start Tidemark again, and let `tidemark verify --repair` find its rows",
+        ),
         (b"\xff\x01\x04#HY000busy", Transient, "busy .error 1025"),
         (b"\xfe\0\0", Transient, "ended the stream"),
         (b"", Transient, "ended the stream"),
