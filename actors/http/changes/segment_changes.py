@@ -78,7 +78,7 @@ class SegmentChanges:
         self._reached = ChangesRead(
             (),
             None,
-            place.scn,
+            place.scn or self._scn_before(place.segment),
             ChangesCheckpoint(journal.identity.id, place.segment, place.scn, place.without),
         )
         self._stopped: dict[TableId, str] = {}
@@ -173,6 +173,11 @@ class SegmentChanges:
             if segment <= self._journal.consumers.first():
                 return None
             raise
+
+    def _scn_before(self, segment: int) -> int:
+        """Returns the last SCN before this segment."""
+        before = self._entry_before(segment)
+        return self.there().scn - 1 if before is None else before.last_scn
 
     def _at(self, segment: int, scn: int) -> ChangesCheckpoint:
         return ChangesCheckpoint(self._journal.identity.id, segment, scn, self.place.without)

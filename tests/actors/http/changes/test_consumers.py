@@ -364,6 +364,19 @@ async def test_an_idle_consumer_gets_checkpoints(tmp_path: Path, monkeypatch: py
             assert (await anext(lines))["checkpoint"] == f"{tap.history.store.identity.id}.2.0"
 
 
+async def test_an_answer_without_changes_says_which_scn_all_come_after(tmp_path: Path) -> None:
+    """A program that keeps the SCN as its place would else begin with all that it has."""
+    async with tapped(tmp_path) as tap:
+        for _ in range(3):
+            tap.commit(2)
+            tap.seal()
+        (after_all,) = await tap.lines(since="now")
+        (told, *_) = await tap.lines(since=after_all["checkpoint"])
+        assert (after_all["scn"], told["scn"]) == (6, 6)
+        (first, *_) = await tap.lines(since="earliest", through="0")
+        assert first["scn"] == 0
+
+
 async def test_one_whose_tables_rarely_change_gets_checkpoints_however_much_the_journal_gets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
