@@ -312,8 +312,8 @@ class Waiters:
         reached = progress[query.through].whole
         missing = query.gtid_set - reached.position
         match lacks:
-            case LackedOfTable(reason=reason):
-                return NotYetApplied(reached, missing, reason)
+            case LackedOfTable(table=table, reason=reason):
+                return NotYetApplied(reached, missing, f"{table}: {reason}")
             case LackedGtid(through, gtid):
                 return NotYetApplied(reached, missing, f"the {through} hasn't reached {gtid}")
             case LackedBeginning():

@@ -114,7 +114,7 @@ def test_a_table_whose_readers_do_not_see_it_yet_is_waited_for(held: TableProgre
     made = waiters(sealed(5, "a:1-9"), delivered(5, "a:1-9", orders=held))
     assert made.ask(1, query("a:7", LAKE, ORDERS.table)) is None
     assert isinstance(made.ask(2, query("a:7", LAKE, ITEMS.table)), Applied)
-    assert made.withdraw(1) == NotYetApplied(at(5, "a:1-9"), GtidSet(), reason)
+    assert made.withdraw(1) == NotYetApplied(at(5, "a:1-9"), GtidSet(), f"{ORDERS.table}: {reason}")
     assert made.ask(3, query("a:7")) is None
     whole = delivered(5, "a:1-9", orders=TableProgress(at(5, "a:1-9"), unread=50))
     [(waiter, answer)] = made.consumer_reached(LAKE, whole)
@@ -136,7 +136,10 @@ def test_of_a_table_that_a_snapshot_fills_only_what_came_before_is_waited_for() 
     later = replace(filling, filling=61)
     assert made.consumer_reached(LAKE, delivered(6, "a:1-9", orders=later)) == []
     assert made.ask(4, query("a:9", LAKE, ORDERS.table)) is None
-    assert made.withdraw(3).reason == "its snapshot is being read, which has what was committed before it"
+    assert (
+        made.withdraw(3).reason
+        == "shop.orders: its snapshot is being read, which has what was committed before it"
+    )
     whole = delivered(7, "a:1-9", orders=TableProgress(at(7, "a:1-9")))
     assert {number for number, answer in made.consumer_reached(LAKE, whole)} == {1, 4}
 
