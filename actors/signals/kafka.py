@@ -7,6 +7,9 @@ topic. Records with other keys are skipped.
 
 **Offsets** are committed in the topic's order, each once its signal has been answered durably and the answer has been
 sent. So a signal without an answer at a crash is read again, and the coordinator knows an accepted signal by its id.
+A broker forgets an offset some days after its last commit (`offsets.retention.minutes`), because the partition is
+assigned and the group has no members. A start would then take signals again that were rejected long ago. So an offset
+is committed again and again.
 
 **Answers and notifications** go to another topic, if one is named. It gets the answer to each signal of this topic,
 with its offset. It also gets the progress of each snapshot (`running`, `done`, `failed`), and Debezium's notifications.
@@ -20,6 +23,7 @@ has the problem.
 import asyncio
 import json
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -58,6 +62,9 @@ CONNECTION_BACKOFF: Final = Backoff(1.0, 60.0)
 # The most time between two queries to the broker.
 BROKER_EVERY_S: Final = 10.0
 
+# The most time between two commits of an offset.
+COMMIT_EVERY_S: Final = 3600.0
+
 
 class UnusableTopic(Transient):
     """A topic can't be used as it is, and what to do."""
@@ -89,6 +96,9 @@ class SignalKafka:
         self._arrived: asyncio.Queue[IncomingSignal] = asyncio.Queue(1)
         # By offset, in their order, all that were passed on and aren't committed.
         self._taken: dict[int, _Taken] = {}
+        # The offset that was committed last, and when; None if there is none.
+        self._place: int | None = None
+        self._committed_at = -math.inf
         self._checkpoint: Checkpoint | None = None
         self._told: Checkpoint | None = None
         self._news = asyncio.Event()
@@ -194,6 +204,8 @@ class SignalKafka:
         return answer
 
     async def _publish(self, consumer: AIOKafkaConsumer, producer: AIOKafkaProducer | None) -> None:
+        async with asyncio.timeout(BROKER_ANSWERS_WITHIN_S):
+            self._place = await consumer.committed(self._partition)
         while True:
             self._news.clear()
             if producer is not None:
@@ -229,17 +241,19 @@ class SignalKafka:
         await producer.send_and_wait(self._settings.answers_topic, text, key=self._pipeline.encode())
 
     async def _commit(self, consumer: AIOKafkaConsumer, *, without_telling: bool) -> None:
-        """Commit up to the first record that hasn't been dealt with."""
+        """Commit up to the first record that hasn't been dealt with, or the last offset again."""
         behind = None
         for offset, taken in self._taken.items():
             if not taken.told and not (without_telling and taken.answer is not None):
                 break
             behind = offset
-        if behind is None:
+        place, now = self._place if behind is None else behind + 1, time.monotonic()
+        if place is None or (behind is None and now - self._committed_at < COMMIT_EVERY_S):
             return
         async with asyncio.timeout(BROKER_ANSWERS_WITHIN_S):
-            await consumer.commit({self._partition: behind + 1})
-        self._taken = {offset: taken for offset, taken in self._taken.items() if offset > behind}
+            await consumer.commit({self._partition: place})
+        self._place, self._committed_at = place, now
+        self._taken = {offset: taken for offset, taken in self._taken.items() if offset >= place}
 
 
 async def check_broker(settings: KafkaSettings, pipeline: str) -> list[Finding]:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from actors.runtime.secret_files import read_secret
+from actors.signals import kafka as channels
 from actors.signals.channel import IncomingSignal
 from actors.signals.kafka import SignalKafka, check_broker
 from deploy.toolchain.kafka_broker import PROPERTIES, KafkaBroker
@@ -62,6 +64,15 @@ async def offset_is(broker: KafkaBroker, topic: str, offset: int) -> None:
         await asyncio.sleep(0.05)
 
 
+async def set_back(broker: KafkaBroker, topic: str) -> None:
+    """Puts another offset in the place of the committed one, as if it had been forgotten."""
+    async with AIOKafkaConsumer(
+        bootstrap_servers=broker.address, group_id=GROUP, enable_auto_commit=False
+    ) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        await consumer.commit({TopicPartition(topic, 0): 0})
+
+
 async def test_signals_of_this_pipeline_come_in_order(kafka: KafkaBroker, topic: str) -> None:
     await create_topic(kafka, topic)
     await send(kafka, topic, ("shop", PAUSE), ("other", "{"), (None, PAUSE), ("shop", None), ("shop", RESUME))
@@ -85,6 +96,27 @@ async def test_an_offset_is_committed_once_all_before_it_are_answered(kafka: Kaf
     async with listening(kafka, topic) as channel:
         again = await channel.receive()
         assert again.default_id == f"{topic}-3"
+
+
+async def test_an_offset_is_committed_again_before_the_broker_forgets_it(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a later start would read all signals again, and take those that were rejected."""
+    monkeypatch.setattr(channels, "BROKER_EVERY_S", 0.05)
+    monkeypatch.setattr(channels, "COMMIT_EVERY_S", 0.1)
+    await create_topic(kafka, topic)
+    await send(kafka, topic, ("shop", PAUSE))
+    async with listening(kafka, topic) as channel:
+        await (await channel.receive()).answer(SignalRejected("p", "so"))
+        await offset_is(kafka, topic, 1)
+        await set_back(kafka, topic)
+        await offset_is(kafka, topic, 1)
+    async with listening(kafka, topic) as channel:  # which gets no further signal
+        receiving = asyncio.create_task(channel.receive())
+        await until(lambda: channel.status()["connected"], "it listens")
+        await set_back(kafka, topic)
+        await offset_is(kafka, topic, 1)
+        receiving.cancel()
 
 
 async def test_what_is_unanswered_at_a_crash_comes_again(kafka: KafkaBroker, topic: str) -> None:
