@@ -417,19 +417,23 @@ def _signal_rows(settings: Settings) -> SignalRows | None:
 
 
 def _beginning(last: Entry | None, found: Preflight, settings: Settings) -> Checkpoint:
-    """Returns where capture begins or continues. Raises LogPurged."""
+    """Returns where capture begins or continues. Raises LogPurged or ChangeLeftOut."""
     captured = {t: schema for t, schema in found.known.schemas.items() if settings.tables.match(t)}
     known = KnownSchemas(captured, found.known.at)
     if last is None:
         after = settings.source.begin_after
-        begin = resume.first_checkpoint(known)
+        begin = replace(resume.first_checkpoint(known), log_end=found.log_end)
         if after is not None:
             begin = resume.continued_checkpoint(GtidSet.parse(after), known, found.purged)
         return replace(begin, server=found.server)
     digests = {table: each.digest for table, each in last.protected.items()}
     before = recapture.recapture_reprotected(last.checkpoint, digests, settings.protection)
-    checkpoint = resume.resume_checkpoint(before, known, found.purged, settings.snapshot.mode)
-    _log_beginning(before, checkpoint)
+    checkpoint = resume.resume_checkpoint(before, known, found.purged, settings.snapshot.mode, found.unnamed)
+    _log_beginning(before, checkpoint, found.unnamed)
+    if checkpoint.server not in ("", found.server):
+        checkpoint = replace(checkpoint, log_end=None)  # that was a place in another log
+    elif checkpoint.log_end is None and known.at <= checkpoint.position:
+        checkpoint = replace(checkpoint, log_end=found.log_end)
     return replace(checkpoint, server=found.server)
 
 
@@ -445,9 +449,11 @@ def _log_idle_rules(found: Preflight, settings: Settings) -> None:
 
 
 @measuring.contain_errors
-def _log_beginning(before: Checkpoint, now: Checkpoint) -> None:
+def _log_beginning(before: Checkpoint, now: Checkpoint, unnamed: str | None) -> None:
     """Logs how the start differs from continuing."""
-    if now.position != before.position:
+    if unnamed is not None:
+        log.warning("the log leaves out a change without a GTID", behind=str(before.position), reason=unnamed)
+    elif now.position != before.position:
         log.warning("the binlog was purged", behind=str(before.position), now=str(now.position))
     for table, id_ in before.recapturing.items():
         if now.stopped.get(table) is None:

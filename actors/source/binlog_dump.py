@@ -106,12 +106,17 @@ class BinlogDump:
         return BinlogDump(source)
 
     @staticmethod
-    async def from_file(settings: SourceSettings, file: str, server: str, journal: str) -> "BinlogDump":
-        """Connect and ask for all that's in the log from the beginning of this file on. Raises as `open`."""
+    async def from_file(
+        settings: SourceSettings, file: str, server: str, journal: str, offset: int = FIRST_OFFSET
+    ) -> "BinlogDump":
+        """Connect and ask for all that's in the log from an offset of this file on. Raises as `open`.
+
+        From its beginning, if the request has no room for the offset.
+        """
         source = await Source.connect(settings, server)
         try:
             await _prepare(source, settings, journal)
-            request = _from_place(settings.server_id, file, FIRST_OFFSET)
+            request = _from_place(settings.server_id, file, offset if offset < _OFFSETS else FIRST_OFFSET)
             await source.stream(COMMAND.COM_BINLOG_DUMP, request)
         except BaseException:
             source.close()

@@ -14,11 +14,12 @@ import structlog
 
 from actors.runtime.measuring import contain_errors
 from actors.runtime.metrics import Metrics
-from actors.source import witnesses
+from actors.source import gtid_history, witnesses
 from actors.source.binlog_dump import BinlogDump
 from actors.source.connection import Source
 from actors.source.errors import AccessDenied
 from actors.source.preflight import Preflight, UnfitSource, inspect_source
+from actors.source.unnamed_transactions import find_unnamed
 from pipeline import metrics as catalogue
 from pipeline.binlog.slice import Slice
 from pipeline.binlog.stream import LogStream
@@ -219,7 +220,10 @@ class _Search:
         if (lacks := await self._left_out(source, found)) is not None:
             self._refused[index] = failover.Refused(lacks)
             return None
-        return found
+        if self._last is None:
+            return found
+        unnamed = await find_unnamed(source, self._servers[index], self._last, self._journal)
+        return replace(found, unnamed=unnamed)
 
     async def _left_out(self, source: Source, found: Preflight) -> str | None:
         """Returns why this server's rows may not be those of the other servers, or of the one before; None if they
@@ -253,7 +257,7 @@ async def _errant(
     if not isinstance(verdict, failover.CanContinue) or not verdict.doubtful:
         return NO_GTIDS
     end, _ = await source.end_of_log()
-    file, before = await _file_of(source, position)
+    file, before = await gtid_history.first_file(source, position)
     order = failover.TransactionOrder(verdict.doubtful, position - before)
     if not order.ahead:
         return NO_GTIDS
@@ -269,17 +273,6 @@ async def _errant(
     finally:
         dump.close()
     return order.errant
-
-
-async def _file_of(source: Source, position: GtidSet) -> tuple[str, GtidSet]:
-    """Returns the last file of the server's log before which the position has everything, and the log's content
-    there."""
-    files = tuple(await source.logs())
-    for file in reversed(files):
-        before = await source.logged_before(file)
-        if before <= position or file == files[0]:
-            return file, before
-    raise AssertionError("a server has one file of its log at the least")
 
 
 def _follow(

@@ -60,3 +60,16 @@ async def wait_until_visible(
         await asyncio.sleep(_LOOKS.pause_s(looks))
         looks += 1
     return seen
+
+
+async def first_file(source: Source, position: GtidSet) -> tuple[str, GtidSet]:
+    """Returns the file with which a request by GTIDs begins, and what was in the log before it.
+
+    That's the last file of the server's log before which the position has everything; the oldest, if there's none.
+    """
+    files = tuple(await source.logs())
+    for file in reversed(files):
+        before = await source.logged_before(file)
+        if before <= position or file == files[0]:
+            return file, before
+    raise AssertionError("a server has one file of its log at the least")

@@ -16,6 +16,7 @@ from actors.source.watermark_table import SignalTable
 from pipeline.config.settings import ForeignKeys, Settings, SourceSettings, Watermark
 from pipeline.errors import Definite
 from pipeline.gtid import file_positions
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, GtidSet
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.known_schemas import KnownSchemas
@@ -50,7 +51,8 @@ class Preflight:
     `source`: how it's reached. `server`: its UUID; these findings don't hold for a connection to another one.
     `markers`: the signal table, if positions are files and offsets and not GTIDs (`actors.source.gtid_history`).
     `foreign_keys`: those whose effects aren't in the log; `outdated_keys`: what to do about further ones, None if the
-    server logs their effects.
+    server logs their effects. `log_end`: the end of its log before `known`. `unnamed`: what the server says of a change
+    without a GTID that its log won't bring.
     """
 
     findings: tuple[Finding, ...]
@@ -61,6 +63,8 @@ class Preflight:
     markers: SignalTable | None
     foreign_keys: tuple[ForeignKey, ...] = ()
     outdated_keys: OutdatedForeignKeys | None = None
+    log_end: Coordinates | None = None
+    unnamed: str | None = None
 
     def raise_errors(self) -> None:
         """Raises Unfit if capture can't run."""
@@ -104,14 +108,15 @@ async def inspect_source(source: Source, settings: Settings, position: GtidSet) 
         return Preflight(
             tuple(found), KnownSchemas({}, NO_GTIDS), NO_GTIDS, settings.source, source.server, by_coordinates
         )
-    # First, so that the other one has it.
+    # First, so that the others have it.
+    end, _ = await source.end_of_log()
     purged = await gtid_history.purged_transactions(source, by_coordinates is not None)
     known = await _known_schemas(source, settings, told, by_coordinates)
     keys = unlogged_foreign_keys(facts)
     logged = logs_cascades(source.version, facts.variables)
     outdated_keys = None if logged else OutdatedForeignKeys(reread)
     return Preflight(
-        tuple(found), known, purged, settings.source, source.server, by_coordinates, keys, outdated_keys
+        tuple(found), known, purged, settings.source, source.server, by_coordinates, keys, outdated_keys, end
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.binlog.event_buffer import Frames, Inflow
+from pipeline.binlog.transaction_ids import UnnamedTransaction
 from pipeline.errors import Definite, Transient
 from pipeline.types.buffers import Bytes, Int
 from pipeline.types.byte_kernels import copy, unsigned
@@ -43,13 +44,13 @@ _DECIDED_ELSEWHERE: Final = re.compile(
     r"purged required binary logs|purged binary logs|find first log file name|more GTIDs than"
 )
 
+# What the server says of a transaction without a GTID.
+_UNNAMED: Final = "anonymous transaction"
+
 # What the server's own words leave open.
 _REMEDIES: Final = {
     "same server_uuid/server_id": "; another process captures with a copy of this journal: stop one of them",
-    "anonymous transaction": (
-        "; a change without a GTID was committed, and no later start gets it: set gtid_mode = ON, start Tidemark again,"
-        " and let `tidemark verify --repair` find its rows, or recapture all tables"
-    ),
+    _UNNAMED: "; a change without a GTID was committed: set gtid_mode = ON, and start Tidemark again",
 }
 
 
@@ -134,7 +135,7 @@ class Packets(Inflow):
         """Returns the next complete events, as many as are handled at once; None if there are none.
 
         Raises Transient if a packet isn't the next one (the connection lost something) or the server ended the stream
-        for now, Definite if it can't continue.
+        for now, Definite if it can't continue (UnnamedTransaction: at a transaction without a GTID).
         """
         if self._left:
             return self._left.popleft()
@@ -160,5 +161,7 @@ def _end_error(payload: bytes) -> Transient | Definite:
     told = f"{text} (error {code} of the source, which gave its log)"
     if code == _FATAL:
         told += "".join(remedy for words, remedy in _REMEDIES.items() if words in text)
+    if code == _FATAL and _UNNAMED in text:
+        return UnnamedTransaction(told)
     ends = code == _FATAL and not _DECIDED_ELSEWHERE.search(text)
     return Definite(told) if ends else Transient(told)

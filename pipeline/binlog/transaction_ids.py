@@ -14,6 +14,10 @@ from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
 
 
+class UnnamedTransaction(UndecodableError):
+    """A transaction of a log that is read by GTIDs has none."""
+
+
 class TransactionNames:
     """Names the transactions of a log that is read from this position on.
 
@@ -30,11 +34,11 @@ class TransactionNames:
         return self._server is not None
 
     def name(self, gtid: Gtid | None, begins: Coordinates) -> Gtid:
-        """What a transaction is called that begins here. Raises UndecodableError where it has no GTID and needs one."""
+        """What a transaction is called that begins here. Raises UnnamedTransaction if it needs a GTID and has none."""
         if self._server is not None:
             return file_positions.transaction_at(self._server, begins)
         if gtid is None:
-            raise UndecodableError("a transaction has no GTID; set gtid_mode=ON on the source")
+            raise UnnamedTransaction("a transaction has no GTID; set gtid_mode=ON on the source")
         return gtid
 
     def has_passed(self, name: Gtid) -> bool:

@@ -66,6 +66,7 @@ def schema_changed(state: State, message: SchemaChanged) -> State:
         position=checkpoint.position.with_gtid(message.gtid) | message.covered,
         scn=checkpoint.scn + 1,
         witnesses=with_witnesses(checkpoint.witnesses, (witness,)),
+        log_end=message.end,
         unproven=checkpoint.unproven | (message.tables & checkpoint.schemas.keys()),
         schemas=checkpoint.schemas | {each.schema.table: each.schema for each in message.alterations},
     )

@@ -66,6 +66,7 @@ def changes_verified(state: State, message: ChangesVerified) -> tuple[State, tup
         scn=checkpoint.scn + len(transactions),
         witnesses=add_transactions(checkpoint.witnesses, transactions),
         prepared=message.prepared,
+        log_end=message.end,
     )
     return invalidate_mirrors(passed, message.restarted), _change_parts(
         state, _without_stopped(after, tables), transactions
@@ -207,4 +208,4 @@ def log_advanced(state: State, message: LogAdvanced) -> State:
     state = replace(state, stream=message.end)
     if message.covered <= position and prepared == state.checkpoint.prepared:
         return state
-    return with_checkpoint(state, position=position | message.covered, prepared=prepared)
+    return with_checkpoint(state, position=position | message.covered, prepared=prepared, log_end=message.end)

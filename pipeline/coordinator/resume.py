@@ -43,9 +43,10 @@ from pipeline.snapshot.snapshot import (
     Unfinished,
     progress,
 )
-from pipeline.source.failover import PURGED
+from pipeline.source.failover import PURGED, WITHOUT_GTID
 
 _BEHIND = "the binlog was purged after {position}"
+_LEFT_OUT = "a change without a GTID was committed after {position}"
 _SKIPPED = "the signal {id} skipped the binlog after {position}"
 _ENDED = "{gap}, and everything began again at {at}"
 _KEYLESS = (
@@ -60,6 +61,10 @@ _GONE = (
 
 class LogPurged(Definite):
     """The server's log no longer goes back to the position."""
+
+
+class ChangeLeftOut(Definite):
+    """The server's log has a change that it doesn't bring."""
 
 
 def first_checkpoint(known: KnownSchemas) -> Checkpoint:
@@ -83,31 +88,42 @@ def continued_checkpoint(position: GtidSet, known: KnownSchemas, purged: GtidSet
 
 
 def resume_checkpoint(
-    checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: SnapshotMode
+    checkpoint: Checkpoint,
+    known: KnownSchemas,
+    purged: GtidSet,
+    mode: SnapshotMode,
+    unnamed: str | None = None,
 ) -> Checkpoint:
     """Returns where capture continues after the last sealed checkpoint, at a server that has `purged` these
     transactions.
 
-    Tables to recapture begin again there. Raises LogPurged if the log lacks what is needed, and the mode doesn't say to
-    begin again.
+    `unnamed`: what the server says of a change without a GTID that its log leaves out. Tables to recapture begin again
+    there. Raises LogPurged or ChangeLeftOut if the log lacks what is needed, and the mode doesn't say to begin again.
     """
-    checkpoint = _continue_checkpoint(checkpoint, known, purged, mode)
+    checkpoint = _continue_checkpoint(checkpoint, known, purged, mode, unnamed)
     return recapture_tables(checkpoint, known.schemas) if checkpoint.recapturing else checkpoint
 
 
 def _continue_checkpoint(
-    checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: SnapshotMode
+    checkpoint: Checkpoint, known: KnownSchemas, purged: GtidSet, mode: SnapshotMode, unnamed: str | None
 ) -> Checkpoint:
+    last = checkpoint.position
     if checkpoint.moving is not None:
         checkpoint = _move_to_signal(checkpoint, checkpoint.moving, known)
+    moved = checkpoint.position != last
     checkpoint = _without_waiting(checkpoint, purged)
     missing = purged - checkpoint.position
-    if not missing or not checkpoint.position <= known.at:
+    left_out = unnamed is not None and not moved
+    if not (missing or left_out) or not checkpoint.position <= known.at:
         return checkpoint
     if mode is not SnapshotMode.WHEN_NEEDED:
-        raise LogPurged(PURGED.format(missing=missing))
+        raise (
+            LogPurged(PURGED.format(missing=missing))
+            if missing
+            else ChangeLeftOut(WITHOUT_GTID.format(told=unnamed))
+        )
     at_present = replace(checkpoint, schemas={**checkpoint.schemas, **known.schemas})
-    gap = _BEHIND.format(position=checkpoint.position)
+    gap = (_BEHIND if missing else _LEFT_OUT).format(position=checkpoint.position)
     return _begin_at(at_present, known.at, known, gap, _unused_name(checkpoint, f"anew-{checkpoint.scn}"))
 
 
@@ -197,6 +213,7 @@ def _begin_at(
         checkpoint,
         position=at,
         witnesses=(),
+        log_end=None,
         unproven=frozenset(checkpoint.schemas),
         snapshots=tuple(_fail_snapshot(each, reason) for each in checkpoint.snapshots),
         stopped=stopped,

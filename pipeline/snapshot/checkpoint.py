@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from pipeline.gtid import witness as witnesses
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.gtid.witness import Witnesses
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -66,7 +67,8 @@ class Checkpoint:
     (`pipeline.coordinator.recapture`). `prepared`: the XA transactions that wait for their second phase.
     `unknown_engines`: the tables whose engine may be one whose rows the log doesn't have. A statement may have changed
     it, and the server hasn't said it since. `scanned`: the tables without a key whose changes add up to their rows,
-    since a scan (`pipeline.coordinator.halted.table_scan`) has read these.
+    since a scan (`pipeline.coordinator.halted.table_scan`) has read these. `log_end`: the place in the log of `server`
+    up to which everything has passed; None if that isn't known.
     """
 
     position: GtidSet
@@ -86,6 +88,7 @@ class Checkpoint:
     recapturing: dict[TableId, str] = field(default_factory=dict)
     unknown_engines: frozenset[TableId] = frozenset()
     scanned: frozenset[TableId] = frozenset()
+    log_end: Coordinates | None = None
 
     @property
     def to_be_resumed(self) -> bool:
@@ -95,7 +98,8 @@ class Checkpoint:
     def same_but_position(self, other: "Checkpoint") -> bool:
         """Returns whether only the position, and what belongs to it, has moved between the two."""
         moved = replace(self, position=other.position, scn=other.scn)
-        return replace(moved, witnesses=other.witnesses, prepared=other.prepared) == other
+        moved = replace(moved, witnesses=other.witnesses, prepared=other.prepared, log_end=other.log_end)
+        return moved == other
 
 
 _MIRRORS: dict[str, type[Mirror]] = {kind.wire: kind for kind in (Filling, Ready)}
@@ -121,6 +125,7 @@ def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "prepared": [prepared_xa.to_json(each) for each in checkpoint.prepared],
         "unknown_engines": [[t.database, t.name] for t in sorted(checkpoint.unknown_engines)],
         "scanned": [[t.database, t.name] for t in sorted(checkpoint.scanned)],
+        "log_end": checkpoint.log_end and [checkpoint.log_end.file, checkpoint.log_end.offset],
     }
 
 
@@ -145,4 +150,5 @@ def from_json(value: dict[str, Any], versions: Mapping[str, TableSchema]) -> Che
         prepared=tuple(prepared_xa.from_json(each) for each in value.get("prepared", ())),
         unknown_engines=frozenset(TableId(d, t) for d, t in value.get("unknown_engines", ())),
         scanned=frozenset(TableId(d, t) for d, t in value.get("scanned", ())),
+        log_end=Coordinates(*end) if (end := value.get("log_end")) else None,
     )

@@ -63,6 +63,11 @@ PURGED: Final = (
     'snapshot.mode = "when_needed" to begin again with a snapshot of every table'
 )
 
+WITHOUT_GTID: Final = (
+    "a change without a GTID was committed, and a log that is read by GTIDs doesn't bring it: {told}; set "
+    'snapshot.mode = "when_needed" to begin again with a snapshot of every table'
+)
+
 ERRANT: Final = (
     "transactions were written on it while it was a replica; {errant} are in its log before others that have passed "
     "here, and would come too late, over newer changes; begin a new journal to continue at it"

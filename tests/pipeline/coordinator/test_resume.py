@@ -6,8 +6,10 @@ import pytest
 
 from pipeline.config.settings import SnapshotMode
 from pipeline.coordinator import resume
-from pipeline.coordinator.resume import LogPurged
+from pipeline.coordinator.resume import ChangeLeftOut, LogPurged
 from pipeline.errors import Definite
+from pipeline.gtid.coordinates import Coordinates
+from pipeline.gtid.gtid_set import NO_GTIDS
 from pipeline.schema.known_schemas import KnownSchemas
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Moving, Ready
 from pipeline.snapshot.snapshot import (
@@ -63,6 +65,28 @@ def test_a_log_that_goes_back_far_enough_is_read_on(mode: SnapshotMode, purged: 
 def test_a_purged_log_stops_by_name(mode: SnapshotMode, purged: str) -> None:
     with pytest.raises(LogPurged, match=r'was purged: .*(a:6|b:1); .*snapshot.mode = "when_needed"'):
         resume.resume_checkpoint(SEALED, KNOWN, gtids(purged), mode)
+
+
+@pytest.mark.parametrize("mode", ELSE)
+def test_a_change_that_the_log_leaves_out_stops_by_name(mode: SnapshotMode) -> None:
+    with pytest.raises(ChangeLeftOut, match=r'bring it: at 7; set snapshot.mode = "when_needed"'):
+        resume.resume_checkpoint(SEALED, KNOWN, NO_GTIDS, mode, "at 7")
+
+
+def test_everything_begins_anew_after_a_change_that_the_log_leaves_out_where_it_is_needed() -> None:
+    sealed = replace(SEALED, log_end=Coordinates("binlog.000007", 4))
+    begun = resume.resume_checkpoint(sealed, KNOWN, NO_GTIDS, SnapshotMode.WHEN_NEEDED, "at 7")
+    assert (begun.position, begun.log_end) == (KNOWN.at, None)
+    assert begun.mirrors == {ORDERS.table: Filling(7), ITEMS.table: Filling(7)}
+    assert "without a GTID was committed after" in begun.stopped[KEYLESS.table]
+    assert resume.resume_checkpoint(sealed, KNOWN, NO_GTIDS, SnapshotMode.WHEN_NEEDED) is sealed
+
+
+def test_a_signal_that_moves_the_position_begins_everything_once() -> None:
+    moving = replace(SEALED, moving=Moving("m1", gtids("a:1-7")))
+    for mode in SnapshotMode:
+        begun = resume.resume_checkpoint(moving, KNOWN, NO_GTIDS, mode, "at 7")
+        assert (begun.position, [each.id for each in begun.snapshots]) == (gtids("a:1-7"), ["m1"])
 
 
 @pytest.mark.parametrize("mode", SnapshotMode)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.witness import Witness
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot import checkpoint as checkpoints
@@ -38,8 +39,9 @@ DIFFERENT: dict[str, Checkpoint] = {
     "recapturing": replace(EMPTY, recapturing={ORDERS.table: "s1"}),
     "unknown_engines": replace(EMPTY, unknown_engines=frozenset({ORDERS.table})),
     "scanned": replace(EMPTY, scanned=frozenset({ORDERS.table})),
+    "log_end": replace(EMPTY, log_end=Coordinates("binlog.000007", 40)),
 }
-MOVEMENT = {"position", "scn", "witnesses", "prepared"}
+MOVEMENT = {"position", "scn", "witnesses", "prepared", "log_end"}
 
 
 def through_json(checkpoint: Checkpoint) -> Checkpoint:
@@ -86,7 +88,7 @@ def test_a_mirror_is_written_by_its_state_and_its_generation() -> None:
 
 def test_a_journal_of_before_these_were_kept_has_no_witnesses_and_no_xa_transactions() -> None:
     written = checkpoints.to_json(DIFFERENT["witnesses"])
-    del written["witnesses"], written["prepared"]
+    del written["witnesses"], written["prepared"], written["log_end"]
     assert checkpoints.from_json(written, {}) == EMPTY
 
 
