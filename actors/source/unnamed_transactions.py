@@ -28,6 +28,7 @@ from pipeline.binlog.transaction_ids import UnnamedTransaction
 from pipeline.config.settings import SourceSettings
 from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
+from pipeline.gtid.gtid_set import GtidSet
 from pipeline.snapshot.checkpoint import Checkpoint
 
 
@@ -39,12 +40,12 @@ async def find_unnamed(
     Raises Transient if the log doesn't come, Definite if it can't.
     """
     end, by_coordinates = last.log_end, file_positions.server_of(last.position) is not None
-    if end is None or last.server != source.server or by_coordinates or end.file not in await source.logs():
+    if end is None or last.server != source.server or by_coordinates:
+        return None
+    if not await _skips(source, last.position, end.file):
         return None
     file, _ = await gtid_history.first_file(source, last.position)
     begins = Coordinates(file, file_positions.FIRST_OFFSET)
-    if end.reaches(begins):
-        return None
     dump = await BinlogDump.from_file(settings, end.file, source.server, journal, end.offset)
     try:
         parser = CommitTimeParser(last.position)
@@ -56,6 +57,13 @@ async def find_unnamed(
     finally:
         dump.close()
     return None
+
+
+async def _skips(source: Source, position: GtidSet, file: str) -> bool:
+    """Returns whether a request of what this position lacks begins after this file."""
+    files = [*await source.logs()]
+    later = files[files.index(file) + 1 :] if file in files else []
+    return bool(later) and await source.logged_before(later[0]) <= position
 
 
 def _follow(dump: BinlogDump, parser: CommitTimeParser) -> None:
