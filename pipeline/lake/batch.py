@@ -95,13 +95,13 @@ class Pieces:
 class Generation:
     """A generation of a mirror: it begins after the SCN `since`, in `segment` or before, whose end has `schema`.
 
-    `emptied`: whether it begins because a statement took all rows, and no snapshot has read any in that segment.
+    `ready`: whether it has all of its rows at that end.
     """
 
     since: int
     segment: int
     schema: TableSchema
-    emptied: bool = True
+    ready: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +145,13 @@ class Batch:
     def completes(self, table: TableId, generation: int) -> bool:
         """Returns whether a generation that begins in the batch is complete with it: no snapshot has to fill it.
 
-        A snapshot may bring no rows, because changes have superseded all of them. Then these changes fill it. The table
-        was never empty, and readers must not see it so.
+        A snapshot may bring no rows, because changes have superseded all of them. Then these changes fill it.
         """
         begun = next(each for each in self.generations[table] if each.since == generation)
         pieces = self.tables.get(table, Pieces())
         empty = all(piece.segment < begun.segment for piece in pieces.rows)
         mirror = self.checkpoint.mirrors.get(table)
-        return mirror == Ready(generation) and empty and (begun.emptied or not pieces.changes)
+        return mirror == Ready(generation) and empty and (begun.ready or not pieces.changes)
 
 
 # A batch is one commit in each table: a larger one costs less for each row, and takes longer.
@@ -229,17 +228,10 @@ def _generations(entries: list[Entry]) -> dict[TableId, tuple[Generation, ...]]:
         for table, mirror in mirrors.items() if mirrors != before else ():
             known = found.get(table, ())
             if not known or known[-1].since < mirror.since:
-                schema, emptied = entry.stored_schemas[table], _is_emptied(entry, table)
-                found[table] = (*known, Generation(mirror.since, entry.segment, schema, emptied))
+                schema, ready = entry.stored_schemas[table], isinstance(mirror, Ready)
+                found[table] = (*known, Generation(mirror.since, entry.segment, schema, ready))
         before = mirrors
     return found
-
-
-def _is_emptied(entry: Entry, table: TableId) -> bool:
-    """Returns whether a statement took all rows of the table before the segment, in which no snapshot reads it."""
-    altered = (each.alteration for each in entry.alterations)
-    emptied = any(each.emptied and each.schema.table == table for each in altered)
-    return emptied and all(each.chunk.table != table for each in entry.chunks)
 
 
 def is_newer(generation: Generation, present: int | None) -> bool:

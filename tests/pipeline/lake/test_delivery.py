@@ -6,9 +6,8 @@ import pytest
 
 from pipeline.config.lake_types import LakeType, LakeTypeRule, form_by_rules
 from pipeline.config.table_rules import SchemaChanges
-from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChunk
+from pipeline.journal.entry import CommitTimes, Entry, File, FileKind
 from pipeline.lake.batch import (
     DeliveryStop,
     Generation,
@@ -27,7 +26,6 @@ from pipeline.schema.ddl.column_definitions import ConstantColumn
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
-from pipeline.snapshot.snapshot import ChunkId
 from pipeline.types.column_types import Geometry, Integer, Text
 
 INT = Integer(8, unsigned=False)
@@ -100,7 +98,7 @@ def test_a_stopped_table_comes_back_with_a_generation_that_begins_behind_its_sto
             entry(7, retyped, mirror=Filling(5)),
         ]
     )
-    assert batch.resumed(V1.table, stopped) == Generation(5, 6, retyped, emptied=False)
+    assert batch.resumed(V1.table, stopped) == Generation(5, 6, retyped, ready=False)
     assert batch.resumed(V1.table, replace(stopped, stopped=None)) is None
     todo = accept_batch(stopped, V1.table, batch)
     assert (todo.reason, todo.generation, todo.schema, todo.through) == ("", 5, retyped, 7)
@@ -172,9 +170,9 @@ def test_a_mirror_that_begins_anew_takes_any_schema_and_no_rows_of_before() -> N
         "what was there ends with its batch"
     )
     assert [each.generations[V1.table] for each in (first, second, third)] == [
-        (Generation(5, 1, V1, emptied=False),),
-        (Generation(30, 3, V1, emptied=False),),
-        (Generation(70, 5, V2, emptied=False),),
+        (Generation(5, 1, V1, ready=False),),
+        (Generation(30, 3, V1, ready=False),),
+        (Generation(70, 5, V2),),
     ]
     # Within the generation that it had the table stops, since nothing said what became of its rows.
     stopped = accept_batch(LakeTableState(), V1.table, first)
@@ -187,9 +185,7 @@ def test_a_mirror_that_begins_anew_takes_any_schema_and_no_rows_of_before() -> N
 
 
 def test_a_generation_is_complete_with_its_batch_only_where_no_snapshot_fills_it() -> None:
-    truncated = (Altered(30, Alteration(V1, "TRUNCATE TABLE", emptied=True)),)
-    emptied = replace(entry(3, V1, mirror=Ready(30)), alterations=truncated)
-    filled = entry(4, V1, kind=FileKind.ROWS, mirror=Ready(30))
+    emptied, filled = entry(3, V1, mirror=Ready(30)), entry(4, V1, kind=FileKind.ROWS, mirror=Ready(30))
     assert next_batch([emptied]).completes(V1.table, 30)
     assert not next_batch(
         [replace(emptied, checkpoint=entry(3, V1, mirror=Filling(30)).checkpoint), filled]
@@ -199,10 +195,6 @@ def test_a_generation_is_complete_with_its_batch_only_where_no_snapshot_fills_it
     begun, superseded = entry(3, mirror=Filling(30)), entry(4, V1, mirror=Ready(30))
     assert not next_batch([begun, superseded]).completes(V1.table, 30)
     assert next_batch([begun, entry(4, mirror=Ready(30))]).completes(V1.table, 30)
-    # The same in one segment, also after a statement that emptied the table.
-    assert not next_batch([entry(3, V1, mirror=Ready(30))]).completes(V1.table, 30)
-    chunk = SealedChunk(ChunkId("s", V1.table, 1), GtidSet(), Coordinates("binlog.000001", 4), 0, 31)
-    assert not next_batch([replace(emptied, chunks=(chunk,))]).completes(V1.table, 30)
 
 
 def test_behind_a_crash_the_mirror_may_be_ahead_of_a_batch() -> None:
