@@ -205,7 +205,7 @@ class Assembly:
 
     def _stream(self, checkpoint: Checkpoint, found: Preflight) -> tuple[Actor[Any], ...]:
         """Those who read the log."""
-        settings = self._settings
+        settings, signals = self._settings, _signal_rows(self._settings)
         verified, news = schema_verifier.start(
             settings.read,
             found.known,
@@ -218,6 +218,7 @@ class Assembly:
             settings.keeps_statements_on,
             checkpoint.unknown_engines,
             settings.protection,
+            None if signals is None or signals.captured else signals.table,
         )
         reader = BinlogReader(
             self.mailboxes[Name.BINLOG_READER],
@@ -243,7 +244,7 @@ class Assembly:
                 markers=found.markers,
                 cascades=found.outdated_keys is not None,
             ),
-            _signal_rows(settings),
+            signals,
         )
         return reader, verifier
 

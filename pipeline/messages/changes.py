@@ -1,6 +1,6 @@
 """From the SchemaVerifier to the WatermarkCoordinator: the log under proven schemas."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import NO_GTIDS, Gtid, GtidSet
@@ -81,6 +81,15 @@ class SchemaChanged:
     begins: Coordinates | None = None
     server: int = 0
     kept: tuple[SchemaStatement, ...] = ()
+
+    def without(self, table: TableId) -> "SchemaChanged":
+        """Returns the message that says nothing of this table."""
+        return replace(
+            self,
+            tables=self.tables - {table},
+            restarted=tuple(each for each in self.restarted if each.table != table),
+            alterations=tuple(each for each in self.alterations if each.schema.table != table),
+        )
 
 
 @dataclass(frozen=True, slots=True)

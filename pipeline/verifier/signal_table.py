@@ -3,7 +3,8 @@
 The table is read from the log like a captured one, with verified columns. Rows inserted into it continue as signals, in
 the same message by which their transactions pass. So each takes effect once: with the position that holds it. Those of
 a transaction in parts wait for its end. Updates and deletes are ignored, so the table may be emptied. If it's captured
-too, its rows also continue as rows. Otherwise no later actor knows of it.
+too, its rows also continue as rows. Otherwise no later actor knows of it, unless it was captured before: then they hear
+that the configuration leaves it out, and its rows are signals all the same.
 
 A statement may give the table other columns, and it may stop like any table. Then its rows aren't read, and `problem`
 says so.
@@ -32,6 +33,13 @@ from pipeline.verifier.state import FromVerifier
 # As Debezium's documentation has it.
 CREATE_SIGNAL_TABLE: Final = (
     "CREATE TABLE {table} (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL)"
+)
+
+
+# Why a table that was captured before has stopped.
+LEFT_OUT: Final = (
+    "the configuration doesn't capture it any more, so that its changes are missing from here on; to have it again, "
+    "let the configuration capture it"
 )
 
 
@@ -70,11 +78,12 @@ def divert_signals(rows: SignalRows, message: FromVerifier) -> tuple[SignalRows,
         case TransactionPartVerified(tables=tables):
             waiting = (*rows.waiting, *_signals(rows, tables))
             return replace(rows, waiting=waiting), replace(message, tables=_others(rows, tables))
-        case SchemaChanged(tables=tables) if not rows.captured:
-            restarted = _other_restarts(rows, message.restarted)
-            return rows, replace(message, tables=tables - {rows.table}, restarted=restarted)
+        case SchemaChanged() if not rows.captured:
+            return rows, message.without(rows.table)
         case SchemaVerified(schema=TableSchema(table=table)) if not rows.captured and table == rows.table:
             return rows, None
+        case TableStopped(reason=reason) if reason == LEFT_OUT:
+            return rows, message
         case MirrorInvalidated(table) | TableStopped(table) if not rows.captured and table == rows.table:
             return rows, None
         case _:
@@ -85,7 +94,7 @@ def _problem(rows: SignalRows, message: FromVerifier) -> str | None:
     match message:
         case SchemaVerified(schema=schema) if schema.table == rows.table:
             return why_unreadable(schema)
-        case TableStopped(table, reason) if table == rows.table:
+        case TableStopped(table, reason) if table == rows.table and reason != LEFT_OUT:
             return reason
         case _:
             return rows.problem

@@ -44,7 +44,7 @@ A pause of the reader is reported at once, also while images wait. They then com
 reader hasn't read.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
@@ -59,7 +59,7 @@ from pipeline.messages.binlog import (
     TransactionPartRead,
     TransactionsRead,
 )
-from pipeline.messages.changes import EnginesSurveyed
+from pipeline.messages.changes import EnginesSurveyed, TableStopped
 from pipeline.messages.inboxes import ToSchemaVerifier
 from pipeline.messages.message_size import weight
 from pipeline.schema.foreign_key import ForeignKey
@@ -78,6 +78,7 @@ from pipeline.verifier.handle_statements import (
     handle_statement,
 )
 from pipeline.verifier.schema_fence import HeldMessage, NeverProven, NotYetProven, ServerAnswer
+from pipeline.verifier.signal_table import LEFT_OUT
 from pipeline.verifier.state import (
     FromVerifier,
     News,
@@ -92,11 +93,6 @@ from pipeline.verifier.state import (
     with_tables,
 )
 from pipeline.verifier.table_state import SchemaKnown, SchemaPending, Stopped, TableState, Unproven
-
-_LEFT_OUT = (
-    "the configuration doesn't capture it any more, so that its changes are missing from here on; to have it again, "
-    "let the configuration capture it"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +111,23 @@ def start(
     known: KnownSchemas,
     position: GtidSet,
     schemas: Mapping[TableId, TableSchema],
-    stopped: Iterable[TableId],
+    stopped: Collection[TableId],
     unproven: frozenset[TableId],
     foreign_keys: tuple[ForeignKey, ...] = (),
     outdated_keys: OutdatedForeignKeys | None = None,
     keeps: TableFilter | None = None,
     unknown_engines: frozenset[TableId] = frozenset(),
     protection: Protection = UNPROTECTED,
+    signals: TableId | None = None,
 ) -> tuple[State, tuple[Order, ...]]:
     """The state at a checkpoint with this position, these schemas and tables, and what follows from it.
 
-    `keeps`: the tables on whose schema the journal keeps statements, None if it keeps none.
+    `keeps`: the tables on whose schema the journal keeps statements, None if it keeps none. `signals`: the signal
+    table, if `captured` has it only for its signals. Its rows are read, also if it was captured before and has stopped.
     """
     to_come = known.at - position
     tables = _tables_at_start(known, schemas, unproven, all_passed=not to_come)
-    ended: dict[TableId, TableState] = dict.fromkeys(stopped, Stopped())
+    ended: dict[TableId, TableState] = {table: Stopped() for table in stopped if table != signals}
     # A start wasn't refused for these if capture had begun before.
     cascading = (
         effects_of_new_keys(foreign_keys, foreign_keys, captured, ended, reread=outdated_keys.reread)[0]
@@ -137,11 +135,13 @@ def start(
         else ()
     )
     given = {stop.table: stop.reason for stop in cascading}
-    left = {table: _LEFT_OUT for table in schemas if not captured.match(table)}
+    left = {table: LEFT_OUT for table in schemas if not captured.match(table)}
     fetched = (known.schema for known in tables.values() if isinstance(known, SchemaKnown))
     proven = uncapturable_tables(fetched, protection)
     stops = report_stops(ended, {**proven, **known.refused, **given, **left})
     tables |= ended | {stop.table: Stopped() for stop in stops}
+    if signals is not None and signals in schemas and signals not in stopped:
+        stops = (*stops, TableStopped(signals, LEFT_OUT))
     doubtful = frozenset(
         table for table, state in tables.items() if isinstance(state, Unproven | SchemaPending)
     )

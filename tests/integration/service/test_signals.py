@@ -11,13 +11,13 @@ import pytest
 from actors.source.preflight import UnfitSource, preflight
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
-from pipeline.config.settings import KafkaSettings, Settings, SignalSettings
+from pipeline.config.settings import KafkaSettings, Settings, SignalSettings, SnapshotMode
 from pipeline.messages.signals import SignalAccepted, SignalAnswer, SignalRejected
 from pipeline.messages.topology import ActorName as Name
 from pipeline.schema.table_schema import TableId
 from pipeline.verifier.signal_table import CREATE_SIGNAL_TABLE
 from tests.servers.awaiting import WITHIN_S
-from tests.servers.journal_oracle import unequal
+from tests.servers.journal_oracle import entries, unequal
 from tests.servers.kafka import Told, create_topic, send
 from tests.servers.service import Running, pipeline, running
 
@@ -46,6 +46,11 @@ def with_table(server: MysqlServer, folder: Path, table: TableId) -> Settings:
     settings = pipeline(server, folder, table.database)
     signals = SignalSettings(table=TableId(table.database, "signals"))
     return replace(settings, tables=type(settings.tables)((f"{table.database}.numbers",)), signals=signals)
+
+
+def initial(settings: Settings) -> Settings:
+    """The same pipeline, which takes snapshots of its tables at its first start."""
+    return replace(settings, snapshot=replace(settings.snapshot, mode=SnapshotMode.INITIAL))
 
 
 def insert(server: MysqlServer, table: TableId, *rows: tuple[str, str, str | dict[str, Any]]) -> None:
@@ -154,6 +159,59 @@ async def test_a_signal_table_that_becomes_another_is_named(
         insert(mysql, table, ("s2", "pause-snapshot", ""))
         await come(service, "s2", "accepted")
         assert problem() is None
+
+
+async def test_a_signal_table_that_is_emptied_or_made_again_is_not_captured_by_that(
+    mysql: MysqlServer, table: TableId, tmp_path: Path
+) -> None:
+    settings, signals = initial(with_table(mysql, tmp_path, table)), TableId(table.database, "signals")
+    async with running(settings) as service:
+        await service.begun()
+        insert(mysql, table, ("l1", "log", {"message": "x"}))
+        mysql.sql(
+            "TRUNCATE TABLE signals",
+            "ALTER TABLE signals ADD COLUMN more INT NOT NULL DEFAULT 0",
+            "ALTER TABLE signals DROP COLUMN more",
+            "DROP TABLE signals",
+            CREATE_SIGNAL_TABLE.format(table="signals"),
+            "ALTER TABLE numbers ADD COLUMN more INT NOT NULL DEFAULT 0",
+            "UPDATE numbers SET more = 1 WHERE id = 3",
+            database=table.database,
+        )
+        insert(mysql, table, ("l2", "log", {"message": "x"}))
+        await come(service, "l2", "accepted")
+        assert service.status()["captured"] == [str(table)]
+        await service.stop()
+    async with running(settings) as service:
+        insert(mysql, table, ("l3", "log", {"message": "x"}))
+        await come(service, "l3", "accepted")
+        assert list(service.status()["mirrors"]) == [str(table)]
+        await service.stop()
+    journal = tmp_path / "journal"
+    assert not [each for each in entries(journal) if signals in each.checkpoint.schemas]
+    assert not [file for each in entries(journal) for file in each.files if file.table == signals]
+    assert unequal(mysql, journal, table) == []
+
+
+async def test_a_captured_table_that_becomes_only_the_signal_table_stops_and_its_rows_are_signals(
+    mysql: MysqlServer, table: TableId, tmp_path: Path
+) -> None:
+    narrow, signals = initial(with_table(mysql, tmp_path, table)), TableId(table.database, "signals")
+    async with running(replace(narrow, tables=pipeline(mysql, tmp_path, table.database).tables)) as service:
+        await service.begun()
+        insert(mysql, table, ("l1", "log", {"message": "x"}))
+        await come(service, "l1", "accepted")
+        assert service.status()["captured"] == [str(table), str(signals)]
+        await service.stop()
+    for id_ in ("l2", "l3"):  # stopped by this start, and before it
+        async with running(narrow) as service:
+            insert(mysql, table, (id_, "log", {"message": "x"}))
+            await come(service, id_, "accepted")
+            stopped = service.status()["stopped"]
+            assert list(stopped) == [str(signals)]
+            assert "the configuration doesn't capture it any more" in stopped[str(signals)]
+            await service.stop()
+    assert unequal(mysql, tmp_path / "journal", table) == []
 
 
 async def test_a_signal_table_that_is_none_is_named_before_the_start(

@@ -16,6 +16,7 @@ from pipeline.messages.changes import (
     TransactionPartVerified,
 )
 from pipeline.messages.row_images import CHANGE_FIELDS, ImageKind, TableChanges
+from pipeline.schema.ddl.alter_table import Alteration
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.signals.signal import SourceSignal
 from pipeline.types.column_types import ColumnType, Integer, Json, Text
@@ -114,7 +115,8 @@ def test_if_it_is_captured_too_its_rows_go_on_as_well() -> None:
 def test_nothing_behind_knows_of_it_otherwise() -> None:
     restarts = tuple(MirrorInvalidated(table, True, "why") for table in (SIGNALS.table, ORDERS.table))
     both = frozenset({SIGNALS.table, ORDERS.table})
-    statement = SchemaChanged(gtid("a:6"), both, "TRUNCATE …", place(20), restarts)
+    alterations = tuple(Alteration(schema, "TRUNCATE TABLE", emptied=True) for schema in (SIGNALS, ORDERS))
+    statement = SchemaChanged(gtid("a:6"), both, "TRUNCATE …", place(20), restarts, alterations=alterations)
     changes_ = replace(passed(OTHERS), restarted=restarts)
     assert told(
         ROWS,
@@ -127,7 +129,12 @@ def test_nothing_behind_knows_of_it_otherwise() -> None:
         None,
         None,
         None,
-        replace(statement, tables=frozenset({ORDERS.table}), restarted=restarts[1:]),
+        replace(
+            statement,
+            tables=frozenset({ORDERS.table}),
+            restarted=restarts[1:],
+            alterations=alterations[1:],
+        ),
         replace(changes_, restarted=restarts[1:]),
     ]
 
