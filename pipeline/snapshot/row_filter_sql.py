@@ -22,7 +22,7 @@ from pipeline.schema.table_schema import TableSchema
 from pipeline.snapshot import row_filter
 from pipeline.snapshot.row_filter_parser import parse_filter
 from pipeline.snapshot.snapshot import Request
-from pipeline.source.parameters import AS_TEXT, Fragment, comparison, placeholder
+from pipeline.source.parameters import AS_TEXT, Fragment, compared_name, comparison, placeholder
 from pipeline.source.rounding import Roundings
 from pipeline.source.statement import quote_name
 from pipeline.types.column_types import ColumnType, Double, Float, Time
@@ -89,7 +89,8 @@ def keys_condition(schema: TableSchema, keys: Sequence[Key], roundings: Rounding
     if len(columns) == 1 and not any(rounded):
         [column] = columns
         places = ", ".join(placeholder(column.type, part, None) for (part,) in keys)
-        return f"{quote_name(column.name)} IN ({places})", tuple(part for (part,) in keys)
+        name = compared_name(quote_name(column.name), column.type)
+        return f"{name} IN ({places})", tuple(part for (part,) in keys)
     rows = [
         _join(
             [

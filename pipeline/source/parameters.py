@@ -96,9 +96,7 @@ def comparison(
     # A text comes of a request from before the column's type was altered.
     if rounded is not None and not isinstance(value, str | bytes) and not rounded.keeps(value):
         return rounded.comparison(name, operator, value)
-    numbers = label_numbers(kind)
-    if isinstance(kind, t.Set) and len(kind.labels) == _ALL_BITS:
-        name = f"CAST({name} AS UNSIGNED)"  # which MySQL takes for negative if it has the highest bit
+    numbers, name = label_numbers(kind), compared_name(name, kind)
     if numbers is None or operator == "=":
         return f"{name} {operator} {placeholder(kind, value, collation)}", (value,)
     assert isinstance(value, int)
@@ -111,6 +109,13 @@ def comparison(
     if not listed:
         return "FALSE", ()
     return f"{name} IN ({', '.join(['%s'] * len(listed))})", tuple(listed)
+
+
+def compared_name(name: str, kind: t.ColumnType) -> str:
+    """The column as it's compared with a number or a text; `name` is quoted."""
+    if isinstance(kind, t.Set) and len(kind.labels) == _ALL_BITS:
+        return f"CAST({name} AS UNSIGNED)"  # which MySQL takes for negative if it has the highest bit
+    return name
 
 
 def label_numbers(kind: t.ColumnType) -> range | None:

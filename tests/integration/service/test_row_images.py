@@ -149,6 +149,7 @@ async def test_without_a_mirror_rows_are_partial_and_nothing_is_read_again(
     assert (change.op, "a" in change.absent) == ("c", True)
 
 
+_LABELS = ", ".join(f"'m{member}'" for member in range(64))
 # Kinds of keys beside those of `test_service_keys`.
 MORE_KEYS = {
     "instant": ("k", "k TIMESTAMP(6)", ["'1970-01-01 00:00:01'", "'2024-02-29 23:59:59.999999'"]),
@@ -160,6 +161,11 @@ MORE_KEYS = {
     "bits": ("k", "k BIT(64)", ["0", "1", "18446744073709551615"]),
     "label": ("k", "k ENUM('b', 'a', 'ü')", ["'a'", "'b'", "'ü'"]),
     "labels": ("k", "k SET('b', 'a', 'ü')", ["''", "'a'", "'a,b'", "'a,b,ü'"]),
+    "all labels": (
+        "k",
+        f"k SET({_LABELS})",
+        ["1", "9223372036854775808", "18446744073709551615"],
+    ),
     "long": ("k", "k DECIMAL(60, 5)", ["-1.5", "0", "1234567890123456789012345678901234567890.12345"]),
     "chinese": ("k", "k VARCHAR(9) CHARACTER SET gbk", ["'a'", "'中文'", "'錢'"]),
 }
