@@ -50,19 +50,13 @@ class LogLook:
 def contradicts_stream(before: LogLook | None, now: LogLook) -> str | None:
     """Returns why the stream can't be this server's log any more; None if nothing says so."""
     position = now.position
-    if position is not None and _is_behind(now.end, position):
+    if position is not None and not now.end.reaches(position):
         return f"the source's log ends at {now.end}, and it was read up to {position}: it was reset"
     if before is None:
         return None
     stayed = before.resting and now.resting and before.position == position and now.heard
-    if position is not None and stayed and _is_behind(position, before.end):
+    if position is not None and stayed and not position.reaches(before.end):
         return f"the source's log goes on to {before.end}, and the source sends nothing that comes after {position}"
     if before.oldest == now.oldest and (unlogged := now.purged - before.purged):
         return f"the source has executed transactions that were never in its log: {unlogged}"
     return None
-
-
-def _is_behind(position: Coordinates, other: Coordinates) -> bool:
-    """Whether a position is before the other one; also if the log's files have other names by now."""
-    same = position.file.rpartition(".")[0] == other.file.rpartition(".")[0]
-    return not (same and position.reaches(other))

@@ -141,7 +141,7 @@ def _decides(table: TableId, answer: SchemaFetched, message: HeldMessage, alters
         case CreateTableSelectRead() if table in alters(message):
             return False
         case DdlRead(end=end) if table in alters(message):
-            return not answer.end.reaches(end)
+            return end != answer.end and end.reaches(answer.end)
         case TransactionsRead(end=end) | DdlRead(end=end) | LogAdvanced(end=end) if end.reaches(answer.end):
             return True
         case _:
