@@ -526,7 +526,6 @@ def _stamp() -> CommitStamp:
 
 
 @lru_cache(maxsize=1)
-@lru_cache(maxsize=1)
 def _locks_commits(session: SparkSession) -> bool:
     """Returns whether Delta locks a table on a local disk while it commits."""
     name, store = _LOCKING_STORE

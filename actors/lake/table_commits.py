@@ -90,7 +90,8 @@ class TableCommits:
     def own(self, table: TableId, tier: Tier) -> TableVersion | None:
         """Returns the newest version of a lake table, None if it doesn't exist.
 
-        Raises Definite if another journal feeds it, and Transient if somebody has set it back.
+        Raises Definite if another journal feeds it. Raises Transient if somebody has set it back, or lets Delta forget
+        how far it is.
         """
         delta = self.table(table, tier)
         snapshot = delta.finish_alter()
@@ -104,6 +105,13 @@ class TableCommits:
             raise Transient(
                 f"{delta.path} was set back by RESTORE, and Delta still says of it that it has what came later; stop "
                 "the service, remove the table's folder, and start again, so that its mirror is filled again"
+            )
+        if snapshot is not None and (duration := snapshot.properties.get(lake_tables.FORGETTING)) is not None:
+            raise Transient(
+                f"{delta.path} has the property {lake_tables.FORGETTING} ({duration}), with which Delta forgets how "
+                "far the table is, so that rows would come twice; remove the property; if nothing came to the table "
+                "for as long as it says, stop the service, remove the table's folder, and start again, so that its "
+                "mirror is filled again"
             )
         return snapshot
 

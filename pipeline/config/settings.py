@@ -236,6 +236,8 @@ SESSION_SETTINGS: Final = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.storeAssignmentPolicy": "ANSI",
+    # A merge reads all changes that this process has committed, and not those that Spark knew some time ago.
+    "spark.databricks.delta.stalenessLimit": "0",
 }
 
 

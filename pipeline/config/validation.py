@@ -114,9 +114,15 @@ def contradictions(section: object) -> Iterator[Mistake]:
             for fixed in sorted(conf.keys() & SESSION_SETTINGS.keys()):
                 if conf[fixed].lower() != SESSION_SETTINGS[fixed].lower():
                     yield Mistake("conf", f"with another {fixed} rows could be lost or changed", "remove it")
+            if _FORGETTING in conf:
+                wrong = f"with {_FORGETTING} Delta forgets how far the lake's tables are, and rows come twice"
+                yield Mistake("conf", wrong, "remove it")
         case Settings():
             yield from _of_all(section)
 
+
+# What lets Delta forget the versions of applications in each new table.
+_FORGETTING: Final = "spark.databricks.delta.properties.defaults.setTransactionRetentionDuration"
 
 _WEB_ADDRESS: Final = re.compile(r"https?://[^\s/?#@]+([/?#]\S*)?")
 

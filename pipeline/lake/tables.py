@@ -413,6 +413,9 @@ def begin_sql(
 # Whether a merge marks rows as deleted, or writes their files again.
 VECTORS: Final = "delta.enableDeletionVectors"
 
+# With it Delta forgets the versions of applications after a time, and so how far a table is.
+FORGETTING: Final = "delta.setTransactionRetentionDuration"
+
 # A changelog gets some commits a second, and a reader lists all of them to find the newest. So Delta keeps them for
 # CHANGELOG_VERSIONS_H, not for thirty days. With deletion vectors a merge needn't rewrite each file of the mirror in
 # which it finds a key.

@@ -27,7 +27,7 @@ from pipeline.config.settings import JournalSettings, LakeSettings, SparkSetting
 from pipeline.errors import Backoff, Definite
 from pipeline.lake import step as spark_sink
 from pipeline.lake.batch import LakeTableState
-from pipeline.lake.tables import Tier, location, table_at
+from pipeline.lake.tables import FORGETTING, Tier, location, table_at
 from pipeline.messages.journal import MirrorDataExpired, SegmentSealed
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column
@@ -372,6 +372,27 @@ async def test_a_table_that_was_set_back_by_restore_is_set_aside_by_name(house: 
     async with house.life() as running:
         await house.until(lambda: bool(house.coordinator.depth), running)
         assert await house.coordinator.get() == MirrorDataExpired({house.items.schema.table: 0})
+
+
+async def test_a_table_whose_progress_delta_may_forget_is_set_aside_by_name(house: House) -> None:
+    house.items = house.history.table(house.items.schema)
+    async with house.life() as running:
+        await house.write(1, 1)
+        await house.until(house.arrived, running)
+        house.mailbox.close()
+        await running
+    at = table_at(location(str(house.root), house.items.schema.table, Tier.CHANGELOG))
+    house.up.spark.session.sql(f"ALTER TABLE {at} SET TBLPROPERTIES ('{FORGETTING}' = 'interval 1 second')")
+    async with house.life() as running:
+        await house.write(2, 2)
+        await house.until(house.arrived, running)
+        assert FORGETTING in house.stopped("items")
+        assert not house.stopped("orders")
+        house.up.spark.session.sql(f"ALTER TABLE {at} UNSET TBLPROPERTIES ('{FORGETTING}')")
+        await house.until(lambda: not house.stopped("items"), running)
+        house.mailbox.close()
+        await running
+    assert [v for _, _, v in house.changes("items")] == [1, 2]
 
 
 async def test_a_lake_is_compared_before_it_gets_anything_of_an_empty_journal(

@@ -71,6 +71,15 @@ def stored(journal: str, lake: str) -> config.Settings:
         (config.SparkSettings(conf={"spark.jars": "x.jar"}), "conf"),
         (config.SparkSettings(conf={"spark.sql.files.ignoreCorruptFiles": "true"}), "conf"),
         (config.SparkSettings(conf={"spark.sql.session.timeZone": "Europe/Berlin"}), "conf"),
+        (config.SparkSettings(conf={"spark.databricks.delta.stalenessLimit": "1h"}), "conf"),
+        (
+            config.SparkSettings(
+                conf={
+                    "spark.databricks.delta.properties.defaults.setTransactionRetentionDuration": "interval 1 day"
+                }
+            ),
+            "conf",
+        ),
         (dataclasses.replace(SETTINGS, tables=TableFilter(())), "tables"),
         (dataclasses.replace(SETTINGS, lake=None), "lake"),
         (stored("/var/tidemark", "/var/tidemark"), "lake.path"),
