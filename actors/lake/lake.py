@@ -320,8 +320,12 @@ def _stop(changelog: TableVersion) -> DeliveryStop | None:
 
 
 def _alters(todo: AcceptedBatch, present: LakeTableState) -> bool:
-    """Returns whether the delivery makes a live view's text fail or return wrong rows."""
-    return (todo.schema, todo.generation, todo.partial) != (
+    """Returns whether the delivery makes a live view's text fail or return wrong rows.
+
+    After a crash the changelog may have the schema already, and the mirror not. Then the view was held.
+    """
+    mirror_lags = todo.generation is not None and present.mirror_since != todo.since
+    return mirror_lags or (todo.schema, todo.generation, todo.partial) != (
         present.schema,
         present.generation,
         present.partial,

@@ -20,7 +20,14 @@ from actors.lake.read_your_writes import Written
 from actors.lake.spark_connect import is_lost
 from actors.runtime.redaction import safe_message
 from pipeline.errors import Definite, Transient
-from pipeline.lake.live_view import NO_KEY, MirrorPosition, Versions, check_complete, live_view_sql
+from pipeline.lake.live_view import (
+    NO_KEY,
+    MirrorPosition,
+    Versions,
+    belong_together,
+    check_complete,
+    live_view_sql,
+)
 from pipeline.lake.reading.sql_dialects import is_catalog_name
 from pipeline.lake.tables import Tier, literal, location, quoted
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -76,13 +83,17 @@ class CatalogViews:
 
     def follow(self, table: TableId) -> None:
         """Makes the view of a table, if it can have one, read the newest versions. Raises Definite if there is no
-        catalog."""
+        catalog.
+
+        While the mirror lacks columns that the changelog has, the view is held instead.
+        """
         if (found := self._found(table)) is None:
             return
         if not found.schema.key:
             why = self._drop(table)
         else:
-            why = self._make(table, live_view_sql(self._root, found.schema, found.reached))
+            at = None if found.newest else found.at
+            why = self._make(table, live_view_sql(self._root, found.schema, found.reached, at))
         if why:
             if self.refused.get(table) != why:
                 log.warning("the table has no view in the catalog", table=str(table), reason=why)
@@ -148,11 +159,15 @@ class CatalogViews:
 
 @dataclass(frozen=True, slots=True)
 class FoundView:
-    """What the lake has of a table, at two versions that belong together."""
+    """What the lake has of a table, at two versions that belong together.
+
+    `newest`: whether these are the newest ones. If not, the changelog has columns that the mirror doesn't have yet.
+    """
 
     schema: TableSchema
     reached: MirrorPosition
     at: Versions
+    newest: bool
 
 
 def find_view(session: SparkSession, root: str, table: TableId) -> FoundView | None:
@@ -192,11 +207,12 @@ def _together(mirrored: TableVersion, changelogs: LakeTable, changelog: TableVer
 
     A version that the columns change with has no rows.
     """
-    reached = MirrorPosition.from_reports(mirrored, changelog)
-    while not reached.frozen and (changelog.since > mirrored.since or changelog.altering):
+    reached, newest = MirrorPosition.from_reports(mirrored, changelog), changelog.version
+    while not belong_together(mirrored, changelog):
         changelog = changelogs.snapshot_at(changelog.version - 1)
     assert mirrored.schema is not None
-    return FoundView(mirrored.schema, reached, Versions(mirrored.version, changelog.version))
+    at = Versions(mirrored.version, changelog.version)
+    return FoundView(mirrored.schema, reached, at, changelog.version == newest)
 
 
 def _state(reached: MirrorPosition) -> tuple[int, bool]:

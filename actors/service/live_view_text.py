@@ -8,10 +8,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from actors.lake.transaction_log.delta_log import LoggedVersion, last_report
+from actors.lake.transaction_log.delta_log import LoggedVersion, last_report, read_version
 from actors.service.lake.lake_listing import find_lake, read_own
 from pipeline.errors import Definite
-from pipeline.lake.live_view import MirrorPosition, Versions, check_complete, live_view_sql, sum_sql
+from pipeline.lake.live_view import (
+    MirrorPosition,
+    Versions,
+    belong_together,
+    check_complete,
+    live_view_sql,
+    sum_sql,
+)
 from pipeline.lake.reading.sql_dialects import Dialect, registered_tables, registration, view_sql
 from pipeline.lake.tables import Tier, location
 from pipeline.schema.table_schema import TableId
@@ -34,8 +41,9 @@ def live_view_text(
     If a name has a dot in it the table may have to be quoted: `` `a.b`.`c` ``.
 
     For a table without a primary key it's the sum of its changes. `captured`: the tables that were stopped in capture,
-    and why. `at`: the versions of the two lake tables that the query reads, instead of the newest. Raises Definite if
-    the lake has nothing of the table, or gets nothing more for it, unless `stale`. Raises OSError if the lake can't be
+    and why. `at`: the versions of the two lake tables that the query reads, instead of the newest. While the mirror
+    lacks columns that the changelog has, the query reads the last versions that belong together. Raises Definite if the
+    lake has nothing of the table, or gets nothing more for it, unless `stale`. Raises OSError if the lake can't be
     read.
     """
     query = _find_query(root, name, dialect, captured, stale=stale, at=at)
@@ -44,11 +52,15 @@ def live_view_text(
 
 @dataclass(frozen=True, slots=True)
 class LiveQuery:
-    """The query that reads a table, and what its reader has to know or do, as comments of SQL."""
+    """The query that reads a table, and what its reader has to know or do, as comments of SQL.
+
+    `bound`: whether it reads two versions because the table's columns are changing.
+    """
 
     table: TableId
     text: str
     comments: tuple[str, ...]
+    bound: bool = False
 
 
 def script(
@@ -69,6 +81,8 @@ def script(
     for name in names or [each.table.quoted for each in listing.tables]:
         try:
             query = _find_query(root, name, dialect, captured, stale=stale)
+            if views:
+                _check_follows(query)
             if views and dialect is not Dialect.TRINO:
                 _check_case(query.table, shown)
             yield "\n".join(
@@ -80,6 +94,16 @@ def script(
             yield f"-- {_line(name)} is left out: {_line(error)}"
     if not names:
         yield from (f"-- left out: {_line(reason)}" for reason in listing.refused)
+
+
+def _check_follows(query: LiveQuery) -> None:
+    """Raises Definite if a view of this query would stay at two versions."""
+    if query.bound:
+        raise Definite(f"{_changing(query.table)}: try again soon, and see tidemark status if that lasts")
+
+
+def _changing(table: TableId) -> str:
+    return f"the columns of {table} are changing, and its mirror doesn't have the new ones yet"
 
 
 def _check_case(table: TableId, shown: dict[str, TableId]) -> None:
@@ -153,8 +177,33 @@ def _query_of(
         return None
     check_complete(mirrored, table)
     reached = MirrorPosition.from_reports(mirrored, changelog)
+    bound = at is None and (mirrored.altering or not belong_together(mirrored, changelog))
+    if bound:
+        at = _last_together(root, table, mirrored, changelog)
     text = live_view_sql(root, mirrored.schema, reached, at, dialect)
-    return LiveQuery(table, text, _to_do(root, table, dialect, text, tuple(Tier), at))
+    comments = _to_do(root, table, dialect, text, tuple(Tier), at)
+    if bound:
+        note = (
+            f"-- {_line(_changing(table))}; this reads the versions before, so print it again for later rows"
+        )
+        comments = (note, *comments)
+    return LiveQuery(table, text, comments, bound)
+
+
+def _last_together(root: str, table: TableId, mirrored: LoggedVersion, changelog: LoggedVersion) -> Versions:
+    """Returns the last versions up to these that a query may read together. Raises Definite if they are gone."""
+    while mirrored.altering:
+        mirrored = _version_before(root, table, Tier.MIRROR, mirrored)
+    while not belong_together(mirrored, changelog):
+        changelog = _version_before(root, table, Tier.CHANGELOG, changelog)
+    return Versions(mirrored.version, changelog.version)
+
+
+def _version_before(root: str, table: TableId, tier: Tier, version: LoggedVersion) -> LoggedVersion:
+    found = read_version(location(root, table, tier), version.version - 1)
+    if found is None or found.schema is None:
+        raise Definite(f"{_changing(table)}; earlier versions are gone, so try again when it has them")
+    return found
 
 
 def _to_do(

@@ -153,6 +153,15 @@ def check_complete(mirror: TableReport, table: TableId) -> None:
         )
 
 
+def belong_together(mirrored: TableReport, changelog: TableReport) -> bool:
+    """Returns whether a live view may read these versions of the two tables together.
+
+    The changelog gets new columns before the mirror does. Until the mirror has them, only an earlier version of the
+    changelog means the same by a column's name. A frozen mirror is read alone.
+    """
+    return mirrored.frozen or not (changelog.since > mirrored.since or changelog.altering)
+
+
 def live_view_sql(
     lake: str,
     schema: TableSchema,

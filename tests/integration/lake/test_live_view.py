@@ -8,14 +8,18 @@ import pytest
 from pyspark.sql.types import Row as SparkRow
 
 from actors.lake.delta_table import DeltaTable
+from actors.lake.generations import Generations
 from actors.lake.lake import Lake
 from actors.lake.live_view import CatalogViews
 from actors.lake.spark_session import PARTITIONS, Spark
+from actors.service.live_view_text import live_view_text, script
 from pipeline.errors import Definite
 from pipeline.lake.batch import LakeTableState, next_batch
 from pipeline.lake.live_view import MirrorPosition, live_view_sql
 from pipeline.lake.mirrors.merge import Merge
+from pipeline.lake.reading.sql_dialects import Dialect
 from pipeline.lake.tables import Tier, location
+from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Ready
 from pipeline.types.column_types import Integer, Text
@@ -87,6 +91,67 @@ def test_a_view_is_right_before_amid_and_after_what_changes_its_text(
     assert shown() == [(1, "a"), (2, "c")], "what was there before, and nothing in between"
     deliver()
     assert shown() == [(7, "x", 1), (8, "y", 2)]
+    history.store.close()
+
+
+def test_a_start_between_the_two_tables_changes_of_columns_holds_the_view(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column was dropped, and another one of its name was added: a text of both versions would fit and be wrong."""
+    history, root = History(tmp_path / "journal"), str(tmp_path / "lake")
+    id_ = TableId("shop_amid", "orders")
+    noted = TableSchema(id_, (Column("id", INT, False), Column("note", Text("utf8mb4"), True)), (0,))
+    table, delivered = history.table(noted, READY), 0
+
+    def lake() -> Lake:
+        return Lake(spark.session, root, history.store, catalog="spark_catalog")
+
+    def deliver() -> None:
+        nonlocal delivered
+        batch = next_batch(history.store.entries(delivered, history.segment))
+        there = lake()
+        there.deliver(id_, there.find(id_), batch)
+        delivered = batch.through
+
+    def shown(text: str = "FROM spark_catalog.shop_amid.orders") -> list[tuple[Any, ...]]:
+        return sorted(tuple(row) for row in spark.session.sql(text).collect())
+
+    history.transaction((table, "c", (1, "x")), (table, "c", (2, "y")))
+    history.seal()
+    deliver()
+    lake().merge(id_, MirrorPosition(0, 0), 1, "position")
+    history.transaction((table, "u", (1, "z")))
+    history.seal()
+    deliver()
+    dropped = replace(noted, columns=noted.columns[:1])
+    statement = Alteration(dropped, "ALTER TABLE", ColumnChanges(dropped=("note",)))
+    history.altered.append(Altered(history.scn, statement))
+    history.transaction((table, "c", (3, "new")))
+    history.seal()
+    with monkeypatch.context() as patched:
+
+        def cut(*_: object, **__: object) -> None:
+            raise Cut
+
+        patched.setattr(Generations, "evolve", cut)
+        with pytest.raises(Cut):
+            deliver()
+    lake().find(id_)
+    before = [(1, "z"), (2, "y")]
+    assert shown() == before, "the source never had another note of these rows than this or none"
+    text = live_view_text(root, str(id_), Dialect.SPARK)
+    assert "the columns of shop_amid.orders are changing" in text.splitlines()[0]
+    assert shown(text) == before
+    with pytest.raises(Definite, match=r"the columns of shop_amid\.orders are changing"):
+        list(script(root, [str(id_)], Dialect.SPARK, views=True))
+    deliver()
+    assert shown() == [(1, None), (2, None), (3, "new")]
+    history.transaction((table, "u", (2, "later")))
+    history.seal()
+    deliver()
+    after = [(1, None), (2, "later"), (3, "new")]
+    assert shown() == after, "the view follows again"
+    assert shown(live_view_text(root, str(id_), Dialect.SPARK)) == after
     history.store.close()
 
 
