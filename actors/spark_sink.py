@@ -28,6 +28,7 @@ from actors.lake.background_work import do_work
 from actors.lake.delta_table import is_conflict
 from actors.lake.file_placement import LakeFull
 from actors.lake.lake import Lake
+from actors.lake.live_view import CatalogUndefined
 from actors.lake.spark_session import RunningSpark, SparkFailed, SparkLost
 from actors.lake.threads.scheduler_pools import Pool
 from actors.lake.threads.stall_detector import StallDetector
@@ -380,7 +381,7 @@ class SparkSink(Actor[ToSparkSink]):
 
     async def _failed(self, up: SparkUp, table: TableId, error: Exception) -> spark_sink.TableFailed:
         """Returns that the table alone has failed. Raises if Spark or the lake's store has failed, for all tables."""
-        if isinstance(error, SparkLost | LakeFull):
+        if isinstance(error, SparkLost | LakeFull | CatalogUndefined):
             raise error
         try:
             await self._in_thread(up.lake.probe)
@@ -424,7 +425,7 @@ class SparkSink(Actor[ToSparkSink]):
             )
             self.metrics.count(catalogue.CONFLICTS, kind=work.kind)
             return spark_sink.WorkGivenUp()
-        except SparkLost:
+        except (SparkLost, CatalogUndefined):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
             times = self._state.background.failed.get(work.due, 0) + 1

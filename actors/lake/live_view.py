@@ -6,11 +6,13 @@ Afterwards it *follows* again. So in between, and through a crash, it shows an o
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 
 import structlog
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -57,6 +59,13 @@ def live_view(
 # A view's property with the table that it shows, as JSON.
 _TABLE = "tidemark.table"
 
+# The catalog that each session of Spark's has.
+_SESSION_CATALOG = "spark_catalog"
+
+
+class CatalogUndefined(Definite):
+    """Spark has no catalog of the name that the views are to be in."""
+
 
 class CatalogViews:
     """The live views of a lake's tables as `<catalog>.<database>.<table>`, in a catalog of this session.
@@ -64,6 +73,8 @@ class CatalogViews:
     A table has none if its name has other characters than ASCII's letters, digits and `_`. A catalog ignores the case
     of names: of two tables that differ only in that, the one that has a view keeps it. A table also has none if the
     catalog refuses it, or if it has no primary key: its view goes when it loses that. `refused` has the reasons.
+
+    While the catalog doesn't answer, a view stays as it is. Only what would make its text wrong has to wait.
     """
 
     def __init__(self, session: SparkSession, root: str, catalog: str) -> None:
@@ -71,29 +82,32 @@ class CatalogViews:
         self._root = root
         self._catalog = catalog
         self._making = Lock()
+        self._made = False
         self.refused: dict[TableId, str] = {}
 
     def hold(self, table: TableId) -> None:
-        """Binds the view of a table, if it has one, to the present versions. Raises Transient if it can't."""
+        """Binds the view of a table, if it has one, to the present versions. Raises Transient if it can't, and as
+        `follow` does."""
         found = self._found(table)
-        if found is None or not found.schema.key or self._shown_table(table) != table:
+        if found is None or not found.schema.key:
             return
-        if why := self._make(table, live_view_sql(self._root, found.schema, found.reached, found.at)):
-            raise Transient(f"the view of {table} can't be held in the catalog {self._catalog}: {why}")
+        text = live_view_sql(self._root, found.schema, found.reached, found.at)
+        if why := self._attempt(partial(self._replace, table, text)):
+            raise Transient(f"the view of {table} can't be held: {why}")
 
     def follow(self, table: TableId) -> None:
-        """Makes the view of a table, if it can have one, read the newest versions. Raises Definite if there is no
-        catalog.
+        """Makes the view of a table, if it can have one, read the newest versions.
 
-        While the mirror lacks columns that the changelog has, the view is held instead.
+        While the mirror lacks columns that the changelog has, the view is held instead. Raises CatalogUndefined.
         """
         if (found := self._found(table)) is None:
             return
         if not found.schema.key:
-            why = self._drop(table)
+            why = self._attempt(partial(self._drop, table))
         else:
             at = None if found.newest else found.at
-            why = self._make(table, live_view_sql(self._root, found.schema, found.reached, at))
+            text = live_view_sql(self._root, found.schema, found.reached, at)
+            why = self._attempt(partial(self._make, table, text))
         if why:
             if self.refused.get(table) != why:
                 log.warning("the table has no view in the catalog", table=str(table), reason=why)
@@ -104,33 +118,44 @@ class CatalogViews:
     def _found(self, table: TableId) -> "FoundView | None":
         return find_view(self._session, self._root, table) if is_catalog_name(table) else None
 
+    def _attempt(self, change: Callable[[], str]) -> str:
+        """Changes a view. Returns why its table has none that follows, or an empty text."""
+        with self._making:
+            try:
+                return change()
+            except (PySparkException, Py4JJavaError) as error:
+                if is_lost(error):
+                    raise
+                self._check_defined(error)
+                return (
+                    f"the catalog {self._catalog} doesn't take it ({safe_message(error)}); a view that there is stays "
+                    "as it is until the sink tries again"
+                )
+
     def _make(self, table: TableId, text: str) -> str:
         """Makes a table's view. Returns why it can't, or an empty text."""
         properties = (
             f"TBLPROPERTIES ({literal(_TABLE)} = {literal(json.dumps([table.database, table.name]))})"
         )
-        with self._making:
-            try:
-                self._session.sql(f"CREATE SCHEMA IF NOT EXISTS {self._name(table.database)}")
-                if (other := self._shown_table(table)) not in (None, table):
-                    return (
-                        f"{other} has a view of that name, since catalogs ignore the case of names; rename "
-                        f"one of the tables, or drop that view if {other} is gone"
-                    )
-                name = self._name(table.database, table.name)
-                self._session.sql(f"CREATE OR REPLACE VIEW {name} {properties} AS {text}")
-            except PySparkException as error:
-                if is_lost(error):
-                    raise
-                self._look(error)
-                return safe_message(error)
+        self._session.sql(f"CREATE SCHEMA IF NOT EXISTS {self._name(table.database)}")
+        if (other := self._shown_table(table)) not in (None, table):
+            return (
+                f"{other} has a view of that name, since catalogs ignore the case of names; rename "
+                f"one of the tables, or drop that view if {other} is gone"
+            )
+        name = self._name(table.database, table.name)
+        self._session.sql(f"CREATE OR REPLACE VIEW {name} {properties} AS {text}")
+        self._made = True
         return ""
+
+    def _replace(self, table: TableId, text: str) -> str:
+        """Makes a table's view if there is one. Returns as `_make` does."""
+        return self._make(table, text) if self._shown_table(table) == table else ""
 
     def _drop(self, table: TableId) -> str:
         """Removes the view that a table had when it had a primary key. Returns why it has none."""
-        with self._making:
-            if self._shown_table(table) == table:
-                self._session.sql(f"DROP VIEW {self._name(table.database, table.name)}")
+        if self._shown_table(table) == table:
+            self._session.sql(f"DROP VIEW {self._name(table.database, table.name)}")
         return f"it {NO_KEY}"
 
     def _shown_table(self, table: TableId) -> TableId | None:
@@ -143,14 +168,14 @@ class CatalogViews:
                 return TableId(*json.loads(row[1]))
         return table
 
-    def _look(self, error: PySparkException) -> None:
-        """Raises Definite if the catalog fails, and not one table's view."""
-        try:
-            self._session.sql(f"SHOW SCHEMAS IN {quoted(self._catalog)}").collect()
-        except PySparkException:
-            raise Definite(
-                f"no view can be kept in the catalog {self._catalog} ({safe_message(error)}): see to the catalog, "
-                "or remove lake.catalog"
+    def _check_defined(self, error: Exception) -> None:
+        """Raises CatalogUndefined if it isn't this view or the catalog that fails, but Spark's settings."""
+        setting = f"spark.sql.catalog.{self._catalog}"
+        known = self._made or self._catalog.lower() == _SESSION_CATALOG
+        if not known and self._session.conf.get(setting, None) is None:
+            raise CatalogUndefined(
+                f"no view can be kept in the catalog {self._catalog} ({safe_message(error)}): define it by {setting} "
+                "in spark.conf, or remove lake.catalog"
             ) from error
 
     def _name(self, *names: str) -> str:

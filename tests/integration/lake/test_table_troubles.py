@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 
 from actors.journal.store import JournalStore
 from actors.lake import file_placement, spark_session
@@ -114,6 +116,49 @@ async def test_one_tables_trouble_is_its_own_and_ends_when_it_is_mended(
         assert house.coordinator.depth == 0, "no mirror began anew for it"
         house.mailbox.close()
         await running
+
+
+async def test_a_catalog_that_is_gone_for_a_while_ends_nothing(
+    house: House, spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table is tried again meanwhile, and gets all that it lacks."""
+    monkeypatch.setattr(spark_sink, "TABLE_BACKOFF", Backoff(1.0, 1.0))
+    house.lake = replace(house.lake, catalog="spark_catalog", merge_rows=1)
+    session, sql, gone = type(spark.session), type(spark.session).sql, threading.Event()
+
+    def ask(self: Any, text: str, *arguments: Any, **more: Any) -> DataFrame:
+        if gone.is_set() and text.startswith(("CREATE SCHEMA", "SHOW SCHEMAS", "CREATE OR REPLACE VIEW")):
+            raise AnalysisException("the metastore doesn't answer")
+        return sql(self, text, *arguments, **more)
+
+    def no_view() -> str | None:
+        why: str | None = house.sink.status()["tables"]["shop.items"]["no_view"]
+        return why
+
+    def in_catalog() -> list[tuple[Any, ...]]:
+        return sorted(map(tuple, spark.session.sql("FROM spark_catalog.shop.items").collect()))
+
+    monkeypatch.setattr(session, "sql", ask)
+    name = f"{2:012}-{1:04}-{house.history.store.identity.id[:8]}.parquet"
+    in_the_way = house.root / "shop" / "items" / "changelog" / name
+    async with house.life() as running:
+        await house.at_work(running)
+        assert in_catalog() == [(1, 1)]
+        in_the_way.mkdir()
+        await house.write(2, 2)
+        await house.until(lambda: bool(house.stopped("items")), running)
+        gone.set()
+        in_the_way.rmdir()
+        await house.until(lambda: house.arrived() and not house.stopped("items"), running)
+        assert house.shown("items") == [(1, 1), (2, 2)]
+        assert "the catalog spark_catalog doesn't take it" in (no_view() or "")
+        gone.clear()
+        await house.write(3, 3)
+        await house.until(lambda: house.arrived() and no_view() is None, running)
+        assert in_catalog() == [(1, 1), (2, 2), (3, 3)]
+        house.mailbox.close()
+        await running
+    spark.session.sql("DROP SCHEMA spark_catalog.shop CASCADE")
 
 
 async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_begin_anew(
