@@ -30,6 +30,7 @@ from actors.lake.file_placement import LakeFull
 from actors.lake.lake import Lake
 from actors.lake.live_view import CatalogUndefined
 from actors.lake.spark_session import RunningSpark, SparkFailed, SparkLost
+from actors.lake.table_commits import ForeignTable
 from actors.lake.threads.scheduler_pools import Pool
 from actors.lake.threads.stall_detector import StallDetector
 from actors.runtime.actor import Actor, Sender
@@ -346,8 +347,6 @@ class SparkSink(Actor[ToSparkSink]):
                 for tier in of
                 if (size := await self._in_thread(up.lake.upkeep.size, table, tier)) is not None
             }
-        except Definite:
-            raise  # the whole lake belongs to another journal
         except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
             return await self._failed(up, table, error)
         self.metrics.set(catalogue.TABLE_STOPPED, found.stopped is not None, table=str(table), part="lake")
@@ -385,6 +384,8 @@ class SparkSink(Actor[ToSparkSink]):
             raise error
         try:
             await self._in_thread(up.lake.probe)
+        except Definite:
+            raise  # there can't be a lake at its path
         except Exception as down:  # noqa: BLE001 - whatever it is, all tables have it
             raise Transient(f"the lake can't be written: {safe_message(down)}") from error
         times = self._state.so_far.times_failed(table) + 1
@@ -393,7 +394,7 @@ class SparkSink(Actor[ToSparkSink]):
             log.error("the table was stopped", table=str(table), part="lake", reason=safe_message(error))
         if times >= spark_sink.TIMES_TO_TELL:
             self.metrics.set(catalogue.TABLE_STOPPED, 1, table=str(table), part="lake")
-        return spark_sink.TableFailed(table, safe_message(error))
+        return spark_sink.TableFailed(table, safe_message(error), foreign=isinstance(error, ForeignTable))
 
     async def _deliver(
         self, up: SparkUp, order: spark_sink.DeliverTable

@@ -89,7 +89,8 @@ class Lake:
         filesystem.delete_file(path)
 
     def find(self, table: TableId) -> LakeTableState:
-        """Returns what the lake has of a table. Raises Definite if another journal feeds it."""
+        """Returns what the lake has of a table. Raises ForeignTable if another journal feeds it, and
+        CatalogUndefined."""
         changelog = self._commits.own(table, Tier.CHANGELOG)
         if changelog is None:
             return LakeTableState()

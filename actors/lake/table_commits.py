@@ -37,6 +37,10 @@ from pipeline.schema.table_schema import TableId, TableSchema
 FILES_TO_LEAVE_OUT: Final = 16
 
 
+class ForeignTable(Definite):
+    """Another journal feeds the lake table."""
+
+
 class TableCommits:
     """What Spark and this process commit to all tables under `root` that one journal feeds."""
 
@@ -90,13 +94,13 @@ class TableCommits:
     def own(self, table: TableId, tier: Tier) -> TableVersion | None:
         """Returns the newest version of a lake table, None if it doesn't exist.
 
-        Raises Definite if another journal feeds it. Raises Transient if somebody has set it back, or lets Delta forget
-        how far it is.
+        Raises ForeignTable if another journal feeds it. Raises Transient if somebody has set it back, or lets Delta
+        forget how far it is.
         """
         delta = self.table(table, tier)
         snapshot = delta.finish_alter()
         if snapshot is not None and (journal := snapshot.properties.get(Property.JOURNAL)) != self._journal:
-            raise Definite(
+            raise ForeignTable(
                 f"{delta.path} is fed from another journal ({journal or 'none that it names'}, and this one is "
                 f"{self._journal}); give this pipeline a lake of its own, or remove the tables and "
                 "take a new snapshot of them"

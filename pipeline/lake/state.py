@@ -26,12 +26,13 @@ class IncompleteTables:
 class Failed:
     """Finding or delivering a table has failed for this reason, so many `times` in a row.
 
-    `again`: when (s) it is tried again.
+    `again`: when (s) it is tried again. `foreign`: whether another journal feeds its lake tables.
     """
 
     reason: str
     times: int
     again: float
+    foreign: bool = False
 
 
 # Of a lake that has nothing yet.

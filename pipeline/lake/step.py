@@ -22,7 +22,8 @@ a mirror can't begin again. It keeps its types, and the log says so.
 **Failures.** The sink sets a table aside that it can't find or deliver. The other tables continue. They say that all
 have everything through the segment where the first one failed, so a restart begins there. The sink tries the failed
 table again after a pause, which doubles each time: batches begin at its segment again. The other tables already have
-these. If the table fails once more, the next batch is the one that the others lack.
+these. If the table fails once more, the next batch is the one that the others lack. A table that another journal feeds
+fails too. If the sink meets such tables first and none of its own, the lake is another's, and that ends the pipeline.
 
 **A stop** ends when everything is delivered, or after `drain_s` (`LakeSettings`). Then the sink begins nothing more for
 any table, and what's under way ends or is broken off. That leaves the lake as a kill in the middle of a batch does.
@@ -148,10 +149,14 @@ class TableDelivered:
 
 @dataclass(frozen=True, slots=True)
 class TableFailed:
-    """A table can't be found or delivered, for a reason that concerns no other table."""
+    """A table can't be found or delivered, for a reason that concerns no other table.
+
+    `foreign`: whether the reason is that another journal feeds its lake tables.
+    """
 
     table: TableId
     reason: str
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,7 +562,7 @@ def _cut_off(state: State, at: Checkpoint) -> dict[TableId, str]:
 def _table_failed(state: State, fact: TableFailed, now: float) -> _Next:
     so_far, table = state.so_far, fact.table
     times = so_far.times_failed(table) + 1
-    failed = Failed(fact.reason, times, now + TABLE_BACKOFF.pause_s(times))
+    failed = Failed(fact.reason, times, now + TABLE_BACKOFF.pause_s(times), fact.foreign)
     so_far = replace(so_far, aside=so_far.aside | {table}, failed={**so_far.failed, table: failed})
     match state.doing:
         case Searching() as searching:
@@ -606,6 +611,7 @@ def _continue_search(state: State, searching: Searching) -> _Next:
     """Waits until all tables are found. Then looks for the place in the journal where the lake is."""
     if searching.left:
         return replace(state, doing=searching), ()
+    _check_lake(state.so_far)
     if state.so_far.ahead is not None and not state.so_far.catching_up:
         return _read_next_batch(replace(state, so_far=_end_catching_up(state.so_far)), searching.sealed)
     reported = reported_segment(state.so_far.tables.values())
@@ -613,6 +619,17 @@ def _continue_search(state: State, searching: Searching) -> _Next:
         state, so_far=replace(state.so_far, reported=reported), doing=Joining(searching.end, searching.sealed)
     )
     return state, (FindCursor(reported if state.so_far.ahead is None else max(reported, state.so_far.whole)),)
+
+
+def _check_lake(so_far: LakeProgress) -> None:
+    """Raises Definite if another journal feeds tables of the lake, and this one none.
+
+    A table that nothing fed when the sink met it first doesn't count.
+    """
+    tables, failed = so_far.tables, so_far.failed.items()
+    foreign = [each.reason for table, each in failed if each.foreign and table not in tables]
+    if foreign and all(found == LakeTableState() for found in tables.values()):
+        raise Definite(foreign[0])
 
 
 def _cursor_answered(state: State, place: CursorAnswer, joining: Joining) -> _Next:
@@ -703,6 +720,7 @@ def _continue_loading(state: State, loading: LoadingTables, now: float) -> _Next
     """Waits until the batch's tables are found. Then delivers to each what it lacks of the batch."""
     if loading.left:
         return replace(state, doing=loading), ()
+    _check_lake(state.so_far)
     so_far, batch = state.so_far, loading.batch
     orders = []
     for table in _tables_of_batch(so_far, batch):

@@ -28,13 +28,13 @@ from pipeline import metrics as catalogue
 from pipeline.config.settings import JournalSettings, LakeSettings, SparkSettings
 from pipeline.errors import Backoff, Definite
 from pipeline.lake import step as spark_sink
-from pipeline.lake.batch import LakeTableState
+from pipeline.lake.batch import LakeTableState, next_batch
 from pipeline.lake.tables import FORGETTING, Tier, location, table_at
 from pipeline.messages.journal import MirrorDataExpired, SegmentSealed
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column
 from pipeline.snapshot.checkpoint import Filling
-from tests.integration.history import FILLING
+from tests.integration.history import FILLING, History
 from tests.integration.lake.test_spark_sink import INT, SEALED, WITHIN_S, House, table
 
 
@@ -159,6 +159,58 @@ async def test_a_catalog_that_is_gone_for_a_while_ends_nothing(
         house.mailbox.close()
         await running
     spark.session.sql("DROP SCHEMA spark_catalog.shop CASCADE")
+
+
+def feed_from_another(house: House, spark: Spark, *names: str) -> None:
+    """Lets another journal make these tables in the house's lake."""
+    another = History(house.root.parent / "another")
+    another.transaction(*((another.table(table(name)), "c", (7, 7)) for name in names))
+    another.seal()
+    lake, batch = Lake(spark.session, house.lake.path, another.store), next_batch(another.store.entries(0, 1))
+    for name in names:
+        lake.deliver(table(name).table, LakeTableState(), batch)
+    another.store.close()
+
+
+async def test_one_table_of_another_journal_is_set_aside_by_name(
+    house: House, spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_sink, "TABLE_BACKOFF", Backoff(1.0, 1.0))
+
+    def others_have(*numbers: int) -> None:
+        assert "is fed from another journal" in house.stopped("bag")
+        for name in ("orders", "items"):
+            assert house.changes(name) == [(n, n, n) for n in numbers]
+
+    async with house.life() as running:
+        await house.at_work(running)
+        await asyncio.to_thread(feed_from_another, house, spark, "bag")
+        bag = house.history.table(table("bag"))
+        house.history.transaction((bag, "c", (1, 1)))
+        await house.write(2, 2)
+        await house.until(lambda: house.arrived() and bool(house.stopped("bag")), running)
+        await house.until(lambda: "2 times" in house.stopped("bag"), running)
+        others_have(1, 2)
+        house.mailbox.close()
+        await running
+    async with house.life() as running:  # a start meets it among its own
+        await house.write(3, 3)
+        await house.until(lambda: house.arrived() and bool(house.stopped("bag")), running)
+        others_have(1, 2, 3)
+        shutil.rmtree(house.root / "shop" / "bag")
+        await house.until(lambda: house.arrived() and not house.stopped("bag"), running)
+        assert house.shown("bag") == [(1, 1)]
+        house.mailbox.close()
+        await running
+
+
+async def test_a_lake_of_another_journal_ends_the_sink(house: House, spark: Spark) -> None:
+    await asyncio.to_thread(feed_from_another, house, spark, "orders", "items")
+    async with house.life() as running:
+        await house.write(1, 1)
+        async with asyncio.timeout(WITHIN_S):
+            with pytest.raises(Definite, match="give this pipeline a lake of its own"):
+                await running
 
 
 async def test_a_lake_that_comes_when_segments_have_gone_asks_for_mirrors_that_begin_anew(

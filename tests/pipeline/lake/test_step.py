@@ -525,6 +525,42 @@ def test_a_table_that_cannot_be_found_at_the_start_is_left_out() -> None:
     assert (order.table, order.batch.after, len(order.pieces.changes)) == (ORDERS, 2, 1)
 
 
+def test_a_table_of_another_journal_is_set_aside_and_a_lake_of_another_ends_the_pipeline() -> None:
+    end, another = entry(4, V1, ITEMS), TableFailed(ITEMS.table, "another's", foreign=True)
+    for found, ends in ((had(3, 2), False), (NOTHING, True)):
+        story = Story().after(JournalFound(end.checkpoint, 4), TableFound(ORDERS, found))
+        if ends:
+            with pytest.raises(Definite, match="another's"):
+                story.after(another)
+            continue
+        assert story.after(another).only(FindCursor).reported == 2
+        story.after(CursorFound(2, entry(2).checkpoint)).read(entry(3, V1, ITEMS), end)
+        assert story.only(DeliverTable).table == ORDERS
+        story.after(TableDelivered(ORDERS, had(4, 2)), ProgressReported())
+        story.now += 10
+        assert story.retried(end.checkpoint).only(FindTable).table == ITEMS.table
+        story.after(another)
+        assert story.state.so_far.failed[ITEMS.table].times == 2
+
+
+def test_the_first_tables_that_a_new_pipeline_meets_are_not_all_of_another_journal() -> None:
+    for others in ((), (TableFound(ORDERS, NOTHING),)):
+        tables = (V1, ITEMS) if others else (ITEMS,)
+        story = Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(entry(1, *tables)).after(*others)
+        with pytest.raises(Definite, match="another's"):
+            story.after(TableFailed(ITEMS.table, "another's", foreign=True))
+
+
+def test_a_table_that_another_journal_makes_first_is_set_aside_whatever_else_there_is() -> None:
+    end = entry(1, ITEMS)
+    story = Story().after(JournalFoundEmpty(), SegmentSealed(1)).read(end)
+    story.after(TableFound(ITEMS.table, NOTHING), TableFailed(ITEMS.table, "another's", foreign=True))
+    story.after(ProgressReported())
+    story.retried(end.checkpoint).after(TableFailed(ITEMS.table, "another's", foreign=True))
+    story.after(SegmentSealed(2)).read(entry(2, ITEMS)).after(ProgressReported())
+    assert story.state.so_far.aside == {ITEMS.table}
+
+
 def test_what_a_failed_table_lacks_may_have_gone_and_no_other_table_begins_anew() -> None:
     story = failing(ITEMS.table).after(ProgressReported())
     story.retried(entry(9, V1, ITEMS).checkpoint).after(TableFound(ITEMS.table, had(3, 2)))
