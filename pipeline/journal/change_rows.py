@@ -57,6 +57,9 @@ SOURCE = pa.field(
     "__source", pa.struct([pa.field("time", pa.int64()), pa.field("update", pa.bool_()), *SOURCE_TYPE])
 )
 
+# What a changes file says of each row, beside the table's own columns.
+_DESCRIBED = pa.schema([*META, SOURCE])
+
 # The letter of each ImageKind, by its number: of a table with a key, then of one without, then what an update found.
 _LETTERS = pa.array([*"cdudt", *"cdcdt", "b"])
 _KEYED, _KEYLESS, _BEFORE = map(np.int8, (0, len(ImageKind), len(_LETTERS) - 1))
@@ -126,62 +129,58 @@ def change_tables(segment: int, runs: Sequence[ChangeRun]) -> list[pa.Table]:
     What describes the rows is made for all runs at once: with many tables of few rows, a call costs more than its rows.
     Raises InvariantBroken if an update's two images aren't adjacent.
     """
-    images = [_one([part.changes.images for part in run.parts]) for run in runs]
+    parts = [part for run in runs for part in run.parts]
+    images = _one([part.changes.images for part in parts])
     rows = [_one([part.changes.rows for part in run.parts]) for run in runs]
-    counts = [len(each) for each in images]
+    counts = list(map(len, rows))
     begins = np.cumsum([0, *counts])
     keyless = np.repeat([not run.schema.key for run in runs], counts)
-    kind = np.concatenate([each.column("kind").to_numpy() for each in images])
+    kind = images.column("kind").to_numpy()
     overwritten = _overwritten(kind, rows, runs, begins)
     wanted = overwritten & np.repeat([run.before_images for run in runs], counts)
     letter = np.where(wanted, _BEFORE, kind + np.where(keyless, _KEYLESS, _KEYED))
     kept = np.flatnonzero(wanted | ~overwritten)
     bounds = np.searchsorted(kept, begins)
-    passed, scn = _transactions([part for run in runs for part in run.parts], kept)
-    described = [
-        _LETTERS.take(pa.array(letter[kept])),
-        pa.array(scn),
-        _taken([each.column("ordinal") for each in images], kept),
-        passed.gtid_texts(),
-        pa.array(passed.commit_time).cast(META.field("__commit_time").type),
-        pa.nulls(len(kept), META.field("__chunk").type),
-        _taken([each.column("absent") for each in images], kept),
-        pa.repeat(pa.scalar(segment, pa.int64()), len(kept)),
-    ]
+    passed, scn = _transactions(parts, images.column("transaction").to_numpy(), kept)
+    if len(kept) < len(images):
+        images = images.take(pa.array(kept))
     origin = _origin(passed, updates=keyless[kept] & np.isin(kind[kept], _UPDATES))
+    described = pa.RecordBatch.from_arrays(
+        [
+            _LETTERS.take(pa.array(letter[kept])),
+            pa.array(scn),
+            images.column("ordinal"),
+            passed.gtid_texts(),
+            pa.array(passed.commit_time).cast(META.field("__commit_time").type),
+            pa.nulls(len(kept), META.field("__chunk").type),
+            images.column("absent"),
+            pa.repeat(pa.scalar(segment, pa.int64()), len(kept)),
+            _source(images.column("source"), origin),
+        ],
+        schema=_DESCRIBED,
+    )
     tables = []
     for place, run in enumerate(runs):
         first, count = bounds[place], bounds[place + 1] - bounds[place]
-        own, source = rows[place], images[place].column("source")
+        own = rows[place]
         if count < counts[place]:
-            here = pa.array(kept[first : first + count] - begins[place])
-            own, source = own.take(here), source.take(here)
-        meta = [each.slice(first, count) for each in described]
-        told = _source(source, [each.slice(first, count) for each in origin])
-        tables.append(pa.Table.from_arrays([*meta, *own.columns, told], schema=file_schema(run.schema)))
+            own = own.take(pa.array(kept[first : first + count] - begins[place]))
+        *meta, source = described.slice(first, count).columns
+        tables.append(pa.Table.from_arrays([*meta, *own.columns, source], schema=file_schema(run.schema)))
     return tables
 
 
 def _transactions(
-    parts: Sequence[ChangePart], kept: npt.NDArray[np.int64]
+    parts: Sequence[ChangePart], transaction: npt.NDArray[np.int32], kept: npt.NDArray[np.int64]
 ) -> tuple[Transactions, npt.NDArray[np.int64]]:
-    """Returns the transaction and the SCN of each kept image."""
+    """Returns the transaction and the SCN of each kept image; `transaction` is each image's place in its part's."""
     found = {id(part.transactions): part.transactions for part in parts}
     begins = dict(zip(found, accumulate(map(len, found.values()), initial=0), strict=False))
-    transaction = [part.changes.images.column("transaction").to_numpy() for part in parts]
-    counts = [len(each) for each in transaction]
-    index = np.concatenate(transaction).astype(np.int64)[kept]
+    counts = [len(part.changes.images) for part in parts]
+    index = transaction.astype(np.int64)[kept]
     scn = index + np.repeat([part.first_scn for part in parts], counts)[kept]
     index = index + np.repeat([begins[id(part.transactions)] for part in parts], counts)[kept]
     return Transactions.joined(list(found.values())).taken(index), scn
-
-
-def _taken(pieces: Sequence[pa.Array], kept: npt.NDArray[np.int64]) -> pa.Array:
-    """Returns the kept values of all pieces."""
-    if all(piece.null_count == len(piece) for piece in pieces):
-        return pa.nulls(len(kept), pieces[0].type)
-    whole = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
-    return whole if len(kept) == len(whole) else whole.take(pa.array(kept))
 
 
 def _origin(passed: Transactions, updates: npt.NDArray[np.bool_]) -> list[pa.Array]:
