@@ -173,7 +173,8 @@ class Bench:
     def _measured(self, changes: Changes, does: Callable[[Merge], object]) -> Merged:
         before = self._files()
         began = time.perf_counter()
-        does(Merge(self._copy, _SCHEMA, MirrorPosition(0, changes.segment - 1), changes.segment))
+        reached = MirrorPosition(0, changes.segment - 1)
+        does(Merge(self._copy, _SCHEMA, reached, changes.segment, changes.number))
         took = time.perf_counter() - began
         assert self._counted(self._copy) == (self._rows, self._customers + changes.number)
         written = sum(size for path, size in self._files().items() if path not in before) / (1 << 20)

@@ -27,8 +27,8 @@ def _done(lake: Lake, work: CompleteMirror | MergeMirror | MaintainTable) -> Tab
         case CompleteMirror(table, generation, through, position):
             lake.generations.complete(table, generation, through, position)
             return lake.upkeep.size(table, Tier.MIRROR) or TableSize()
-        case MergeMirror(table, reached, through, position):
-            lake.merge(table, reached, through, position)
+        case MergeMirror(table, reached, through, position, changes):
+            lake.merge(table, reached, through, position, changes)
             return lake.upkeep.size(table, Tier.MIRROR) or TableSize()
         case MaintainTable(kept=kept):
             _maintain(lake, work)

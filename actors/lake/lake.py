@@ -223,8 +223,17 @@ class Lake:
         )
         return None if changelog is None else Versions(mirror, changelog)
 
-    def merge(self, table: TableId, reached: MirrorPosition, through: int, position: str) -> None:
+    def merge(
+        self,
+        table: TableId,
+        reached: MirrorPosition,
+        through: int,
+        position: str,
+        changes: int | None = None,
+    ) -> None:
         """Merges changes into a table's mirror, from where it is to a segment. Blocks for seconds.
+
+        `changes`: how many there are, None if that isn't known.
 
         Merges nothing if the mirror has begun another generation since.
         """
@@ -233,7 +242,7 @@ class Lake:
             mirrored = mirror.snapshot()
             assert mirrored is not None
             if mirrored.generation == reached.generation and _takes(mirrored, through):
-                self._commits.merge(mirror, mirrored, reached, through, position=position)
+                self._commits.merge(mirror, mirrored, reached, through, changes, position=position)
             if self.views is not None:
                 self.views.follow(table)
 

@@ -210,12 +210,13 @@ class TableCommits:
         mirrored: TableVersion,
         reached: MirrorPosition,
         through: int,
+        changes: int | None = None,
         **report: object,
     ) -> None:
-        """Merges the pending changes, if there are any."""
+        """Merges the pending changes, if there are any; `changes`: how many, None if that isn't known."""
         assert mirrored.schema is not None
         if mirrored.schema.key and reached.merged < through:
-            merge = self._within(Merge(self._root, mirrored.schema, reached, through), mirror)
+            merge = self._within(Merge(self._root, mirrored.schema, reached, through, changes), mirror)
             mirror.merge(merge, self.mark("merged"), self.metadata(merged=through, **report))
 
     def _within(self, merge: Merge, mirror: LakeTable) -> Merge:

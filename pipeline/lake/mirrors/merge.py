@@ -23,6 +23,7 @@ extent, whether the mirror has it or not. So the result for every row stays the 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers of ours
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from pipeline.lake.live_view import OP, MirrorPosition, Values, last_changes, same_key
 from pipeline.lake.reading.sql_dialects import Dialect
@@ -41,19 +42,23 @@ from pipeline.schema.table_schema import TableId, TableSchema
 
 _M, _C = quoted(MIRROR), quoted(CHANGED)
 
+# Up to so many changes each task gets all of the changed keys. With more they would take too much memory.
+MOST_BROADCAST: Final = 500_000
+
 
 @dataclass(frozen=True, slots=True)
 class Merge:
     """A mirror goes from where it has `reached` to segment `through`.
 
-    `schema` is the one that the lake tables have taken on; its table has a primary key. `bounds`: of parts of the key
-    the least and the greatest value in any key that has changed.
+    `schema` is the one that the lake tables have taken on; its table has a primary key. `changes`: how many there are,
+    None if that isn't known. `bounds`: of parts of the key the least and greatest value in any key that has changed.
     """
 
     lake: str
     schema: TableSchema
     reached: MirrorPosition
     through: int
+    changes: int | None = None
     bounds: tuple[tuple[str, object, object], ...] = ()
 
     def extent(self) -> str | None:
@@ -72,9 +77,12 @@ class Merge:
         """The query for the rows of the mirror, at a version of its log, whose keys have changed.
 
         `path` is that of a row's file, and `row` its place in it. Spark hashes the changed keys, and passes the mirror
-        by them unsorted: sorting it would take more memory than there is.
+        by them unsorted: sorting it would take more memory than there is. If the changes are few, each task has all of
+        their keys, so that the mirror isn't divided by its keys first.
         """
-        return f"""SELECT /*+ SHUFFLE_HASH({_C}) */ {_M}._metadata.file_path AS path, {_M}._metadata.row_index AS row
+        few = self.changes is not None and self.changes <= MOST_BROADCAST
+        join = "BROADCAST" if few else "SHUFFLE_HASH"
+        return f"""SELECT /*+ {join}({_C}) */ {_M}._metadata.file_path AS path, {_M}._metadata.row_index AS row
 FROM {self._mirror(version)} AS {_M} LEFT SEMI JOIN (
   {self.keys()}
 ) AS {_C} ON {self._same}"""

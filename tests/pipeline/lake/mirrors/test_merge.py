@@ -3,10 +3,11 @@
 from dataclasses import replace
 from decimal import Decimal
 
+import pytest
 from pyspark.sql import Row
 
 from pipeline.lake.live_view import MirrorPosition
-from pipeline.lake.mirrors.merge import Merge, pending_sql
+from pipeline.lake.mirrors.merge import MOST_BROADCAST, Merge, pending_sql
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.types.column_types import Date, Integer
 
@@ -36,6 +37,15 @@ def test_only_the_changes_between_two_segments_are_merged() -> None:
         assert (
             "WHERE `__segment` > 3 AND `__scn` > 7 AND `__op` NOT IN ('b', 't') AND `__segment` <= 5" in text
         )
+
+
+@pytest.mark.parametrize(
+    ("changes", "join"),
+    [(None, "SHUFFLE_HASH"), (MOST_BROADCAST, "BROADCAST"), (MOST_BROADCAST + 1, "SHUFFLE_HASH")],
+)
+def test_each_task_has_all_changed_keys_if_they_are_few(changes: int | None, join: str) -> None:
+    merge = Merge("lake", DAYS, MirrorPosition(7, 3), 5, changes)
+    assert merge.places(3).startswith(f"SELECT /*+ {join}(`changed `) */")
 
 
 def test_the_mirror_is_read_at_the_version_that_the_transaction_has() -> None:
