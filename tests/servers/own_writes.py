@@ -2,11 +2,9 @@
 
 import time
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
-from multiprocessing import get_context
 
 import pymysql
 
@@ -46,14 +44,30 @@ class OwnWrites:
     written: list[OwnWrite] = field(default_factory=list)
 
     def write(self, server: MysqlServer, service: str, writers: int, each: int) -> None:
-        """Has so many writers commit so often, each waiting for its own commit before the next one.
+        """Has so many writers commit so often, each waiting for its own commit before the next one."""
+        with ThreadPoolExecutor(writers) as pool:
+            works = [pool.submit(self._write, server, service, writer, each) for writer in range(writers)]
+            for work in works:
+                self.written += work.result()
 
-        They are programs of their own, since threads of one would wait for its interpreter.
-        """
-        with ProcessPoolExecutor(writers, get_context("spawn")) as pool:
-            write = partial(_write, str(server.socket), service, self.table, each)
-            for written in pool.map(write, range(writers)):
-                self.written += written
+    def _write(self, server: MysqlServer, service: str, writer: int, each: int) -> list[OwnWrite]:
+        """Inserts a row and raises the writer's own count, in one transaction."""
+        done = []
+        with closing(
+            pymysql.connect(unix_socket=str(server.socket), user="root", client_flag=SESSION_TRACK)
+        ) as connection:
+            for n in range(1, each + 1):
+                key = writer * 1_000_000 + n
+                with read_your_writes(connection, service) as written:
+                    with connection.cursor() as cursor:
+                        cursor.execute(f"INSERT INTO {self.table} VALUES (%s, %s, %s)", (key, writer, n))
+                        cursor.execute(f"UPDATE {self.table} SET n = %s WHERE id = %s", (n, -writer - 1))
+                    connection.commit()
+                asked = time.time()
+                at = written.versions(self.table, 120)
+                assert at is not None
+                done.append(OwnWrite(key, writer, n, at, asked, time.time()))
+        return done
 
     def begin(self, server: MysqlServer, writers: int) -> None:
         """Makes the table, with the writers' counts."""
@@ -88,21 +102,3 @@ class OwnWrites:
             write.answered - max(write.asked, commits.delivered_at(segments[write.key]))
             for write in self.written
         )
-
-
-def _write(socket: str, service: str, table: TableId, each: int, writer: int) -> list[OwnWrite]:
-    """Inserts a row and raises the writer's own count, in one transaction, so often."""
-    done = []
-    with closing(pymysql.connect(unix_socket=socket, user="root", client_flag=SESSION_TRACK)) as connection:
-        for n in range(1, each + 1):
-            key = writer * 1_000_000 + n
-            with read_your_writes(connection, service) as written:
-                with connection.cursor() as cursor:
-                    cursor.execute(f"INSERT INTO {table} VALUES (%s, %s, %s)", (key, writer, n))
-                    cursor.execute(f"UPDATE {table} SET n = %s WHERE id = %s", (n, -writer - 1))
-                connection.commit()
-            asked = time.time()
-            at = written.versions(table, 120)
-            assert at is not None
-            done.append(OwnWrite(key, writer, n, at, asked, time.time()))
-    return done
