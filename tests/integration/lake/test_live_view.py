@@ -90,6 +90,9 @@ def test_a_view_is_right_before_amid_and_after_what_changes_its_text(
             deliver()
     assert shown() == [(1, "a"), (2, "c")], "what was there before, and nothing in between"
     deliver()
+    assert shown() == [(1, "a"), (2, "c")], "the new generation is filled beside the mirror"
+    assert present.generation is not None
+    lake().generations.complete(ORDERS.table, present.generation, delivered, "position")
     assert shown() == [(7, "x", 1), (8, "y", 2)]
     history.store.close()
 
