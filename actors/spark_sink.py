@@ -55,7 +55,6 @@ from pipeline.lake.verification.runs import (
     FindingKind,
     Judgement,
     LakeVerdict,
-    VerificationRun,
     results,
     runs_of,
 )
@@ -306,8 +305,8 @@ class SparkSink(Actor[ToSparkSink]):
                 return spark_sink.SparkStopped()
             case spark_sink.RequestMirrors(generations):
                 await self._ports.mirrors.put(MirrorDataExpired(generations))
-            case spark_sink.RequestRepair(run, found):
-                await self._request_repair(self._up, run, found)
+            case spark_sink.RequestRepair():
+                return await self._request_repair(self._up, order)
             case (
                 spark_sink.ReportGap()
                 | spark_sink.ReportLostChanges()
@@ -330,13 +329,23 @@ class SparkSink(Actor[ToSparkSink]):
         _, left = await asyncio.wait(self._calls, timeout=BREAKS_OFF_WITHIN_S)
         return not left
 
-    async def _request_repair(self, up: SparkUp, run: VerificationRun, found: bool) -> None:
+    async def _request_repair(
+        self, up: SparkUp, order: spark_sink.RequestRepair
+    ) -> spark_sink.FindingsUnread | None:
+        """Reports the keys of what a verification has found, or why its repair has to end."""
+        run, keys, last = order.run, None, True
         assert run.awaits is not None
-        keys, last = None, True
-        if found:
-            keys, last = await self._in_thread(up.lake.verification.keys_to_repair, run)
-        report = DifferencesReported(run.run, run.table, run.awaits, keys, last)
+        if order.found and not order.reason:
+            try:
+                keys, last = await self._in_thread(up.lake.verification.keys_to_repair, run)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it's this table's alone
+                await self._raise_for_all(up, error)
+                table, reason = str(run.table), safe_message(error)
+                log.warning("what a verification found can't be read", id=run.run, table=table, reason=reason)
+                return spark_sink.FindingsUnread(run, reason)
+        report = DifferencesReported(run.run, run.table, run.awaits, keys, last, order.reason)
         await self._ports.differences.put(report)
+        return None
 
     async def _find(self, up: SparkUp, table: TableId) -> spark_sink.TableFound | spark_sink.TableFailed:
         try:
@@ -378,8 +387,8 @@ class SparkSink(Actor[ToSparkSink]):
                 f"the journal removed segments after {after}, which the lake lacked: its consumer was forgotten"
             ) from error
 
-    async def _failed(self, up: SparkUp, table: TableId, error: Exception) -> spark_sink.TableFailed:
-        """Returns that the table alone has failed. Raises if Spark or the lake's store has failed, for all tables."""
+    async def _raise_for_all(self, up: SparkUp, error: Exception) -> None:
+        """Raises if Spark or the lake's store has failed, for all tables."""
         if isinstance(error, SparkLost | LakeFull | CatalogUndefined):
             raise error
         try:
@@ -388,6 +397,10 @@ class SparkSink(Actor[ToSparkSink]):
             raise  # there can't be a lake at its path
         except Exception as down:  # noqa: BLE001 - whatever it is, all tables have it
             raise Transient(f"the lake can't be written: {safe_message(down)}") from error
+
+    async def _failed(self, up: SparkUp, table: TableId, error: Exception) -> spark_sink.TableFailed:
+        """Returns that the table alone has failed. Raises as `_raise_for_all` does."""
+        await self._raise_for_all(up, error)
         times = self._state.so_far.times_failed(table) + 1
         log.warning("a table failed in the lake", table=str(table), times=times, reason=safe_message(error))
         if times == spark_sink.TIMES_TO_TELL:

@@ -32,7 +32,7 @@ any table, and what's under way ends or is broken off. That leaves the lake as a
 when there is no batch.
 
 **Facts** say what has happened, and `step` gives the orders that follow. The orders of one step don't depend on each
-other. Each order is answered by a fact, except the last six kinds of orders.
+other. Each order is answered by a fact, except the last six kinds of orders. Of these, RequestRepair is if it fails.
 """
 
 from collections.abc import Iterator, Mapping
@@ -79,7 +79,7 @@ from pipeline.lake.state import (
     StoppingSpark,
 )
 from pipeline.lake.tables import Tier
-from pipeline.lake.verification.runs import Judgement, VerificationRun, repair_due
+from pipeline.lake.verification.runs import Comparisons, Judgement, VerificationRun, repairs_due
 from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -190,6 +190,14 @@ class WorkFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class FindingsUnread:
+    """The keys that RequestRepair needs can't be read, for a reason that concerns no other table."""
+
+    run: VerificationRun
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class StopRequested:
     """The service has been stopping since a moment (s): the journal seals no further segment."""
 
@@ -221,6 +229,7 @@ Fact = (
     | WorkDone
     | WorkGivenUp
     | WorkFailed
+    | FindingsUnread
     | StopRequested
     | SealingEnded
     | SparkStopped
@@ -296,10 +305,14 @@ class RequestMirrors:
 
 @dataclass(frozen=True, slots=True)
 class RequestRepair:
-    """Request that rows which this verification has found be read again. `found`: whether it has found any."""
+    """Request that rows which this verification has found be read again. `found`: whether it has found any.
+
+    `reason`: why its repair has to end, since they can't be read in the lake; empty if it hasn't.
+    """
 
     run: VerificationRun
     found: bool
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,14 +426,20 @@ def _handle(state: State, fact: Fact, now: float) -> _Next:
         case ProgressReported():
             return _read_next_batch(state, _expect(Confirming, state, fact).sealed)
         case LakeTimerFired():
-            return _retry_due_tables(state, now)
+            state, repairs = _retry_repairs(state, now)
+            state, orders = _retry_due_tables(state, now)
+            return state, (*repairs, *orders)
         case WorkDone():
             state = _work_done(state, fact, now)
-            return state, _request_repair(state) if fact.judgements else ()
+            return state, _request_repair(state, now) if fact.judgements else ()
         case WorkGivenUp():
             return replace(state, background=background.work_given_up(state.background, now)), ()
         case WorkFailed():
             return replace(state, background=background.work_failed(state.background, now)), ()
+        case FindingsUnread(run, reason):
+            state = _with_verified(state, state.background.verified.findings_failed(run, reason, now))
+            given_up = bool(state.background.verified.given_up(run)) and run in _repairs_due(state)
+            return state, (_repair(state, run),) if given_up else ()
         case StopRequested(at):
             return replace(state, stop_at=at + state.settings.drain_s), ()
         case SealingEnded():
@@ -459,7 +478,8 @@ def timer_at(state: State) -> float | None:
     if state.ending or not isinstance(state.doing, Idle):
         return None
     due = background.background_due_at(state.background, state.lake_tables)
-    return min((at for at in (retry_at(state), due) if at is not None), default=None)
+    repairs = (each.again for each in state.background.verified.unread.values())
+    return min((at for at in (retry_at(state), due, *repairs) if at is not None), default=None)
 
 
 def _last_sealed(state: State) -> int:
@@ -753,13 +773,43 @@ def _continue_delivery(state: State, delivering: Delivering, now: float) -> _Nex
     tell = ReportProgress(batch, None if so_far.left_out else so_far.reported, now - delivering.began)
     so_far = _end_catching_up(so_far)
     state = replace(state, so_far=so_far, doing=Confirming(delivering.sealed))
-    return state, (tell, *_request_lacking_mirrors(state, batch.checkpoint), *_request_repair(state))
+    return state, (tell, *_request_lacking_mirrors(state, batch.checkpoint), *_request_repair(state, now))
 
 
-def _request_repair(state: State) -> tuple[RequestRepair, ...]:
-    """Requests what a repair needs next, after each batch, until the checkpoint says that it has come."""
-    due = repair_due(state.lake_tables.runs, state.background.verified)
-    return () if due is None else (RequestRepair(*due),)
+def _request_repair(state: State, now: float) -> tuple[RequestRepair, ...]:
+    """Requests what a repair needs next, after each batch, until the checkpoint says that it has come.
+
+    One that has failed lets the others pass.
+    """
+    verified = state.background.verified
+    due = (run for run in _repairs_due(state) if not verified.rests(run, now))
+    run = min(due, key=lambda run: run in verified.unread, default=None)
+    return () if run is None else (_repair(state, run),)
+
+
+def _retry_repairs(state: State, now: float) -> tuple[State, tuple[RequestRepair, ...]]:
+    """Requests once more what has failed, if that is due."""
+    verified = state.background.verified
+    if all(verified.rests(run, now) for run in verified.unread):
+        return state, ()
+    again = [run for run in _repairs_due(state) if run in verified.unread and not verified.rests(run, now)]
+    orders = tuple(_repair(state, run) for run in again)
+    return _with_verified(state, verified.requested_again(now)), orders
+
+
+def _repairs_due(state: State) -> Iterator[VerificationRun]:
+    lake = state.lake_tables
+    return repairs_due(lake.runs, state.background.verified, lake.incomplete)
+
+
+def _repair(state: State, run: VerificationRun) -> RequestRepair:
+    verified = state.background.verified
+    found = bool(verified.judged[run.run, run.table].found)
+    return RequestRepair(run, found, verified.given_up(run))
+
+
+def _with_verified(state: State, verified: Comparisons) -> State:
+    return replace(state, background=replace(state.background, verified=verified))
 
 
 def _end_catching_up(so_far: LakeProgress) -> LakeProgress:

@@ -101,7 +101,8 @@ class SegmentSealed:
 class DifferencesReported:
     """A verification (`run`) found that the lake differs from the source in the rows with these keys (their columns).
 
-    The batches of a table count from 1. Each has keys, but the `last` one may have None.
+    The batches of a table count from 1. Each has keys, but the `last` one may have None. `reason`: why the keys can't
+    be read, so that the repair has to end; empty if they can.
     """
 
     run: str
@@ -109,6 +110,7 @@ class DifferencesReported:
     batch: int
     keys: pa.RecordBatch | None
     last: bool
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ from pipeline.snapshot.snapshot import (
 )
 
 _NOT_READ = "rows to repair can't be read: {reason}"
+_NOT_REPORTED = "what it found can't be read in the lake: {reason}; verify the table again"
 
 
 def differences_reported(state: State, found: DifferencesReported) -> State:
@@ -53,6 +54,12 @@ def differences_reported(state: State, found: DifferencesReported) -> State:
     if repaired is None or repaired[1].batches != found.batch - 1:
         return state
     snapshot, was = repaired
+    if found.reason:
+        current = _current(state)
+        if current is not None and (current.run, current.table) == (found.run, found.table):
+            return state  # an earlier report had them
+        ended = SnapshotFailed(_NOT_REPORTED.format(reason=found.reason), was.progress)
+        return end_table(state, snapshot, found.table, ended)
     if not found.keys:
         return end_table(state, snapshot, found.table, _after_batch(was, 0, 0, last=True))
     if _current(state) is not None:

@@ -16,7 +16,8 @@ The keys that were read lie beside the lake until the table's verification ends,
 again since. Nor can one that capture ended with a reason.
 
 **What is repaired.** A verification may have a repair (`pipeline.coordinator.verification.repair`). The sink reports
-the keys of what it found, batch by batch, and repeats a report until the checkpoint has the batch. The rows that
+the keys of what it found, batch by batch, and repeats a report until the checkpoint has the batch. If it can't read
+them, it tries a few times, and other repairs come first. Then it reports why, and the repair ends. The rows that
 capture reads to compare them have a run of their own. A key without a row is among them, with its SCN s too. So the
 first argument holds for it: at b the live view has no row of it. The result of this second run is the repair's result.
 
@@ -24,11 +25,12 @@ The comparison is work beside the batches (`pipeline.lake.background`). It reads
 belong together, so neither batches nor merges disturb it. Changes after `since` aren't trimmed until it ends.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from pipeline.errors import Backoff
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
 from pipeline.snapshot.snapshot import (
@@ -48,6 +50,10 @@ from pipeline.snapshot.snapshot import (
 # So many rows of a table are compared at once, unless they wait so long (s). If that is all of it, one query is enough.
 ROWS_AT_ONCE: Final = 16_000_000
 LONGEST_RUN_WAIT_S: Final = 30.0
+
+# So often the keys of a batch to repair are tried, with these pauses. Then the repair ends.
+MOST_FINDINGS_TRIES: Final = 5
+_FINDINGS_BACKOFF: Final = Backoff(1.0, 60.0)
 
 # Why nothing can be told.
 NO_MIRROR: Final = "the lake has no complete mirror of the table, or gets nothing more of it"
@@ -120,11 +126,27 @@ class PendingRows:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadFindings:
+    """The keys of a batch to repair couldn't be read, for this reason, so many `times`.
+
+    `again`: when (s) they are requested again.
+    """
+
+    reason: str
+    times: int
+    again: float
+
+
+@dataclass(frozen=True, slots=True)
 class Comparisons:
-    """What the sink knows of verifications: rows that wait, and the results by run and table."""
+    """What the sink knows of verifications: rows that wait, and the results by run and table.
+
+    `unread`: the repairs whose next batch of keys couldn't be read.
+    """
 
     pending: Mapping[TableId, PendingRows] = field(default_factory=dict)
     judged: Mapping[tuple[str, TableId], Judgement] = field(default_factory=dict)
+    unread: Mapping[VerificationRun, UnreadFindings] = field(default_factory=dict)
 
     def with_rows(self, table: TableId, rows: int, now: float) -> "Comparisons":
         """Returns it with more rows of a table that wait."""
@@ -143,14 +165,42 @@ class Comparisons:
         if left > 0:
             pending[table] = PendingRows(left, began)
         judged = {**self.judged, **{(each.run, each.table): each for each in judgements}}
-        return Comparisons(pending, judged)
+        return replace(self, pending=pending, judged=judged)
 
-    def only(self, runs: Iterable[VerificationRun]) -> "Comparisons":
-        """Returns it without the results of other runs."""
+    def only(self, runs: Sequence[VerificationRun]) -> "Comparisons":
+        """Returns it without what belongs to other runs."""
         known = {(each.run, each.table) for each in runs}
-        if self.judged.keys() <= known:
+        if self.judged.keys() <= known and all(run in runs for run in self.unread):
             return self
-        return replace(self, judged={of: each for of, each in self.judged.items() if of in known})
+        judged = {of: each for of, each in self.judged.items() if of in known}
+        return replace(
+            self, judged=judged, unread={run: each for run, each in self.unread.items() if run in runs}
+        )
+
+    def findings_failed(self, run: VerificationRun, reason: str, now: float) -> "Comparisons":
+        """Returns it after the keys of a repair's next batch couldn't be read."""
+        times = self.unread[run].times + 1 if run in self.unread else 1
+        failed = UnreadFindings(reason, times, now + _FINDINGS_BACKOFF.pause_s(times))
+        return replace(self, unread={**self.unread, run: failed})
+
+    def requested_again(self, now: float) -> "Comparisons":
+        """Returns it after the requests that are due again were made: unless they succeed, they come again later."""
+        after = {
+            run: each
+            if each.again > now
+            else replace(each, again=now + _FINDINGS_BACKOFF.pause_s(each.times))
+            for run, each in self.unread.items()
+        }
+        return replace(self, unread=after)
+
+    def rests(self, run: VerificationRun, now: float) -> bool:
+        """Returns whether a repair's request pauses after a failure."""
+        return run in self.unread and self.unread[run].again > now
+
+    def given_up(self, run: VerificationRun) -> str:
+        """Returns why a repair's keys aren't tried any more; an empty text if they are."""
+        failed = self.unread.get(run)
+        return "" if failed is None or failed.times < MOST_FINDINGS_TRIES else failed.reason
 
     def unjudged(self, runs: Iterable[VerificationRun], table: TableId) -> tuple[VerificationRun, ...]:
         """Returns those of the runs that are about a table and have no result."""
@@ -195,14 +245,14 @@ def results(
     return found
 
 
-def repair_due(
-    runs: Iterable[VerificationRun], comparisons: Comparisons
-) -> tuple[VerificationRun, bool] | None:
-    """Returns the first run whose repair needs keys, and whether it found any; None if there is none."""
+def repairs_due(
+    runs: Iterable[VerificationRun], comparisons: Comparisons, incomplete: Collection[TableId]
+) -> Iterator[VerificationRun]:
+    """Yields the runs whose repair needs keys, except those of tables that lack something in the lake."""
     for run in runs:
-        if run.awaits is not None and (judged := comparisons.judged.get((run.run, run.table))) is not None:
-            return run, bool(judged.found)
-    return None
+        judged = (run.run, run.table) in comparisons.judged
+        if judged and run.awaits is not None and run.table not in incomplete:
+            yield run
 
 
 def comparison_due_at(pending: PendingRows | None, *, ended: bool) -> float | None:

@@ -22,6 +22,7 @@ from actors.lake.generations import Generations
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
 from actors.lake.spark_session import Spark
+from actors.lake.verification import LakeVerification
 from actors.runtime.filesystem import sync
 from actors.spark_sink import LAKE_CONSUMER
 from pipeline import metrics as catalogue
@@ -29,8 +30,10 @@ from pipeline.config.settings import JournalSettings, LakeSettings, SparkSetting
 from pipeline.errors import Backoff, Definite
 from pipeline.lake import step as spark_sink
 from pipeline.lake.batch import LakeTableState, next_batch
-from pipeline.lake.tables import FORGETTING, Tier, location, table_at
-from pipeline.messages.journal import MirrorDataExpired, SegmentSealed
+from pipeline.lake.tables import FORGETTING, Tier, findings_path, location, table_at
+from pipeline.lake.verification import runs
+from pipeline.lake.verification.runs import VerificationRun
+from pipeline.messages.journal import DifferencesReported, MirrorDataExpired, SegmentSealed
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
 from pipeline.schema.table_schema import Column
 from pipeline.snapshot.checkpoint import Filling
@@ -543,3 +546,32 @@ async def test_a_table_that_is_read_again_twice_in_a_row_is_shown_as_it_is_then(
         await house.write(5, 5)
         await house.until(lambda: house.arrived() and house.complete(), running)
         assert house.shown("orders") == [(n, n) for n in range(1, 6)]
+
+
+async def test_a_repair_ends_whose_findings_are_gone_and_all_tables_continue(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "_FINDINGS_BACKOFF", Backoff(0.01, 0.01))
+    history, items, keys_to_repair = house.history, house.items, LakeVerification.keys_to_repair
+
+    def gone(lake: LakeVerification, run: VerificationRun) -> Any:
+        shutil.rmtree(findings_path(str(house.root)), ignore_errors=True)
+        return keys_to_repair(lake, run)
+
+    monkeypatch.setattr(LakeVerification, "keys_to_repair", gone)
+    async with house.life() as running:
+        await house.at_work(running)
+        items.source[9,] = (9, 9)  # the lake doesn't have it
+        history.begin_verification("v1", items, repairs=True)
+        history.verify("v1", items, [(1,), (9,)])
+        history.end_verification("v1", items, 2)
+        await house.write(2, 2)
+        async with asyncio.timeout(WITHIN_S):
+            report = await house.coordinator.get()
+        assert isinstance(report, DifferencesReported)
+        assert (report.run, report.batch, report.keys, report.last) == ("v1", 1, None, True)
+        assert "verification" in report.reason
+        await house.write(3, 3)
+        await house.until(house.arrived, running)
+        assert house.shown("items") == [(n, n) for n in (1, 2, 3)]
+        assert house.metrics.value(catalogue.SPARK_UP) == 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -24,6 +24,7 @@ from pipeline.lake.step import (
     Fact,
     FindCursor,
     FindEnd,
+    FindingsUnread,
     FindTable,
     GapFound,
     JournalFound,
@@ -50,7 +51,13 @@ from pipeline.lake.step import (
     WorkFailed,
     WorkGivenUp,
 )
-from pipeline.lake.verification.runs import FindingKind, Judgement, LakeVerdict
+from pipeline.lake.verification.runs import (
+    MOST_FINDINGS_TRIES,
+    FindingKind,
+    Judgement,
+    LakeVerdict,
+    VerificationRun,
+)
 from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId
@@ -682,3 +689,63 @@ def test_a_repair_is_requested_until_its_batch_has_come() -> None:
         story.after(ProgressReported())
     story.after(SegmentSealed(6)).read(repairing_at(6, Completed(Progress(rows=1), 2, 2)))
     story.after(TableDelivered(ORDERS, had(6, 5, generation=1))).only(ReportProgress)
+
+
+def judged_repairs(*tables: TableId) -> tuple[Story, list[VerificationRun]]:
+    """A sink of tables with rows to repair, after the comparisons."""
+    states: dict[TableId, TableSnapshot] = {each: Repairing(Progress(rows=1)) for each in tables}
+    first = entry(3, V1, ITEMS)
+    snapshot = Snapshot("v1", states, verification=Verification(2, repairs=True))
+    mirrors: dict[TableId, Mirror] = {each: Ready(1) for each in tables}
+    first = replace(first, checkpoint=replace(first.checkpoint, mirrors=mirrors, snapshots=(snapshot,)))
+    has = {each: had(3, 2, generation=1) for each in tables}
+    story, runs = begun(has, CursorFound(3, first.checkpoint), first), list[VerificationRun]()
+    for _ in tables:
+        work = next(order for order in story.orders if isinstance(order, VerifyRows))
+        judged = Judgement("v1", work.table, LakeVerdict.DIFFERENT, 1, {FindingKind.EXTRA: 1}, "")
+        story.after(WorkDone(TableSize(), None, (judged,)))
+        runs += work.ended
+    return story, runs
+
+
+def test_keys_that_cannot_be_read_are_requested_again_and_end_the_repair_at_last() -> None:
+    story, (run,) = judged_repairs(ORDERS)
+    assert story.only(RequestRepair) == RequestRepair(run, found=True)
+    for _ in range(MOST_FINDINGS_TRIES - 1):
+        assert story.after(FindingsUnread(run, "so")).orders == []
+        again = spark_sink.timer_at(story.state)
+        assert again is not None
+        story.now = again - 1.0
+        assert story.after(LakeTimerFired()).only(RequestRepair) == RequestRepair(run, found=True)
+        later = spark_sink.timer_at(story.state)
+        assert later is not None
+        assert later > again, "it's under way"
+    given_up = RequestRepair(run, found=True, reason="so")
+    assert story.after(FindingsUnread(run, "so")).only(RequestRepair) == given_up
+    again = spark_sink.timer_at(story.state)
+    assert again is not None
+    story.now = again - 1.0
+    assert story.after(LakeTimerFired()).only(RequestRepair) == given_up, "until the checkpoint has it"
+
+
+def test_keys_that_cannot_be_read_keep_no_other_repair_waiting() -> None:
+    story, (first, second) = judged_repairs(ORDERS, ITEMS.table)
+    story.after(FindingsUnread(first, "so"), SegmentSealed(4))
+    at = replace(entry(4), checkpoint=replace(entry(4).checkpoint, **kept_of(story)))
+    assert [o.run for o in story.read(at).orders if isinstance(o, RequestRepair)] == [second]
+
+
+def test_a_table_that_lacks_something_has_no_rows_to_repair_yet() -> None:
+    story, (first, second) = judged_repairs(ORDERS, ITEMS.table)
+    story.after(SegmentSealed(4))
+    at = entry(4, V1)
+    story.read(replace(at, checkpoint=replace(at.checkpoint, **kept_of(story))))
+    story.after(TableFailed(ORDERS, "so"))
+    assert [o.run for o in story.orders if isinstance(o, RequestRepair)] == [second]
+    assert first.table == ORDERS
+
+
+def kept_of(story: Story) -> dict[str, Any]:
+    """What the next checkpoint has of the sink's."""
+    known = story.state.so_far.checkpoint
+    return {"mirrors": known.mirrors, "snapshots": known.snapshots, "schemas": known.schemas}

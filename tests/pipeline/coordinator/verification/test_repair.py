@@ -189,6 +189,21 @@ def test_rows_that_cant_be_read_end_it(capture: Capture) -> None:
     assert not capture.checkpoint.stopped
 
 
+def test_keys_that_the_lake_cant_read_end_it(capture: Capture) -> None:
+    unread = replace(found(), reason="so")
+    (first,) = repairs(capture.give(found(1)))
+    capture.give(unread)
+    assert isinstance(capture.table(ORDERS, "v1"), Repairing), "an earlier report had them"
+    (second,) = repairs(capture.give(read(first, 1, low="a:1-5", high=10)))
+    assert second.keys == first.keys
+    again = Capture(checkpoint=READY)
+    again.give(unread)
+    ended = again.table(ORDERS, "v1")
+    assert isinstance(ended, SnapshotFailed)
+    assert ended.reason == "what it found can't be read in the lake: so; verify the table again"
+    assert not repairs(again.give(found(1))), "it has ended"
+
+
 def test_a_signal_stops_it(capture: Capture) -> None:
     capture.give(found(1), SignalReceived(StopSnapshot("s", TableFilter((r"shop\.orders",)))))
     assert isinstance(capture.answers[-1], SignalAccepted)

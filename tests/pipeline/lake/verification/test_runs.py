@@ -31,6 +31,7 @@ from pipeline.lake.maintenance import Chore, TableSize, Trim
 from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import (
     LONGEST_RUN_WAIT_S,
+    MOST_FINDINGS_TRIES,
     ROWS_AT_ONCE,
     STOPPED,
     Comparisons,
@@ -41,7 +42,7 @@ from pipeline.lake.verification.runs import (
     TableResult,
     VerificationRun,
     comparison_due_at,
-    repair_due,
+    repairs_due,
     results,
     runs_of,
 )
@@ -121,10 +122,28 @@ def test_a_repair_has_a_run_of_its_own() -> None:
 
 def test_a_repair_needs_keys_once_its_table_is_judged() -> None:
     (run,) = repairing(Repairing(Progress(rows=3)))
-    assert repair_due([run], Comparisons()) is None
-    assert repair_due([run], Comparisons().compared(ID, 0, 1.0, [EQUAL])) == (run, False)
-    assert repair_due([run], Comparisons().compared(ID, 0, 1.0, [DIFFERENT])) == (run, True)
-    assert repair_due([RUN], Comparisons().compared(ID, 0, 1.0, [DIFFERENT])) is None
+    assert list(repairs_due([run], Comparisons(), [])) == []
+    judged = Comparisons().compared(ID, 0, 1.0, [DIFFERENT])
+    assert list(repairs_due([run], judged, [])) == [run]
+    assert list(repairs_due([RUN], judged, [])) == []
+    assert list(repairs_due([run], judged, [ID])) == [], "the lake may lack rows that were read for it"
+
+
+def test_keys_that_cannot_be_read_are_tried_later_and_given_up_at_last() -> None:
+    (run,) = repairing(Repairing(Progress(rows=3)))
+    failed = Comparisons().compared(ID, 0, 1.0, [DIFFERENT])
+    assert not failed.rests(run, 5.0)
+    for times in range(1, MOST_FINDINGS_TRIES + 1):
+        failed = failed.findings_failed(run, "so", 5.0)
+        assert failed.unread[run].again == 5.0 + 2 ** (times - 1)
+        assert failed.given_up(run) == ("so" if times == MOST_FINDINGS_TRIES else "")
+    again = failed.unread[run].again
+    assert (failed.rests(run, again - 1.0), failed.rests(run, again)) == (True, False)
+    assert failed.requested_again(again - 1.0) == failed
+    assert failed.requested_again(again).rests(run, again)
+    assert failed.only([run]) is failed
+    assert failed.only([replace(run, awaits=2)]).unread == {}, "another batch"
+    assert failed.compared(ID, 0, 2.0, []).unread == failed.unread
 
 
 def test_a_result_comes_with_the_one_of_its_repair() -> None:
