@@ -57,6 +57,14 @@ class LakeTableState:
         """Returns the last segment of which it has anything."""
         return max(self.changes, self.rows, self.merged, self.after, self.since, self.mirror_since)
 
+    def may_lack(self, segment: int) -> bool:
+        """Returns whether it may lack something of the segments through this one.
+
+        The changelog's commit comes first. So a generation that is being filled may lack rows of segments whose changes
+        are there.
+        """
+        return self.changes < segment or (self.rebuilding is not None and self.rows < segment)
+
 
 def reported_segment(tables: Iterable[LakeTableState]) -> int:
     """Returns the segment through which a lake's own tables report that all have everything; -1 without tables."""

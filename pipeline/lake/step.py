@@ -668,7 +668,7 @@ def _cursor_answered(state: State, place: CursorAnswer, joining: Joining) -> _Ne
             tell = (ReportMissingMirrors(bare),) if bare else ()
         case GapFound(through, first):
             segment = first.segment - 1
-            behind = frozenset(t for t in first.checkpoint.schemas if so_far.of(t).changes < segment)
+            behind = frozenset(t for t in first.checkpoint.schemas if so_far.of(t).may_lack(segment))
             lacking = behind if so_far.ahead is None else so_far.catching_up | so_far.late.tables
             late = IncompleteTables(lacking, first.first_scn - 1)
             so_far = replace(so_far, segment=segment, whole=through, late=late)

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 
 from actors.journal.store import JournalStore
 from actors.lake import file_placement, spark_session
+from actors.lake.delta_table import LakeTable
 from actors.lake.generations import Generations
 from actors.lake.lake import Lake
 from actors.lake.live_view import live_view
@@ -35,7 +36,7 @@ from pipeline.lake.verification import runs
 from pipeline.lake.verification.runs import VerificationRun
 from pipeline.messages.journal import DifferencesReported, MirrorDataExpired, SegmentSealed
 from pipeline.schema.ddl.alter_table import Alteration, Altered, ColumnChanges
-from pipeline.schema.table_schema import Column
+from pipeline.schema.table_schema import Column, TableId
 from pipeline.snapshot.checkpoint import Filling
 from tests.integration.history import FILLING, History
 from tests.integration.lake.test_spark_sink import INT, SEALED, WITHIN_S, House, table
@@ -546,6 +547,45 @@ async def test_a_table_that_is_read_again_twice_in_a_row_is_shown_as_it_is_then(
         await house.write(5, 5)
         await house.until(lambda: house.arrived() and house.complete(), running)
         assert house.shown("orders") == [(n, n) for n in range(1, 6)]
+
+
+async def test_rows_of_a_first_snapshot_that_a_kill_left_out_are_read_again_behind_a_gap(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The changelog's commit came first, and has the segments that the journal has removed."""
+    history, orders, append = house.history, house.orders, Lake._append
+    for n in (1, 2):
+        history.transaction((orders, "c", (n, n)), (house.items, "c", (n, n)))
+        orders.source[10 + n,] = (10 + n, 0)
+        history.chunk(orders, [(10 + n,)])
+        history.seal()
+
+    def refused(lake: Lake, of: TableId, delta: LakeTable, tier: Tier, *arguments: Any) -> None:
+        if tier is Tier.MIRROR:
+            raise OSError("refused")
+        append(lake, of, delta, tier, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Lake, "_append", refused)
+        async with house.life() as running:
+            await house.until(lambda: house.arrived() and bool(house.stopped("orders")), running)
+            await house.write(3, 3)
+            await told(house, running)
+    found = await asyncio.to_thread(house.up.lake.find, orders.schema.table)
+    assert (found.changes, found.rows) == (2, 0)
+    assert (
+        history.store.retain(JournalSettings("journal", keep_hours=0), time.time_ns() // 1000).segments == 2
+    )
+    async with house.life() as running:
+        await house.until(lambda: bool(house.coordinator.depth), running)
+        assert await house.coordinator.get() == MirrorDataExpired({orders.schema.table: 0})
+        assert house.sink.status()["late"] == ["shop.orders"]
+        history.restart(orders, orders.schema, Filling)
+        history.chunk(orders, list(orders.source))
+        house.is_filled(orders)
+        await house.write(4, 4)
+        await house.until(lambda: house.arrived() and house.complete(), running)
+        assert house.shown("orders") == [(1, 1), (2, 2), (3, 3), (4, 4), (11, 0), (12, 0)]
 
 
 async def test_a_repair_ends_whose_findings_are_gone_and_all_tables_continue(

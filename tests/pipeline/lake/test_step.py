@@ -749,3 +749,17 @@ def kept_of(story: Story) -> dict[str, Any]:
     """What the next checkpoint has of the sink's."""
     known = story.state.so_far.checkpoint
     return {"mirrors": known.mirrors, "snapshots": known.snapshots, "schemas": known.schemas}
+
+
+def test_behind_a_gap_a_generation_that_is_filled_may_lack_rows_whose_changes_are_there() -> None:
+    """The changelog's commit comes first, and a kill may come between the two."""
+    first, end = of(ITEMS.table, 5, {ORDERS: Ready(0)}), of(ORDERS, 8, {ORDERS: Ready(0)})
+    for each in (first, end):
+        each.checkpoint.schemas[ITEMS.table] = ITEMS
+    ahead = replace(had(9, 2, generation=0), rows=2)
+    for has, late in ((replace(ahead, rebuilding=1.0), {ORDERS}), (ahead, set[TableId]())):
+        story = begun({ORDERS: has, ITEMS.table: had(4, 2)}, GapFound(2, first), end)
+        assert story.state.so_far.late.tables == late
+    whole = replace(ahead, rebuilding=1.0, rows=4)
+    story = begun({ORDERS: whole, ITEMS.table: had(4, 2)}, GapFound(2, first), end)
+    assert story.state.so_far.late.tables == set()
