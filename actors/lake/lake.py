@@ -254,9 +254,9 @@ class Lake:
         mirrored = todo.since if todo.generation is not None else present.mirror_since
         if not begun and (present.since, present.mirror_since) == (todo.since, mirrored):
             return present
-        if (
-            present.since > batch.through
-        ):  # a crash came between the two tables' commits: that batch continues
+        if not begun and present.since > batch.through:
+            # A crash came between the two tables' commits: that batch continues. A generation that begins here gets
+            # that later schema at once, because its rows may come before that segment.
             return present
         properties: dict[str, str] = {
             Property.SCHEMA: json.dumps(table_schema.to_json(wanted)),

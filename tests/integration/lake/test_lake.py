@@ -634,6 +634,41 @@ def test_a_swap_that_commits_just_before_columns_change_has_come_before_them(
     assert delivery.view(orders) == expected(orders) == [(1, "a", None), (2, "b", 22)]
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_generation_that_a_kill_kept_from_its_table_begins_in_a_shorter_batch(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch, *, first: bool
+) -> None:
+    """The changelog has a column of a later segment already, with which the first batch ended."""
+    history = delivery.history
+    orders = history.table(ORDERS, FILLING if first else READY)
+    if not first:
+        history.transaction((orders, "c", (1, "a")))
+        delivery.deliver()
+        history.restart(orders, ORDERS, Filling)
+    assert orders.mirror is not None
+    filled, before = Ready(orders.mirror.since), delivery.segment
+    orders.source |= {(1,): (1, "a"), (2,): (2, "b")}
+    history.chunk(orders, [(1,)])
+    history.seal()
+    history.chunk(orders, [(2,)])
+    history.transaction((orders, "u", (1, "c")))
+    history.seal()
+    orders.schema = replace(ORDERS, columns=(*ORDERS.columns, Column("n", INT, True)))
+    orders.rows = {key: (*row, None) for key, row in orders.rows.items()}
+    history.transaction((orders, "c", (3, "d", 33)))
+    kill_delivery(delivery, monkeypatch, TableCommits, "replace_table")
+    found = delivery.lake.find(ORDERS.table)
+    assert (found.since, found.rows) == (before + 3, 0)
+    shorter = next_batch(history.store.entries(before, before + 2))
+    delivery.deliver_table(ORDERS.table, shorter)
+    delivery.segment = shorter.through
+    delivery.deliver_sealed()
+    orders.mirror = filled
+    delivery.deliver()
+    assert delivery.view(orders) == expected(orders) == [(1, "c", None), (2, "b", None), (3, "d", 33)]
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
+
+
 # A column went, and the key is another one.
 RENEWED = schema("orders", Column("code", TEXT, False), Column("id", INT, False))
 
