@@ -161,10 +161,11 @@ class Generations:
                 self.swapping.discard(table)
                 if self._views is not None:
                     self._views.follow(table)
-        swapped = mirror.snapshot()
-        if swapped is None or swapped.pin != swap.pin or swapped.rebuilding is not None:
-            raise Conflict("the table's columns have changed while its mirror was written")
-        self._commits.sweep(table, swapped)
+        with self._changing(table):  # so that no batch makes the next generation's table before the sweep
+            swapped = mirror.snapshot()
+            if swapped is None or swapped.pin != swap.pin or swapped.rebuilding is not None:
+                raise Conflict("the table's columns have changed while its mirror was written")
+            self._commits.sweep(table, swapped)
 
     def give_up_swap(self, table: TableId) -> None:
         """Makes a swap that is being written fail, because it was planned for other columns.

@@ -634,6 +634,52 @@ def test_a_swap_that_commits_just_before_columns_change_has_come_before_them(
     assert delivery.view(orders) == expected(orders) == [(1, "a", None), (2, "b", 22)]
 
 
+def test_a_generation_that_begins_right_after_a_swap_keeps_its_rows(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins as soon as it can, and what was filled before is removed meanwhile."""
+    history, (orders, begun) = delivery.history, filled_beside(delivery)
+    delivery.history.seal()
+    delivery.deliver_table(ORDERS.table, delivery.batch())
+    delivery.segment += 1
+    history.restart(orders, ORDERS, Filling)
+    later = Ready(history.scn)
+    history.chunk(orders, [(1,)])
+    history.seal()
+    replace_table, snapshot, begins = TableCommits.replace_table, DeltaTable.snapshot, list[Batch]()
+
+    def swapped(*arguments: Any, **more: Any) -> None:
+        replace_table(*arguments, **more)
+        begins.append(delivery.batch())
+
+    def next_one() -> None:
+        lock = delivery.lake._changing(ORDERS.table)
+        if lock.acquire(blocking=False):
+            delivery.deliver_table(ORDERS.table, begins.pop())
+            lock.release()
+
+    def looked(table: DeltaTable) -> Any:
+        found = snapshot(table)
+        if begins and table.path == location(delivery.root, ORDERS.table, Tier.MIRROR):
+            monkeypatch.undo()
+            with ThreadPoolExecutor(1) as other:
+                other.submit(next_one).result(WITHIN_S)
+        return found
+
+    monkeypatch.setattr(TableCommits, "replace_table", swapped)
+    monkeypatch.setattr(DeltaTable, "snapshot", looked)
+    delivery.lake.generations.complete(ORDERS.table, begun.since, 3, "position")
+    assert delivery.view(orders) == [(1, "a")]
+    if begins:
+        delivery.deliver_table(ORDERS.table, begins.pop())
+    delivery.segment += 1
+    orders.mirror = later
+    history.transaction((orders, "c", (2, "b")))
+    delivery.deliver()
+    assert delivery.view(orders) == expected(orders) == [(1, "a"), (2, "b")]
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_a_generation_that_a_kill_kept_from_its_table_begins_in_a_shorter_batch(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch, *, first: bool
