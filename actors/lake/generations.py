@@ -161,6 +161,8 @@ class Generations:
                 self.swapping.discard(table)
                 if self._views is not None:
                     self._views.follow(table)
+        # The journal may have removed these rows: otherwise a power cut after the sweep could take their only copy.
+        self._commits.make_durable(mirror)
         with self._changing(table):  # so that no batch makes the next generation's table before the sweep
             swapped = mirror.snapshot()
             if swapped is None or swapped.pin != swap.pin or swapped.rebuilding is not None:

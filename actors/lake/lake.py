@@ -99,13 +99,13 @@ class Lake:
         mirrored = self._commits.own(table, Tier.MIRROR)
         if mirrored is not None:
             mirrored = self._described(table, Tier.MIRROR, mirrored, keyed=keyed)
-        self._commits.sweep(table, mirrored)
         fed = None if mirrored is None else self._newest(table, mirrored)
         reached = MirrorPosition() if mirrored is None else MirrorPosition.from_reports(mirrored, changelog)
         changes = changelog.mark("changes")
         if self.views is not None:
             self.views.follow(table)
         self._commits.keep_found(table, None if fed is None else fed.generation)
+        self._commits.sweep(table, mirrored)  # a killed predecessor's swap is durable only now
         return LakeTableState(
             schema=changelog.schema,
             since=changelog.since,

@@ -680,6 +680,29 @@ def test_a_generation_that_begins_right_after_a_swap_keeps_its_rows(
     assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_power_cut_after_a_swap_does_not_take_the_mirror(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch, *, killed: bool
+) -> None:
+    """What was filled beside it is removed, and the journal may have removed the rows."""
+    power = Power()
+    with power.noted():
+        _, begun = filled_beside(delivery)
+        delivery.history.seal()
+        delivery.deliver_table(ORDERS.table, delivery.batch())
+        with monkeypatch.context() as patched:
+            patched.setattr(TableCommits, "make_durable" if killed else "sweep", kill)
+            with pytest.raises(Killed):
+                delivery.lake.generations.complete(ORDERS.table, begun.since, 3, "position")
+        if killed:
+            delivery.begin()
+            with monkeypatch.context() as patched:
+                patched.setattr(TableCommits, "sweep", kill)
+                with pytest.raises(Killed):
+                    delivery.lake.find(ORDERS.table)
+    assert lost_of_lake(power, delivery) == []
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_a_generation_that_a_kill_kept_from_its_table_begins_in_a_shorter_batch(
     delivery: Delivery, monkeypatch: pytest.MonkeyPatch, *, first: bool
