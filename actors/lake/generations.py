@@ -239,14 +239,15 @@ class Generations:
     def _freeze(self, table: TableId, mirror: LakeTable, present: TableVersion, generation: int) -> float:
         """Marks a complete mirror as frozen: another generation is being filled. Returns since when.
 
-        First it merges all earlier changes, because the changelog's columns may be others from here on.
+        First it merges all earlier changes, because the changelog's columns may be others from here on. From a
+        changelog that lacks changes it merges none.
         """
         frozen = present.rebuilding
         if frozen is None or not present.frozen:
-            changelog = self._commits.own(table, Tier.CHANGELOG)
-            assert changelog is not None
-            segment = changelog.mark("changes")
-            self._commits.merge(mirror, present, MirrorPosition.from_reports(present, changelog), segment)
+            changelog, segment = self._commits.own(table, Tier.CHANGELOG), present.merged
+            if changelog is not None and not present.outlived(changelog):
+                segment = changelog.mark("changes")
+                self._commits.merge(mirror, present, MirrorPosition.from_reports(present, changelog), segment)
             frozen = Rebuilding(generation, segment, time.time())
         renewed = replace(frozen, generation=generation)
         self._commits.set_properties(table, Tier.MIRROR, {Property.REBUILDING: renewed.text})

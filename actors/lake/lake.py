@@ -99,6 +99,8 @@ class Lake:
         mirrored = self._commits.own(table, Tier.MIRROR)
         if mirrored is not None:
             mirrored = self._described(table, Tier.MIRROR, mirrored, keyed=keyed)
+            if mirrored.outlived(changelog):
+                mirrored = None
         fed = None if mirrored is None else self._newest(table, mirrored)
         reached = MirrorPosition() if mirrored is None else MirrorPosition.from_reports(mirrored, changelog)
         changes = changelog.mark("changes")

@@ -206,6 +206,8 @@ def find_view(session: SparkSession, root: str, table: TableId) -> FoundView | N
         changelog = changelogs.snapshot()
         if mirrored is None or changelog is None or mirrored.first:
             return None
+        if mirrored.outlived(changelog) and not mirrored.frozen:
+            return None  # until its next generation is there
         reached = MirrorPosition.from_reports(mirrored, changelog)
         # A mirror sets its generation, or that it waits for one, before its changelog gets any change of it.
         now = _whole_version(mirrors, mirrors.snapshot())

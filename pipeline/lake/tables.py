@@ -212,6 +212,12 @@ class TableReport:
         filled = self.rebuilding
         return self.pin is not None and filled is not None and filled.generation != self.generation
 
+    def outlived(self, changelog: "TableReport | None") -> bool:
+        """Returns whether this mirror is older than its changelog, which lacks changes then: somebody has removed the
+        one before. Each generation of a mirror gives the changelog a pin first.
+        """
+        return self.pin is not None and (changelog is None or changelog.pin is None)
+
     @property
     def generation(self) -> int:
         """Returns a mirror's generation. A complete mirror has it in its pin."""

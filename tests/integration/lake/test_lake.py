@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import random
+import shutil
 import string
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -736,6 +737,38 @@ def test_a_generation_that_a_kill_kept_from_its_table_begins_in_a_shorter_batch(
     delivery.deliver()
     assert delivery.view(orders) == expected(orders) == [(1, "c", None), (2, "b", None), (3, "d", 33)]
     assert rows(delivery.tier(orders, Tier.MIRROR)) == expected(orders)
+
+
+def test_a_mirror_whose_changelog_was_removed_takes_no_change_of_the_next_one(delivery: Delivery) -> None:
+    """That lacks changes. Readers get the mirror as it was, once another generation is filled beside it."""
+    history, session = delivery.history, delivery.spark.session
+    orders = history.table(ORDERS)
+    history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    delivery.merge(orders)
+    history.transaction((orders, "c", (2, "b")))
+    delivery.deliver()
+    shutil.rmtree(location(delivery.root, ORDERS.table, Tier.CHANGELOG))
+    session.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    delivery.begin()
+    found = delivery.lake.find(ORDERS.table)
+    assert found.generation is None
+    history.transaction((orders, "c", (3, "c")))
+    history.seal()
+    delivery.lake.deliver(ORDERS.table, found, replace(delivery.batch(), generations={}))
+    delivery.segment += 1
+    delivery.begin()
+    assert delivery.lake.find(ORDERS.table).generation is None
+    with pytest.raises(Definite, match=r"no mirror of shop\.orders"):
+        delivery.view(orders)
+    history.restart(orders, ORDERS, Filling)
+    filled = Ready(history.scn)
+    history.chunk(orders, list(orders.source))
+    delivery.deliver()
+    assert delivery.view(orders) == [(1, "a")]
+    orders.mirror = filled
+    delivery.deliver()
+    assert delivery.view(orders) == expected(orders) == [(1, "a"), (2, "b"), (3, "c")]
 
 
 # A column went, and the key is another one.
