@@ -183,8 +183,9 @@ class Lake:
                 table, Tier.CHANGELOG, {Property.STOPPED: "", Property.STOPPED_AT: ""}
             )
         if batch.stops(table, present):
+            present = replace(present, capture_stopped=batch.checkpoint.stopped.get(table, ""))
             self._commits.set_properties(
-                table, Tier.CHANGELOG, {Property.CAPTURE_STOPPED: batch.checkpoint.stopped.get(table, "")}
+                table, Tier.CHANGELOG, {Property.CAPTURE_STOPPED: present.capture_stopped}
             )
         # It may have more already, if batches begin again for another table.
         return replace(
@@ -194,7 +195,6 @@ class Lake:
             after=max(present.after, batch.after),
             stopped=None,
             at=self._versions(table),
-            capture_stopped=batch.checkpoint.stopped.get(table, ""),
         )
 
     def _append_pieces(self, table: TableId, todo: AcceptedBatch, batch: Batch) -> AcceptedBatch:

@@ -146,9 +146,13 @@ class Batch:
         return last[0]
 
     def stops(self, table: TableId, delivered: LakeTableState) -> bool:
-        """Returns whether the lake has to say that capture has stopped the table, or that it hasn't any more."""
+        """Returns whether the lake has to say that capture has stopped the table, or that it hasn't any more.
+
+        A table that is further already knows better: such a batch comes again for another table.
+        """
         stopped = self.checkpoint.stopped.get(table, "")
-        return delivered.schema is not None and delivered.capture_stopped != stopped
+        current = delivered.schema is not None and delivered.changes <= self.through
+        return current and delivered.capture_stopped != stopped
 
     def completes(self, table: TableId, generation: int) -> bool:
         """Returns whether a generation that begins in the batch is complete with it: no snapshot has to fill it.

@@ -771,6 +771,22 @@ def test_a_mirror_whose_changelog_was_removed_takes_no_change_of_the_next_one(de
     assert delivery.view(orders) == expected(orders) == [(1, "a"), (2, "b"), (3, "c")]
 
 
+def test_a_batch_that_comes_again_takes_no_stop_of_capture_back(delivery: Delivery) -> None:
+    """It comes for another table, which catches up."""
+    history = delivery.history
+    orders = history.table(ORDERS)
+    history.transaction((orders, "c", (1, "a")))
+    history.seal()
+    older = delivery.batch()
+    delivery.deliver_sealed()
+    history.stopped[ORDERS.table] = "so"
+    delivery.deliver()
+    again = delivery.lake.deliver(ORDERS.table, delivery.delivered[ORDERS.table], older)
+    assert (
+        again.capture_stopped == delivery.properties(orders, Tier.CHANGELOG)[Property.CAPTURE_STOPPED] == "so"
+    )
+
+
 # A column went, and the key is another one.
 RENEWED = schema("orders", Column("code", TEXT, False), Column("id", INT, False))
 

@@ -763,3 +763,13 @@ def test_behind_a_gap_a_generation_that_is_filled_may_lack_rows_whose_changes_ar
     whole = replace(ahead, rebuilding=1.0, rows=4)
     story = begun({ORDERS: whole, ITEMS.table: had(4, 2)}, GapFound(2, first), end)
     assert story.state.so_far.late.tables == set()
+
+
+def test_a_batch_that_comes_again_for_another_table_takes_no_stop_back() -> None:
+    story = failing(ITEMS.table).after(ProgressReported(), SegmentSealed(5))
+    stopped = entry(5, V1)
+    stopped.checkpoint.stopped[ORDERS] = "so"
+    story.read(stopped).after(TableDelivered(ORDERS, replace(had(5, 3), capture_stopped="so")))
+    story.after(ProgressReported()).retried(stopped.checkpoint)
+    story.after(TableFound(ITEMS.table, had(3, 2)), CursorFound(3, entry(3).checkpoint), SegmentSealed(5))
+    assert story.read(entry(4, ITEMS)).only(DeliverTable).table == ITEMS.table
