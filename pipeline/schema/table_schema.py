@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import pyarrow as pa
 
@@ -20,9 +20,8 @@ from pipeline.types.lake_forms import LakeForm, lake_arrow_type
 _KINDS: dict[str, Callable[..., ColumnType]] = {kind.wire: kind for kind in get_args(ColumnType)}
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TableId:
-    """A table by its database and name, as the server spells them."""
+class TableId(NamedTuple):
+    """A table by its database and name, as the server spells them. Most dictionaries have it as their key."""
 
     database: str
     name: str
