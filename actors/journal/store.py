@@ -42,6 +42,8 @@ from pipeline.schema.table_schema import TableSchema
 
 _SCHEMAS = "schemas"
 _SEGMENTS = "segments"
+# How many published entries are kept in memory, for the consumers in this process.
+_RECENT = 32
 _FOLDERS = (MANIFEST, _SCHEMAS, _SEGMENTS, writer_epochs.EPOCHS, CONSUMERS, FIRST)
 
 
@@ -186,6 +188,8 @@ class JournalStore(JournalReader):
         self._named = {version.removesuffix(JSON_SUFFIX): own.last for version in versions}
         # The segment that each consumer reported, as of the last read.
         self.told: dict[str, int] = {}
+        # The entries that were published last, by the names of their segments.
+        self._recent: dict[str, Entry] = {}
 
     @classmethod
     def open_single_writer(cls, location: str | Path, pipeline: str) -> "JournalStore":
@@ -223,6 +227,7 @@ class JournalStore(JournalReader):
         Raises Definite if the last segment is damaged, or if there are later segments that no crash explains. Raises
         Fenced if another process has taken an epoch of the journal.
         """
+        self._recent.clear()
         with journal_errors(self.files.shown):
             self.files.make_durable(MANIFEST)
             writer_epochs.check_epoch(self.files, self._own.epoch, self._tried)
@@ -241,6 +246,11 @@ class JournalStore(JournalReader):
                     self._verify(f"{self._folder(own.last)}/{file.path}", file)
             self.bytes = self._remove_leftovers(own, entries)
             return Recovered(last, self.bytes)
+
+    def entry(self, segment: int) -> Entry:
+        """One segment; one that was just published isn't read again. Raises as for any reader."""
+        recent = self._recent.get(self._view.name(segment))
+        return super().entry(segment) if recent is None else recent
 
     def write(self, segment: int, tables: Sequence[SegmentTable], first: int = 0) -> tuple[File, ...]:
         """Writes files of a segment durably, `first` being the number of those that it has; they count once it's
@@ -267,6 +277,9 @@ class JournalStore(JournalReader):
             self.files.put(f"{MANIFEST}/{own.name(segment)}{JSON_SUFFIX}", text.encode())
             writer_epochs.check_epoch(self.files, own.epoch)
         self._own = replace(own, last=segment)
+        self._recent[own.name(segment)] = entry
+        if len(self._recent) > _RECENT:
+            del self._recent[next(iter(self._recent))]
         self._unread = min(entry.checkpoint.unread.values(), default=None)
         self.bytes += sum(file.bytes for file in entry.files)
 
@@ -287,6 +300,7 @@ class JournalStore(JournalReader):
             least = min(self._consumers_at(), default=last)
             gone = [kept for kept in going if kept.segment < least]
             for kept in gone:
+                self._recent.pop(self._own.name(kept.segment), None)
                 self.files.remove_folder(self._folder(kept.segment))
                 self.files.remove(self._entry_name(kept.segment))
                 self._oldest = kept.segment + 1

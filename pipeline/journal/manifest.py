@@ -59,8 +59,7 @@ def to_json(entry: Entry, journal: str) -> str:
             [table.database, table.name, each.schema.version, each.digest]
             for table, each in entry.protected.items()
         ]
-    format_ = PROTECTED_FORMAT if entry.protected else FORMAT
-    return _text({"format": format_, "journal": journal, "entry": body, "sha256": _digest([journal, body])})
+    return _checked_text(body, PROTECTED_FORMAT if entry.protected else FORMAT, journal)
 
 
 def from_json(text: str, journal: str, schema: Callable[[str], TableSchema]) -> Entry:
@@ -79,7 +78,7 @@ def from_json(text: str, journal: str, schema: Callable[[str], TableSchema]) -> 
             f"it has the format {value['format']}, and this version reads {FORMAT} and {PROTECTED_FORMAT}: use the "
             "version that wrote it"
         )
-    if _text(value) != text or value.get("sha256") != _digest([value.get("journal"), value.get("entry")]):
+    if text != _checked_text(value.get("entry"), value["format"], value.get("journal")):
         raise DamagedManifest(
             f"its checksum doesn't match, so it was changed after it was written; {_REMEDY}"
         )
@@ -265,8 +264,11 @@ def _times_to_json(times: CommitTimes | None) -> dict[str, Any] | None:
     return {"oldest": times.oldest, "newest": times.newest, "samples": list(times.samples)}
 
 
-def _digest(body: object) -> str:
-    return hashlib.sha256(_text(body).encode()).hexdigest()
+def _checked_text(entry: object, format_: int, journal: object) -> str:
+    """The text of an entry with its checksum: JSON with its keys in order, of which the entry is most."""
+    body, named = _text(entry), _text(journal)
+    digest = hashlib.sha256(f"[{named},{body}]".encode()).hexdigest()
+    return f'{{"entry":{body},"format":{format_},"journal":{named},"sha256":"{digest}"}}'
 
 
 def _text(value: object) -> str:

@@ -273,7 +273,7 @@ def seal(
             if isinstance(part, ChunkPart) and not part.verifies
         ),
         checkpoint=checkpoint,
-        schemas={schema.version: schema for schema in {*named, *checkpoint.schemas.values()}},
+        schemas={schema.version: schema for schema in (*named, *checkpoint.schemas.values())},
         sealed_at=sealed_at,
         alterations=altered,
         statements=tuple(each for append in appends for each in append.statements),

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from actors.journal import store as journal_store
 from actors.journal.files import LocalFiles
 from actors.journal.store import JournalReader, JournalStore, Removed
 from pipeline.errors import Definite, InvariantBroken, Transient
@@ -51,10 +52,15 @@ def store(tmp_path: Path) -> Iterator[JournalStore]:
     opened.close()
 
 
-def check(reader: JournalReader, last: int) -> None:
-    """The journal holds just the segments through `last`, each with its rows, and no file more."""
-    assert reader.last_segment() == last
+def check(known: JournalReader, last: int) -> None:
+    """The journal holds just the segments through `last`, each with its rows, and no file more.
+
+    Whoever reads it finds what its writer knows.
+    """
+    reader = JournalReader(known.directory)
+    assert known.last_segment() == reader.last_segment() == last
     entries = list(reader.entries(0, last))
+    assert list(known.entries(0, last)) == entries
     assert [entry.segment for entry in entries] == list(range(1, last + 1))
     for entry in entries:
         ids = list(range(ROWS * entry.segment, ROWS * (entry.segment + 1)))
@@ -461,13 +467,31 @@ def test_a_consumer_is_told_of_a_damaged_a_missing_and_a_misplaced_entry(store: 
     path = manifest_path(store, 2)
     content = path.read_bytes()
     others = manifest_path(store, 3).read_bytes()
+    reader = JournalReader(store.directory)
     for wrong in (b"\xff", content[:-1], others):
         path.write_bytes(wrong)
         with pytest.raises(Definite, match=path.name):
-            list(store.entries(1, 3))
+            list(reader.entries(1, 3))
     path.unlink()
     with pytest.raises(Definite, match=path.name):
-        list(store.entries(0, 3))
+        list(reader.entries(0, 3))
+
+
+def test_what_was_just_published_is_not_read_again_until_it_is_removed(
+    store: JournalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_store, "_RECENT", 2)
+    for number in (1, 2, 3):
+        seal(store, number)
+    assert store.last_segment() == 3
+    whole = list(JournalReader(store.directory).entries(0, 3))
+    for number in (2, 3):
+        manifest_path(store, number).unlink()
+    assert list(store.entries(0, 3)) == whole
+    assert store.retain(ALL_OLD, LATER).segments == 2
+    assert store.entry(3) == whole[2]
+    with pytest.raises(Definite, match="is missing"):
+        store.entry(2)
 
 
 def test_segments_behind_a_lost_entry_are_not_taken_for_leftovers(store: JournalStore) -> None:
