@@ -50,7 +50,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.messages.row_images import ImageKind, TableChanges
+from pipeline.messages.row_images import ImageKind, TableChanges, images_with
 from pipeline.schema.row_keys import key_tokens
 
 Mask = npt.NDArray[np.bool_]
@@ -120,7 +120,7 @@ def classify_images(changes: TableChanges, keys: pa.Array, moving: Iterable[str]
     gone[moved] = True
     unknown[moved + 1] = True
     for name in moving:
-        unknown |= (kind == ImageKind.UPDATE_AFTER) & _rows_with(absent, name)
+        unknown |= (kind == ImageKind.UPDATE_AFTER) & images_with(absent, name)
     partial = stays & ~whole
     return ImageMasks(gone | (stays & whole), partial, partial & unknown)
 
@@ -134,17 +134,9 @@ def apply_partial_rows(rows: pa.RecordBatch, key: Sequence[int], partial: Partia
         return rows
     columns = []
     for column, field in enumerate(rows.schema):
-        given = np.flatnonzero(_rows_with(partial.absent, field.name))
+        given = np.flatnonzero(images_with(partial.absent, field.name))
         source = np.arange(len(rows))
         source[at[given]] = len(rows) + given  # of several images of one row the last one stays
         both = pa.concat_arrays([rows.column(column), partial.rows.column(column)])
         columns.append(both.take(pa.array(source)))
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
-
-
-def _rows_with(absent: pa.Array, name: str) -> Mask:
-    """Returns which of the rows have the column."""
-    given = np.ones(len(absent), dtype=np.bool_)
-    lists = pc.list_parent_indices(absent).filter(pc.equal(pc.list_flatten(absent), name))
-    given[lists.to_numpy()] = False
-    return given

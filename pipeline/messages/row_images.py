@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.schema.table_map import TableMap
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -89,3 +92,11 @@ class TableChanges:
     schema: TableSchema
     images: pa.RecordBatch
     rows: pa.RecordBatch
+
+
+def images_with(absent: pa.Array, column: str) -> npt.NDArray[np.bool_]:
+    """Returns which of the images have the column. `absent`: the names of those that each one lacks, or null."""
+    given = np.ones(len(absent), dtype=np.bool_)
+    lists = pc.list_parent_indices(absent).filter(pc.equal(pc.list_flatten(absent), column))
+    given[lists.to_numpy()] = False
+    return given

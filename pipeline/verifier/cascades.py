@@ -23,7 +23,7 @@ import numpy.typing as npt
 from pipeline.gtid.gtid_set import Gtid, GtidSet
 from pipeline.messages.binlog import RowsUnread
 from pipeline.messages.changes import MirrorInvalidated, TableStopped
-from pipeline.messages.row_images import ImageKind, TableChanges
+from pipeline.messages.row_images import ImageKind, TableChanges, images_with
 from pipeline.schema.foreign_key import ForeignKey
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId, TableSchema
@@ -87,12 +87,22 @@ def _works(key: ForeignKey, changes: TableChanges) -> bool:
 
 
 def _changes_referred(key: ForeignKey, changes: TableChanges, kinds: npt.NDArray[np.int8]) -> bool:
-    """Whether an update gave a row other values in the columns that are referred to."""
+    """Whether an update may have given a row other values in the columns that are referred to."""
     before = np.flatnonzero(kinds == ImageKind.UPDATE_BEFORE)
+    if not before.size:
+        return False
     if not set(key.columns) <= {column.name for column in changes.schema.columns}:
-        return bool(before.size)  # they have other names by now
+        return True  # they have other names by now
+    if any(_appears(name, changes, before) for name in key.columns):
+        return True
     rows = changes.rows.select(list(key.columns))
-    return bool(before.size) and not rows.take(before).equals(rows.take(before + 1))
+    return not rows.take(before).equals(rows.take(before + 1))
+
+
+def _appears(column: str, changes: TableChanges, before: npt.NDArray[np.intp]) -> bool:
+    """Whether an update sets a column that its before image lacks. A value to compare is missing, so any may be new."""
+    given = images_with(changes.images.column("absent"), column)
+    return bool((given[before + 1] & ~given[before]).any())
 
 
 def find_cascades(

@@ -103,6 +103,32 @@ async def test_foreign_keys_that_come_while_capture_runs(
     assert mysql56.sql(f"SELECT COUNT(*) FROM {b}")[0][0] == (2 if policy is ForeignKeys.REFUSE else 1)
 
 
+@pytest.mark.parametrize("effect", ["CASCADE", "SET NULL"])
+async def test_a_referred_column_that_becomes_null_and_was_not_logged_before(
+    mysql56: MysqlServer, database56: str, tmp_path: Path, effect: str
+) -> None:
+    a, b = (TableId(database56, name) for name in "ab")
+    mysql56.sql(
+        TABLES[0],
+        f"CREATE TABLE b (id INT PRIMARY KEY, code INT, FOREIGN KEY (code) REFERENCES a (code) ON UPDATE {effect})",
+        "INSERT INTO a VALUES (1, 1), (2, 2)",
+        "INSERT INTO b VALUES (1, 1), (2, 2)",
+        database=database56,
+    )
+    async with running(pipeline(mysql56, tmp_path, database56, foreign_keys=ForeignKeys.REREAD)) as service:
+        await service.begun()
+        await service.execute("s")
+        await service.completed("s")
+        mysql56.sql(
+            "SET binlog_row_image = MINIMAL", "UPDATE a SET code = NULL WHERE id = 1", database=database56
+        )
+        await service.caught_up(mysql56)
+        await service.until(lambda: all(_read(service)), "all that was restarted has been read")
+        await service.stop()
+    assert mysql56.sql(f"SELECT code FROM {b} WHERE id = 1") == [(None,)]
+    assert unequal(mysql56, tmp_path / "journal", a, b) == []
+
+
 def _read(service: Running) -> list[bool]:
     """Whether each snapshot has ended."""
     ended = {"completed", "failed"}

@@ -29,9 +29,15 @@ INT = Integer(8, unsigned=False)
 SCHEMA = TableSchema(A, (Column("id", INT, False), Column("code", INT, True)), (0,))
 
 
-def changes(*images: tuple[ImageKind, int, int | None], schema: TableSchema = SCHEMA) -> TableChanges:
-    """Images of A: what each is, its id and its code."""
-    fields = {"kind": [int(kind) for kind, _, _ in images]}
+def changes(
+    *images: tuple[ImageKind, int | None, int | None],
+    schema: TableSchema = SCHEMA,
+    absent: Iterable[list[str] | None] | None = None,
+) -> TableChanges:
+    """Images of A: what each is, its id and its code; and which columns each lacks."""
+    fields: dict[str, list[object]] = {"kind": [int(kind) for kind, _, _ in images]}
+    if absent is not None:
+        fields["absent"] = list(absent)
     arrays = [
         pa.array(fields.get(f.name, [None if f.nullable else 0] * len(images)), f.type) for f in CHANGE_FIELDS
     ]
@@ -53,6 +59,13 @@ INSERTED = changes((ImageKind.INSERT, 1, 1))
 DELETED = changes((ImageKind.INSERT, 1, 1), (ImageKind.DELETE, 2, 1))
 MOVED = changes((ImageKind.UPDATE_BEFORE, 1, 1), (ImageKind.UPDATE_AFTER, 9, 1))
 CODED = changes((ImageKind.UPDATE_BEFORE, 1, 1), (ImageKind.UPDATE_AFTER, 1, None))
+# As logged with binlog_row_image MINIMAL: code becomes NULL, and in another row it isn't in either image.
+MINIMAL = changes(
+    (ImageKind.UPDATE_BEFORE, 1, None), (ImageKind.UPDATE_AFTER, 1, None), absent=[["code"], None]
+)
+UNCODED = changes(
+    (ImageKind.UPDATE_BEFORE, 1, None), (ImageKind.UPDATE_AFTER, 1, None), absent=[["code"], ["code"]]
+)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +78,9 @@ CODED = changes((ImageKind.UPDATE_BEFORE, 1, 1), (ImageKind.UPDATE_AFTER, 1, Non
         ([key(B, A, updates=False)], MOVED, set()),
         ([key(B, A)], CODED, set()),
         ([key(B, A, "id", "code")], CODED, {B}),
+        ([key(B, A, "code")], MINIMAL, {B}),
+        ([key(B, A, "id")], MINIMAL, set()),
+        ([key(B, A, "code")], UNCODED, set()),
         ([key(B, A, "renamed")], CODED, {B}),  # by a statement that has passed since
         ([key(B, A, "renamed")], INSERTED, set()),
         ([key(A, A)], DELETED, {A}),
