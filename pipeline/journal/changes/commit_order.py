@@ -4,7 +4,8 @@ A *lane* is the files of one table version, one after the other: its rows are in
 merged in columns. Each step takes of every lane what comes before the least of the lanes' ends. So no more than one
 batch of each lane is in memory, and no row becomes a Python object.
 
-A cut is between transactions. Only a transaction that is larger than a batch comes in several pieces.
+A cut is between transactions. Only a transaction that is larger than a batch comes in several pieces. Rows keep no part
+that has none of them, so that a piece's batches go with it.
 """
 
 from collections import Counter
@@ -43,8 +44,21 @@ class OrderedRows:
         return len(self.order)
 
     def between(self, begin: int, end: int) -> "OrderedRows":
-        """Returns these of the rows."""
-        return OrderedRows(self.parts, self.order[begin:end], self.scn[begin:end])
+        """Returns these of the rows, without the parts that have none of them."""
+        order, scn = self.order[begin:end], self.scn[begin:end]
+        sizes = np.array([part.rows.num_rows for part in self.parts], np.int64)
+        part_of = np.searchsorted(np.cumsum(sizes), order, "right")
+        used = np.bincount(part_of, minlength=len(sizes)) > 0
+        parts = tuple(part for part, is_used in zip(self.parts, used, strict=True) if is_used)
+        unused_before = np.cumsum(np.where(used, 0, sizes))
+        return OrderedRows(parts, order - unused_before[part_of], scn)
+
+    def last_copied(self) -> "OrderedRows":
+        """Returns the last row, copied, so that it keeps nothing of the batch that it comes from."""
+        last = self.between(len(self) - 1, len(self))
+        (part,) = last.parts
+        rows = part.rows.take(pa.array(last.order))
+        return OrderedRows((LaneRows(part.lane, rows),), np.zeros(1, np.int64), last.scn)
 
     def taken(self) -> Iterator[tuple[LaneRows, Longs]]:
         """Returns the rows of each part, and the place of each row in the order."""
@@ -94,7 +108,7 @@ def cut_transactions(ordered: Iterable[OrderedRows], most: int) -> Iterator[CutR
             elif len(held) > most:
                 # The last row stays, so that there is one with which the transaction's end can come.
                 yield CutRows(held.between(0, len(held) - 1), None)
-                held = held.between(len(held) - 1, len(held))
+                held = held.last_copied()
         if len(left):
             begins = len(left) if is_last else int(np.searchsorted(left.scn, left.scn[-1]))
             yield from _pieces(left.between(0, begins), most)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,6 +95,33 @@ def test_a_piece_is_no_larger_than_wanted_unless_one_transaction_is(
 ) -> None:
     for piece in pieces(rows, size, most):
         assert len(piece.rows) <= most or len(set(piece.rows.scn.tolist())) == 1
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_large_transaction_is_held_piece_by_piece(lanes: int) -> None:
+    size, batches = 40, 50
+    rows = [(1, False, ordinal, ordinal % lanes) for ordinal in range(lanes * size * batches)]
+    one_batch = next(lane_of(rows, 0, size)).get_total_buffer_size()
+    found = pieces(rows, size, size // 2)
+    assert len(found) >= batches
+    for piece in found:
+        # Two batches of each lane at most, and the row that was left over, which has no batch any more.
+        assert len(piece.rows.parts) <= 2 * lanes + 1
+        held = sum(part.rows.get_total_buffer_size() for part in piece.rows.parts)
+        assert held < (2 * lanes + 0.5) * one_batch
+    for piece in found[1:] if lanes == 1 else ():
+        assert sum(part.rows.get_total_buffer_size() for part in piece.rows.parts) < 1.5 * one_batch
+
+
+def test_rows_in_between_keep_no_part_without_them() -> None:
+    lanes = [lane_of([(scn, False, 0, scn % 3) for scn in range(9)], lane, 9) for lane in range(3)]
+    rows = list(merge_lanes(lanes))
+    [ordered] = [each for each in rows if len(each) > 3]
+    for begin in range(len(ordered)):
+        for end in range(begin, len(ordered) + 1):
+            between = ordered.between(begin, end)
+            assert ids(between) == ids(ordered)[begin:end]
+            assert len(between.parts) == min(3, end - begin)
 
 
 def test_a_repairs_deletions_and_rows_come_once() -> None:
