@@ -27,7 +27,7 @@ from pipeline.errors import Definite, Transient
 from pipeline.journal.changes.commit_order import of_one_version
 from pipeline.journal.changes.key_filter import check_key_filter, matching_keys
 from pipeline.journal.changes.place import PlaceGone, find_place
-from pipeline.journal.changes.query import MalformedRequest
+from pipeline.journal.changes.query import MalformedRequest, NamedPlace
 from pipeline.journal.entry import Entry
 from pipeline.kafka.databus.event_page import EventPage
 from pipeline.kafka.databus.events import AvroEvents, EventForm, JsonEvents
@@ -144,7 +144,8 @@ class DatabusRelay:
                 page.add(piece, read.lanes, complete=is_last and read.checkpoint is not None)
             if page.full:
                 return page
-        if place.segment <= last:
+        if place.segment <= last or query.place.since is NamedPlace.NOW:
+            # A client without a checkpoint gets one, also where nothing comes yet.
             page.end(journal.entry(last).last_scn)
         return page
 

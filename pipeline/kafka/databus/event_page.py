@@ -33,7 +33,7 @@ class EventPage:
         self._skipped = skipped
         self._events = [pa.array([], BYTES)]
         self._open: int | None = None
-        self._ended = 0
+        self._ended = -1  # the window 0 is before all transactions
         self._full = False
 
     @property

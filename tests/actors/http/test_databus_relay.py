@@ -142,10 +142,27 @@ async def test_what_there_is_is_told(tmp_path: Path) -> None:
             tap, "/stream", sources="shop.items", size="10", output="json", checkPoint=Windows().checkpoint
         )
         assert (status, body) == (200, b"") and int(headers["x-dbus-pending-event-size"]) > 10
-        _, _, body = await asked(
-            tap, "/stream", sources="shop.items", size="100", output="json", streamFromLatestScn="true"
-        )
-        assert body == b""
+
+
+@pytest.mark.parametrize("before", [0, 2])
+async def test_a_client_that_begins_with_the_latest_gets_all_that_comes_next(
+    tmp_path: Path, before: int
+) -> None:
+    async with tapped(tmp_path) as tap:
+        tap.commit(before)
+        tap.seal()
+        stream = {"sources": "shop.items", "size": "1000", "output": "json"}
+        windows = Windows(-1)
+        _, _, body = await asked(tap, "/stream", **stream, streamFromLatestScn="true")
+        [event] = map(json.loads, body.splitlines())
+        assert (event["sequence"], event["endOfPeriod"]) == (before, True)
+        windows.take(body, binary=False)
+        tap.commit()
+        tap.seal()
+        _, _, body = await asked(tap, "/stream", **stream, checkPoint=windows.checkpoint)
+        assert windows.take(body, binary=False) == 2
+        assert [len(events) for events in windows.whole.values()] == [0, 1]
+        assert list(windows.whole) == [before, before + 1]
 
 
 async def test_columns_that_no_row_has_are_not_registered(tmp_path: Path) -> None:
