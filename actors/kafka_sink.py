@@ -174,7 +174,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._due_at: dict[str, float] = {}
         # Whether the position wasn't compared with the journal's end yet.
         self._unchecked = True
-        # Where records are open that no position knows.
+        # Where a look found open records that no position knows. Each later producer leaves its marker there first.
+        # Otherwise each would find another writer's records there once more, and topics had to pass in one look.
         self._open = frozenset[TopicPart]()
         # The bytes of a batch, for topics that take no larger ones.
         self._batch_bytes: dict[str, int] = {}
@@ -245,7 +246,6 @@ class KafkaSink(Actor[ToKafkaSink]):
         found = await self._at_broker(last_position(self._settings, self._pipeline, position_topic, producer))
         if self._open:
             await self._at_broker(producer.end(self._open, Ending.ABORT))
-            self._open = frozenset()
         bounds = await self._in_thread(self._bounds)
         of, at = (found.journal, found.at) if found is not None else (None, None)
         self._connected = _Connected(producer, position_topic)
@@ -329,6 +329,7 @@ class KafkaSink(Actor[ToKafkaSink]):
             if topic not in self._state.at.set_aside:
                 log.error("the topic was set aside", topic=topic, reason=reason)
             self._later(topic)
+            self._open = frozenset(part for part in self._open if part[0] != refusal.topic)
             return TopicRefused(topic, reason)
 
     @contain_errors
@@ -528,8 +529,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         """
         if topic in connected.looked_at:
             return
-        self._open = await self._at_broker(connected.producer.opened(topic, partitions))
-        if self._open:
+        if opened := await self._at_broker(connected.producer.opened(topic, partitions)):
+            self._open |= opened
             raise _OpenRecords
         connected.looked_at.add(topic)
 

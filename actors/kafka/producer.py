@@ -42,6 +42,8 @@ LOOK_AFTER_S: Final = 2.0
 
 # The broker writes the markers of a commit within milliseconds (s).
 _MARKED_WITHIN_S: Final = 5.0
+# Another writer's short Kafka transaction ends within this time (s).
+_PASSES_WITHIN_S: Final = 0.5
 _LOOK_FIRST_S: Final = 0.001
 _LOOK_LAST_S: Final = 0.1
 
@@ -103,6 +105,8 @@ class KafkaProducer:
         self._ends: dict[TopicPart, int] = {}
         # Somebody else's records may be open here, so that the stable offset does not say whether ours are.
         self._shared: set[TopicPart] = set()
+        # Our marker is here, so that nothing of a predecessor's is open.
+        self._marked: set[TopicPart] = set()
         # Whether aiokafka waits for a partition that does not exist, so that its transaction never ends.
         self._stuck = False
         self._producer = AIOKafkaProducer(
@@ -149,7 +153,7 @@ class KafkaProducer:
         """Waits until the broker has acknowledged all batches, commits them, and waits for their markers."""
         ends = await self.acknowledged()
         await self._in_time(self._producer.commit_transaction())
-        if unmarked := await self._in_time(self._unmarked(ends)):
+        if unmarked := await self._in_time(self._open_before(ends, _MARKED_WITHIN_S)):
             raise KafkaUnavailable(
                 f"the broker ended a Kafka transaction and left {len(unmarked)} partitions without its marker; "
                 "the next start ends it there"
@@ -161,10 +165,14 @@ class KafkaProducer:
         await self._in_time(self._ended(parts, ending))
 
     async def opened(self, topic: str, partitions: int) -> frozenset[TopicPart]:
-        """Returns in which partitions of a topic records are open. Ask before the first batch to it."""
-        parts = [(topic, each) for each in range(partitions)]
-        stable = await self.offsets(parts, Isolation.COMMITTED)
-        return open_parts(await self.offsets(parts, Isolation.UNCOMMITTED), stable) - self._shared
+        """Returns in which partitions of a topic records of ours may be open. Ask before the first batch to it.
+
+        Those are open before the partition's present end, and stay so. What ends by itself is another writer's.
+        """
+        parts = {(topic, each) for each in range(partitions)} - self._marked
+        # The ends come first. Whatever another writer adds after them does not count.
+        ends = await self.offsets(parts, Isolation.UNCOMMITTED) if parts else {}
+        return await self._in_time(self._open_before(ends, _PASSES_WITHIN_S), topic)
 
     async def offsets(self, parts: Collection[TopicPart], isolation: Isolation) -> dict[TopicPart, int]:
         """Returns the end of each of these partitions that exist, as such a consumer sees it."""
@@ -271,9 +279,9 @@ class KafkaProducer:
                 TopicAuthorizationFailedError(topic) if denied else UnknownTopicOrPartitionError(topic), topic
             )
 
-    async def _unmarked(self, ends: RecordEnds) -> frozenset[TopicPart]:
-        """Waits until no record before these ends is open, for a while. Returns where one still is."""
-        pause, until = _LOOK_FIRST_S, self._now() + _MARKED_WITHIN_S
+    async def _open_before(self, ends: RecordEnds, within_s: float) -> frozenset[TopicPart]:
+        """Waits until no record before these ends is open, for so long. Returns where one still is."""
+        pause, until = _LOOK_FIRST_S, self._now() + within_s
         unsure = frozenset(ends.keys() - self._shared)
         while unsure:
             stable = await end_offsets(self._producer.client, unsure, Isolation.COMMITTED)
@@ -299,7 +307,8 @@ class KafkaProducer:
         await ended
         # Our marker comes. If a partition stays open, somebody else has records there.
         ends = await end_offsets(self._producer.client, parts, Isolation.UNCOMMITTED)
-        self._shared |= await self._unmarked(ends)
+        self._shared |= await self._open_before(ends, _MARKED_WITHIN_S)
+        self._marked |= set(parts)
 
     def _failed(self) -> None:
         """Raises a batch's failure as soon as it is known, and forgets the acknowledged batches."""

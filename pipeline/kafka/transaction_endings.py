@@ -21,6 +21,12 @@ A3. The transactional id keeps its producer id.
 4. T has no position. Then the decision was to abort, as a commit follows the acknowledged position. The sink looks at
    each topic before it first sends to it, and aborts what is open.
 
+**Other writers** in a topic of case 4. Let E be a partition's end at the look, and L its last stable offset after that.
+
+5. L reaches E by itself. T has no record there after E, and none before E is open. So the sink writes no marker.
+6. L does not reach E in time. The sink aborts, and its marker ends T there (A3). What is still open is another
+   writer's, and the same producer does not look there again.
+
 In each case all of T is visible or none of it, and the position that the sink continues from says which.
 """
 

@@ -4,17 +4,22 @@ Kafka 4.3.1 does so by itself now and then (`docs/kafka.md`). Here its files are
 choice of markers is missing once: in the partitions of messages, in that of the position, in all of them.
 """
 
+import asyncio
+import itertools
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from aiokafka import AIOKafkaProducer
 
+from actors.kafka import producer as kafka_producer
 from actors.kafka.batches import PartitionBatch
 from actors.kafka.position import last_position, position_batch
 from actors.kafka.producer import KafkaProducer
@@ -24,11 +29,11 @@ from actors.service.assembly import Assembly
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
 from deploy.toolchain.parts import Parts
-from pipeline.config.settings import Compression, KafkaSinkSettings
+from pipeline.config.settings import Compression, KafkaSinkSettings, Settings
 from pipeline.kafka.errors import KafkaUnavailable
 from pipeline.kafka.records import record_runs
 from pipeline.kafka.state import KafkaPosition, SinkPosition
-from pipeline.kafka.transaction_endings import Ending
+from pipeline.kafka.transaction_endings import Ending, TopicPart
 from tests.actors.kafka.test_producer import producing, settings, topic_of
 from tests.integration.kafka.test_kafka_sink import sent, to_topics
 from tests.servers.kafka import create_topic
@@ -161,26 +166,153 @@ async def test_what_a_broker_left_open_is_there_once(parts: Parts, tmp_path: Pat
         assert [each.value for each in await committed_messages(broker, dropped.topics[0])] == [b"0", b"1"]
 
 
-async def test_somebody_elses_open_records_hold_up_nothing(
-    open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path
-) -> None:
-    """The sink takes them for its own at first."""
-    settings_ = to_topics(kafka, open_shop, tmp_path)
-    assert settings_.kafka is not None
-    topic = f"{settings_.kafka.topic_prefix}.shop.orders"
-    await create_topic(kafka, topic)
-    async with producing(settings(kafka)) as other:
-        await other.begin()
-        await other.send(batch(topic, b"other"))
-        await other.acknowledged()
-        async with running(settings_, Assembly) as service:
+@dataclass
+class Shared:
+    """Two topics that another program writes to as well, and a pipeline that begins meanwhile."""
+
+    broker: KafkaBroker
+    server: MysqlServer
+    settings: Settings
+    topics: tuple[str, str]
+
+    async def brought(self) -> None:
+        """Begins the pipeline, changes a row for each topic, and waits until the topics have them."""
+        async with running(self.settings, Assembly) as service:
             await service.begun()
-            open_shop.sql("UPDATE shop.orders SET total = 17 WHERE id = 1")
-            await service.caught_up(open_shop)
+            self.server.sql(
+                "UPDATE shop.orders SET total = 17 WHERE id = 1",
+                "UPDATE shop.customers SET email = 'x' ORDER BY email LIMIT 1",
+            )
+            await service.caught_up(self.server)
             await sent(service)
             await service.stop()
+
+    async def own(self, topic: str) -> int:
+        """How many of the topic's messages are the pipeline's."""
+        return sum(record.value != b"other" for record in await committed_messages(self.broker, topic))
+
+
+@pytest.fixture
+async def shared(open_shop: MysqlServer, kafka: KafkaBroker, tmp_path: Path) -> Shared:
+    settings_ = to_topics(kafka, open_shop, tmp_path)
+    assert settings_.kafka is not None
+    prefix = settings_.kafka.topic_prefix
+    topics = f"{prefix}.shop.orders", f"{prefix}.shop.customers"
+    for topic in topics:
+        await create_topic(kafka, topic)
+    return Shared(kafka, open_shop, settings_, topics)
+
+
+async def test_somebody_elses_open_records_hold_up_nothing(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sink takes them for its own at first, in one topic after the other."""
+    monkeypatch.setattr(kafka_producer, "_MARKED_WITHIN_S", 0.5)
+    async with producing(settings(shared.broker)) as other:
+        await other.begin()
+        for topic in shared.topics:
+            await other.send(batch(topic, b"other"))
+        await other.acknowledged()
+        await shared.brought()
         await other.commit()
-    assert len(await committed_messages(kafka, topic)) == 2
+    assert [await shared.own(topic) for topic in shared.topics] == [1, 1]
+
+
+@asynccontextmanager
+async def repeated(write: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Another program writes without a pause, and has begun to."""
+    begun = asyncio.Event()
+
+    async def writes() -> None:
+        while True:
+            await write()
+            begun.set()
+
+    task = asyncio.create_task(writes())
+    try:
+        await asyncio.wait({task, waits := asyncio.create_task(begun.wait())}, return_when="FIRST_COMPLETED")
+        waits.cancel()
+        yield
+        assert not task.done(), task.result()
+    finally:
+        task.cancel()
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[frozenset[TopicPart]]:
+    """What the looks find that the sink takes before its first batch to a topic."""
+    found, look = list[frozenset[TopicPart]](), KafkaProducer.opened
+
+    async def opened(producer: KafkaProducer, topic: str, partitions: int) -> frozenset[TopicPart]:
+        found.append(await look(producer, topic, partitions))
+        return found[-1]
+
+    monkeypatch.setattr(KafkaProducer, "opened", opened)
+    return found
+
+
+async def test_short_transactions_of_somebody_else_hold_up_nothing(
+    shared: Shared, looks: list[frozenset[TopicPart]]
+) -> None:
+    """One is open at nearly any moment, and each ends by itself. So no marker of ours is needed."""
+    async with producing(settings(shared.broker)) as other:
+
+        async def write() -> None:
+            await other.begin()
+            for topic in shared.topics:
+                await other.send(batch(topic, b"other"))
+            await other.acknowledged()
+            await asyncio.sleep(0.03)
+            await other.commit()
+
+        async with repeated(write):
+            await shared.brought()
+    assert looks == [frozenset()] * 2
+    assert [await shared.own(topic) for topic in shared.topics] == [1, 1]
+
+
+async def test_a_busy_writer_without_transactions_holds_up_nothing(
+    shared: Shared, looks: list[frozenset[TopicPart]]
+) -> None:
+    other = AIOKafkaProducer(bootstrap_servers=shared.broker.address, linger_ms=0)
+    await other.start()
+    try:
+        turns = itertools.cycle(shared.topics)
+        async with AsyncExitStack() as writers:
+            for _ in range(8):
+                await writers.enter_async_context(
+                    repeated(lambda: other.send_and_wait(next(turns), b"other", key=b"k"))
+                )
+            await shared.brought()
+    finally:
+        await other.stop()
+    assert looks == [frozenset()] * 2
+    assert [await shared.own(topic) for topic in shared.topics] == [1, 1]
+
+
+async def test_what_has_our_marker_is_not_looked_at_again(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the marker nor the look keeps a commit from being checked."""
+    monkeypatch.setattr(kafka_producer, "_MARKED_WITHIN_S", 1.0)
+    of = await pipeline(kafka)
+    topic = of.topics[0]
+    async with producing(of.settings) as producer, producing(settings(kafka)) as other:
+
+        async def opens() -> None:
+            await other.begin()
+            await other.send(batch(topic, b"other"))
+            await other.acknowledged()
+
+        await opens()
+        opened = await producer.opened(topic, 1)
+        assert opened == {(topic, 0)}
+        await asyncio.gather(producer.end(opened, Ending.ABORT), other.commit())
+        await opens()
+        assert await producer.opened(topic, 1) == frozenset()
+        with pytest.raises(KafkaUnavailable, match="left 1 partitions without its marker"):
+            await of.send(producer, 0)
+        await other.commit()
 
 
 async def test_a_commit_without_markers_is_none(parts: Parts, tmp_path: Path) -> None:
