@@ -262,6 +262,7 @@ async def test_short_transactions_of_somebody_else_hold_up_nothing(
             for topic in shared.topics:
                 await other.send(batch(topic, b"other"))
             await other.acknowledged()
+            # So long its work takes: a look nearly always meets an open one.
             await asyncio.sleep(0.03)
             await other.commit()
 
