@@ -31,6 +31,10 @@ from pipeline.schema.table_schema import TableId, TableSchema
 READ_ROWS: Final = 1 << 15
 SENT_ROWS: Final = 1 << 13
 
+# About how many bytes these are at most, unless a single row has more.
+READ_BYTES: Final = 4 << 20
+SENT_BYTES: Final = 4 << 20
+
 # Which rows of a table version are wanted.
 ChooseKeys = Callable[[pa.RecordBatch, TableSchema], NDArray[np.bool_]]
 
@@ -143,7 +147,7 @@ class SegmentChanges:
             ]
         )
         last: ChangesRead | None = None
-        for piece in cut_transactions(ordered, SENT_ROWS):
+        for piece in cut_transactions(ordered, SENT_ROWS, SENT_BYTES):
             if last is not None:
                 yield last
             within = piece.complete if self._lacking is None else None
@@ -194,7 +198,9 @@ class SegmentChanges:
             ):
                 # A row group isn't read ahead: whoever takes nothing costs no memory for it.
                 parquet = pq.ParquetFile(opened, pre_buffer=False)
-                for rows in parquet.iter_batches(READ_ROWS, columns=wanted.names, use_threads=False):
+                for rows in parquet.iter_batches(
+                    _read_together(parquet), columns=wanted.names, use_threads=False
+                ):
                     chosen = _cast(choose_rows(rows, choice) if choice else rows, wanted)
                     yield (
                         chosen if self._keys is None else chosen.filter(pa.array(self._keys(chosen, schema)))
@@ -224,6 +230,13 @@ def segment_transactions(journal: JournalReader, entry: Entry) -> pa.Table:
                     batches = parquet.iter_batches(READ_ROWS, columns=schema.names, use_threads=False)
                     found += [_first_of_each(rows.select(schema.names)) for rows in batches]
     return pa.Table.from_batches([rows.cast(schema) for rows in found], schema)
+
+
+def _read_together(parquet: pq.ParquetFile) -> int:
+    """Returns how many rows of a file to read at once."""
+    metadata = parquet.metadata
+    size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    return int(max(1, min(READ_ROWS, READ_BYTES * metadata.num_rows // max(1, size))))
 
 
 def _first_of_each(rows: pa.RecordBatch) -> pa.RecordBatch:

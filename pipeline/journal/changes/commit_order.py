@@ -43,6 +43,11 @@ class OrderedRows:
     def __len__(self) -> int:
         return len(self.order)
 
+    @property
+    def nbytes(self) -> int:
+        """Returns how many bytes the parts have."""
+        return sum(part.rows.nbytes for part in self.parts)
+
     def between(self, begin: int, end: int) -> "OrderedRows":
         """Returns these of the rows, without the parts that have none of them."""
         order, scn = self.order[begin:end], self.scn[begin:end]
@@ -95,8 +100,11 @@ def merge_lanes(lanes: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[OrderedRo
         heads = {lane: head for lane, head in heads.items() if head.left}
 
 
-def cut_transactions(ordered: Iterable[OrderedRows], most: int) -> Iterator[CutRows]:
-    """Returns the rows in pieces that end with transactions, of about `most` rows."""
+def cut_transactions(ordered: Iterable[OrderedRows], most: int, most_bytes: int) -> Iterator[CutRows]:
+    """Returns the rows in pieces that end with transactions, of about `most` rows.
+
+    A transaction that is larger than that, or than `most_bytes`, comes in several.
+    """
     held: OrderedRows | None = None
     for rows, is_last in _with_end(ordered):
         left = rows
@@ -105,7 +113,7 @@ def cut_transactions(ordered: Iterable[OrderedRows], most: int) -> Iterator[CutR
             held, left = _joined(held, rows.between(0, own)), rows.between(own, len(rows))
             if len(left):
                 yield CutRows(held, int(held.scn[0]))
-            elif len(held) > most:
+            elif len(held) > most or (len(held) > 1 and held.nbytes > most_bytes):
                 # The last row stays, so that there is one with which the transaction's end can come.
                 yield CutRows(held.between(0, len(held) - 1), None)
                 held = held.last_copied()

@@ -8,7 +8,9 @@ any of these bounds. How large the transaction is doesn't come into it.
 """
 
 import hashlib
+import json
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -36,6 +38,9 @@ PLACES = {
     "the rows that the writer gathers, and those that its thread writes": 2,
     "what is made of these: the rows without images before, a page, the page compressed": 2,
 }
+# How many rows a reader of `/changes` costs: two that are read, two that follow them, and these as they are sent, which
+# takes three more, as columns, as text and as bytes.
+READERS_ROWS = 7
 # What the process takes besides, once it has work: small things, and what its allocators keep.
 BESIDES = 96 * MIB
 
@@ -164,3 +169,21 @@ def test_a_kill_in_the_middle_of_a_transaction(server: MysqlServer, service: Ser
     assert service.stop() == 0
     assert numbers(tmp_path, server) == [1, 2, 3, 4]
     assert unnamed(tmp_path) == 0
+
+
+@pytest.mark.parametrize("form", ["json", "arrow"])
+def test_a_reader_of_changes_has_a_few_rows_of_the_transaction_in_memory(
+    server: MysqlServer, service: Service, tmp_path: Path, form: str
+) -> None:
+    row, times = 8 * MIB, 32
+    insert(server, row)
+    begin(service, tmp_path)
+    executed = update(server, times)
+    until(lambda: executed <= position(tmp_path), "the transaction's end")
+    address = json.loads((tmp_path / "journal" / "http.json").read_text())["url"]
+    memory = Memory(service.pid)
+    with urllib.request.urlopen(f"{address}/changes?since=earliest&through=now&format={form}") as answer:
+        size = sum(map(len, iter(lambda: answer.read(MIB), b"")))
+    assert size > times * row
+    assert memory.grown() < READERS_ROWS * row + BESIDES
+    assert service.stop() == 0

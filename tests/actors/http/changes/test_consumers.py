@@ -16,9 +16,10 @@ import structlog
 from actors.http.changes import consumers, segment_changes
 from actors.http.changes.client import ChangesInterrupted, changes
 from actors.http.changes.json_lines import JsonLines
-from actors.http.changes.segment_changes import ChangesRead
+from actors.http.changes.segment_changes import ChangesRead, SegmentChanges
 from actors.http.routes import ROUTES
 from pipeline.journal.applied.progress import SegmentEnd, TableProgress
+from pipeline.journal.changes.place import ReadPlace
 from pipeline.snapshot.checkpoint import Filling, Ready
 from tests.actors.http.changes.journals import Tapped, tapped
 from tests.actors.http.test_routes import conforms
@@ -72,6 +73,23 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment comes in many pieces, and a file in many batches."""
     monkeypatch.setattr(segment_changes, "READ_ROWS", 7)
     monkeypatch.setattr(segment_changes, "SENT_ROWS", 5)
+
+
+@pytest.mark.parametrize("within", [40_000, 1])
+async def test_large_rows_are_read_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within: int
+) -> None:
+    monkeypatch.setattr(segment_changes, "READ_BYTES", within)
+    monkeypatch.setattr(segment_changes, "SENT_BYTES", within)
+    async with tapped(tmp_path) as tap:
+        tap.commit(20, text="x" * 10_000)
+        tap.commit(1, rows=40, text="x" * 10_000)
+        tap.seal()
+        journal, there = tap.bench.changes.tap.sealed()
+        read = list(SegmentChanges(journal, ReadPlace(1), frozenset({ORDERS.table})).read(there.last))
+        pieces = [each.rows for each in read if each.rows is not None]
+        assert sum(map(len, pieces)) == 40
+        assert max(piece.nbytes for piece in pieces) < 2 * within + 25_000
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -53,8 +53,9 @@ def ids(rows: OrderedRows) -> list[int]:
     return [found[place] for place in range(len(rows))]
 
 
-def pieces(rows: list[Row], size: int, most: int) -> list[CutRows]:
-    return list(cut_transactions(merge_lanes([lane_of(rows, lane, size) for lane in range(3)]), most))
+def pieces(rows: list[Row], size: int, most: int, most_bytes: int = 1 << 20) -> list[CutRows]:
+    lanes = [lane_of(rows, lane, size) for lane in range(3)]
+    return list(cut_transactions(merge_lanes(lanes), most, most_bytes))
 
 
 @given(segments(), st.integers(1, 9), st.integers(1, 9))
@@ -98,11 +99,13 @@ def test_a_piece_is_no_larger_than_wanted_unless_one_transaction_is(
 
 
 @pytest.mark.parametrize("lanes", [1, 3])
-def test_a_large_transaction_is_held_piece_by_piece(lanes: int) -> None:
+@pytest.mark.parametrize(("most", "most_bytes"), [(20, 1 << 30), (1 << 30, 500)])
+def test_a_large_transaction_is_held_piece_by_piece(lanes: int, most: int, most_bytes: int) -> None:
     size, batches = 40, 50
     rows = [(1, False, ordinal, ordinal % lanes) for ordinal in range(lanes * size * batches)]
     one_batch = next(lane_of(rows, 0, size)).get_total_buffer_size()
-    found = pieces(rows, size, size // 2)
+    found = pieces(rows, size, most, most_bytes)
+    assert [id_ for piece in found for id_ in ids(piece.rows)] == list(range(len(rows)))
     assert len(found) >= batches
     for piece in found:
         # Two batches of each lane at most, and the row that was left over, which has no batch any more.
@@ -130,5 +133,5 @@ def test_a_repairs_deletions_and_rows_come_once() -> None:
         ChunkId("v1", ORDERS.table, 1), ORDERS, found, GtidSet(), place(4), 7, first=False, gone=gone
     )
     lane = chunk_table(1, part).combine_chunks().to_batches()
-    pieces_ = [piece.rows for piece in cut_transactions(merge_lanes([iter(lane)]), 9)]
+    pieces_ = [piece.rows for piece in cut_transactions(merge_lanes([iter(lane)]), 9, 1 << 20)]
     assert [id_ for rows in pieces_ for id_ in ids(rows)] == [1, 2, 3, 4]
