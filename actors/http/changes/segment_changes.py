@@ -32,8 +32,8 @@ READ_ROWS: Final = 1 << 15
 SENT_ROWS: Final = 1 << 13
 
 # About how many bytes these are at most, unless a single row has more.
-READ_BYTES: Final = 4 << 20
-SENT_BYTES: Final = 4 << 20
+READ_ROWS_BYTES: Final = 4 << 20
+SENT_ROWS_BYTES: Final = 4 << 20
 
 # Which rows of a table version are wanted.
 ChooseKeys = Callable[[pa.RecordBatch, TableSchema], NDArray[np.bool_]]
@@ -147,7 +147,7 @@ class SegmentChanges:
             ]
         )
         last: ChangesRead | None = None
-        for piece in cut_transactions(ordered, SENT_ROWS, SENT_BYTES):
+        for piece in cut_transactions(ordered, SENT_ROWS, SENT_ROWS_BYTES):
             if last is not None:
                 yield last
             within = piece.complete if self._lacking is None else None
@@ -236,7 +236,7 @@ def _read_together(parquet: pq.ParquetFile) -> int:
     """Returns how many rows of a file to read at once."""
     metadata = parquet.metadata
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    return int(max(1, min(READ_ROWS, READ_BYTES * metadata.num_rows // max(1, size))))
+    return int(max(1, min(READ_ROWS, READ_ROWS_BYTES * metadata.num_rows // max(1, size))))
 
 
 def _first_of_each(rows: pa.RecordBatch) -> pa.RecordBatch:

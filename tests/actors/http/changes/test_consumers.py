@@ -79,8 +79,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_large_rows_are_read_a_few_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within: int
 ) -> None:
-    monkeypatch.setattr(segment_changes, "READ_BYTES", within)
-    monkeypatch.setattr(segment_changes, "SENT_BYTES", within)
+    monkeypatch.setattr(segment_changes, "READ_ROWS_BYTES", within)
+    monkeypatch.setattr(segment_changes, "SENT_ROWS_BYTES", within)
     async with tapped(tmp_path) as tap:
         tap.commit(20, text="x" * 10_000)
         tap.commit(1, rows=40, text="x" * 10_000)
