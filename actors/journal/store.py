@@ -18,6 +18,7 @@ To start, the manifest's names are listed and the last entry is read. The number
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +43,8 @@ from pipeline.schema.table_schema import TableSchema
 
 _SCHEMAS = "schemas"
 _SEGMENTS = "segments"
+# From this number on schemas are written at the same time, so many at once.
+_MANY = 8
 # How many published entries are kept in memory, for the consumers in this process.
 _RECENT = 32
 _FOLDERS = (MANIFEST, _SCHEMAS, _SEGMENTS, writer_epochs.EPOCHS, CONSUMERS, FIRST)
@@ -269,9 +272,9 @@ class JournalStore(JournalReader):
             raise InvariantBroken(f"segment {segment} was to be sealed, and the last one is {own.last}")
         with journal_errors(self.files.shown):
             self.files.keep(f"{_SEGMENTS}/{own.name(segment)}", frozenset(file.path for file in entry.files))
-            for version in entry.schemas.keys() - self._named.keys():
-                text = manifest.schema_to_json(entry.schemas[version])
-                self.files.put(f"{_SCHEMAS}/{version}{JSON_SUFFIX}", text.encode())
+            self._put_schemas(
+                [entry.schemas[version] for version in entry.schemas.keys() - self._named.keys()]
+            )
             self._named |= dict.fromkeys(entry.schemas, segment)
             text = manifest.to_json(entry, self.identity.id)
             self.files.put(f"{MANIFEST}/{own.name(segment)}{JSON_SUFFIX}", text.encode())
@@ -282,6 +285,20 @@ class JournalStore(JournalReader):
             del self._recent[next(iter(self._recent))]
         self._unread = min(entry.checkpoint.unread.values(), default=None)
         self.bytes += sum(file.bytes for file in entry.files)
+
+    def _put_schemas(self, schemas: Sequence[TableSchema]) -> None:
+        """Writes schemas durably; the many of a first start at the same time, because each waits for the storage."""
+
+        def put(schema: TableSchema) -> None:
+            text = manifest.schema_to_json(schema)
+            self.files.put(f"{_SCHEMAS}/{schema.version}{JSON_SUFFIX}", text.encode())
+
+        if len(schemas) < _MANY:
+            for schema in schemas:
+                put(schema)
+            return
+        with ThreadPoolExecutor(_MANY, "schemas") as threads:
+            list(threads.map(put, schemas))
 
     def retain(self, settings: JournalSettings, now: int) -> Removed:
         """Remove a few of the segments that may go, if there are any; `now` in µs since the epoch."""

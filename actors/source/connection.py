@@ -193,15 +193,19 @@ class Source:
         """What the server says of those of these tables that exist and that the user may see."""
         if not tables:
             return Descriptions({}, {})
-        rows = await self.ask(information_schema.describe(tables))
+        wanted, rows = frozenset(tables), list[information_schema.ColumnRow]()
+        for first in range(0, len(tables), information_schema.MOST_DESCRIBED):
+            some = tables[first : first + information_schema.MOST_DESCRIBED]
+            told = await self.ask(information_schema.describe(some))
+            rows += (row for row in told if (row[0], row[1]) in wanted)
         listed = {
             table: await self._list_indexes(table) for table in information_schema.ambiguous_key_tables(rows)
         }
-        told = information_schema.describe_tables(rows, listed)
-        if all(each.traits.engine != MERGEABLE for each in told.described.values()):
-            return told
+        found = information_schema.describe_tables(rows, listed)
+        if all(each.traits.engine != MERGEABLE for each in found.described.values()):
+            return found
         return information_schema.with_merge_tables(
-            told, await self.merge_tables(), folds=await self.folds_names()
+            found, await self.merge_tables(), folds=await self.folds_names()
         )
 
     async def merge_tables(self) -> dict[TableId, frozenset[TableId]]:

@@ -7,6 +7,7 @@ from deploy.toolchain.mysql_server import Account, MysqlServer
 from pipeline.binlog.events.table_map_event import table_map
 from pipeline.schema.table_map import FullMetadata, TableMap
 from pipeline.schema.table_schema import Column, TableId, TableSchema
+from pipeline.source import information_schema
 from pipeline.types.column_types import Enum, Integer, Set
 from pipeline.types.enum_labels import UNKNOWN_CHARACTER
 from pipeline.verifier.columns import self_described
@@ -134,6 +135,18 @@ async def test_what_the_user_may_not_see_is_not_there(mysql: MysqlServer, databa
     mysql.sql("DROP USER blind")
 
 
+async def test_many_tables_are_described_by_several_statements(
+    mysql: MysqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [TableId(database, f"t{number}") for number in range(5)]
+    mysql.sql(*(f"CREATE TABLE {name} (id INT PRIMARY KEY)" for name in names))
+    async with connected(mysql, database) as source:
+        together = await source.describe(names)
+        monkeypatch.setattr(information_schema, "MOST_DESCRIBED", 2)
+        assert await source.describe(names) == together
+    assert list(together) == names
+
+
 async def test_the_estimate_is_near(mysql: MysqlServer, database: str) -> None:
     values = ", ".join(f"({i})" for i in range(1000))
     mysql.sql(
@@ -158,14 +171,16 @@ async def test_tables_whose_names_differ_in_case_are_not_confused(
         "ANALYZE TABLE T",
         database=database56,
     )
-    lower, upper = TableId(database56, "t"), TableId(database56, "T")
+    lower, upper, none = (TableId(database56, name) for name in ("t", "T", "none"))
     schemas = {
         lower: TableSchema(lower, (Column("a", INT, False), Column("b", INT, True)), (0,)),
         upper: TableSchema(upper, (Column("b", INT, False), Column("a", INT, True)), (0,)),
     }
     async with connected(mysql56, database56) as source:
-        for asked in ([lower], [upper], [lower, upper]):
+        for asked in ([lower], [upper], [lower, upper], [lower, none]):
             found = await source.describe(asked)
-            assert {t: each.schema for t, each in found.items()} == {t: schemas[t] for t in asked}
+            assert {t: each.schema for t, each in found.items()} == {
+                t: schemas[t] for t in asked if t != none
+            }
         assert await source.estimate(lower) == 0
         assert await source.estimate(upper) > 250
