@@ -9,7 +9,7 @@ Source: Databus 2.0, `DatabusRequest` (headers), `BufferInfoResponse`, `DbusEven
 
 import base64
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import count
 from threading import Lock
@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from actors.http.changes.consumers import ChangesConsumers
-from actors.http.changes.segment_changes import ChooseKeys, SegmentChanges
+from actors.http.changes.consumers import SEGMENTS_AT_ONCE, ChangesConsumers
+from actors.http.changes.segment_changes import ChangesRead, ChooseKeys, SegmentChanges
 from actors.http.error_answers import Handler, changes_refusal
 from actors.journal.store import JournalReader
 from actors.runtime.metrics import Metrics
@@ -119,14 +119,23 @@ class DatabusRelay:
         query = parse_stream_query(request.query)
         form = JsonEvents() if query.output is EventEncoding.JSON else AvroEvents()
         with self._consumers.consumer():
-            page = await self._tap.work(lambda: self._page(query, form))
+            page = await self._page(query, form)
             body = await self._tap.work(page.whole)
         name = "json" if query.output is EventEncoding.JSON else "avro"
         self._consumers.measure(name, page.rows, len(body))
         headers = {} if page.pending is None else {"x-dbus-pending-event-size": str(page.pending)}
         return web.Response(body=body, content_type=form.content_type, headers=headers)
 
-    def _page(self, query: StreamQuery, form: EventForm) -> EventPage:
+    async def _page(self, query: StreamQuery, form: EventForm) -> EventPage:
+        """Returns the events of an answer. Others who read have their turn after each piece."""
+        pages = self._pages(query, form)
+        page = await self._tap.work(lambda: next(pages))
+        while (more := await self._tap.work(lambda: next(pages, None))) is not None:
+            page = more
+        return page
+
+    def _pages(self, query: StreamQuery, form: EventForm) -> Iterator[EventPage]:
+        """Returns the page after each piece that it takes, at last with all."""
         journal, there = self._tap.sealed()
         known = self._tap.tables(journal.entry(there.last))
         tables = find_sources(query.sources, known) if query.sources else sorted(known)
@@ -137,17 +146,17 @@ class DatabusRelay:
         last = min(there.last, place.segment + MOST_READ_SEGMENTS - 1)
         if keys is not None:
             last = _looked_through(journal, place.segment, last, frozenset(tables))
-        for read in changes.read(last):
-            pieces = [] if read.rows is None else list(of_one_version(read.rows, read.lanes))
-            for number, piece in enumerate(pieces, 1):
-                is_last = number == len(pieces)
-                page.add(piece, read.lanes, complete=is_last and read.checkpoint is not None)
-            if page.full:
-                return page
+        while changes.place.segment <= last:
+            for read in changes.read(min(last, changes.place.segment + SEGMENTS_AT_ONCE - 1)):
+                _add(page, read)
+                yield page
+                if page.full:
+                    return
+            yield page
         if place.segment <= last or query.place.since is NamedPlace.NOW:
             # A client without a checkpoint gets one, also where nothing comes yet.
             page.end(journal.entry(last).last_scn)
-        return page
+        yield page
 
     def _sources(self, parameters: Mapping[str, str]) -> list[dict[str, Any]]:
         _check_names(parameters)
@@ -240,6 +249,13 @@ class RowVersions:
                 self._last_with |= {file.version: segment for file in journal.entry(segment).files}
                 self._read_through = segment
             return {version for version, segment in self._last_with.items() if segment >= first}
+
+
+def _add(page: EventPage, read: ChangesRead) -> None:
+    pieces = [] if read.rows is None else list(of_one_version(read.rows, read.lanes))
+    for number, piece in enumerate(pieces, 1):
+        is_last = number == len(pieces)
+        page.add(piece, read.lanes, complete=is_last and read.checkpoint is not None)
 
 
 def _keys_of(

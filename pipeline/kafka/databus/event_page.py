@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipeline.journal.changes.commit_order import OrderedRows
 from pipeline.kafka.avro.avro_values import BYTES
-from pipeline.kafka.databus.events import EventForm
+from pipeline.kafka.databus.events import EventForm, have_events
 from pipeline.kafka.databus.stream_query import LARGEST
 from pipeline.schema.table_schema import TableId, TableSchema
 from pipeline.types.arrow_arrays import bytes_of
@@ -44,6 +44,8 @@ class EventPage:
     def add(self, rows: OrderedRows, lanes: Sequence[TableSchema], *, complete: bool) -> None:
         """Adds the events of rows, each table's in one version. `complete`: whether the last window ends with them."""
         parts = list(rows.taken())
+        if not complete and self._skips([part.rows for part, _ in parts], rows.scn):
+            return
         if not all(self._form.takes(lanes[part.lane]) for part, _ in parts):
             self._full = True
             return
@@ -78,6 +80,17 @@ class EventPage:
         """Ends the window that is open, unless it is this one."""
         if self._open is not None and self._open != scn:
             self.end(self._open)
+
+    def _skips(self, parts: Sequence[pa.RecordBatch], scn: Longs) -> bool:
+        """Passes over rows of the first window if the consumer has all their events, without making these."""
+        if self._skipped == 0 or not (scn[0] == scn[-1] == self._first):
+            return False
+        had = sum(have_events(rows).true_count for rows in parts)
+        if had > self._skipped:
+            return False
+        self._skipped -= had
+        self._open = self._first
+        return True
 
     def _kept(self, events: pa.Array, scn: Longs) -> Longs:
         """Returns the places of the events that the consumer doesn't have."""

@@ -166,9 +166,14 @@ class AvroEvents:
         )
 
 
+def have_events(rows: pa.RecordBatch) -> pa.BooleanArray:
+    """Returns which of the rows have an event."""
+    return pc.not_equal(rows.column("__op"), "b")
+
+
 def _where_event(rows: pa.RecordBatch, events: pa.Array) -> pa.Array:
     """Returns the events, null for rows that an update found."""
-    return pc.if_else(pc.not_equal(rows.column("__op"), "b"), events, pa.scalar(None, BYTES))
+    return pc.if_else(have_events(rows), events, pa.scalar(None, BYTES))
 
 
 def _opcodes(rows: pa.RecordBatch) -> pa.DictionaryArray:

@@ -1,8 +1,11 @@
 """A client of Databus' pulls a real journal's events from its checkpoint, with schemas that it gets beside them."""
 
+import asyncio
 import base64
 import io
 import json
+import threading
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,14 +15,16 @@ import fastavro
 import pytest
 
 from actors.http import databus_relay
-from actors.http.changes import segment_changes
+from actors.http.changes import journal_tap, segment_changes
 from actors.http.routes import ROUTES
 from pipeline import metrics as catalogue
+from pipeline.kafka.databus.event_page import EventPage
 from pipeline.snapshot.checkpoint import Ready
 from tests.actors.http.changes.journals import WIDER, Tapped, tapped
 from tests.actors.http.test_routes import conforms
 from tests.pipeline.kafka.databus.windows import Windows
 from tests.pipeline.lake.stream.entries import ORDERS
+from tests.servers.awaiting import WITHIN_S
 
 
 async def asked(tap: Tapped, path: str, **parameters: str) -> tuple[int, Any, bytes]:
@@ -105,6 +110,58 @@ async def test_an_avro_reader_has_the_same_rows_and_transactions_come_in_pieces(
         for size in (300, 1 << 20):
             windows = await pull(tap, "binary", size)
             assert [e["value"]["id"] for window in windows.whole.values() for e in window] == lines
+
+
+async def test_others_have_their_turn_after_each_piece_of_a_large_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_changes, "READ_ROWS", 3)
+    monkeypatch.setattr(segment_changes, "SENT_ROWS", 2)
+    monkeypatch.setattr(journal_tap, "_THREADS", 1)
+    loop, begun, asked_for = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    add, done = EventPage.add, list[str]()
+
+    def add_slowly(page: EventPage, *given: Any, complete: bool) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert asked_for.wait(WITHIN_S)
+        done.append("piece")
+        add(page, *given, complete=complete)
+
+    async with tapped(tmp_path) as tap:
+        tap.commit(1, rows=30)
+        tap.seal()
+        submit = tap.bench.changes.tap.work
+
+        async def work(asked_work: Callable[[], Any]) -> Any:
+            def another() -> Any:
+                done.append("another")
+                return asked_work()
+
+            if not begun.is_set() or asked_for.is_set():
+                return await submit(asked_work)
+            waiting = asyncio.ensure_future(submit(another))
+            await asyncio.sleep(0)  # it's in the queue by then
+            asked_for.set()
+            return await waiting
+
+        monkeypatch.setattr(tap.bench.changes.tap, "work", work)
+        monkeypatch.setattr(EventPage, "add", add_slowly)
+        pulled = asyncio.ensure_future(
+            asked(
+                tap,
+                "/stream",
+                sources="shop.items",
+                size="100000",
+                output="json",
+                checkPoint=Windows().checkpoint,
+            )
+        )
+        async with asyncio.timeout(WITHIN_S):
+            await begun.wait()
+            await told(tap, "/bufferInfo")
+            _, _, body = await pulled
+        assert Windows().take(body, binary=False) == 16
+        assert done[:2] == ["piece", "another"] and done.count("piece") > 3
 
 
 @pytest.mark.parametrize("bound", ["MOST_READ_SEGMENTS", "MOST_READ_BYTES"])

@@ -1,8 +1,10 @@
 """However small the answers are, a client that continues from its checkpoint has each event once, and whole windows."""
 
+import json
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from pipeline.kafka.databus import event_page
 from pipeline.kafka.databus.event_page import EventPage
 from pipeline.kafka.databus.events import AvroEvents, JsonEvents
 from pipeline.kafka.databus.stream_query import parse_window
-from pipeline.schema.table_schema import TableId
+from pipeline.schema.table_schema import TableId, TableSchema
 from tests.pipeline.kafka.databus.windows import Windows, batch, ordered
 from tests.pipeline.lake.stream.entries import ITEMS, ORDERS
 
@@ -74,6 +76,28 @@ def test_each_event_comes_once(made: list[list[int]], size: int, split: int, bin
 
 def _ids(event: dict[str, Any], binary: bool) -> int:
     return int(event["value"]["id"] if binary else event["key"])
+
+
+@pytest.mark.parametrize(("skipped", "made", "keys"), [(2, 0, [4, 5, 6]), (1, 3, [3, 4, 5, 6])])
+def test_events_that_the_client_has_are_not_made_again(
+    monkeypatch: pytest.MonkeyPatch, skipped: int, made: int, keys: list[int]
+) -> None:
+    counted: list[int] = []
+    rows_of = JsonEvents.rows
+
+    def count(form: JsonEvents, rows: pa.RecordBatch, schema: TableSchema) -> pa.Array:
+        counted.append(rows.num_rows)
+        return rows_of(form, rows, schema)
+
+    monkeypatch.setattr(JsonEvents, "rows", count)
+    page = EventPage(JsonEvents(), 1 << 20, 1, skipped)
+    page.add(ordered(batch(ITEMS, [("b", 1, (1,)), ("u", 1, (2,)), ("c", 1, (3,))])), [ITEMS], complete=False)
+    assert sum(counted) == made
+    page.add(ordered(batch(ITEMS, [("c", 1, (4,)), ("c", 1, (5,))])), [ITEMS], complete=False)
+    page.add(ordered(batch(ITEMS, [("c", 2, (6,))])), [ITEMS], complete=True)
+    events = [json.loads(line) for line in page.whole().splitlines()]
+    assert [each["key"] for each in events if "endOfPeriod" not in each] == keys
+    assert [each["sequence"] for each in events if "endOfPeriod" in each] == [1, 2]
 
 
 def test_an_event_without_room_is_announced() -> None:
