@@ -201,7 +201,9 @@ class Generations:
         """
         mirror, of = self._commits.table(table, Tier.MIRROR), columns(wanted, Tier.MIRROR)
         pin, marks = pin_of(generation), ("generation", generation)
-        present, empty = mirror.snapshot(), batch.completes(table, generation)
+        present = mirror.snapshot()
+        shown = present is not None and present.pin is not None
+        empty = batch.completes(table, generation, shown=shown)
         if present is not None and present.pin is not None and not empty:
             since = self._freeze(table, mirror, present, generation)
             self._commits.evolve_changelog(table, todo, properties, pin)

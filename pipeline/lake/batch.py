@@ -103,13 +103,15 @@ class Pieces:
 class Generation:
     """A generation of a mirror: it begins after the SCN `since`, in `segment` or before, whose end has `schema`.
 
-    `ready`: whether it has all of its rows at that end.
+    `ready`: whether it has all of its rows at that end. `emptied`: whether it begins because a statement took all rows,
+    and no snapshot has read any in that segment.
     """
 
     since: int
     segment: int
     schema: TableSchema
     ready: bool = True
+    emptied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,16 +156,18 @@ class Batch:
         current = delivered.schema is not None and delivered.changes <= self.through
         return current and delivered.capture_stopped != stopped
 
-    def completes(self, table: TableId, generation: int) -> bool:
+    def completes(self, table: TableId, generation: int, *, shown: bool) -> bool:
         """Returns whether a generation that begins in the batch is complete with it: no snapshot has to fill it.
 
-        A snapshot may bring no rows, because changes have superseded all of them. Then these changes fill it.
+        A snapshot may bring no rows, because changes have superseded all of them. Then these changes fill it. If
+        readers are `shown` an earlier generation, they must not see the table empty before the changes come.
         """
         begun = next(each for each in self.generations[table] if each.since == generation)
         pieces = self.tables.get(table, Pieces())
         empty = all(piece.segment < begun.segment for piece in pieces.rows)
         mirror = self.checkpoint.mirrors.get(table)
-        return mirror == Ready(generation) and empty and (begun.ready or not pieces.changes)
+        at_once = begun.emptied if shown else begun.ready
+        return mirror == Ready(generation) and empty and (at_once or not pieces.changes)
 
 
 # A batch is one commit in each table: a larger one costs less for each row, and takes longer.
@@ -241,9 +245,17 @@ def _generations(entries: list[Entry]) -> dict[TableId, tuple[Generation, ...]]:
             known = found.get(table, ())
             if not known or known[-1].since < mirror.since:
                 schema, ready = entry.stored_schemas[table], isinstance(mirror, Ready)
-                found[table] = (*known, Generation(mirror.since, entry.segment, schema, ready))
+                emptied = _is_emptied(entry, table)
+                found[table] = (*known, Generation(mirror.since, entry.segment, schema, ready, emptied))
         before = mirrors
     return found
+
+
+def _is_emptied(entry: Entry, table: TableId) -> bool:
+    """Returns whether a statement took all rows of the table before the segment, in which no snapshot reads it."""
+    altered = (each.alteration for each in entry.alterations)
+    emptied = any(each.emptied and each.schema.table == table for each in altered)
+    return emptied and all(each.chunk.table != table for each in entry.chunks)
 
 
 def is_newer(generation: Generation, present: int | None) -> bool:

@@ -947,6 +947,30 @@ def test_a_generation_that_leaves_its_table_leaves_how_far_all_tables_are(
     assert delivery.view(orders) == expected(orders)
 
 
+def test_a_snapshot_that_changes_have_superseded_within_a_segment_shows_no_empty_table(
+    delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = delivery.history
+    orders = history.table(ORDERS)
+    history.transaction((orders, "c", (1, "a")))
+    delivery.deliver()
+    history.restart(orders, ORDERS, Filling)
+    history.transaction((orders, "u", (1, "b")))
+    orders.mirror = Ready(1)  # the only chunk's row was superseded
+    with monkeypatch.context() as patched:
+
+        def cut(*_: object, **__: object) -> None:
+            raise Cut
+
+        patched.setattr(DeltaTable, "append", cut)
+        with pytest.raises(Cut):
+            delivery.deliver()
+    assert delivery.view(orders) == [(1, "a")], "what was there before, until the change has come"
+    delivery.deliver()
+    assert delivery.view(orders) == expected(orders) == [(1, "b")]
+    assert rows(delivery.tier(orders, Tier.MIRROR)) == [(1, "b")]
+
+
 def test_any_other_schema_change_stops_the_table_by_name_and_for_good(delivery: Delivery) -> None:
     history = delivery.history
     orders, users = history.table(ORDERS), history.table(USERS)

@@ -6,8 +6,9 @@ import pytest
 
 from pipeline.config.lake_types import LakeType, LakeTypeRule, form_by_rules
 from pipeline.config.table_rules import SchemaChanges
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
-from pipeline.journal.entry import CommitTimes, Entry, File, FileKind
+from pipeline.journal.entry import CommitTimes, Entry, File, FileKind, SealedChunk
 from pipeline.lake.batch import (
     DeliveryStop,
     Generation,
@@ -26,6 +27,7 @@ from pipeline.schema.ddl.column_definitions import ConstantColumn
 from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
+from pipeline.snapshot.snapshot import ChunkId
 from pipeline.types.column_types import Geometry, Integer, Text
 
 INT = Integer(8, unsigned=False)
@@ -185,16 +187,26 @@ def test_a_mirror_that_begins_anew_takes_any_schema_and_no_rows_of_before() -> N
 
 
 def test_a_generation_is_complete_with_its_batch_only_where_no_snapshot_fills_it() -> None:
-    emptied, filled = entry(3, V1, mirror=Ready(30)), entry(4, V1, kind=FileKind.ROWS, mirror=Ready(30))
-    assert next_batch([emptied]).completes(V1.table, 30)
-    assert not next_batch(
-        [replace(emptied, checkpoint=entry(3, V1, mirror=Filling(30)).checkpoint), filled]
-    ).completes(V1.table, 30)
-    assert not next_batch([entry(3, V1, mirror=Filling(30))]).completes(V1.table, 30)
-    # Changes have superseded each row of the snapshot, or there was none.
+    truncated = (Altered(30, Alteration(V1, "TRUNCATE TABLE", emptied=True)),)
+    emptied = replace(entry(3, V1, mirror=Ready(30)), alterations=truncated)
+    filled = entry(4, V1, kind=FileKind.ROWS, mirror=Ready(30))
+    filling = replace(emptied, checkpoint=entry(3, V1, mirror=Filling(30)).checkpoint)
     begun, superseded = entry(3, mirror=Filling(30)), entry(4, V1, mirror=Ready(30))
-    assert not next_batch([begun, superseded]).completes(V1.table, 30)
-    assert next_batch([begun, entry(4, mirror=Ready(30))]).completes(V1.table, 30)
+    for shown in (False, True):
+
+        def completes(*entries: Entry, shown: bool = shown) -> bool:
+            return next_batch(list(entries)).completes(V1.table, 30, shown=shown)
+
+        assert completes(emptied)
+        assert not completes(filling, filled)
+        assert not completes(entry(3, V1, mirror=Filling(30)))
+        # Changes have superseded all rows of its snapshot.
+        assert not completes(begun, superseded)
+        assert completes(begun, entry(4, mirror=Ready(30)))
+        # The same in one segment, also after a statement that emptied the table.
+        assert completes(entry(3, V1, mirror=Ready(30))) is not shown
+        chunk = SealedChunk(ChunkId("s", V1.table, 1), GtidSet(), Coordinates("binlog.000001", 4), 0, 31)
+        assert completes(replace(emptied, chunks=(chunk,))) is not shown
 
 
 def test_behind_a_crash_the_mirror_may_be_ahead_of_a_batch() -> None:
