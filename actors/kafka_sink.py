@@ -7,6 +7,7 @@ It needs only the reading side of the journal. A failure here affects neither ca
 """
 
 import asyncio
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -85,6 +86,10 @@ class _OpenRecords(Exception):
     """A topic has open records of a Kafka transaction that has ended."""
 
 
+class _Released(Exception):
+    """The thread works for an actor that has ended."""
+
+
 @dataclass(slots=True)
 class _Connected:
     """What exists while the sink is connected to a broker."""
@@ -148,7 +153,8 @@ class KafkaSink(Actor[ToKafkaSink]):
         self._journal = journal
         self._applied = applied
         self._threads = ThreadPoolExecutor(1, "kafka")
-        self._rows = SegmentRows(journal)
+        self._released = threading.Event()
+        self._rows = SegmentRows(journal, self._advanced)
         self._made_now = self._making = MessageBatches(settings)
         self._gathered = GatheredRows()
         # What the messages of a portion that is split say of its transaction.
@@ -211,6 +217,7 @@ class KafkaSink(Actor[ToKafkaSink]):
 
     async def release(self) -> None:
         """Disconnects from the broker, and waits for the thread."""
+        self._released.set()
         await self._leave()
         await asyncio.to_thread(self._threads.shutdown)
 
@@ -416,13 +423,14 @@ class KafkaSink(Actor[ToKafkaSink]):
         entry = await self._entry_of(order.segment)
         statements, skip = unsent(entry, order.portion, order.skip)
         rows, one_scn = len(statements), order.portion.first_scn == order.portion.last_scn
-        await self._send_statements(connected, statements, order.topics)
         sharing = all_in_step if one_scn and not order.by_table else self._making.sharing
         in_step = self._rows.rows(entry, order.portion, sharing, skip)
-        told = await self._in_thread(self._transactions_of, entry, order)
+        # Both may read all rows of the portion. From the first message on the broker's time runs.
+        parts = await self._in_thread(next, in_step, None)
+        told = await self._transactions_of(entry, order)
+        await self._send_statements(connected, statements, order.topics)
         if one_scn and not order.skip:
             await self._mark(connected, told.marks, slice(0, 1))
-        parts = await self._in_thread(next, in_step, None)
         while parts is not None:
             if one_scn and rows >= order.most:
                 in_step.put_back(parts)
@@ -446,17 +454,19 @@ class KafkaSink(Actor[ToKafkaSink]):
             records = await self._in_thread(self._making.schema_changes, wanted, now)
             await self._send_records(connected, [records], now)
 
-    def _transactions_of(self, entry: Entry, order: SendPortion) -> "_Transactions":
+    async def _transactions_of(self, entry: Entry, order: SendPortion) -> _Transactions:
         """Returns what messages say of the portion's transactions, kept while the portion is sent in parts."""
         portion, making = order.portion, self._making
         if not self._settings.provide_transaction_metadata:
             return _Transactions(portion, order.topics)
         told, self._told = self._told, None
         if told is None or not order.skip or (told.portion, told.topics) != (portion, order.topics):
-            changed = self._rows.changed(entry, portion, making.counted_for(order.topics))
+            counted = making.counted_for(order.topics)
+            changed = await self._in_thread(self._rows.changed, entry, portion, counted)
             wanted = includes(order.topics, making.transaction_topic)
-            marks = making.marks(changed) if wanted else None
-            told = _Transactions(portion, order.topics, MessageOrders(changed), marks)
+            marks = await self._in_thread(making.marks, changed) if wanted else None
+            orders = await self._in_thread(MessageOrders, changed)
+            told = _Transactions(portion, order.topics, orders, marks)
         self._told = told
         return told
 
@@ -599,3 +609,9 @@ class KafkaSink(Actor[ToKafkaSink]):
         self.beat()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+
+    def _advanced(self) -> None:
+        """Says in the thread that its work is getting on. Raises once the actor does not wait for the thread."""
+        if self._released.is_set():
+            raise _Released
+        self.beat()

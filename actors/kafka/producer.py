@@ -125,7 +125,7 @@ class KafkaProducer:
         await self._in_time(self._producer.start())
 
     async def begin(self) -> None:
-        """Begins a Kafka transaction. It must be committed before the broker aborts it."""
+        """Begins a Kafka transaction. The broker aborts one that isn't committed in time after its first batch."""
         self._sent, self._ends = [], {}
         self._deadline = self._now() + self._timeout_s
         await self._in_time(self._producer.begin_transaction())
@@ -133,6 +133,8 @@ class KafkaProducer:
     async def send(self, batch: PartitionBatch) -> None:
         """Sends a batch; returns when it is queued. Raises TopicRefusal if no request has room for it."""
         topic, partition = batch.topic, batch.partition
+        if not self._sent and not self._ends:
+            self._deadline = self._now() + self._timeout_s
         size = batch.records.size() + len(topic) + _BATCH_HEAD
         await self._room(topic, size)
         await self._in_time(self._known(topic, partition), topic)

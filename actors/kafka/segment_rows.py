@@ -76,10 +76,14 @@ TablePass = Callable[[Entry, TableId], Iterator[TableRows]]
 
 
 class SegmentRows:
-    """Reads segments of a journal."""
+    """Reads segments of a journal.
 
-    def __init__(self, journal: JournalReader) -> None:
+    It calls `advanced` for each batch that it reads: a call here may read a whole segment. What that raises ends it.
+    """
+
+    def __init__(self, journal: JournalReader, advanced: Callable[[], None] = lambda: None) -> None:
         self._journal = journal
+        self._advanced = advanced
         self._pass: _Pass | None = None
         self._begun: PortionRows | None = None
 
@@ -118,7 +122,11 @@ class SegmentRows:
 
     def changed(self, entry: Entry, portion: Portion, narrowing: Narrowing) -> ChangedRows:
         """Returns what the transactions of a portion changed: the rows that become messages, without their values."""
-        found: list[tuple[TableId, pa.RecordBatch]] = []
+        return ChangedRows.of(self._changed(entry, portion, narrowing))
+
+    def _changed(
+        self, entry: Entry, portion: Portion, narrowing: Narrowing
+    ) -> Iterator[tuple[TableId, pa.RecordBatch]]:
         for file in entry.files:
             if file.kind is not FileKind.CHANGES:
                 continue
@@ -126,12 +134,12 @@ class SegmentRows:
             needed = narrowing.needed(schema)
             with self._opened(entry, file) as parquet:
                 together = _together(parquet) if needed else _NARROW
-                for batch in _whole_batches(parquet, together, [*transactions.COLUMNS, *needed]):
+                columns = [*transactions.COLUMNS, *needed]
+                for batch in _whole_batches(self._batches(parquet, together, columns)):
                     begin, end = _within(batch, portion)
                     if begin < end:
                         rows = narrowing.narrowed(schema, batch.slice(begin, end - begin))
-                        found.append((file.table, rows.drop_columns(list(needed))))
-        return ChangedRows.of(found)
+                        yield file.table, rows.drop_columns(list(needed))
 
     def _scns_of_rows(self, entry: Entry) -> NDArray[np.int64]:
         files = portions.stream_files(entry)
@@ -144,7 +152,9 @@ class SegmentRows:
             chunks = self._first_chunks(entry, file.table) if file is own[0] else []
             return np.repeat([_scn(entry, c) for c in chunks], [c.rows for c in chunks]).astype(np.int64)
         with self._opened(entry, file) as parquet:
-            return np.asarray(parquet.read(columns=["__scn"]).column("__scn"), np.int64)
+            batches = self._batches(parquet, _NARROW, ["__scn"])
+            scns = (np.asarray(batch.column("__scn"), np.int64) for batch in batches)
+            return np.concatenate([np.empty(0, np.int64), *scns])
 
     def _of_table(self, entry: Entry, table: TableId) -> Iterator[TableRows]:
         """Returns the changes of a table, with its chunks between them."""
@@ -180,14 +190,14 @@ class SegmentRows:
     def _read_files(self, entry: Entry, files: Iterable[File]) -> Iterator[TableRows]:
         for file in files:
             with self._opened(entry, file) as parquet:
-                for rows in _whole_batches(parquet, _together(parquet)):
+                for rows in _whole_batches(self._batches(parquet, _together(parquet))):
                     yield TableRows(entry.schemas[file.version], rows)
 
     def _rows_batches(self, entry: Entry, table: TableId) -> Iterator[TableRows]:
         for file in entry.files:
             if file.table == table and file.kind is FileKind.ROWS:
                 with self._opened(entry, file) as parquet:
-                    for batch in parquet.iter_batches(_together(parquet)):
+                    for batch in self._batches(parquet, _together(parquet)):
                         yield TableRows(entry.schemas[file.version], batch)
 
     def _first_chunks(self, entry: Entry, table: TableId) -> list[SealedChunk]:
@@ -211,8 +221,16 @@ class SegmentRows:
         for file in entry.files:
             if file.table == table and file.kind is FileKind.CHANGES:
                 with self._opened(entry, file) as parquet:
-                    found |= set(parquet.read(columns=["__chunk"]).column("__chunk").unique().to_pylist())
+                    for batch in self._batches(parquet, _NARROW, ["__chunk"]):
+                        found |= set(batch.column("__chunk").unique().to_pylist())
         return found
+
+    def _batches(
+        self, parquet: pq.ParquetFile, together: int, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in parquet.iter_batches(together, columns=columns):
+            self._advanced()
+            yield batch
 
     def _opened(self, entry: Entry, file: File) -> pq.ParquetFile:
         filesystem = self._journal.files.filesystem
@@ -258,15 +276,13 @@ def _count(parts: InStep) -> int:
     return sum(part.rows.num_rows for part in parts)
 
 
-def _whole_batches(
-    parquet: pq.ParquetFile, together: int, columns: Sequence[str] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Returns the rows of a changes file, about so many at once.
+def _whole_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Returns the rows of a changes file, about as many at once.
 
     Two rows that belong together are in the same batch.
     """
     held: pa.RecordBatch | None = None
-    for batch in parquet.iter_batches(together, columns=columns):
+    for batch in batches:
         for some in _bounded(batch):
             rows = pa.concat_batches([held, some]) if held else some
             kept = whole_rows(rows)

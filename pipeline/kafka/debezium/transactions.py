@@ -13,7 +13,7 @@ keep it.
 Source: Debezium 3.6, "Transaction metadata".
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -46,10 +46,11 @@ COLUMNS: Final = ("__op", "__scn", "__ordinal", "__gtid", "__commit_time", "__so
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """Rows of all tables of complete transactions, table by table. All columns have the same length.
+    """Rows of all tables of complete transactions, table by table. All columns of rows have the same length.
 
-    `table` is an index of `tables`. `scn` and `ordinal` are the journal's. `ids` and `times` (µs since the epoch) are
-    the transactions'. `counted`: which rows are messages of a transaction.
+    `table` is an index of `tables`. `scn` and `ordinal` are the journal's. `counted`: which rows are messages of a
+    transaction. `ids` and `times` (µs since the epoch) are those of each transaction with such a row, by SCN: a large
+    transaction's id for each row is more than a column of texts may have.
     """
 
     tables: tuple[TableId, ...]
@@ -67,25 +68,48 @@ class ChangedRows:
         return counted[np.lexsort((self.ordinal[counted], self.scn[counted]))]
 
     @staticmethod
-    def of(parts: Sequence[tuple[TableId, pa.RecordBatch]]) -> "ChangedRows":
-        """Returns these rows of changes files, which have at least COLUMNS."""
-        batches = [rows for _, rows in parts]
-        tables = tuple(dict.fromkeys(table for table, _ in parts))
-        ops = [operations(rows) for rows in batches]
-        times = pa.concat_arrays([_NO_TIMES, *(committed_us(rows) for rows in batches)])
-        changed = np.isin(np.concatenate([_NO_NUMBERS, *ops]), (CREATE, UPDATE, DELETE))
+    def of(parts: Iterable[tuple[TableId, pa.RecordBatch]]) -> "ChangedRows":
+        """Returns these rows of changes files, which have at least COLUMNS. It keeps no batch of them."""
+        numbers: dict[TableId, int] = {}
+        places = [_Places.of(numbers.setdefault(table, len(numbers)), rows) for table, rows in parts]
+        of_first = np.concatenate([_NO_NUMBERS, *(each.scn[each.first] for each in places)])
+        transactions = pa.array(np.unique(of_first, return_index=True)[1])
         return ChangedRows(
-            tables,
+            tuple(numbers),
             np.repeat(
-                np.array([tables.index(table) for table, _ in parts], np.int32),
-                np.array([len(rows) for rows in batches], np.int64),
+                np.array([each.table for each in places], np.int32),
+                np.array([len(each.scn) for each in places], np.int64),
             ),
-            _joined(batches, "__scn"),
-            _joined(batches, "__ordinal"),
-            changed & np.asarray(times.is_valid()),  # a repair's deletions are of no transaction
-            pa.concat_arrays([_NO_TEXTS, *(rows.column("__gtid") for rows in batches)]),
-            times,
+            np.concatenate([_NO_NUMBERS, *(each.scn for each in places)]),
+            np.concatenate([_NO_NUMBERS, *(each.ordinal for each in places)]),
+            np.concatenate([np.zeros(0, np.bool_), *(each.counted for each in places)]),
+            pa.concat_arrays([_NO_TEXTS, *(each.ids for each in places)]).take(transactions),
+            pa.concat_arrays([_NO_TIMES, *(each.times for each in places)]).take(transactions),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The places of rows of a table. `first`: the first counted row of each SCN. `ids` and `times` are of these."""
+
+    table: int
+    scn: Longs
+    ordinal: Longs
+    counted: Flags
+    first: Longs
+    ids: pa.Array
+    times: pa.Array
+
+    @staticmethod
+    def of(table: int, rows: pa.RecordBatch) -> "_Places":
+        scn, ordinal = (np.array(rows.column(name), np.int64) for name in ("__scn", "__ordinal"))
+        times = committed_us(rows)
+        changed = np.isin(operations(rows), (CREATE, UPDATE, DELETE))
+        counted = changed & np.asarray(times.is_valid())  # a repair's deletions are of no transaction
+        places = np.flatnonzero(counted)
+        first = places[np.unique(scn[places], return_index=True)[1]]
+        at = pa.array(first)
+        return _Places(table, scn, ordinal, counted, first, rows.column("__gtid").take(at), times.take(at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,18 +192,16 @@ def _orders(rows: ChangedRows) -> tuple[Longs, Longs]:
 def transaction_messages(rows: ChangedRows, of: MessageFormat) -> MessagePairs:
     """Returns BEGIN and END of each transaction of these rows, in this order, by SCN."""
     by_place = rows.in_order
-    scns, first, which, events = np.unique(
-        rows.scn[by_place], return_index=True, return_inverse=True, return_counts=True
-    )
+    scns, which, events = np.unique(rows.scn[by_place], return_inverse=True, return_counts=True)
     count = len(scns)
-    both, ends = np.repeat(by_place[first], 2), np.tile([False, True], count)
-    ids = rows.ids.take(pa.array(both))
+    both, ends = pa.array(np.repeat(np.arange(count), 2)), np.tile([False, True], count)
+    ids = rows.ids.take(both)
     value = {
         "status": pa.DictionaryArray.from_arrays(pa.array(ends.astype(np.int8)), _STATUS),
         "id": ids,
         "event_count": pa.array(np.repeat(events, 2), mask=~ends),
         "data_collections": _collections(rows, by_place, which, ends),
-        "ts_ms": pc.divide(rows.times.take(pa.array(both)), 1000),
+        "ts_ms": pc.divide(rows.times.take(both), 1000),
     }
     return told_pairs(of, Block({"id": ids}), Block(value), (_KEY_SCHEMA, _VALUE_SCHEMA), 2 * count)
 
@@ -199,10 +221,6 @@ def _collections(rows: ChangedRows, by_place: Longs, which: Longs, ends: Flags) 
     items = Block({"data_collection": named, "event_count": pa.array(events[order])})
     sizes = np.where(ends, np.repeat(tables, 2), 0)
     return BlockList(items, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32), ends)
-
-
-def _joined(batches: Sequence[pa.RecordBatch], name: str) -> NDArray[np.int64]:
-    return np.concatenate([_NO_NUMBERS, *(np.asarray(rows.column(name), np.int64) for rows in batches)])
 
 
 def _numbered(groups: Longs) -> Longs:

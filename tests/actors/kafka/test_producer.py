@@ -93,6 +93,18 @@ async def smaller_topic(kafka: KafkaBroker, of: KafkaSinkSettings, producer: Kaf
     return topic
 
 
+async def test_the_brokers_time_runs_from_the_first_batch_on(kafka: KafkaBroker) -> None:
+    """So the sink may read as long as it likes before that."""
+    of = settings(kafka)
+    topic = await topic_of(of)
+    async with producing(of) as producer:
+        await producer.begin()
+        producer._deadline = 0.0  # all of it has passed
+        await producer.send(batch(topic, b"v"))
+        await producer.commit()
+    assert [record.value for record in await committed_messages(kafka, topic)] == [b"v"]
+
+
 GONE = r"\.t: a topic was removed.*\(UnknownTopicOrPartitionError\)"
 
 

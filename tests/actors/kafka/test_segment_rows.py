@@ -1,7 +1,7 @@
 """The rows of a segment, with the chunks of first snapshots at their places among the changes."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from pipeline.journal import segment as journal
 from pipeline.journal.entry import Entry
 from pipeline.kafka.errors import KafkaRefused
 from pipeline.kafka.portions import Capacity, Portion, statements_of
+from pipeline.kafka.state import AllTopicsBut
 from pipeline.messages.journal import Append, ChunkPart, StatementPart
 from pipeline.schema.ddl.schema_statements import SchemaObject, SchemaStatement
 from pipeline.schema.table_schema import Column, TableId, TableSchema
@@ -268,6 +269,26 @@ def test_a_run_is_read_again_where_another_place_or_a_failure_is_between(
         with pytest.raises(ZeroDivisionError):
             next(part)
     assert read(rows, entry, whole, skip=len(first)) == ALL[len(first) :]
+
+
+def test_each_batch_that_a_call_reads_is_a_sign_that_it_advances(
+    store: JournalStore, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call may read a whole segment: to skip rows, to plan portions, and to count a transaction's messages."""
+    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", 3)
+    monkeypatch.setattr(segment_rows, "_NARROW", 3)
+    signs = list[None]()
+    rows, whole = SegmentRows(store, lambda: signs.append(None)), Portion(1, 5, 50)
+    counted = MessageBatches(KafkaSinkSettings(("k:1",), "p")).counted_for(AllTopicsBut(frozenset()))
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: next(rows.rows(entry, whole, str, 49)),
+        lambda: rows.plan(entry, 0, Capacity(1), split=False),
+        lambda: rows.changed(entry, whole, counted),
+    )
+    for call in calls:
+        signs.clear()
+        call()
+        assert len(signs) >= 10
 
 
 def ids(parts: Sequence[TableRows]) -> list[int]:

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import time
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import pytest
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from actors import kafka_sink
+from actors.kafka import segment_rows
+from actors.kafka.segment_rows import SegmentRows
 from actors.service.assembly import Assembly
 from deploy.toolchain.kafka_broker import KafkaBroker
 from deploy.toolchain.mysql_server import MysqlServer
@@ -538,16 +542,8 @@ async def test_routes_that_change_amid_a_split_transaction_lose_and_repeat_nothi
     joined = replace(apart, kafka=replace(apart.kafka, topic_routes=(route,)))
     before, after = (apart, joined) if apart_first else (joined, apart)
     open_shop.sql(*(f"CREATE TABLE shop.shard_{n} (id INT PRIMARY KEY)" for n in (1, 2, 3)))
-    commit, torn = kafka_sink.KafkaSink._commit, asyncio.Event()
-
-    async def commits_two_parts(self: Any, connected: Any, at: Any) -> None:
-        await commit(self, connected, at)
-        if at.position.rows > 4:
-            torn.set()
-            await asyncio.Event().wait()
-
     with monkeypatch.context() as dying:
-        dying.setattr(kafka_sink.KafkaSink, "_commit", commits_two_parts)
+        torn = stopping_amid(dying, 4)
         async with running(before, Assembly) as service:
             await service.begun()
             rows = [f"INSERT INTO shop.shard_{1 + id_ % 3} VALUES ({id_})" for id_ in range(30)]
@@ -565,6 +561,62 @@ async def test_routes_that_change_amid_a_split_transaction_lose_and_repeat_nothi
     records = [record for topic in found for record in await committed_messages(kafka, topic)]
     ids = [json.loads(record.value)["after"]["id"] for record in records if record.value]
     assert sorted(ids) == list(range(30))
+
+
+@pytest.mark.parametrize("metadata", [False, True])
+async def test_a_start_amid_a_split_transaction_skips_slowly_what_was_sent(
+    open_shop: MysqlServer,
+    kafka: KafkaBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    metadata: bool,
+) -> None:
+    """It takes longer than the sink's patience, and longer than a Kafka transaction may."""
+    monkeypatch.setattr(segment_rows, "ROWS_CONVERTED_TOGETHER", 2)
+    more: dict[str, Any] = {"transaction_timeout_s": 2.0, "provide_transaction_metadata": metadata}
+    settings = to_topics(kafka, open_shop, tmp_path, transaction_rows=8, **more)
+    assert settings.kafka is not None
+    open_shop.sql("CREATE TABLE shop.many (id INT PRIMARY KEY)")
+    with monkeypatch.context() as dying:
+        torn = stopping_amid(dying, 48)
+        async with running(settings, Assembly) as service:
+            await service.begun()
+            open_shop.sql(f"INSERT INTO shop.many VALUES {', '.join(f'({id_})' for id_ in range(64))}")
+            async with asyncio.timeout(WITHIN_S):
+                await torn.wait()
+            await service.drop()
+    read = SegmentRows._batches
+
+    def slowly(*args: Any) -> Iterator[pa.RecordBatch]:
+        for rows in read(*args):
+            # The thread is at work for so long.
+            time.sleep(0.12)
+            yield rows
+
+    monkeypatch.setattr(SegmentRows, "_batches", slowly)
+    monkeypatch.setattr(kafka_sink.KafkaSink, "patience", 1.5)
+    async with running(settings, Assembly) as service:
+        await service.begun()
+        await service.caught_up(open_shop)
+        await sent(service)
+        assert Name.KAFKA_SINK not in service.supervisor.failures
+        await service.stop()
+    records = await committed_messages(kafka, f"{settings.kafka.topic_prefix}.shop.many")
+    assert [json.loads(record.value)["after"]["id"] for record in records] == list(range(64))
+
+
+def stopping_amid(monkeypatch: pytest.MonkeyPatch, rows: int) -> asyncio.Event:
+    """The sink stands still once it has committed more rows of a split transaction. Returns when it does."""
+    commit, torn = kafka_sink.KafkaSink._commit, asyncio.Event()
+
+    async def commits(self: Any, connected: Any, at: Any) -> None:
+        await commit(self, connected, at)
+        if at.position.rows > rows:
+            torn.set()
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(kafka_sink.KafkaSink, "_commit", commits)
+    return torn
 
 
 async def test_notifications_of_snapshots_come_once_in_their_order(

@@ -39,9 +39,14 @@ def changed(rows: tuple[tuple[int, int, int, bool], ...] = ROWS) -> ChangedRows:
         np.array(scn, np.int64),
         np.array(ordinal, np.int64),
         np.array(counted, np.bool_),
-        pa.array([f"u:{number}" for number in scn]),
-        pa.array([1000 * number + 1 for number in scn]),
+        *_transactions({number for number, of_one in zip(scn, counted, strict=True) if of_one}),
     )
+
+
+def _transactions(scns: set[int]) -> tuple[pa.Array, pa.Array]:
+    """Their ids and times."""
+    ids, times = [f"u:{number}" for number in sorted(scns)], [1000 * number + 1 for number in sorted(scns)]
+    return pa.array(ids, pa.string()), pa.array(times, pa.int64())
 
 
 def rows_of(table: int) -> pa.RecordBatch:
@@ -92,6 +97,30 @@ def test_what_a_repair_removes_is_of_no_transaction() -> None:
     (removed,) = chunk_table(1, part).combine_chunks().to_batches()
     found = ChangedRows.of([(ORDERS.table, removed)])
     assert found.counted.tolist() == [False, False]
+
+
+def test_a_large_transaction_has_its_id_once() -> None:
+    """Its rows' texts together have more bytes than a column of texts may have. Here all are in the same memory."""
+    count, size = 1000, 1 << 16
+    offsets = pa.py_buffer(np.arange(0, count * size + 1, size, dtype=np.int32))
+    gtids = pa.Array.from_buffers(pa.string(), count, [None, offsets, pa.py_buffer(b"u" * count * size)])
+
+    def rows(scn: int, ordinal: int, table: TableId) -> tuple[TableId, pa.RecordBatch]:
+        columns = {
+            "__op": ["c"] * count,
+            "__scn": [scn] * count,
+            "__ordinal": pa.array(range(ordinal, ordinal + count), pa.int32()),
+            "__gtid": gtids,
+            "__commit_time": pa.array([scn] * count, pa.timestamp("us", "UTC")),
+        }
+        return table, pa.record_batch(columns)
+
+    parts = [rows(7, n * count, TABLES[n % 2]) for n in range(40)]
+    found = ChangedRows.of([*parts, rows(8, 0, TABLES[0])])
+    assert found.counted.sum() == 41 * count
+    assert (len(found.ids), found.times.to_pylist()) == (2, [7, 8])
+    end = json.loads(transaction_messages(found, JSON).values[1].as_py())
+    assert end["event_count"] == 40 * count and len(end["id"]) == size
 
 
 def test_a_table_has_the_name_that_debezium_gives_it() -> None:
