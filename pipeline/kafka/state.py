@@ -38,10 +38,14 @@ class KafkaPosition:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A topic that has everything through `position` and lacks what follows, and why it refuses that."""
+    """A topic that has everything through `position` and lacks what follows, and why it refuses that.
+
+    `beats`: it is a topic of heartbeats, and lacks nothing that the journal has.
+    """
 
     position: KafkaPosition
     reason: str
+    beats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +74,7 @@ def position_to_json(at: SinkPosition, ends: RecordEnds | None = None) -> bytes:
     """Returns the value of a position's message; `ends`: where the records of its Kafka transaction end."""
     value = _position_json(at.position)
     if at.set_aside:
-        value["set_aside"] = {
-            topic: {**_position_json(each.position), "reason": each.reason}
-            for topic, each in at.set_aside.items()
-        }
+        value["set_aside"] = {topic: _set_aside_json(each) for topic, each in at.set_aside.items()}
         value |= _routings_json(at.routing, at.former)
     if ends:
         by_topic: dict[str, dict[str, int]] = {}
@@ -105,7 +106,7 @@ def _parsed(text: bytes, parse: Callable[[Mapping[str, Any]], Parsed]) -> Parsed
 
 def _sink_position_of(value: Mapping[str, Any]) -> SinkPosition:
     aside = {
-        topic: SetAside(_position_of(each), str(each["reason"]))
+        topic: SetAside(_position_of(each), str(each["reason"]), bool(each.get("beats", False)))
         for topic, each in value.get("set_aside", {}).items()
     }
     former = tuple(
@@ -113,6 +114,11 @@ def _sink_position_of(value: Mapping[str, Any]) -> SinkPosition:
     )
     routing = _routing_of(value["settings"]) if "settings" in value else str(value.get("routing", ""))
     return SinkPosition(_position_of(value), aside, routing, former)
+
+
+def _set_aside_json(aside: SetAside) -> dict[str, Any]:
+    value = {**_position_json(aside.position), "reason": aside.reason}
+    return {**value, "beats": True} if aside.beats else value
 
 
 def _routings_json(routing: Routing | str, former: tuple[FormerRouting, ...]) -> dict[str, Any]:

@@ -282,10 +282,12 @@ def _expect(kind: type[_D], state: State, fact: Fact) -> _D:
 def _continue_from(state: State, found: PlacesFound, finding: FindingPosition) -> Next:
     """Continues from the position that the sink found."""
     position = _checked_position(found)
-    there = {} if found.at is None else found.at.set_aside
-    former = () if found.at is None else _former_routings(state, found.at)
+    there = {} if found.at is None else _still_set_aside(state, found.at)
+    former = () if found.at is None else _former_routings(state, replace(found.at, set_aside=there))
     refused = {
-        topic: SetAside(there[topic].position if topic in there else position, reason)
+        topic: SetAside(
+            there[topic].position if topic in there else position, reason, topic == state.heartbeat_topic
+        )
         for topic, reason in finding.refused.items()
     }
     at = SinkPosition(position, {**there, **refused}, state.routing, former)
@@ -295,6 +297,18 @@ def _continue_from(state: State, found: PlacesFound, finding: FindingPosition) -
         return state, confirm
     state, orders = _begin_transaction(state, found.journal.last, _other_topics(state), ())
     return state, (*confirm, *orders)
+
+
+def _still_set_aside(state: State, at: SinkPosition) -> dict[str, SetAside]:
+    """Returns the topics that are set aside, without a topic of heartbeats that none go to any more.
+
+    Its name alone does not say what it was, so it is marked. A position of an earlier version has no mark.
+    """
+    return {
+        topic: replace(each, beats=topic == state.heartbeat_topic)
+        for topic, each in at.set_aside.items()
+        if not each.beats or topic == state.heartbeat_topic
+    }
 
 
 def _former_routings(state: State, at: SinkPosition) -> tuple[FormerRouting, ...]:

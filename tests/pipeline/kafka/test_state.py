@@ -22,6 +22,8 @@ from pipeline.kafka.topics import Routing
 def test_a_position_is_read_as_it_was_written() -> None:
     at = SinkPosition(KafkaPosition(3, 4, 5), {"p.a.b": SetAside(KafkaPosition(2, 1, 0), "too large")})
     assert position_from_json(position_to_json(at)) == at
+    beats = SinkPosition(KafkaPosition(3), {"b": SetAside(KafkaPosition(2), "no", beats=True)})
+    assert position_from_json(position_to_json(beats)) == beats
     earlier = replace(at, routing="0123")
     assert position_from_json(position_to_json(earlier)) == earlier
     routes = (TopicRoute("a", "b"), TopicRoute("c", "d", False, "k", "e", "f"))

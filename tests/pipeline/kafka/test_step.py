@@ -19,6 +19,8 @@ from pipeline.kafka.state import (
     SinkPosition,
     State,
     includes,
+    position_from_json,
+    position_to_json,
 )
 from pipeline.kafka.step import (
     BatchDivided,
@@ -95,7 +97,9 @@ def test_topics_that_lack_rows_keep_their_tables() -> None:
     state, _ = step(State(4, routing=OTHER), PlacesFound(replace(amid, set_aside={}), "j", BOUNDS))
     assert state.at.former == ()
     beats = State(4, heartbeat_topic="p.a", routing=OTHER)
-    assert step(beats, PlacesFound(there, "j", BOUNDS))[0].at == replace(there, routing=OTHER)
+    marked = {"p.a": replace(aside["p.a"], beats=True)}
+    at = step(beats, PlacesFound(there, "j", BOUNDS))[0].at
+    assert at == replace(there, set_aside=marked, routing=OTHER)
 
 
 def test_what_an_earlier_version_did_not_note_is_not_guessed() -> None:
@@ -331,12 +335,33 @@ def test_a_refused_topic_of_heartbeats_is_tried_with_heartbeats_alone_and_holds_
     refused, orders = step(trying, TopicRefused("beats", "still not"))
     assert orders == (BeginAgain(),)
     refused, orders = step(refused, PlacesFound(state.at, "j", replace(BOUNDS, last=3)))
-    assert refused.at.set_aside == {"beats": SetAside(KafkaPosition(1), "still not"), "table": table}
+    still = SetAside(KafkaPosition(1), "still not", beats=True)
+    assert refused.at.set_aside == {"beats": still, "table": table}
     assert orders == (ConfirmSegment(2),)
     # It takes one.
     taken, orders = step(trying, TransactionCommitted())
     assert (taken.at, taken.doing, orders) == (after, AllSent(), (ConfirmSegment(2),))
     assert step(taken, HeartbeatDue())[1][1] == SendHeartbeat(AllTopicsBut(frozenset({"table"})))
+
+
+@pytest.mark.parametrize("now", [None, "q-beats"])
+def test_a_refused_topic_of_heartbeats_that_none_go_to_any_more_is_forgotten(now: str | None) -> None:
+    """The journal has no segment any more from where it was set aside, and other routes lack nothing of it."""
+    bounds, table = replace(BOUNDS, first=5, last=9), SetAside(KafkaPosition(6), "no")
+    earlier = SetAside(KafkaPosition(1), "no")  # as an earlier version wrote it
+    there = SinkPosition(KafkaPosition(9), {"beats": earlier, "table": table})
+    state, _ = step(State(4, heartbeat_topic="beats"), PlacesFound(there, "j", bounds))
+    assert state.at.set_aside == {"beats": replace(earlier, beats=True), "table": table}
+    then = position_from_json(position_to_json(state.at))
+    state, orders = step(State(4, heartbeat_topic=now), PlacesFound(then, "j", bounds))
+    assert state.at.set_aside == {"table": table}
+    assert orders == (ConfirmSegment(6),)
+    alone = replace(then, set_aside={"beats": then.set_aside["beats"]}, routing="0123")
+    state, _ = step(State(4, heartbeat_topic=now), PlacesFound(alone, "j", bounds))
+    assert (state.at.set_aside, state.at.former) == ({}, ())
+    # A topic of a table that refuses meanwhile stays what it is.
+    state, _ = step(replace(state, doing=FindingPosition({"table": "no"})), PlacesFound(then, "j", bounds))
+    assert state.at.set_aside == {"table": table}
 
 
 def test_segments_without_rows_are_passed_in_one_transaction() -> None:
