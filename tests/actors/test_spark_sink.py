@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors.journal.store import JournalStore
+from actors.journal.store import JournalReader, JournalStore
 from actors.lake.spark_session import SparkLost
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.metrics import Metrics
@@ -107,6 +107,7 @@ async def test_a_lake_whose_consumer_is_forgotten_while_it_lags_begins_again(
     assert history.retain(JournalSettings(str(journal), keep_hours=0), time.time_ns() // 1000).segments == 2
     with pytest.raises(Transient, match="removed segments after 0, which the lake lacked"):
         sink._read_batch(0, 3)
+    sink._journal = JournalReader(journal)  # which knows no entry yet
     shutil.rmtree(journal / "manifest")
     with pytest.raises(Definite, match="is missing: restore it"):
         sink._read_batch(2, 3)
