@@ -15,11 +15,11 @@ import fcntl
 import os
 import shutil
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from pyarrow import fs
@@ -36,11 +36,13 @@ from actors.runtime.filesystem import (
 )
 from pipeline.errors import Definite, Transient
 
+Of = TypeVar("Of")
+
 _LOCK = "lock"
 _RESERVE = "reserve"
 # Bytes for some hundred of the small files that consumers and retention write to make progress.
 _RESERVED = 1 << 20
-# From so many files on they are synced at the same time, so many at once.
+# From so many files on they are written or synced at the same time, so many at once.
 _MANY = 8
 
 
@@ -180,12 +182,7 @@ class LocalFiles:
         """Syncs them; many at the same time, because the filesystem commits its own journal once for all of those."""
         paths = [self._temporary(folder) / name for name in names]
         try:
-            if len(paths) < _MANY:
-                for path in paths:
-                    sync(path)
-                return
-            with ThreadPoolExecutor(_MANY, "sync") as threads:
-                list(threads.map(sync, paths))
+            wait_for_all(sync, paths)
         except OSError:  # they are written again, and take no room meanwhile
             for path in paths:
                 path.unlink(missing_ok=True)
@@ -380,6 +377,16 @@ _REFUSED = (
     "SIGNATURE_DOES_NOT_MATCH",
     "HTTP 403",
 )
+
+
+def wait_for_all(do: Callable[[Of], object], each: Sequence[Of]) -> None:
+    """Does it with each; with many at the same time, because each waits for the storage."""
+    if len(each) < _MANY:
+        for one in each:
+            do(one)
+        return
+    with ThreadPoolExecutor(_MANY, "storage") as threads:
+        list(threads.map(do, each))
 
 
 @contextmanager

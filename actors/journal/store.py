@@ -18,7 +18,6 @@ To start, the manifest's names are listed and the last entry is read. The number
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import IO
 
 from actors.journal import segment_file, writer_epochs
 from actors.journal.consumers import CONSUMERS, Consumers
-from actors.journal.files import Files, LocalFiles, NoRoom, journal_errors, open_files
+from actors.journal.files import Files, LocalFiles, NoRoom, journal_errors, open_files, wait_for_all
 from actors.journal.writer_epochs import FIRST, JSON_SUFFIX, MANIFEST
 from actors.runtime.filesystem import TEMPORARY
 from actors.runtime.state_folder import local_folder
@@ -43,8 +42,6 @@ from pipeline.schema.table_schema import TableSchema
 
 _SCHEMAS = "schemas"
 _SEGMENTS = "segments"
-# From this number on schemas are written at the same time, so many at once.
-_MANY = 8
 # How many published entries are kept in memory, for the consumers in this process.
 _RECENT = 32
 _FOLDERS = (MANIFEST, _SCHEMAS, _SEGMENTS, writer_epochs.EPOCHS, CONSUMERS, FIRST)
@@ -287,18 +284,13 @@ class JournalStore(JournalReader):
         self.bytes += sum(file.bytes for file in entry.files)
 
     def _put_schemas(self, schemas: Sequence[TableSchema]) -> None:
-        """Writes schemas durably; the many of a first start at the same time, because each waits for the storage."""
+        """Writes schemas durably: those of all tables at a first start."""
 
         def put(schema: TableSchema) -> None:
             text = manifest.schema_to_json(schema)
             self.files.put(f"{_SCHEMAS}/{schema.version}{JSON_SUFFIX}", text.encode())
 
-        if len(schemas) < _MANY:
-            for schema in schemas:
-                put(schema)
-            return
-        with ThreadPoolExecutor(_MANY, "schemas") as threads:
-            list(threads.map(put, schemas))
+        wait_for_all(put, schemas)
 
     def retain(self, settings: JournalSettings, now: int) -> Removed:
         """Remove a few of the segments that may go, if there are any; `now` in µs since the epoch."""
