@@ -202,10 +202,10 @@ class Generations:
         mirror, of = self._commits.table(table, Tier.MIRROR), columns(wanted, Tier.MIRROR)
         pin, marks = pin_of(generation), ("generation", generation)
         present = mirror.snapshot()
-        shown = present is not None and present.pin is not None
-        empty = batch.completes(table, generation, shown=shown)
-        if present is not None and present.pin is not None and not empty:
-            since = self._freeze(table, mirror, present, generation)
+        shown = None if present is None or present.pin is None else present
+        empty = batch.completes(table, generation, shown=shown is not None)
+        if shown is not None and not empty:
+            since = self._freeze(table, mirror, shown, generation)
             self._commits.evolve_changelog(table, todo, properties, pin)
             filled = {**properties, **_SHADOWS, **self._commits.mirror_properties(table, shadow=True)}
             self._commits.replace_table(
