@@ -369,16 +369,6 @@ def open_files(location: str | Path) -> Files:
     return RemoteFiles(filesystem, root, shown)
 
 
-# How object stores' errors name a missing right (pyarrow raises them as OSError without a number).
-_REFUSED = (
-    "ACCESS_DENIED",
-    "NO_SUCH_BUCKET",
-    "INVALID_ACCESS_KEY_ID",
-    "SIGNATURE_DOES_NOT_MATCH",
-    "HTTP 403",
-)
-
-
 def wait_for_all(do: Callable[[Of], object], each: Sequence[Of]) -> None:
     """Does it with each; with many at the same time, because each waits for the storage."""
     if len(each) < _MANY:
@@ -387,6 +377,16 @@ def wait_for_all(do: Callable[[Of], object], each: Sequence[Of]) -> None:
         return
     with ThreadPoolExecutor(_MANY, "storage") as threads:
         list(threads.map(do, each))
+
+
+# How object stores' errors name a missing right (pyarrow raises them as OSError without a number).
+_REFUSED = (
+    "ACCESS_DENIED",
+    "NO_SUCH_BUCKET",
+    "INVALID_ACCESS_KEY_ID",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "HTTP 403",
+)
 
 
 @contextmanager

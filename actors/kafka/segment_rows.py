@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from actors.journal.segment_file import rows_at_once
 from actors.journal.store import JournalReader
 from pipeline.errors import InvariantBroken
 from pipeline.journal.change_rows import chunk_changes
@@ -470,9 +471,4 @@ def _scn(entry: Entry, chunk: SealedChunk) -> int:
 
 
 def _together(parquet: pq.ParquetFile) -> int:
-    """Returns how many rows to read at once."""
-    metadata = parquet.metadata
-    size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    return int(
-        max(1, min(ROWS_CONVERTED_TOGETHER, TOGETHER_BYTES * max(1, metadata.num_rows) // max(1, size)))
-    )
+    return rows_at_once(parquet, ROWS_CONVERTED_TOGETHER, TOGETHER_BYTES)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from actors.journal.files import journal_errors
+from actors.journal.segment_file import rows_at_once
 from actors.journal.store import JournalReader
 from pipeline.errors import Definite, Transient
 from pipeline.gtid.gtid_set import GtidSet
@@ -198,9 +199,8 @@ class SegmentChanges:
             ):
                 # A row group isn't read ahead: whoever takes nothing costs no memory for it.
                 parquet = pq.ParquetFile(opened, pre_buffer=False)
-                for rows in parquet.iter_batches(
-                    _read_together(parquet), columns=wanted.names, use_threads=False
-                ):
+                together = rows_at_once(parquet, READ_ROWS, READ_ROWS_BYTES)
+                for rows in parquet.iter_batches(together, columns=wanted.names, use_threads=False):
                     chosen = _cast(choose_rows(rows, choice) if choice else rows, wanted)
                     yield (
                         chosen if self._keys is None else chosen.filter(pa.array(self._keys(chosen, schema)))
@@ -230,13 +230,6 @@ def segment_transactions(journal: JournalReader, entry: Entry) -> pa.Table:
                     batches = parquet.iter_batches(READ_ROWS, columns=schema.names, use_threads=False)
                     found += [_first_of_each(rows.select(schema.names)) for rows in batches]
     return pa.Table.from_batches([rows.cast(schema) for rows in found], schema)
-
-
-def _read_together(parquet: pq.ParquetFile) -> int:
-    """Returns how many rows of a file to read at once."""
-    metadata = parquet.metadata
-    size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    return int(max(1, min(READ_ROWS, READ_ROWS_BYTES * metadata.num_rows // max(1, size))))
 
 
 def _first_of_each(rows: pa.RecordBatch) -> pa.RecordBatch:
