@@ -25,8 +25,13 @@ class LakeConsumerProgress:
     def whole(self) -> SegmentEnd:
         """Every table has everything through here, but for those that lack something by name."""
         so_far = self.state.so_far
-        at = so_far.ahead or so_far
-        return SegmentEnd.at(at.segment, at.checkpoint)
+        return SegmentEnd.at((so_far.ahead or so_far).segment, self.checkpoint)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint there."""
+        so_far = self.state.so_far
+        return (so_far.ahead or so_far).checkpoint
 
     @property
     def furthest(self) -> SegmentEnd:
@@ -52,7 +57,7 @@ class LakeConsumerProgress:
     def of(self, table: TableId) -> TableProgress:
         """How far the lake is with a table."""
         so_far, batch = self.state.so_far, self._batch
-        checkpoint, reached = (so_far.ahead or so_far).checkpoint, self.whole
+        checkpoint, reached = self.checkpoint, self.whole
         if batch is not None and table not in batch.left:
             checkpoint, reached = batch.batch.checkpoint, self.furthest
         stop = so_far.of(table).stopped

@@ -29,8 +29,8 @@ from actors.runtime.metrics import Metrics
 from pipeline import metrics as catalogue
 from pipeline.config.settings import Settings
 from pipeline.errors import Transient
-from pipeline.journal.applied.progress import ConsumerProgress, JournalProgress
-from pipeline.journal.changes.bootstrap import LakePlace, LakeWithout, lake_place
+from pipeline.journal.applied.progress import JournalProgress
+from pipeline.journal.changes.bootstrap import EvenLake, LakePlace, LakeWithout, lake_place
 from pipeline.journal.changes.checkpoint import ChangesCheckpoint
 from pipeline.journal.changes.commit_order import count_by_table
 from pipeline.journal.changes.key_filter import check_key_filter, matching_keys
@@ -98,7 +98,7 @@ class ChangesConsumers:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self.tap = JournalTap(settings)
         self._has_lake = settings.lake is not None
-        self._lake: ConsumerProgress | None = None
+        self._lake: EvenLake | None = None
         self._metrics = metrics
         self.count = 0
         self.sent: Final = Counter[TableId]()
@@ -114,7 +114,7 @@ class ChangesConsumers:
         self._wake()
 
     @contain_errors
-    def lake_progressed(self, progress: ConsumerProgress) -> None:
+    def lake_progressed(self, progress: EvenLake) -> None:
         """The lake's tables are all at the end of the same segment."""
         self._lake = progress
 
@@ -153,11 +153,12 @@ class ChangesConsumers:
         """
         if not self._has_lake:
             raise LakeWithout("the configuration has no [lake]")
+        # In this order: the journal's end must be no earlier than the lake.
         lake = self._lake
         id_, last = await self.tap.work(self._end_of_journal)
         known = self.tap.tables(last)
         check_tables(tables, known)
-        place = lake_place(lake, tables or known, last.checkpoint.stopped)
+        place = lake_place(lake, tables or known, last.checkpoint)
         return place, ChangesCheckpoint(id_, place.reached.segment + 1)
 
     def _translate(self, since: Since) -> Translation:

@@ -5,15 +5,20 @@ segment are the others. So a consumer that reads both has each change once.
 
 Between two batches all tables of the lake are at the end of the same segment. Their versions of that moment stay
 readable until Delta's VACUUM removes them. So the last such moment is the answer while a batch is under way.
+
+A consumer asks because a table has begun again in a segment that it has read. The lake may be before that segment. Then
+it has the rows that aren't right any more, and nothing in it says so. So the answer also depends on the journal's end.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from pipeline.errors import Definite, Transient
 from pipeline.journal.applied.progress import ConsumerProgress, ReadAt, SegmentEnd
 from pipeline.journal.changes.query import MalformedRequest, tables_named
 from pipeline.schema.table_schema import TableId
+from pipeline.snapshot.checkpoint import Checkpoint
 
 
 class LakeBehind(Transient):
@@ -22,6 +27,14 @@ class LakeBehind(Transient):
 
 class LakeWithout(Definite):
     """The lake gets nothing of a table, or there is no lake."""
+
+
+class EvenLake(ConsumerProgress, Protocol):
+    """How far the lake is at a moment when all its tables are at the end of the same segment, that of `whole`."""
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Returns that segment's checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +52,37 @@ def parse_bootstrap(parameters: Mapping[str, str]) -> tuple[TableId, ...]:
     return tables_named(parameters["tables"]) if "tables" in parameters else ()
 
 
-def lake_place(
-    lake: ConsumerProgress | None, tables: Iterable[TableId], stopped: Mapping[TableId, str]
-) -> LakePlace:
-    """Returns where to read these tables. `lake`: its progress when all tables were at the end of the same segment.
+def lake_place(lake: EvenLake | None, tables: Iterable[TableId], newest: Checkpoint) -> LakePlace:
+    """Returns where to read these tables. `newest`: the checkpoint with which the journal ends.
 
-    `stopped`: the tables that capture has stopped, and why. Raises LakeBehind or LakeWithout.
+    Raises LakeBehind or LakeWithout.
     """
     if lake is None:
         raise LakeBehind("nothing is known of the lake yet: delivery is starting")
     found = {table: lake.of(table) for table in sorted(tables)}
     for table, progress in found.items():
-        if reason := stopped.get(table, progress.stopped):
+        if reason := newest.stopped.get(table, progress.stopped):
             raise LakeWithout(
                 f"tables: {table} was stopped: {reason}; recapture it, or name the other tables"
             )
-        if progress.lacks is not None:
-            raise LakeBehind(f"tables: {table} can't be read in the lake yet: {progress.lacks}")
+        if lacks := progress.lacks or _lacks_beginning(table, lake.checkpoint, newest):
+            raise LakeBehind(f"tables: {table} can't be read in the lake yet: {lacks}")
     return LakePlace(lake.whole, {table: progress.read_at for table, progress in found.items()})
+
+
+def _lacks_beginning(table: TableId, reached: Checkpoint, newest: Checkpoint) -> str | None:
+    """Returns that the table has begun again, or has been emptied, after what the lake has; None if it hasn't."""
+    if _beginning(table, reached) == _beginning(table, newest):
+        return None
+    return f"it has begun again, and the lake has it through the SCN {reached.scn} only"
+
+
+def _beginning(table: TableId, checkpoint: Checkpoint) -> Hashable:
+    """Returns what differs once the table has begun again.
+
+    That is the generation of its mirror. Without a mirror a recapture begins it again, which is one of its snapshots.
+    """
+    mirror = checkpoint.mirrors.get(table)
+    if mirror is not None:
+        return mirror.since
+    return tuple(snapshot.id for snapshot in checkpoint.snapshots if table in snapshot.tables)

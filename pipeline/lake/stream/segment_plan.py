@@ -176,8 +176,8 @@ def _table_restarted(planned: PlannedSegment) -> TableRestarted:
     segment, tables = planned.segment, ", ".join(map(str, planned.restarted))
     return TableRestarted(
         f"{tables}: the table begins again in segment {segment}, and the journal lacks changes of it. Everything "
-        "before it has been read. Take all rows of the table from the lake. Then start the stream with its checkpoint "
-        f'and .option("restartedThrough", "{segment}")'
+        "before it has been read. Take all rows of the table where GET /bootstrap says, which answers 503 until the "
+        f'lake has them. Then start the stream with its checkpoint and .option("restartedThrough", "{segment}")'
     )
 
 

@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -463,7 +464,7 @@ async def test_a_bootstrap_without_a_place_in_the_lake_is_refused_by_name(tmp_pa
         status, text = await tap.bench.get("/bootstrap?tables=shop.orders")
         assert (status, "nothing is known of the lake yet" in text) == (503, True), text
         tap.bench.changes.lake_progressed(
-            lake_at(1, items=TableProgress(SegmentEnd(1), lacks="it is filling"))
+            lake_at(tap, 1, items=TableProgress(SegmentEnd(1), lacks="it is filling"))
         )
         status, text = await tap.bench.get("/bootstrap")
         assert (status, "shop.items can't be read in the lake yet: it is filling" in text) == (503, True), (
@@ -476,8 +477,30 @@ async def test_a_bootstrap_without_a_place_in_the_lake_is_refused_by_name(tmp_pa
         assert (status, "did you mean shop.orders?" in text) == (404, True), text
 
 
-def lake_at(segment: int, **tables: TableProgress) -> Delivered:
-    return delivered(segment, f"{SOURCE}:1-2", **tables)
+async def test_whoever_learns_that_a_table_begins_again_finds_no_rows_of_before(tmp_path: Path) -> None:
+    """The notice comes when the segment is sealed, and the lake gets the segment later."""
+    async with tapped(tmp_path) as tap:
+        tap.commit()
+        tap.seal()
+        tap.bench.changes.lake_progressed(lake_at(tap, 1))
+        tap.history.restart(tap.orders, ORDERS, Filling)
+        tap.commit()
+        tap.seal()
+        told = [line for line in await tap.lines() if "restarted" in line]
+        assert [line["restarted"] for line in told] == [["shop.orders"]]
+        status, text = await tap.bench.get("/bootstrap?tables=shop.orders")
+        assert (status, "shop.orders can't be read in the lake yet: it has begun again" in text) == (
+            503,
+            True,
+        ), text
+        assert (await asked_json(tap, "/bootstrap", tables="shop.items"))["segment"] == 1
+        tap.bench.changes.lake_progressed(lake_at(tap, 2))
+        assert (await asked_json(tap, "/bootstrap", tables="shop.orders"))["segment"] == 2
+
+
+def lake_at(tap: Tapped, segment: int, **tables: TableProgress) -> Delivered:
+    checkpoint = tap.history.store.entry(segment).checkpoint
+    return replace(delivered(segment, f"{SOURCE}:1-2", **tables), checkpoint=checkpoint)
 
 
 async def asked_json(tap: Tapped, path: str, **asked: str) -> dict[str, Any]:
@@ -500,7 +523,7 @@ async def test_the_documents_lines_for_curl_answer_what_it_shows(tmp_path: Path)
     async with tapped(tmp_path) as tap:
         tap.commit(350, rows=1)
         tap.seal()
-        tap.bench.changes.lake_progressed(lake_at(1))
+        tap.bench.changes.lake_progressed(lake_at(tap, 1))
         for command, shown in commands:
             lines = await answered(tap, command.replace("localhost:8321", tap.url.removeprefix("http://")))
             for example in examples(shown):

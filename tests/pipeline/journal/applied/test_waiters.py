@@ -31,12 +31,13 @@ def sealed(segment: int, position: str | GtidSet, **more: object) -> JournalProg
 
 @dataclass(frozen=True)
 class Delivered:
-    """A consumer through a segment with these transactions; some tables are elsewhere."""
+    """A consumer through a segment with these transactions and this checkpoint; some tables are elsewhere."""
 
     whole: SegmentEnd
     furthest: SegmentEnd
     tables: dict[TableId, TableProgress] = field(default_factory=dict)
     left_out: TableId | None = None
+    checkpoint: Checkpoint = field(default_factory=lambda: Checkpoint(GtidSet()))
 
     def takes(self, table: TableId) -> bool:
         return table != self.left_out

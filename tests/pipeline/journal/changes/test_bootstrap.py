@@ -1,5 +1,7 @@
 """A consumer is sent to the lake only where all tables have exactly the same changes."""
 
+from dataclasses import replace
+
 import pytest
 
 from pipeline.journal.applied.progress import TableProgress
@@ -12,18 +14,28 @@ from pipeline.journal.changes.bootstrap import (
 )
 from pipeline.journal.changes.query import MalformedRequest
 from pipeline.schema.table_schema import TableId
-from tests.pipeline.builders import ITEMS, ORDERS
-from tests.pipeline.journal.applied.test_waiters import at, delivered
+from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
+from pipeline.snapshot.snapshot import Completed, Progress, Snapshot, SnapshotFailed
+from tests.pipeline.builders import ITEMS, ORDERS, gtids
+from tests.pipeline.journal.applied.test_waiters import Delivered, at, delivered
 
 BOTH = (ORDERS.table, ITEMS.table)
+MIRRORS: dict[TableId, Mirror] = {ORDERS.table: Ready(3), ITEMS.table: Ready(5)}
+NEWEST = Checkpoint(gtids("a:1-9"), 60, {each.table: each for each in (ORDERS, ITEMS)}, MIRRORS)
+
+
+def lake_at_4(**tables: TableProgress) -> Delivered:
+    """The lake through segment 4, with the checkpoint there."""
+    reached = replace(NEWEST, position=gtids("a:1-7"), scn=40)
+    return replace(delivered(4, "a:1-7", **tables), checkpoint=reached)
 
 
 def test_the_place_has_the_versions_of_the_tables_that_are_asked_for() -> None:
-    lake = delivered(4, "a:1-7", items=TableProgress(at(4, "a:1-7")))
-    assert lake_place(lake, BOTH, {}) == LakePlace(
+    lake = lake_at_4(items=TableProgress(at(4, "a:1-7")))
+    assert lake_place(lake, BOTH, NEWEST) == LakePlace(
         at(4, "a:1-7"), {ITEMS.table: None, ORDERS.table: {"changelog": 4}}
     )
-    assert list(lake_place(lake, BOTH[:1], {}).read_at) == [ORDERS.table]
+    assert list(lake_place(lake, BOTH[:1], NEWEST).read_at) == [ORDERS.table]
 
 
 def test_a_table_that_lacks_something_is_named_if_it_is_asked_for() -> None:
@@ -32,14 +44,35 @@ def test_a_table_that_lacks_something_is_named_if_it_is_asked_for() -> None:
     with pytest.raises(
         LakeBehind, match=r"tables: shop.items can't be read .* yet: its mirror is being filled"
     ):
-        lake_place(delivered(4, "a:1-7", items=filling), BOTH, {})
+        lake_place(lake_at_4(items=filling), BOTH, NEWEST)
     with pytest.raises(LakeWithout, match=r"shop.items was stopped: no key; recapture it"):
-        lake_place(delivered(4, "a:1-7", items=stopped), BOTH, {})
+        lake_place(lake_at_4(items=stopped), BOTH, NEWEST)
     with pytest.raises(LakeWithout, match=r"shop.items was stopped: a MERGE table"):
-        lake_place(delivered(4, "a:1-7"), BOTH, {ITEMS.table: "a MERGE table"})
-    assert lake_place(delivered(4, "a:1-7", items=filling), BOTH[:1], {}).reached.segment == 4
+        lake_place(lake_at_4(), BOTH, replace(NEWEST, stopped={ITEMS.table: "a MERGE table"}))
+    assert lake_place(lake_at_4(items=filling), BOTH[:1], NEWEST).reached.segment == 4
     with pytest.raises(LakeBehind, match="nothing is known of the lake yet"):
-        lake_place(None, BOTH, {})
+        lake_place(None, BOTH, NEWEST)
+
+
+@pytest.mark.parametrize("again", [Filling(45), Ready(45)])
+def test_a_table_that_began_again_after_what_the_lake_has_is_not_read_there(again: Mirror) -> None:
+    """Its consumer has the notice already, and would take the rows of before for those after it."""
+    newest = replace(NEWEST, mirrors={**MIRRORS, ITEMS.table: again})
+    with pytest.raises(LakeBehind, match=r"shop.items .* it has begun again, .* through the SCN 40 only"):
+        lake_place(lake_at_4(), BOTH, newest)
+    assert lake_place(lake_at_4(), BOTH[:1], newest).reached.segment == 4
+    assert lake_place(replace(lake_at_4(), checkpoint=newest), BOTH, newest).reached.segment == 4
+
+
+def test_so_is_one_without_a_mirror_that_was_recaptured() -> None:
+    scan = Snapshot("s", {ITEMS.table: Completed(Progress())})
+    before = replace(NEWEST, mirrors={ORDERS.table: Ready(3)}, snapshots=(scan,))
+    recapture = Snapshot("r", {ITEMS.table: SnapshotFailed("it has no primary key", Progress())})
+    newest = replace(before, snapshots=(scan, recapture))
+    lake = replace(lake_at_4(), checkpoint=before)
+    with pytest.raises(LakeBehind, match=r"shop.items can't be read in the lake yet: it has begun again"):
+        lake_place(lake, BOTH, newest)
+    assert lake_place(lake, BOTH, before).reached.segment == 4
 
 
 def test_a_request_names_tables_and_nothing_else() -> None:
