@@ -19,6 +19,7 @@ from pipeline.lake.stream.segment_offset import (
     check_nothing_left_out,
     check_offset,
     check_retained,
+    place_text,
 )
 from pipeline.lake.stream.segment_plan import (
     FixedColumns,
@@ -32,9 +33,9 @@ from pipeline.lake.stream.segment_plan import (
     renamed_columns,
     stream_end,
 )
-from pipeline.lake.stream.source_options import SourceOptions, WrongOption, unknown_tables
+from pipeline.lake.stream.source_options import SourceOptions, StreamBegin, WrongOption, unknown_tables
 from pipeline.lake.stream.stream_columns import check_wanted
-from pipeline.lake.stream.stream_places import NotYetSealed, begin_after, choice_of, end_with
+from pipeline.lake.stream.stream_places import NotYetSealed, begin_after, choice_of, end_with, has_passed
 from pipeline.lake.stream.table_rows import own_fields
 from pipeline.schema.table_schema import TableId, TableSchema
 
@@ -83,7 +84,6 @@ class SegmentPlanner:
         self._columns = FixedColumns(own, found.at, loaded is None)
         self._renamed: list[RenamedColumns] = []
         self._followed: int | None = None
-        self._passed: int | None = None
         self._begun: int | None = None
         self._before: Entry | None = None
         self._kept: dict[int, PlannedSegment] = {}
@@ -100,7 +100,9 @@ class SegmentPlanner:
             # Retention may have removed segments before it knew of the stream (`pipeline.journal.retention`).
             if self._journal.consumers.first() <= max(after + 1, there.first):
                 self._begun = after
-                return SegmentOffset(there.id, after)
+                begins = self._options.begins
+                place = None if isinstance(begins, StreamBegin) else begins
+                return SegmentOffset(there.id, after, begins=place)
 
     def latest(self) -> SegmentOffset:
         """Returns the end of the journal, or of the stream."""
@@ -121,25 +123,26 @@ class SegmentPlanner:
         seen: dict[int, PlannedSegment] = {}
 
         def planned() -> Iterator[PlannedSegment]:
-            for each in self._planned(after, last):
+            for each in self._planned(start, last):
                 seen[each.segment] = each
                 yield each
 
         end = batch_end(after, planned(), limit, last, self._columns)
         self._kept = {segment: each for segment, each in seen.items() if after < segment <= end}
-        return start if end <= after else SegmentOffset(there.id, end, self._cut(end))
+        if end <= after:
+            return start
+        return SegmentOffset(there.id, end, self._cut(end), self._begins_after(start, end))
 
     def tasks(self, start: SegmentOffset, end: SegmentOffset) -> tuple[tuple[ChangeFile, ...], ...]:
         """Returns the files of each task for the segments after `start` through `end`. Raises as `end` does."""
         for offset in (start, end):
             check_nothing_left_out(offset, self._through)
-        after = start.segment
-        if any(segment not in self._kept for segment in range(after + 1, end.segment + 1)):
+        if any(segment not in self._kept for segment in range(start.segment + 1, end.segment + 1)):
             there = self._there()
-            after = check_offset(start, there)
+            check_offset(start, there)
             check_offset(end, there)
         files: list[ChangeFile] = []
-        for each in self._planned(after, end.segment):
+        for each in self._planned(start, end.segment):
             if each.ends_stream:
                 raise stream_end(each, self._columns)
             files += each.files
@@ -167,16 +170,18 @@ class SegmentPlanner:
     @property
     def _through(self) -> str | None:
         through = self._options.through
-        if through is None:
-            return None
-        return through.on_one_line if isinstance(through, GtidSet) else str(through)
+        return None if through is None else place_text(through)
 
     def _cut(self, segment: int) -> str | None:
         """Returns the option by which the stream leaves out a part of a segment, None if it leaves out none."""
         if self._options.through is None:
             return None
-        choice = choice_of(self._options, self._entry(segment), passed=True)
-        return self._through if choice.last is not None or choice.only is not None else None
+        return self._through if choice_of(None, self._options.through, self._entry(segment)) else None
+
+    def _begins_after(self, start: SegmentOffset, segment: int) -> int | GtidSet | None:
+        """Returns the place with which the stream began, if segments after this one may have rows of before it."""
+        begins = start.begins
+        return None if begins is None or has_passed(begins, self._entry(segment)) else begins
 
     def _there(self) -> RetainedRange:
         last, first = self._journal.last_segment(), self._journal.consumers.first()
@@ -191,16 +196,22 @@ class SegmentPlanner:
         ends = None if through is None else end_with(through, there, self._entry)
         return there.last if ends is None else ends
 
-    def _planned(self, after: int, through: int) -> Iterator[PlannedSegment]:
-        """Plans the segments after one, through another one."""
-        self._follow(after)
-        for segment in range(after + 1, through + 1):
+    def _planned(self, start: SegmentOffset, through: int) -> Iterator[PlannedSegment]:
+        """Plans the segments after an offset, through another one.
+
+        The offset says where the stream has begun. A restart may have another `from`.
+        """
+        self._follow(start.segment)
+        begins = start.begins
+        for segment in range(start.segment + 1, through + 1):
             if (kept := self._kept.get(segment)) is not None:
                 yield kept
                 continue
             entry = self._entry(segment)
             self._note(entry)
-            choice = choice_of(self._options, entry, passed=self._has_passed(entry))
+            choice = choice_of(begins, self._options.through, entry)
+            if begins is not None and has_passed(begins, entry):
+                begins = None
             paths = {
                 file.path: self._journal.file(segment, file.path)
                 for file in change_files(entry, self._columns.own)
@@ -219,13 +230,6 @@ class SegmentPlanner:
         if self._followed is not None and entry.segment > self._followed:
             self._renamed += renamed_columns(entry, self._options.tables)
             self._followed = entry.segment
-
-    def _has_passed(self, entry: Entry) -> bool:
-        """Returns whether segments before this one had all transactions at which the stream begins."""
-        begins, passed = self._options.begins, self._passed
-        if isinstance(begins, GtidSet) and begins <= entry.checkpoint.position:
-            self._passed = entry.segment if passed is None else min(passed, entry.segment)
-        return passed is not None and passed < entry.segment
 
     def _restarted(self, entry: Entry) -> tuple[TableId, ...]:
         """Returns the stream's tables that begin again in a segment, unless the user knows of it."""

@@ -1,14 +1,16 @@
 """How far a stream has read: the offsets that Spark keeps in its checkpoint.
 
 An offset is a segment of one journal. A transaction is in one segment, so a micro-batch has only whole ones. An offset
-depends on one option of the stream: `through`, if it left out a part of the segment. By another `through` the stream
-would lack that part, so it is refused.
+depends on two options of the stream. One is `through`, if it left out a part of the segment. By another `through` the
+stream would lack that part, so it is refused. The other is `from`, with which the stream began, until the stream has
+passed that place. So a later `from` leaves out nothing.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.errors import Definite
+from pipeline.gtid.gtid_set import GtidSet, MalformedGtid
 from pipeline.journal.changes.retained_range import RetainedRange
 
 
@@ -24,32 +26,54 @@ class SegmentsGone(Definite):
 class SegmentOffset:
     """Everything of the journal with this id has been read, through this segment.
 
-    `through`: the option by which it was read, if that left out a part.
+    `through`: the option by which it was read, if that left out a part. `begins`: the place with which the stream
+    began, an SCN or a GTID set, while later segments may have rows of before it. Older offsets have none.
     """
 
     journal: str
     segment: int
     through: str | None = None
+    begins: int | GtidSet | None = None
 
 
 def to_json(offset: SegmentOffset) -> dict[str, int | str]:
     """Returns the offset as Spark keeps it; `from_json` is the inverse."""
     cut = {} if offset.through is None else {"through": offset.through}
-    return {"journal": offset.journal, "segment": offset.segment, **cut}
+    begun = {} if offset.begins is None else {"from": place_text(offset.begins)}
+    return {"journal": offset.journal, "segment": offset.segment, **cut, **begun}
 
 
 def from_json(value: Mapping[str, object]) -> SegmentOffset:
     """Returns the offset. Raises WrongOffset if the checkpoint isn't of this data source."""
+    through, begins = value.get("through"), value.get("from")
     match value:
-        case {"journal": str(journal), "segment": int(segment), "through": str(through)} if segment >= 0:
-            return SegmentOffset(journal, segment, through)
-        case {"journal": str(journal), "segment": int(segment)} if segment >= 0 and "through" not in value:
-            return SegmentOffset(journal, segment)
+        case {"journal": str(journal), "segment": int(segment)} if (
+            segment >= 0 and isinstance(through, str | None) and isinstance(begins, str | None)
+        ):
+            try:
+                return SegmentOffset(journal, segment, through, _place(begins))
+            except MalformedGtid as error:
+                raise _foreign(value) from error
         case _:
-            raise WrongOffset(
-                f"the checkpoint's offset is {dict(value)}, which Tidemark doesn't write: give the stream a checkpoint "
-                "of its own"
-            )
+            raise _foreign(value)
+
+
+def _foreign(value: Mapping[str, object]) -> WrongOffset:
+    return WrongOffset(
+        f"the checkpoint's offset is {dict(value)}, which Tidemark doesn't write: give the stream a checkpoint of its "
+        "own"
+    )
+
+
+def place_text(place: int | GtidSet) -> str:
+    """Returns an SCN or a GTID set as an option gives it."""
+    return place.on_one_line if isinstance(place, GtidSet) else str(place)
+
+
+def _place(text: str | None) -> int | GtidSet | None:
+    if text is None:
+        return None
+    return int(text) if text.isdecimal() else GtidSet.parse(text)
 
 
 def check_offset(offset: SegmentOffset, there: RetainedRange) -> int:

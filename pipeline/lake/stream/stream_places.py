@@ -12,7 +12,7 @@ from pipeline.journal.changes.retained_range import Entries, RetainedRange, firs
 from pipeline.journal.changes.row_choice import RowChoice
 from pipeline.journal.entry import Entry
 from pipeline.lake.stream.segment_offset import check_retained
-from pipeline.lake.stream.source_options import SourceOptions, StreamBegin
+from pipeline.lake.stream.source_options import StreamBegin
 
 
 class NotYetSealed(Definite):
@@ -52,17 +52,24 @@ def end_with(place: int | GtidSet, there: RetainedRange, entry: Entries) -> int 
             assert_never(place)
 
 
-def choice_of(options: SourceOptions, entry: Entry, *, passed: bool) -> RowChoice:
-    """Returns which rows of a segment are between the two places; `passed`: earlier ones had all of `begins`."""
+def has_passed(begins: int | GtidSet, entry: Entry) -> bool:
+    """Returns whether what comes after a segment is all after the place with which a stream began."""
+    if isinstance(begins, GtidSet):
+        return begins <= entry.checkpoint.position
+    return begins <= entry.last_scn
+
+
+def choice_of(begins: int | GtidSet | None, through: int | GtidSet | None, entry: Entry) -> RowChoice:
+    """Returns which rows of a segment are between two places; None where no earlier or later rows are left out."""
     first = last = without = only = None
-    if isinstance(options.begins, int) and entry.first_scn < options.begins:
-        first = options.begins
-    if isinstance(options.through, int) and entry.last_scn > options.through:
-        last = options.through
-    if isinstance(options.begins, GtidSet) and not passed:
-        without = str(options.begins)
-    if isinstance(options.through, GtidSet) and not entry.checkpoint.position <= options.through:
-        only = str(options.through)
+    if isinstance(begins, int) and entry.first_scn < begins:
+        first = begins
+    if isinstance(through, int) and entry.last_scn > through:
+        last = through
+    if isinstance(begins, GtidSet):
+        without = str(begins)
+    if isinstance(through, GtidSet) and not entry.checkpoint.position <= through:
+        only = str(through)
     return RowChoice(first, last, without, only)
 
 

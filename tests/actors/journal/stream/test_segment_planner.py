@@ -13,7 +13,7 @@ from pipeline.errors import Definite
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.changes.row_choice import ALL_ROWS, RowChoice
 from pipeline.lake.stream.change_file import ChangeFile
-from pipeline.lake.stream.segment_offset import SegmentOffset, SegmentsGone, WrongOffset
+from pipeline.lake.stream.segment_offset import SegmentOffset, SegmentsGone, WrongOffset, from_json, to_json
 from pipeline.lake.stream.segment_plan import ColumnsChanged, MicroBatchLimit, TableRestarted
 from pipeline.lake.stream.source_options import SourceOptions, StreamBegin, WrongOption
 from pipeline.lake.stream.stream_places import NotYetSealed
@@ -157,6 +157,40 @@ def test_a_stream_that_ended_within_a_segment_is_not_continued_after_it(
             house.planner(through=other).end(end, NO_LIMIT)
         with pytest.raises(WrongOffset, match="until it has ended"):
             house.planner(through=other).tasks(house.at(0), end)
+
+
+GAPS = GtidSet.parse(f"{SOURCE}:1-2:6")
+
+
+@pytest.mark.parametrize("other", [StreamBegin.EARLIEST, 10, GtidSet.parse(f"{SOURCE}:1-9")])
+@pytest.mark.parametrize(
+    ("begins", "chosen"),
+    [
+        (4, {2: RowChoice(first=4)}),
+        # It is in the position of the third segment.
+        (GAPS, dict.fromkeys((1, 2, 3), RowChoice(without=GAPS.on_one_line))),
+    ],
+)
+def test_a_stream_has_begun_where_it_began_whatever_a_restart_says(
+    house: House, begins: int | GtidSet, chosen: dict[int, RowChoice], other: int | GtidSet | StreamBegin
+) -> None:
+    house.seal(6)
+    expected = [(n, chosen.get(n, ALL_ROWS)) for n in range(min(chosen), 7)]
+    place, found = house.planner(begins=begins).begin(), list[tuple[int, RowChoice]]()
+    while place.segment < 6:
+        place = from_json(to_json(place))  # as Spark keeps it
+        end = house.planner(begins=other).end(place, MicroBatchLimit(rows=2))
+        tasks = house.planner(begins=other).tasks(place, end)
+        found += [(file.segment, file.choice) for task in tasks for file in task]
+        assert (end.begins is None) == (end.segment >= max(chosen))
+        place = end
+    assert found == expected
+
+
+def test_a_checkpoint_of_before_offsets_had_the_beginning_leaves_nothing_out(house: House) -> None:
+    house.seal(3)
+    tasks = house.planner(begins=5).tasks(house.at(1), house.at(3))
+    assert [(file.segment, file.choice) for task in tasks for file in task] == [(2, ALL_ROWS), (3, ALL_ROWS)]
 
 
 def test_a_table_without_changes_costs_no_batches(house: House) -> None:

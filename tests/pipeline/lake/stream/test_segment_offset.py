@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.gtid.gtid_set import GtidSet
 from pipeline.journal.changes.retained_range import RetainedRange
 from pipeline.lake.stream import segment_offset
 from pipeline.lake.stream.segment_offset import (
@@ -13,17 +14,19 @@ from pipeline.lake.stream.segment_offset import (
     check_nothing_left_out,
     check_offset,
 )
+from tests.pipeline.lake.stream.entries import SOURCE
 
+OTHER = SOURCE.replace("3e", "4e", 1)
 OFFSET = SegmentOffset("j1", 7)
 THERE = RetainedRange("j1", "/journal", first=5, last=9, scn=41)
 
 
 def test_an_offset_is_read_again() -> None:
-    for offset in (OFFSET, replace(OFFSET, through="41")):
+    begun = [replace(OFFSET, begins=place) for place in (45, GtidSet.parse(f"{SOURCE}:1-3,{OTHER}:7"))]
+    for offset in (OFFSET, replace(OFFSET, through="41"), *begun):
         assert segment_offset.from_json(segment_offset.to_json(offset)) == offset
-    assert (
-        segment_offset.from_json({"journal": "j1", "segment": 7}) == OFFSET
-    )  # as before there was `through`
+    # As before there were `through` and `from`.
+    assert segment_offset.from_json({"journal": "j1", "segment": 7}) == OFFSET
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,8 @@ def test_an_offset_is_read_again() -> None:
         {"journal": 1, "segment": 2},
         {"journal": "j", "segment": -1},
         {"journal": "j", "segment": 2, "through": 3},
+        {"journal": "j", "segment": 2, "from": 3},
+        {"journal": "j", "segment": 2, "from": "yesterday"},
     ],
 )
 def test_another_offset_is_refused(value: dict[str, object]) -> None:

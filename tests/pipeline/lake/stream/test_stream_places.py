@@ -10,14 +10,12 @@ from pipeline.journal.changes.retained_range import RetainedRange
 from pipeline.journal.changes.row_choice import ALL_ROWS, RowChoice
 from pipeline.journal.entry import Entry
 from pipeline.lake.stream.segment_offset import SegmentsGone
-from pipeline.lake.stream.source_options import SourceOptions, StreamBegin
-from pipeline.lake.stream.stream_places import NotYetSealed, begin_after, choice_of, end_with
-from pipeline.schema.table_schema import TableId
+from pipeline.lake.stream.source_options import StreamBegin
+from pipeline.lake.stream.stream_places import NotYetSealed, begin_after, choice_of, end_with, has_passed
 from tests.pipeline.lake.stream.entries import SOURCE, entry, retained
 
 THERE = retained(3, 9)
 WHOLE = retained(1, 9)
-ORDERS = TableId("shop", "orders")
 
 
 def through(number: int) -> GtidSet:
@@ -96,25 +94,31 @@ def test_a_gtid_set_is_refused_where_the_source_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("segment", "passed", "begins", "ends", "choice"),
+    ("segment", "begins", "ends", "choice"),
     [
-        (3, False, 25, 45, RowChoice(first=25)),
-        (4, False, 25, 45, ALL_ROWS),
-        (5, False, 25, 45, RowChoice(last=45)),
-        (5, False, 45, 46, RowChoice(first=45, last=46)),
-        (3, False, through(25), None, RowChoice(without=f"{SOURCE}:1-25")),
-        (4, True, through(25), None, ALL_ROWS),
-        (4, True, through(25), through(40), ALL_ROWS),
-        (5, True, through(25), through(45), RowChoice(only=f"{SOURCE}:1-45")),
-        (5, False, StreamBegin.EARLIEST, None, ALL_ROWS),
+        (3, 25, 45, RowChoice(first=25)),
+        (4, 25, 45, ALL_ROWS),
+        (5, 25, 45, RowChoice(last=45)),
+        (5, 45, 46, RowChoice(first=45, last=46)),
+        (3, through(25), None, RowChoice(without=f"{SOURCE}:1-25")),
+        (4, None, through(40), ALL_ROWS),
+        (5, None, through(45), RowChoice(only=f"{SOURCE}:1-45")),
+        (5, None, None, ALL_ROWS),
     ],
 )
 def test_rows_are_chosen_only_where_a_segment_has_others(
-    segment: int,
-    passed: bool,
-    begins: int | GtidSet | StreamBegin,
-    ends: int | GtidSet | None,
-    choice: RowChoice,
+    segment: int, begins: int | GtidSet | None, ends: int | GtidSet | None, choice: RowChoice
 ) -> None:
-    options = SourceOptions("/journal", (ORDERS,), begins=begins, through=ends)
-    assert choice_of(options, entry(segment), passed=passed) == choice
+    assert choice_of(begins, ends, entry(segment)) == choice
+
+
+@pytest.mark.parametrize(
+    ("begins", "first"),
+    [(20, 2), (21, 3), (through(20), 2), (through(21), 3), (GtidSet.parse(f"{SOURCE}:5:21"), 3)],
+)
+def test_a_place_is_passed_by_the_first_segment_that_has_all_of_it(begins: int | GtidSet, first: int) -> None:
+    assert [has_passed(begins, entry(segment)) for segment in range(first - 1, first + 2)] == [
+        False,
+        True,
+        True,
+    ]
