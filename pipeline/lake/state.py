@@ -241,7 +241,7 @@ class State:
             self.settings,
             so_far.tables,
             so_far.mergeable,
-            () if so_far.ahead is not None else runs_of(so_far.checkpoint),
+            runs_of((so_far.ahead or so_far).checkpoint),
             frozenset(so_far.tables) if so_far.ahead is not None else so_far.left_out | so_far.failed.keys(),
             so_far.checkpoint.unread,
         )

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.config.settings import LakeSettings
+from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.lake import maintenance
 from pipeline.lake.background import (
     Background,
@@ -23,8 +24,9 @@ from pipeline.lake.background import (
     work_given_up,
 )
 from pipeline.lake.batch import DeliveryStop, LakeTableState, Piece, Pieces
-from pipeline.lake.maintenance import Chore, TableSize
+from pipeline.lake.maintenance import Chore, TableSize, Trim
 from pipeline.lake.tables import Tier
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Filling, Mirror, Ready
 from pipeline.types.column_types import Integer
@@ -131,6 +133,18 @@ def chores(monkeypatch: pytest.MonkeyPatch) -> tuple[Background, LakeTables]:
         monkeypatch.setattr(maintenance, every, -1.0)
     had = LakeTableState(ORDERS, generation=0)
     return table_met(Background(), ID, had, {Tier.CHANGELOG: TableSize()}, 0.0), lake_of(had)
+
+
+def test_nothing_is_trimmed_while_verifications_may_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart the batches begin where the last table is. Verifications may have begun after that place."""
+    monkeypatch.setattr(maintenance, "TRIM_EVERY_S", -1.0)
+    had = LakeTableState(ORDERS, changes=5, generation=0, merged=4)
+    lake = lake_of(had, settings=LakeSettings("lake", rules=(LakeRule(TableFilter((".*",)), Tiers.MIRROR),)))
+    background = table_met(Background(), ID, had, {Tier.CHANGELOG: TableSize()}, 0.0)
+    for through, trim in ((4, None), (5, Trim(4, None))):
+        _, work = next_work(background, lake, through, "", 1.0)
+        assert isinstance(work, MaintainTable)
+        assert (work.chore, work.trim) == (Chore.TRIM, trim)
 
 
 def test_what_was_given_up_rests_and_the_rest_keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,10 @@ from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.errors import Definite, InvariantBroken
 from pipeline.journal.entry import Entry
 from pipeline.lake import step as spark_sink
-from pipeline.lake.background import CompleteMirror, MergeMirror, VerifyRows
+from pipeline.lake.background import CompleteMirror, MaintainTable, MergeMirror, VerifyRows
 from pipeline.lake.batch import DeliveryStop, LakeTableState, Pieces
 from pipeline.lake.delivery import accept_batch
-from pipeline.lake.maintenance import REST_S, TableSize
+from pipeline.lake.maintenance import REST_S, TRIM_EVERY_S, Chore, TableSize, Trim
 from pipeline.lake.state import Failed, Idle, SinkEnded, State
 from pipeline.lake.step import (
     BeginningFound,
@@ -51,6 +51,7 @@ from pipeline.lake.step import (
     WorkFailed,
     WorkGivenUp,
 )
+from pipeline.lake.tables import Tier
 from pipeline.lake.verification.runs import (
     MOST_FINDINGS_TRIES,
     FindingKind,
@@ -60,9 +61,10 @@ from pipeline.lake.verification.runs import (
 )
 from pipeline.messages.journal import SegmentSealed
 from pipeline.schema.table_filter import TableFilter
-from pipeline.schema.table_schema import Column, TableId
+from pipeline.schema.table_schema import Column, TableId, TableSchema
 from pipeline.snapshot.checkpoint import Checkpoint, Filling, Mirror, Ready
 from pipeline.snapshot.snapshot import (
+    Chunking,
     Completed,
     Progress,
     Repairing,
@@ -503,6 +505,30 @@ def test_a_table_catches_up_from_where_it_failed_while_the_others_have_it_all() 
     assert (told.batch.through, told.reported) == (5, 3)
     so_far = story.after(ProgressReported()).state.so_far
     assert (so_far.segment, so_far.aside, so_far.failed, so_far.ahead) == (5, frozenset(), {}, None)
+
+
+def test_what_a_verification_needs_is_not_trimmed_while_another_table_catches_up() -> None:
+    def at(segment: int, *schemas: TableSchema) -> Entry:
+        made = entry(segment, *schemas)
+        chunking = Chunking((), "", first=False, progress=Progress())
+        reading = Snapshot("v1", {ORDERS: chunking}, verification=Verification(2))
+        known = replace(made.checkpoint, schemas={ORDERS: V1, ITEMS.table: ITEMS}, mirrors={ORDERS: Ready(1)})
+        return replace(made, checkpoint=replace(known, snapshots=(reading,)))
+
+    story = Story(LakeRule(TableFilter((r"shop\.orders",)), Tiers.MIRROR))
+    story.after(JournalFound(at(3).checkpoint, 0))
+    merged = replace(had(3, 2, generation=1), merged=3)
+    story.after(TableFound(ORDERS, merged, {Tier.CHANGELOG: TableSize()}), TableFound(ITEMS.table, had(3, 2)))
+    story.after(CursorFound(3, at(3).checkpoint), SegmentSealed(5)).read(at(4, ITEMS), at(5, ITEMS))
+    story.after(TableFailed(ITEMS.table, "so"), ProgressReported())
+    story.retried(at(5, ITEMS).checkpoint).after(TableFound(ITEMS.table, had(3, 2)))
+    story.after(CursorFound(3, at(3).checkpoint), SegmentSealed(5)).read(at(4, ITEMS))
+    story.after(TableDelivered(ITEMS.table, had(4, 3)))
+    story.now += TRIM_EVERY_S
+    read, trim = story.after(ProgressReported()).orders
+    assert read == ReadBatch(4, 5), "it hasn't caught up yet"
+    assert isinstance(trim, MaintainTable)
+    assert (trim.chore, trim.table, trim.trim) == (Chore.TRIM, ORDERS, Trim(3, None, 2))
 
 
 def test_a_table_that_fails_again_rests_longer_and_the_others_are_where_they_were() -> None:
