@@ -6,7 +6,8 @@
   fails if the name is taken. So of two writers of one version one fails. Then the other's commit is read and judged.
 - Delta's own store for local disks looks whether the name is free, and renames a file to it a moment later. Delta holds
   a lock of the table for all of that. So the name is given under the same lock. A JVM that isn't ours has a lock of its
-  own, and must not commit at the same moment, as before.
+  own, and must not commit at the same moment: it may rename its file to the name that was just given. So each commit of
+  this process's own is looked at once more before the next one. If it has become another one, that is an error.
 - Who knows a version finds the newest one by its successors' names. If the known version's commit isn't the same file
   any more, others have cleaned the log, and an old version's name may be free again. So then the folder is listed.
 - The checksum appears after the commit. Delta takes one that is missing or torn for none.
@@ -23,6 +24,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
@@ -31,6 +33,7 @@ from pyarrow import fs
 from actors.lake.filesystem import lake_filesystem
 from actors.lake.transaction_log.delta_log import COMMIT, LOG, newest_checkpoint
 from actors.runtime.filesystem import NO_LINK, TEMPORARY, sync, whole_file
+from pipeline.errors import Transient
 from pipeline.lake.files.delta_commit import (
     BlindAppend,
     CommitStamp,
@@ -56,16 +59,26 @@ from pipeline.lake.maintenance import TableSize
 # How the name of a checkpoint of any kind begins.
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.")
 
+_OVERWRITTEN = (
+    "another Spark has written over version {version} of {folder}, and what that version had is lost; let no other "
+    "Spark commit to the table while the service runs; stop the service, remove the table's folder, and start again, "
+    "so that its mirror is filled again"
+)
+
 # Keeps the JVM from committing to the table.
 CommitLock = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A version, and what tells its commit's file from any other of that name; None if there is none."""
+    """A version, and what tells its commit's file from any other of that name; None if there is none.
+
+    `digest`: of the commit, if this process has made it.
+    """
 
     version: int
     identity: tuple[int, int] | None
+    digest: bytes | None = None
 
 
 class OwnLog:
@@ -81,11 +94,14 @@ class OwnLog:
         self._has_links = self._folder is not None
 
     def version(self) -> int | None:
-        """Returns the newest version; -1 if there is no table, None if its log isn't on a disk, or has no commits."""
+        """Returns the newest version; -1 if there is no table, None if its log isn't on a disk, or has no commits.
+
+        Raises Transient if another writer has written over the last commit of this process.
+        """
         if self._folder is None:
             return None
         known = self._known
-        if known.version < 0 or _identity(self._commit(known.version)) != known.identity:
+        if known.version < 0 or not self._is_there(known):
             names = self._names()
             newest = max((int(found[1]) for found in map(COMMIT.fullmatch, names) if found), default=-1)
             if newest < 0 and any(map(_CHECKPOINT.match, names)):
@@ -124,10 +140,11 @@ class OwnLog:
 
         Raises Conflict if another writer's commit hinders it, and OSError if the filesystem does.
         """
-        version = self._committed(commit_text(append, end.version), end, application, lock)
+        text = commit_text(append, end.version)
+        version = self._committed(text, end, application, lock)
         if version is not None:
             before = end if version == end.version + 1 else self._checked(version - 1)
-            self._reached(version, None if before is None else following(before, append))
+            self._reached(version, text, None if before is None else following(before, append))
         return version
 
     def alter(
@@ -140,9 +157,10 @@ class OwnLog:
         if not takes_alter(end, properties):
             return None
         after = altered(end, schema, properties, stamp)
-        version = self._committed(alter_text(after, properties, stamp), end, None, lock)
+        text = alter_text(after, properties, stamp)
+        version = self._committed(text, end, None, lock)
         if version is not None:
-            self._reached(version, after if version == after.version else None)
+            self._reached(version, text, after if version == after.version else None)
         return version
 
     def create(self, table: NewTable, stamp: CommitStamp) -> bool:
@@ -151,10 +169,11 @@ class OwnLog:
             return False
         self._make_folder()
         first = created(table, stamp)
-        with self._written(creation_text(first, table, stamp)) as written:
+        text = creation_text(first, table, stamp)
+        with self._written(text) as written:
             if not self._named(written, first.version, nullcontext):
                 return False
-        self._reached(first.version, first)
+        self._reached(first.version, text, first)
         return True
 
     def _committed(self, text: str, end: LogEnd, application: str | None, lock: CommitLock) -> int | None:
@@ -170,9 +189,22 @@ class OwnLog:
                 version += 1
         return version
 
-    def _reached(self, version: int, end: LogEnd | None) -> None:
+    def _is_there(self, known: _Known) -> bool:
+        """Returns whether a known version's commit is the same file. Raises Transient if it was made here and has
+        become another one."""
+        path = self._commit(known.version)
+        if _identity(path) == known.identity:
+            return True
+        if known.digest is not None:
+            with suppress(FileNotFoundError):
+                if sha256(Path(path).read_bytes()).digest() != known.digest:
+                    raise Transient(_OVERWRITTEN.format(version=known.version, folder=self._folder))
+        return False
+
+    def _reached(self, version: int, text: str, end: LogEnd | None) -> None:
         """Remembers a version that was made here, and writes its checksum if that is known."""
-        self._known = _Known(version, _identity(self._commit(version)))
+        self._is_there(self._known)  # it may have been written over since this append began
+        self._known = _Known(version, _identity(self._commit(version)), sha256(text.encode()).digest())
         if end is not None:
             self._put_checksum(end)
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from actors.lake.spark_session import Spark
 from actors.lake.transaction_log import own_log
 from actors.lake.transaction_log.delta_log import read_version
 from actors.lake.transaction_log.own_log import OwnLog
+from pipeline.errors import Transient
 from pipeline.lake.column_changes import unchanged_plan
 from pipeline.lake.files import parquet_files
 from pipeline.lake.files.delta_commit import Conflict
@@ -361,6 +363,42 @@ def test_where_the_log_was_cleaned_meanwhile_the_newest_version_is_found(written
             path.unlink()
     assert behind.append(written.place(6), "us", range(6, 7), {}, "{}") == 6
     assert written.numbers() == [1, 2, 3, 4, 5, 6]
+
+
+def written_over(written: Written, version: int) -> None:
+    """Another JVM commits as Delta's store for local disks does, which has seen that the version was free."""
+    foreign = written.folder / "foreign.tmp"
+    foreign.write_text('{"commitInfo":{"operation":"OPTIMIZE","engineInfo":"Apache-Spark"}}\n')
+    foreign.rename(written.log / f"{version:020}.json")
+
+
+def test_a_commit_that_another_jvm_has_written_over_is_missed(written: Written) -> None:
+    written.create()
+    written.append(1, 1)
+    commit = written.log / f"{1:020}.json"
+    copy = written.folder / "copy.tmp"
+    copy.write_bytes(commit.read_bytes())
+    copy.rename(commit)
+    assert written.append(2, 2) == 2, "a copy of it is no other commit"
+    written_over(written, 2)
+    for call in (written.table.version, written.table.snapshot, lambda: written.append(3, 3)):
+        with pytest.raises(Transient, match=r"has written over version 2 of .* remove the table's folder"):
+            call()
+    shutil.rmtree(written.folder)
+    assert written.table.snapshot() is None
+
+
+def test_a_commit_that_is_written_over_during_the_next_append_is_missed(written: Written) -> None:
+    written.create()
+    written.append(1, 1)
+    place = written.place(2)
+
+    def placed(folder: str, there: Mapping[str, Stored]) -> Sequence[str]:
+        written_over(written, 1)
+        return place(folder, there)
+
+    with pytest.raises(Transient, match="has written over version 1 of "):
+        written.table.append(placed, "us", range(2, 3), {}, "{}")
 
 
 def test_on_a_filesystem_without_links_delta_commits(
