@@ -575,10 +575,8 @@ class SparkSink(Actor[ToSparkSink]):
             raise SparkFailed(str(error)).with_traceback(error.__traceback__) from None
 
     def _start(self) -> SparkUp:
-        lake, spark = (
-            self._settings,
-            spark_session.open_session(self._spark_settings, self._journal.local_folder / "spark"),
-        )
+        lake, folder = self._settings, self._journal.local_folder / "spark"
+        spark = spark_session.open_session(self._spark_settings, folder, self._journal.files)
         try:
             tables = Lake(spark.session, lake.path, self._journal, lake.rules, lake.catalog, lake.types)
         except BaseException:

@@ -13,9 +13,9 @@ it. The next writer reads in the log which it is. MERGE, and the statement with 
 in the same way, by settings of their session.
 
 A successor's batch may have more segments than the predecessor's, and Delta compares the versions only. So the
-successor looks at the log right before its write. It gives the write up if the table has a part of the batch
-(`actors.lake.delta_table.has_segments`). A commit between that look and Delta's own would escape it. A new session
-first ends its predecessor's, so that none comes so late.
+successor looks at the log right before its write, when the files are placed. It gives the write up if the table has a
+part of the batch (`actors.lake.delta_table.has_segments`). A commit between that look and Delta's own would escape it.
+A new session first ends its predecessor's, wherever that was opened, so that none comes so late.
 
 **Marks.** A write sets the version of one application. A batch has one more to set: the segment through which all
 tables have everything (`<journal>/after`, see `pipeline.lake.delivery`). That is true whatever becomes of the batch, so
@@ -156,10 +156,17 @@ class ConnectTable:
         """
         found = self.snapshot()
         assert found is not None
-        if not has_segments(self.path, found.applications.get(application, -1), segments):
+        if not self._has(found, application, segments):
             with self._placed_rows(place, found.columns) as rows:
-                self._write(rows, application, segments[-1], metadata)
+                # A predecessor's server may have committed while the files were copied.
+                found = self.snapshot()
+                assert found is not None
+                if not self._has(found, application, segments):
+                    self._write(rows, application, segments[-1], metadata)
         self._tables.set_transactions(self, marks)
+
+    def _has(self, found: TableVersion, application: str, segments: range) -> bool:
+        return has_segments(self.path, found.applications.get(application, -1), segments)
 
     def is_durable(self, _: int) -> bool:
         """Returns False: `append` returns no version."""

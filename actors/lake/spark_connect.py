@@ -2,8 +2,8 @@
 
 This process has no JVM to start or to kill. A session's statements continue for a while after its client is gone. What
 they may still commit is in the lake once all the same (`actors.lake.delta_connect`), except statements that change
-columns. So the number of a session is written to a file before its first use. The next client first ends the session of
-that number, with everything that it is doing.
+columns. So the number of a session is put into the journal before its first use. The next client, on whichever machine,
+first ends the session of that number, with everything that it is doing.
 
 Nothing is retried here. If the server is gone or busy, the caller fails, and its next start reads the state of the lake
 first.
@@ -14,16 +14,19 @@ Source: Spark Connect overview; `spark_connect_service` protocol (`Interrupt`, `
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import Thread
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
+from actors.journal.files import Files, journal_errors
 from actors.runtime.redaction import safe_message
 from pipeline.config.settings import SESSION_SETTINGS, SparkSettings
 from pipeline.errors import Definite, Transient
+
+# The journal's file that has the number of the last session.
+KEPT_SESSION: Final = "connect-session"
 
 # How long (seconds) the client waits for the server to end a session.
 SESSION_ENDS_WITHIN_S = 10.0
@@ -88,20 +91,21 @@ def check_client() -> None:
         ) from error
 
 
-def connect(settings: SparkSettings, folder: Path) -> ConnectSpark:
-    """Opens a session at the server that `spark.master` names; `folder` keeps its number.
+def connect(settings: SparkSettings, files: Files) -> ConnectSpark:
+    """Opens a session at the server that `spark.master` names; its number is kept in these files of the journal.
 
     Raises Definite if the server can't write to Delta, Transient if it can't be reached.
     """
     check_client()
     url = settings.master
-    folder.mkdir(parents=True, exist_ok=True)
-    kept = folder / "connect-session"
+    with journal_errors(files.shown):
+        predecessor = _read(files)
+    number = str(uuid.uuid4())
     try:
-        if kept.exists():
-            _end(url, kept.read_text())
-        number = str(uuid.uuid4())
-        kept.write_text(number)
+        if predecessor is not None:
+            _end(url, predecessor)
+        with journal_errors(files.shown):
+            files.put(KEPT_SESSION, number.encode())
         return ConnectSpark(_open(settings, number), url)
     except PySparkException as error:
         if is_lost(error):
@@ -127,6 +131,12 @@ def second_session(session: SparkSession, settings: Mapping[str, str]) -> Iterat
         with suppress(PySparkException):
             client.release_session()
         client.close()
+
+
+def _read(files: Files) -> str | None:
+    with suppress(FileNotFoundError):
+        return files.read(KEPT_SESSION).decode()
+    return None
 
 
 def _session(url: str, number: str) -> SparkSession:

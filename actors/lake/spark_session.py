@@ -28,6 +28,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from actors.journal.files import Files
 from actors.lake import spark_connect
 from actors.lake.threads import thread_priorities
 from actors.lake.threads.scheduler_pools import Pool
@@ -236,10 +237,13 @@ def installed_parts(settings: SparkSettings) -> SparkParts:
     return SparkParts(pyspark.__version__, DELTA_VERSION, jars)
 
 
-def open_session(settings: SparkSettings, folder: Path) -> RunningSpark:
-    """Starts Spark, or opens a session at the Spark Connect server that the settings name. Otherwise as `start`."""
+def open_session(settings: SparkSettings, folder: Path, files: Files) -> RunningSpark:
+    """Starts Spark, or opens a session at the Spark Connect server that the settings name.
+
+    `folder`: as of `start_local`. `files`: as of `spark_connect.connect`. Raises as they do.
+    """
     if settings.by_connect:
-        return spark_connect.connect(settings, folder)
+        return spark_connect.connect(settings, files)
     return start_local(settings, folder)
 
 

@@ -14,15 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
+from actors.journal.files import LocalFiles, open_files
 from actors.lake import spark_session
 from actors.lake.delta_connect import ConnectTable, delta_tables
-from actors.lake.delta_table import is_conflict
+from actors.lake.delta_table import PlaceFiles, is_conflict
 from actors.lake.live_view import live_view
-from actors.lake.spark_connect import ConnectSpark, connect
+from actors.lake.spark_connect import KEPT_SESSION, ConnectSpark, connect
 from pipeline.config.settings import LakeSettings, SparkSettings
 from pipeline.errors import Definite, Transient
 from pipeline.lake.alter_statements import ColumnAlteration, beginning, remaining
 from pipeline.lake.column_changes import ColumnPlan, PlannedColumn
+from pipeline.lake.files.delta_commit import Conflict
 from pipeline.lake.live_view import MirrorPosition
 from pipeline.lake.maintenance import Trim
 from pipeline.lake.tables import LakeColumn, Property, Tier, location
@@ -39,9 +41,10 @@ from tests.integration.lake.test_lake import (
 )
 from tests.integration.lake.test_spark_sink import House
 from tests.integration.lake.test_types_by_rule import follow_rules
+from tests.servers.s3 import s3, s3_server
 from tests.servers.spark_connect import SparkConnectServer, connect_server
 
-__all__ = ["connect_server"]
+__all__ = ["connect_server", "s3", "s3_server"]
 
 # It warns when it's imported, of what isn't used here.
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
@@ -49,7 +52,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully suppo
 
 @pytest.fixture
 def connected(connect_server: SparkConnectServer, tmp_path: Path) -> Iterator[ConnectSpark]:
-    made = connect(connect_server.settings, tmp_path / "spark")
+    made = connect(connect_server.settings, LocalFiles(tmp_path))
     yield made
     made.stop()
 
@@ -230,6 +233,28 @@ def test_a_batch_of_which_a_predecessor_has_delivered_a_part_lands_once_by_conne
     deliver_beside_a_predecessor(delivery)
 
 
+def test_what_a_predecessor_commits_while_files_are_placed_does_not_come_twice(
+    connected: ConnectSpark, table: ConnectTable
+) -> None:
+    """Its server was still busy with it. Delta compares the last segments only."""
+
+    def placing(through: int) -> PlaceFiles:
+        def place(folder: str, _: object) -> list[str]:
+            table._write(connected.session.sql("SELECT 3 AS a, 4 AS b"), "journal", through, "{}")
+            pq.write_table(
+                pa.table({"a": pa.array([3], pa.int32()), "b": pa.array([4], pa.int32())}),
+                f"{folder}/same.parquet",
+            )
+            return [json.dumps({"add": {"path": "same.parquet"}})]
+
+        return place
+
+    with pytest.raises(Conflict, match="through segment 10"):
+        table.append(placing(10), "journal", range(5, 13), {}, "{}")
+    table.append(placing(12), "journal", range(11, 13), {}, "{}")
+    assert read(connected, table) == [{"a": 1, "b": 2}, {"a": 3, "b": 4}, {"a": 3, "b": 4}]
+
+
 def test_a_conflict_is_told_from_a_failure(connected: ConnectSpark, table: ConnectTable) -> None:
     with pytest.raises(PySparkException) as raised:
         connected.session.sql(f"SELECT raise_error('x') FROM delta.`{table.path}`").collect()
@@ -238,8 +263,8 @@ def test_a_conflict_is_told_from_a_failure(connected: ConnectSpark, table: Conne
 
 
 def test_a_session_ends_its_predecessor(connect_server: SparkConnectServer, tmp_path: Path) -> None:
-    first = connect(connect_server.settings, tmp_path)
-    second = connect(connect_server.settings, tmp_path)
+    first = connect(connect_server.settings, LocalFiles(tmp_path))
+    second = connect(connect_server.settings, LocalFiles(tmp_path))
     with pytest.raises(PySparkException) as raised:
         first.session.sql("SELECT 1").collect()
     assert first.lost(raised.value)
@@ -249,29 +274,41 @@ def test_a_session_ends_its_predecessor(connect_server: SparkConnectServer, tmp_
         second.session.sql("SELECT 1").collect()
 
 
+def test_a_session_on_another_machine_ends_its_predecessor(
+    connect_server: SparkConnectServer, s3: str
+) -> None:
+    """They have nothing in common but the journal, which is in a store."""
+    open_files(s3).make(())
+    first, second = (connect(connect_server.settings, open_files(s3)) for _ in range(2))
+    with pytest.raises(PySparkException) as raised:
+        first.session.sql("SELECT 1").collect()
+    assert first.lost(raised.value)
+    second.stop()
+
+
 def test_a_predecessor_is_not_forgotten_while_the_server_cannot_be_reached(tmp_path: Path) -> None:
-    (tmp_path / "connect-session").write_text(predecessor := str(uuid.uuid4()))
+    (tmp_path / KEPT_SESSION).write_text(predecessor := str(uuid.uuid4()))
     with pytest.raises(Transient, match=r"can.t be reached"):
-        connect(SparkSettings("sc://127.0.0.1:1"), tmp_path)
-    assert (tmp_path / "connect-session").read_text() == predecessor
+        connect(SparkSettings("sc://127.0.0.1:1"), LocalFiles(tmp_path))
+    assert (tmp_path / KEPT_SESSION).read_text() == predecessor
 
 
 def test_a_predecessor_that_the_server_does_not_know_is_nobody(
     connect_server: SparkConnectServer, tmp_path: Path
 ) -> None:
-    connect(connect_server.settings, tmp_path).stop()
-    assert connect(connect_server.settings, tmp_path).session.sql("SELECT 1").collect() == [(1,)]
+    connect(connect_server.settings, LocalFiles(tmp_path)).stop()
+    assert connect(connect_server.settings, LocalFiles(tmp_path)).session.sql("SELECT 1").collect() == [(1,)]
 
 
 def test_what_cannot_be_set_is_named(connect_server: SparkConnectServer, tmp_path: Path) -> None:
     settings = replace(connect_server.settings, conf={"spark.sql.warehouse.dir": "/elsewhere"})
     with pytest.raises(Definite, match=r"spark\.conf: spark\.sql\.warehouse\.dir can't be set"):
-        connect(settings, tmp_path)
+        connect(settings, LocalFiles(tmp_path))
 
 
 def test_a_server_that_is_not_there_is_a_matter_of_time(tmp_path: Path) -> None:
     with pytest.raises(Transient, match=r"sc://127\.0\.0\.1:1 can.t be reached"):
-        spark_session.open_session(SparkSettings("sc://127.0.0.1:1"), tmp_path)
+        spark_session.open_session(SparkSettings("sc://127.0.0.1:1"), tmp_path, LocalFiles(tmp_path))
 
 
 @pytest.mark.full
