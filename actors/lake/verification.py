@@ -44,6 +44,7 @@ from pipeline.lake.verification.queries import (
     DOUBT,
     ComparedTable,
     doubt_sql,
+    findings_sql,
     found_keys_sql,
     judgement_sql,
     no_keys_sql,
@@ -137,7 +138,7 @@ class LakeVerification:
         if view is None:
             return None, True
         after = (run.awaits - 1) * most
-        query = found_keys_sql(findings_path(self._root), run.run, view.schema, after, most + 1)
+        query = found_keys_sql(self._own_findings(run), view.schema, after, most + 1)
         found = self._session.sql(query).toArrow().combine_chunks()
         if not len(found):
             return None, True
@@ -188,7 +189,7 @@ class LakeVerification:
                 assert view is not None
                 reasons[run], left = self._left_over(session, work, view, run, compared)
                 queries += left
-        self._state(session, work, queries)
+        self._state(session, work, runs, queries)
         return reasons
 
     def _compare(
@@ -254,13 +255,15 @@ class LakeVerification:
             keys = session.sql(f"SELECT {items} FROM {_ROWS} WHERE {of_runs([run])}")
             keys.write.mode("overwrite").parquet(f"{self._keys(run)}/{work.through}")
 
-    def _state(self, session: SparkSession, work: VerifyRows, queries: Sequence[str]) -> None:
-        """Commits findings, if there are any, unless they are there already."""
+    def _state(
+        self, session: SparkSession, work: VerifyRows, runs: Sequence[VerificationRun], queries: Sequence[str]
+    ) -> None:
+        """Commits findings of these verifications, if there are any, unless they are there already."""
         if not queries:
             return
         findings = " UNION ALL ".join(f"SELECT * FROM ({query})" for query in queries)
         path = findings_path(self._root)
-        there = None if self._tables(path).snapshot() is None else path
+        there = None if self._tables(path).snapshot() is None else self._own_findings(*runs)
         stated = session.sql(stated_sql(work.table, work.position, work.through, findings, there))
         some = stated.limit(_FEW + 1).toArrow()
         if len(some):
@@ -324,17 +327,33 @@ class LakeVerification:
         if self._tables(path).snapshot() is None:
             return {}, ""
         rows = self._session.sql(
-            f"SELECT kind, count(DISTINCT key), max(key) FROM {table_at(path)} WHERE {of_table(run.run, run.table)} "
-            "GROUP BY kind"
+            f"SELECT kind, count(DISTINCT key), max(key) FROM ({self._own_findings(run)}) GROUP BY kind"
         ).collect()
         doubts = [row[2] for row in rows if row[0] == DOUBT]
         return {FindingKind(row[0]): row[1] for row in rows if row[0] != DOUBT}, next(iter(doubts), "")
 
+    def _own_findings(self, *runs: VerificationRun) -> str:
+        """Returns the query for what these verifications have found."""
+        return findings_sql(findings_path(self._root), {run: self._earlier_result_at(run) for run in runs})
+
+    def _earlier_result_at(self, run: VerificationRun) -> int:
+        """Returns when (µs since the epoch) an earlier verification with this id got its result; 0 without one."""
+        if not self._may_be_judged(run):
+            return 0
+        path, of = judgements_path(self._root), of_table(run.run, run.table)
+        earlier = f"SELECT max(unix_micros(`at`)) FROM {table_at(path)} WHERE {of} AND since < {run.since}"
+        row = self._session.sql(earlier).first()
+        return 0 if row is None or row[0] is None else int(row[0])
+
+    def _may_be_judged(self, run: VerificationRun) -> bool:
+        """Returns whether this verification, or an earlier one with its id, has a result."""
+        logged = read_version(judgements_path(self._root))  # a query of Spark's would take longer
+        return logged is not None and self._judged_once(run) in logged.applications
+
     def _judged(self, run: VerificationRun) -> Judgement | None:
         """Returns the result that an earlier start has found."""
         path = judgements_path(self._root)
-        logged = read_version(path)  # a query of Spark's would take longer
-        if logged is None or self._judged_once(run) not in logged.applications:
+        if not self._may_be_judged(run):
             return None
         row = self._session.sql(
             f"SELECT * FROM {table_at(path)} WHERE {of_table(run.run, run.table)} AND since = {run.since}"

@@ -26,7 +26,7 @@ The upper and the lower half of a hash have sums of their own, which stay below 
 """
 
 # ruff: noqa: S608 - all names are quoted, and what else goes into the text are numbers and literals of ours
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -287,17 +287,16 @@ def _hashed(column: Column) -> tuple[str, ...]:
     return (value, *((zero,) if isinstance(column.type, Float | Double) else ()))
 
 
-def found_keys_sql(path: str, run: str, schema: TableSchema, after: int, most: int) -> str:
+def found_keys_sql(findings: str, schema: TableSchema, after: int, most: int) -> str:
     """Returns the query for keys that a run has found, after so many, in an order that stays, and `most` of them.
 
-    `path`: that of the table of findings. Each key is a row with the key's columns, in their types in the lake.
+    `findings`: as of `findings_sql`. Each key is a row with the key's columns, in their types in the lake.
     """
     types = {column.name: column.type for column in columns(schema, Tier.MIRROR)}
     parts = ", ".join(f"{quoted(name)} {types[name]}" for name in schema.key_names)
     options = ", ".join(f"{literal(key)}, {literal(value)}" for key, value in _FORMATS.items())
     return f"""SELECT k.* FROM (SELECT from_json(key, {literal(parts)}, map({options})) AS k FROM (
-SELECT DISTINCT key FROM {table_at(path)}
-WHERE {of_table(run, schema.table)} AND kind <> {literal(DOUBT)} ORDER BY key LIMIT {most} OFFSET {after}))"""
+SELECT DISTINCT key FROM ({findings}) WHERE kind <> {literal(DOUBT)} ORDER BY key LIMIT {most} OFFSET {after}))"""
 
 
 def doubt_sql(run: VerificationRun, reason: str) -> str:
@@ -315,15 +314,23 @@ def no_keys_sql(types: Iterable[str]) -> str:
 def stated_sql(table: TableId, position: str, segment: int, findings: str, there: str | None) -> str:
     """Returns the query for rows of the table of findings: `findings` has run, kind, key, columns and scn.
 
-    `there`: the path of that table, whose rows don't come again; None if there is none yet.
+    `there`: as of `findings_sql`, those that don't come again; None if there is no such table yet.
     """
     if there is not None:
         same = " AND ".join(f"f.{name} = n.{name}" for name in ("run", "kind", "key"))
-        of = f"f.`database` = {literal(table.database)} AND f.`table` = {literal(table.name)}"
-        findings = f"SELECT * FROM ({findings}) AS n LEFT ANTI JOIN {table_at(there)} AS f ON {same} AND {of}"
+        findings = f"SELECT * FROM ({findings}) AS n LEFT ANTI JOIN ({there}) AS f ON {same}"
     return f"""SELECT run, {literal(table.database)} AS `database`, {literal(table.name)} AS `table`, kind, key,
   CAST(columns AS ARRAY<STRING>) AS columns, CAST(scn AS BIGINT) AS scn, {literal(position)} AS position,
   CAST({segment} AS BIGINT) AS segment, current_timestamp() AS `at` FROM ({findings})"""
+
+
+def findings_sql(path: str, runs: Mapping[VerificationRun, int]) -> str:
+    """Returns the query for what verifications have found, in the table of findings at a path.
+
+    Each has when (µs since the epoch) an earlier one with its id got a result: what was found until then isn't its own.
+    """
+    own = (f"{of_table(run.run, run.table)} AND unix_micros(`at`) > {after}" for run, after in runs.items())
+    return f"SELECT * FROM {table_at(path)} WHERE {' OR '.join(own)}"
 
 
 def judgement_sql(judgement: Judgement, since: int) -> str:

@@ -26,6 +26,7 @@ from pipeline.lake.verification.runs import (
     COLUMNS_CHANGED,
     MIRROR_CHANGED,
     ROWS_LOST,
+    FindingKind,
     Judgement,
     LakeVerdict,
     VerificationRun,
@@ -175,9 +176,9 @@ class Verified:
         self.differing = self.differing_parts(run)
         return self.end(run, len(keys))
 
-    def verify_at_once(self, run: str) -> Judgement:
+    def verify_at_once(self, run: str, *, repairs: bool = False) -> Judgement:
         """Verifies the table in one chunk."""
-        self.history.begin_verification(run, self.table)
+        self.history.begin_verification(run, self.table, repairs=repairs)
         self.history.verify(run, self.table, sorted(self.table.source))
         return self.end(run, len(self.table.source))
 
@@ -385,9 +386,14 @@ def test_a_verification_with_the_id_of_an_earlier_one_has_a_result_of_its_own(
     """Capture remembers an id for a thousand signals."""
     verified = merged_few(spark, tmp_path, 5)
     assert verified.verify_at_once("again").verdict is LakeVerdict.EQUAL
-    verified.history.snapshots = ()
-    verified.sql("UPDATE MIRROR SET small = 6 WHERE id = 0")
-    assert verified.verify_at_once("again").verdict is LakeVerdict.DIFFERENT
+    for small, found in ((6, {FindingKind.DIFFERENT: 1}), (5, {}), (6, {FindingKind.DIFFERENT: 1})):
+        verified.history.snapshots = ()
+        verified.sql(f"UPDATE MIRROR SET small = {small} WHERE id = 0")
+        judged = verified.verify_at_once("again", repairs=True)
+        assert (judged.found, judged.verdict is LakeVerdict.DIFFERENT) == (found, bool(found))
+        run = next(each for each in verified._runs() if each.run == "again")
+        keys, _ = verified.lake.verification.keys_to_repair(run)
+        assert (0 if keys is None else len(keys)) == len(found)
     verified.history.store.close()
 
 

@@ -4,6 +4,7 @@ from pipeline.lake.live_view import MirrorPosition, Versions
 from pipeline.lake.verification.queries import (
     ComparedTable,
     doubt_sql,
+    findings_sql,
     found_keys_sql,
     judgement_sql,
     no_keys_sql,
@@ -85,7 +86,7 @@ def test_rows_of_a_repair_are_counted() -> None:
 
 
 def test_keys_to_repair_have_an_order_that_stays() -> None:
-    text = found_keys_sql("findings", "v'1", TABLE, 2000, 1001)
+    text = found_keys_sql("findings", TABLE, 2000, 1001)
     assert "from_json(key, '`id` BIGINT, `name` STRING'" in text
     assert "ORDER BY key LIMIT 1001 OFFSET 2000" in text
 
@@ -105,7 +106,10 @@ def test_names_are_literals() -> None:
     assert of_runs([RUN]) == r"`__chunk` IN ('v\'1')"
     assert of_runs([]) == "`__chunk` IN (NULL)"
     assert r"'it\'s' AS `table`" in stated_sql(TABLE.table, "a:1-5", 4, doubt_sql(RUN, "so"), None)
-    assert "LEFT ANTI JOIN delta.`there`" in stated_sql(TABLE.table, "a:1-5", 4, "found", "there")
+    there = findings_sql("there", {RUN: 6})
+    assert there.startswith(r"SELECT * FROM delta.`there` WHERE `run` = 'v\'1' AND ")
+    assert there.endswith(" AND unix_micros(`at`) > 6")
+    assert f"LEFT ANTI JOIN ({there}) AS f" in stated_sql(TABLE.table, "a:1-5", 4, "found", there)
     judged = Judgement(RUN.run, RUN.table, LakeVerdict.DIFFERENT, 3, {FindingKind.EXTRA: 2}, "a:1-5")
     assert "CAST(2 AS BIGINT) AS extra" in judgement_sql(judged, 7)
     assert "CAST(0 AS BIGINT) AS missing" in judgement_sql(judged, 7)
