@@ -2,11 +2,13 @@
 
 A proposal is only that: the server alone orders keys, and says which of its own is there. So any value of the column's
 type will do. A bad one costs a question and makes parts uneven, but never loses a row. It's from a collation that sorts
-quite otherwise than characters are numbered.
+quite otherwise than characters are numbered. A text has only characters of the column's character set: the server
+refuses to compare the column with any other.
 
 Of a composite key only the first part that differs is looked at; the proposal ends with it.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal as Exact
@@ -17,12 +19,12 @@ from pipeline.schema.row_keys import Key, KeyPart
 from pipeline.snapshot.key_literals import time_text
 from pipeline.source.parameters import label_numbers
 from pipeline.types import column_types as t
+from pipeline.types.charsets import code_points
 
 _ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _RANKS: Final = {letter: rank for rank, letter in enumerate(_ALPHABET)} | {"": 0}
 # How many characters or bytes after the first difference count: beyond the 64 bits of a UUID's half.
 _DIGITS: Final = 12
-_CODES: Final = 0x110000
 _FINENESS: Final = 1 << 30
 _EPOCH: Final = datetime(1, 1, 1)  # noqa: DTZ001 - what DATETIME says has no zone
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -59,8 +61,8 @@ def _between(kind: t.ColumnType, low: KeyPart, high: KeyPart, fraction: float) -
             return time_text(_part(_microseconds(low), _microseconds(high), fraction))
         case _, bytes(), bytes():
             return _binary(low, high, fraction)
-        case _, str(), str():
-            return _text(low, high, fraction)
+        case t.Text(charset), str(), str():
+            return _text(charset, low, high, fraction)
         case _:
             return None
 
@@ -92,8 +94,8 @@ def _binary(low: bytes, high: bytes, fraction: float) -> bytes:
     return low[:same] + _part(ends[0], ends[1], fraction).to_bytes(_DIGITS)
 
 
-def _text(low: str, high: str, fraction: float) -> str:
-    """Letters and digits are counted as a number that's written with them, all else by code points."""
+def _text(charset: str, low: str, high: str, fraction: float) -> str:
+    """Letters and digits are counted as a number that's written with them, all else by the code points of the set."""
     same = _same(low, high)
     rests = [end[same : same + _DIGITS] for end in (low, high)]
     if all(rest[:1].lower() in _RANKS for rest in rests):
@@ -101,9 +103,10 @@ def _text(low: str, high: str, fraction: float) -> str:
         digits = _digits(_part(ends[0], ends[1], fraction), len(_ALPHABET))
         found = "".join(_ALPHABET[digit] for digit in digits)
         return low[:same] + (found.upper() if any(rest[:1].isupper() for rest in rests) else found)
-    ends = [_number([ord(each) for each in rest], _CODES) for rest in rests]
-    first, second, *_ = _digits(_part(ends[0], ends[1], fraction), _CODES)
-    return low[:same] + _character(first) + _character(second)
+    points = code_points(charset)
+    ends = [_number([bisect_left(points, ord(each)) for each in rest], len(points)) for rest in rests]
+    first, second, *_ = _digits(_part(ends[0], ends[1], fraction), len(points))
+    return low[:same] + _character(points[first]) + _character(points[second])
 
 
 def _same(low: Sequence[object], high: Sequence[object]) -> int:

@@ -6,6 +6,7 @@ code without a character, and so make one text of many. A code that isn't a char
 column's name. Nothing replaces it. No error has its bytes, which are a row's: logs and the journal keep errors.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -34,6 +35,9 @@ class _Wide(NamedTuple):
 _UTF_8: Final = frozenset({"ascii", "utf8mb3", "utf8mb4"})
 # The highest byte of those that aren't all of it.
 _HIGHEST: Final = {"ascii": 0x7F, "utf8mb3": 0xEF}
+
+# How many code points those have that aren't of the table, nor all of Unicode.
+_CODES: Final = {"ascii": 0x80, "utf8mb3": 0x10000, "ucs2": 0x10000}
 
 _WIDE: Final = {
     "ucs2": _Wide(2),
@@ -78,9 +82,23 @@ def ambiguous_characters(charset: str) -> frozenset[str]:
     """The characters of which MySQL's `charset` has more than one code, so that two texts in it can read alike."""
     if charset not in TABLED:
         return frozenset()
-    codes = np.concatenate([table[table >= 0] for table in code_tables(charset)])
-    found, times = np.unique(codes, return_counts=True)
+    found, times = np.unique(_tabled(charset), return_counts=True)
     return frozenset(map(chr, found[times > 1].tolist()))
+
+
+@cache
+def code_points(charset: str) -> Sequence[int]:
+    """The code points that a text in MySQL's `charset` may have, in order, with the surrogates where it's one of
+    Unicode's.
+    """
+    if charset in TABLED:
+        return tuple(np.unique(_tabled(charset)).tolist())
+    return range(_CODES.get(charset, 0x110000))
+
+
+def _tabled(charset: str) -> NDArray[np.int32]:
+    """The code points of all codes of a set of the table."""
+    return np.concatenate([table[table >= 0] for table in code_tables(charset)])
 
 
 def _ends(values: pa.Array) -> NDArray[np.int32]:

@@ -9,6 +9,8 @@ from pipeline.messages.chunks import NotDivided, PlanFailed, PlanTable
 from pipeline.schema.row_keys import Key
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.snapshot import Request
+from pipeline.source.parameters import EXACT_CHARSETS
+from pipeline.types.charsets import code_points
 from tests.servers.selector import bench, divided
 
 ROWS = 30_000
@@ -62,6 +64,31 @@ async def test_a_table_is_divided_into_about_equal_parts_by_few_questions(
     assert max(sizes) <= most * ROWS / ranges, sizes
     # Preparing and executing count one each; a session's settings and the plan's other questions are about thirty.
     assert asked < 30 + 2 * 32 * (ranges - 1)
+
+
+@pytest.mark.parametrize("charset", sorted(EXACT_CHARSETS))
+async def test_a_text_key_of_any_character_set_can_be_divided(
+    either: tuple[MysqlServer, str], charset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_selector, "LEAST_ROWS_OF_RANGE", 100)
+    server, database = either
+    known = [point for point in code_points(charset) if not 0xD800 <= point < 0xE000]
+    begins = ["/", "z", *map(chr, known[0x61 :: len(known) // 7])]
+    rows = ", ".join(
+        f"(CONVERT(x'{f'{begin}{i:04}'.encode().hex()}' USING utf8mb4))"
+        for begin in begins
+        for i in range(200)
+    )
+    named = "utf8" if charset == "utf8mb3" else charset  # as 5.6 has it
+    server.sql(
+        f"CREATE TABLE t (a VARCHAR(20) CHARACTER SET {named} COLLATE {named}_bin PRIMARY KEY)",
+        f"INSERT INTO t VALUES {rows}",
+        "ANALYZE TABLE t",
+        database=database,
+    )
+    async with bench(server, database) as running:
+        plan = await running.plan(TableId(database, "t"), ranges=4)
+    assert len(divided(plan).splits) == 3
 
 
 def queries(mysql: MysqlServer) -> int:

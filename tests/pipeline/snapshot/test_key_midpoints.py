@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from pipeline.schema.row_keys import KeyPart
 from pipeline.snapshot.key_midpoints import key_between
+from pipeline.source.parameters import EXACT_CHARSETS
 from pipeline.types import column_types as t
+from pipeline.types.charsets import code_points
 
 INT = t.Integer(8, unsigned=True)
 
@@ -34,6 +36,10 @@ INT = t.Integer(8, unsigned=True)
         (t.Text("utf8mb4"), "user-00", "user-zz", 0.5, "user-hz" + "i" + "0" * 9),
         (t.Text("utf8mb4"), "AA", "CA", 0.5, "BA" + "0" * 10),
         (t.Text("utf8mb4"), "", "中", 0.5, "✖\U00088000"),
+        (t.Text("utf8mb3"), "", "中", 0.5, "✖\u8000"),
+        (t.Text("utf8mb3"), "/a", "zebra", 0.5, "T\u8063"),
+        (t.Text("ascii"), "/a", "zebra", 0.5, "U#"),
+        (t.Text("koi8r"), "a", "я", 0.5, "\u041c\xa0"),
     ],
 )
 def test_a_proposal_lies_so_far_from_the_one_to_the_other(
@@ -59,6 +65,20 @@ def test_any_two_texts_have_a_text_between_them(low: str, high: str, fraction: f
     assert (found is None) == (low == high)
     if found:
         assert isinstance(found[0], str) and found[0].encode()
+
+
+@given(st.data(), st.sampled_from(sorted(EXACT_CHARSETS)), st.floats(0, 1))
+def test_a_text_has_only_characters_of_its_character_set(
+    data: st.DataObject, charset: str, fraction: float
+) -> None:
+    points = code_points(charset)
+    there = st.sampled_from(points).filter(lambda point: not 0xD800 <= point < 0xE000).map(chr)
+    low, high = data.draw(st.text(there)), data.draw(st.text(there))
+    match key_between((t.Text(charset),), (low,), (high,), fraction):
+        case (str(found),):
+            assert {ord(each) for each in found} <= set(points)
+        case found:
+            assert found is None and low == high
 
 
 @given(st.binary(), st.binary(), st.floats(0, 1))
