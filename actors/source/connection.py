@@ -154,8 +154,12 @@ class Source:
         In this order; `pipeline.snapshot.watermark` says why.
         """
         executed = await self.executed()
+        return executed - await self.owned()
+
+    async def owned(self) -> GtidSet:
+        """The transactions that the server's sessions are executing, by names that they have already."""
         [(text,)] = await self.ask(Statement("SELECT @@GLOBAL.gtid_owned"))
-        return executed - GtidSet.parse_owned(text)
+        return GtidSet.parse_owned(text)
 
     async def purged(self) -> GtidSet:
         """The transactions that the server has executed and whose binary log is gone."""

@@ -60,7 +60,8 @@ class Servers:
     async def choose(self, last: Checkpoint | None) -> Preflight:
         """Returns the findings about the server at which to continue from the last sealed checkpoint, or to begin.
 
-        Raises NoServer if none is suitable, Unfit if it's the only one, and Transient if none can be reached.
+        Raises NoServer if none is suitable, Unfit if it's the only one, and Transient if none can be reached or none is
+        suitable yet.
         """
         index, found = await _Search(self._settings, self._journal, self._servers, self._at, last).found()
         if last is not None and last.server not in ("", found.server):
@@ -134,6 +135,8 @@ class _Search:
                     await asyncio.sleep(SERVERS_EVERY_S)
                 case failover.NoneServes():
                     raise failover.NoServer(self._describe(verdicts))
+                case failover.NoneServesYet():
+                    raise Transient(self._describe(verdicts))
                 case never:
                     assert_never(never)
 
@@ -190,8 +193,11 @@ class _Search:
         executed = await source.executed()
         purged = await source.purged()
         position = resume.resume_position(self._last, executed, purged)
-        replica = not position <= executed and await source.as_replica() is not None
-        history = failover.ServerHistory(source.server, executed, purged, replica)
+        if position <= executed:
+            history = failover.ServerHistory(source.server, executed, purged, replica=False)
+        else:
+            replica = await source.as_replica() is not None
+            history = failover.ServerHistory(source.server, executed, purged, replica, await source.owned())
         return failover.candidate_verdict(position, history, self._last_server)
 
     async def _looked_closely(self, index: int, verdict: failover.CandidateVerdict) -> Preflight | None:
@@ -299,7 +305,7 @@ def _transactions(given: Given) -> Transactions:
 
 def _missing(verdict: failover.CandidateVerdict) -> int:
     """How much a server lacks."""
-    return verdict.missing.count() if isinstance(verdict, failover.Behind) else 0
+    return verdict.missing.count() if isinstance(verdict, failover.Behind | failover.StillCommitting) else 0
 
 
 def _name(server: SourceSettings) -> str:

@@ -5,7 +5,9 @@ conditions must hold:
 
 1. The server has executed all that has passed here: position ⊆ executed. A server that lacks some of it is *behind*, or
    has another server's history. A replica may catch up, so Tidemark waits while it makes progress. A server that
-   replicates from none never will: it lost the rest when it took over, and the lake has it already.
+   replicates from none never will: it lost the rest when it took over, and the lake has it already. But a transaction
+   is in the log, and is sent, before it's executed. In between the server has it as *owned*. That takes as long as
+   semi-synchronous replication waits for a replica's acknowledgement. So Tidemark waits for that without an end.
 2. Its log still has the rest: purged ⊆ position.
 3. What its log brings comes after what has passed. A position is a set, and the server leaves its members out of the
    log. Suppose that a client wrote E on a replica while that was only a replica (an *errant* transaction). T of the
@@ -87,13 +89,14 @@ class NoServer(Definite):
 class ServerHistory:
     """What a server, which calls itself `server`, has executed, and what of that its log doesn't have any more.
 
-    `replica`: whether it replicates from another one.
+    `replica`: whether it replicates from another one. `owned`: what its sessions are executing now.
     """
 
     server: str
     executed: GtidSet
     purged: GtidSet
     replica: bool
+    owned: GtidSet = NO_GTIDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,14 @@ class Behind:
     server: str
     missing: GtidSet
     replica: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StillCommitting:
+    """It's about to have executed all that has passed here: it's committing `missing`."""
+
+    server: str
+    missing: GtidSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +146,13 @@ class Refused:
     why: str
 
 
-CandidateVerdict = CanContinue | Behind | Purged | Unreachable | Refused
+CandidateVerdict = CanContinue | Behind | StillCommitting | Purged | Unreachable | Refused
 
 
 def _server_of(verdict: CandidateVerdict) -> str | None:
     """What the server calls itself, as far as that was found."""
     match verdict:
-        case CanContinue(server) | Behind(server) | Purged(server):
+        case CanContinue(server) | Behind(server) | StillCommitting(server) | Purged(server):
             return server
         case Unreachable() | Refused():
             return None
@@ -152,6 +163,8 @@ def _server_of(verdict: CandidateVerdict) -> str | None:
 def candidate_verdict(position: GtidSet, history: ServerHistory, last: str) -> CandidateVerdict:
     """Whether the log can be read on from the position at a server; `last`: the one that the position comes from."""
     if missing := position - history.executed:
+        if missing <= history.owned:
+            return StillCommitting(history.server, missing)
         return Behind(history.server, missing, history.replica)
     if missing := history.purged - position:
         return Purged(history.server, missing)
@@ -174,6 +187,11 @@ def explain_verdict(verdict: CandidateVerdict) -> str:
             return (
                 f"the source is a divergent server: it hasn't executed {missing}, which has passed here; "
                 "connect to the server that has, or begin a new journal"
+            )
+        case StillCommitting(_, missing):
+            return (
+                f"the source is still committing {missing}, which has passed here; if it waits for a replica's "
+                "acknowledgement (semi-synchronous replication), let a replica connect"
             )
         case Purged(_, missing):
             return PURGED.format(missing=missing)
@@ -200,7 +218,12 @@ class NoneServes:
     """None of them will do, and none ever will."""
 
 
-Decision = ContinueAt | WaitForServers | NoneServes
+@dataclass(frozen=True, slots=True)
+class NoneServesYet:
+    """None of them will do now, but one will later, and when is unknown."""
+
+
+Decision = ContinueAt | WaitForServers | NoneServes | NoneServesYet
 
 
 def choose_server(
@@ -226,6 +249,8 @@ def choose_server(
             return ContinueAt(index)
     if stood_s < max(_worth_s(verdict) for verdict in verdicts):
         return WaitForServers()
+    if any(isinstance(verdict, StillCommitting) for verdict in verdicts):
+        return NoneServesYet()
     if mode is SnapshotMode.WHEN_NEEDED:
         for index, verdict in enumerate(verdicts):
             if isinstance(verdict, Purged):
@@ -250,7 +275,7 @@ def _grace_s(verdict: CandidateVerdict, failover_after_s: float) -> float:
     match verdict:
         case Unreachable():
             return failover_after_s
-        case Behind():
+        case Behind() | StillCommitting():
             return COMMITTING_S
         case CanContinue() | Purged() | Refused():
             return 0.0
@@ -263,7 +288,7 @@ def _worth_s(verdict: CandidateVerdict) -> float:
     match verdict:
         case Unreachable() | Behind(replica=True):
             return CATCH_UP_S
-        case Behind():
+        case Behind() | StillCommitting():
             return COMMITTING_S
         case CanContinue() | Purged() | Refused():
             return 0.0

@@ -293,6 +293,43 @@ async def test_a_replica_that_is_behind_is_waited_for(mysql_factory: MysqlFactor
     assert [change.row["v"] for change in changes] == [1] * 9 + [2] * 5
 
 
+async def test_a_commit_that_waits_for_an_acknowledgement_is_waited_for(
+    mysql_factory: MysqlFactory, tmp_path: Path
+) -> None:
+    primary = server(mysql_factory, plugin_load_add="semisync_source.so")
+    fill(primary)
+    settings = listing(tmp_path, primary)
+    primary.sql(
+        "SET GLOBAL rpl_semi_sync_source_timeout = 3600000",
+        "SET GLOBAL rpl_semi_sync_source_wait_no_replica = ON",
+    )
+    async with begun(settings) as service:
+        await service.caught_up(primary)
+        before = GtidSet.parse(primary.executed())
+        primary.sql("SET GLOBAL rpl_semi_sync_source_enabled = ON")
+        committing = threading.Thread(target=primary.sql, args=("UPDATE d.t SET v = 1 WHERE id = 7",))
+        committing.start()
+        await service.until(
+            lambda: GtidSet.parse(service.status(Name.JOURNAL_WRITER).get("position") or "") - before,
+            "the change is sealed",
+        )
+        await service.stop()
+    try:
+        async with running(settings) as service:
+            await service.until(
+                lambda: "is still committing" in service.supervisor.failures.get(Name.BINLOG_READER, ""),
+                "it's waited for",
+            )
+            assert GtidSet.parse(primary.executed()) == before
+            primary.sql("SET GLOBAL rpl_semi_sync_source_enabled = OFF")
+            await service.caught_up(primary)
+            await service.stop()
+    finally:
+        primary.sql("SET GLOBAL rpl_semi_sync_source_enabled = OFF")
+        committing.join()
+    assert [change.row["v"] for change in replay(tmp_path / "journal", T).changes] == [1]
+
+
 async def test_where_none_can_go_on_it_stops_and_names_what_each_lacks(
     mysql_factory: MysqlFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,9 +19,11 @@ from pipeline.source.failover import (
     ContinueAt,
     Decision,
     NoneServes,
+    NoneServesYet,
     Purged,
     Refused,
     ServerHistory,
+    StillCommitting,
     TransactionOrder,
     Unreachable,
     WaitForServers,
@@ -44,6 +46,14 @@ def test_what_a_server_lacks_is_named() -> None:
     assert failover.candidate_verdict(POSITION, behind, A) == Behind(B, gtids("a:5,a:8-9"), replica=True)
     gone = replace(FITS, purged=gtids("a:1-10,c:1"), executed=gtids("a:1-12,c:1"))
     assert failover.candidate_verdict(POSITION, gone, A) == Purged(B, gtids("a:10,c:1"))
+
+
+@pytest.mark.parametrize("replica", [False, True])
+def test_a_server_that_still_commits_what_passed_lacks_nothing(replica: bool) -> None:
+    told = replace(FITS, executed=gtids("a:1-7"), owned=gtids("a:8-11,c:1"), replica=replica)
+    assert failover.candidate_verdict(POSITION, told, A) == StillCommitting(B, gtids("a:8-9"))
+    lost = replace(told, owned=gtids("a:9-11"))
+    assert failover.candidate_verdict(POSITION, lost, A) == Behind(B, gtids("a:8-9"), replica)
 
 
 def test_another_history_is_not_one_that_was_purged() -> None:
@@ -76,6 +86,7 @@ def test_what_a_server_wrote_when_it_was_the_primary_before_is_no_excuse() -> No
 
 SERVES, GONE, REFUSED = CanContinue(B), Purged(B, gtids("a:6")), Refused("it's MariaDB")
 AWAY = Unreachable("refused")
+COMMITS = StillCommitting(B, gtids("a:9"))
 LATE, OTHER = Behind(B, POSITION, replica=True), Behind(B, POSITION, replica=False)
 
 
@@ -98,7 +109,15 @@ def test_the_server_that_we_are_at_is_kept_if_it_serves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("present", "grace"), [(AWAY, 10), (OTHER, COMMITTING_S), (LATE, COMMITTING_S), (GONE, 0), (REFUSED, 0)]
+    ("present", "grace"),
+    [
+        (AWAY, 10),
+        (OTHER, COMMITTING_S),
+        (LATE, COMMITTING_S),
+        (COMMITS, COMMITTING_S),
+        (GONE, 0),
+        (REFUSED, 0),
+    ],
 )
 def test_another_one_is_taken_when_ours_has_had_its_time(present: CandidateVerdict, grace: float) -> None:
     if grace:
@@ -117,6 +136,14 @@ def test_where_none_serves_one_that_may_is_waited_for_while_it_gets_nearer(
         assert decided(REFUSED, other, waited=worth - 0.1) == WaitForServers()
         assert decided(REFUSED, other, waited=10 * worth, stood=worth - 0.1) == WaitForServers()
     assert decided(REFUSED, other, waited=worth) == NoneServes()
+
+
+@pytest.mark.parametrize("mode", SnapshotMode)
+def test_a_server_that_commits_is_never_given_up(mode: SnapshotMode) -> None:
+    assert decided(COMMITS, waited=COMMITTING_S - 0.1, mode=mode) == WaitForServers()
+    assert decided(COMMITS, waited=10_000, mode=mode) == NoneServesYet()
+    assert decided(REFUSED, GONE, COMMITS, waited=10_000, mode=mode) == NoneServesYet()
+    assert decided(COMMITS, SERVES, waited=COMMITTING_S, mode=mode) == ContinueAt(1)
 
 
 def test_a_purged_log_is_begun_anew_where_that_is_wanted_and_nothing_better_may_come() -> None:
@@ -140,6 +167,7 @@ def test_why_a_server_will_not_do_is_told_with_what_to_do() -> None:
         LATE
     ) and "let it catch up" in failover.explain_verdict(LATE)
     assert "divergent server" in failover.explain_verdict(OTHER)
+    assert "semi-synchronous" in failover.explain_verdict(COMMITS)
     assert failover.explain_verdict(GONE).startswith(f"the binlog that we need was purged: {gtids('a:6')}; ")
     assert failover.explain_verdict(AWAY) == "refused"
 
