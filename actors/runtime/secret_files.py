@@ -5,9 +5,9 @@ A password may change in the file first or at the server first. So the file is r
 
 import os
 import secrets
-from contextlib import suppress
 from pathlib import Path, PurePath
 
+from pipeline.config.http_access import is_token
 from pipeline.config.settings import Secret
 
 
@@ -31,11 +31,25 @@ def changed_at(file: PurePath | None) -> tuple[int, ...] | None:
     return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
 
 
-def made_secret(file: Path) -> Secret:
-    """Returns the secret of a file that only its owner may read; makes one if there's none. Raises OSError."""
+def made_token(file: Path) -> Secret:
+    """Returns the token of a file that only its owner may read; makes one if there's none. Raises OSError.
+
+    The file appears whole. A file that is no token, such as an empty one after a power cut, is replaced.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    if not _has_token(file):
+        temporary = file.with_name(file.name + ".tmp")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as made:
             made.write(secrets.token_hex(32) + "\n")
+            made.flush()
+            os.fsync(made.fileno())
+        temporary.rename(file)
     return read_secret(file)
+
+
+def _has_token(file: Path) -> bool:
+    try:
+        return is_token(read_secret(file).value)
+    except (FileNotFoundError, UnicodeDecodeError):
+        return False
