@@ -12,7 +12,9 @@ with these transactions, and says nothing.
    transaction here too, and names its place.
 
 Usually nothing lies between them, and nothing is read. Another server's log has other places, so nothing is known of
-it. Nor is anything known of a file that the server has purged.
+it. Nor is anything known of a file that the server has purged. A log that began again since (`RESET BINARY LOGS AND
+GTIDS`, and then the same `gtid_purged`) has other places too. If it has a file of that name, the server may find no
+event there.
 
 Source: MySQL 9.7 Reference Manual, "Changing GTID Mode Online"; sql/rpl_binlog_sender.cc,
 Binlog_sender::check_event_type.
@@ -20,24 +22,29 @@ Binlog_sender::check_event_type.
 
 import asyncio
 
+import structlog
+
 from actors.source import gtid_history
 from actors.source.binlog_dump import BinlogDump
 from actors.source.connection import Source
 from pipeline.binlog.commit_times import CommitTimeParser
 from pipeline.binlog.transaction_ids import UnnamedTransaction
 from pipeline.config.settings import SourceSettings
+from pipeline.errors import Definite
 from pipeline.gtid import file_positions
 from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.snapshot.checkpoint import Checkpoint
 
+log = structlog.get_logger()
+
 
 async def find_unnamed(
     source: Source, settings: SourceSettings, last: Checkpoint, journal: str
 ) -> str | None:
-    """Returns what the server says of such a transaction after this checkpoint; None if there's none.
+    """Returns what the server says of such a transaction after this checkpoint; None if none is known.
 
-    Raises Transient if the log doesn't come, Definite if it can't.
+    Raises Transient if the log doesn't come.
     """
     end, by_coordinates = last.log_end, file_positions.server_of(last.position) is not None
     if end is None or last.server != source.server or by_coordinates:
@@ -54,6 +61,8 @@ async def find_unnamed(
             await asyncio.to_thread(_follow, dump, parser)
     except UnnamedTransaction as found:
         return str(found)
+    except Definite as refusal:
+        log.warning("the log can't be searched for changes without a GTID", file=end.file, error=str(refusal))
     finally:
         dump.close()
     return None

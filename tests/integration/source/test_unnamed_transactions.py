@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from deploy.toolchain.mysql_server import MysqlServer
 from pipeline.config.settings import Settings, SnapshotMode
 from tests.integration.service.test_resume import A, B, anew_with, ended, server, snapshots
@@ -80,3 +82,27 @@ async def test_a_change_without_a_gtid_that_ended_capture_is_not_left_out(
     for _ in range(2):
         told = await refused(settings, tmp_path / "journal")
         assert "a change without a GTID was committed" in told
+
+
+async def test_a_log_that_began_again_with_the_same_history_is_read_on(
+    server: MysqlServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has a file of the name where the last checkpoint ends, and no event at that place."""
+    settings = pipeline(server, tmp_path, "shop", mode=SnapshotMode.INITIAL)
+    server.rotate_binlog()
+    async with running(settings) as service:
+        await service.completed("initial-0")
+        server.sql("UPDATE shop.a SET v = 5 WHERE id < 9")
+        await service.caught_up(server)
+        await service.stop()
+    [(file, *_)] = server.sql("SHOW BINARY LOG STATUS")
+    passed = server.executed()
+    server.sql("RESET BINARY LOGS AND GTIDS", f"SET GLOBAL gtid_purged = '{passed}'")
+    while server.rotate_binlog() <= file:
+        pass
+    async with running(settings) as service:
+        server.sql("UPDATE shop.a SET v = 6 WHERE id < 9")
+        await service.caught_up(server)
+        await service.stop()
+    assert unequal(server, tmp_path / "journal", A, B) == []
+    assert "the log can't be searched for changes without a GTID" in capsys.readouterr().out
