@@ -50,24 +50,30 @@ class ReadLogWatch:
         """
         position, resting, heard = self._here()
         try:
-            oldest, end, purged = await _ask(self._settings, self._server)
+            source = await Source.connect(self._settings, self._server)
+            try:
+                oldest, end, purged = await _ask(source)
+                # SHOW BINARY LOGS opens each file, so it's asked only where the names differ.
+                renamed = (
+                    position is not None
+                    and not end.counts_with(position)
+                    and position.file in await source.logs()
+                )
+            finally:
+                source.close()
         except (Transient, RightLacked) as failure:
             log.info("the source's log wasn't looked at", error=str(failure))
             return
-        now = LogLook(position, resting, heard > self._heard, oldest, end, purged)
+        now = LogLook(position, resting, heard > self._heard, oldest, end, purged, renamed)
         if (wrong := contradicts_stream(self._before, now)) is not None:
             raise Transient(wrong)
         self._before, self._heard = now, self._here()[2]
 
 
-async def _ask(settings: SourceSettings, server: str | None) -> tuple[str, Coordinates, GtidSet]:
+async def _ask(source: Source) -> tuple[str, Coordinates, GtidSet]:
     """The oldest file of the log, its end, and what is executed and not in the log. Raises Transient or Definite."""
-    source = await Source.connect(settings, server)
-    try:
-        while True:
-            oldest = await source.oldest_log()
-            purged = await source.purged()
-            if await source.oldest_log() == oldest:  # else files were purged between the two
-                return oldest, (await source.end_of_log())[0], purged
-    finally:
-        source.close()
+    while True:
+        oldest = await source.oldest_log()
+        purged = await source.purged()
+        if await source.oldest_log() == oldest:  # else files were purged between the two
+            return oldest, (await source.end_of_log())[0], purged

@@ -19,8 +19,11 @@ class Coordinates:
         A server that was restarted with another name for its log begins to count again. Its stream still has to read
         the old files. So a point in a file of another name isn't reached yet.
         """
-        same = self.file.rpartition(".")[0] == other.file.rpartition(".")[0]
-        return same and (self.number, self.offset) >= (other.number, other.offset)
+        return self.counts_with(other) and (self.number, self.offset) >= (other.number, other.offset)
+
+    def counts_with(self, other: "Coordinates") -> bool:
+        """Whether the files of both have one name but for the number, so that their numbers are one sequence."""
+        return self.file.rpartition(".")[0] == other.file.rpartition(".")[0]
 
     @property
     def number(self) -> int:

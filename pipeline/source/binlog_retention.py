@@ -29,13 +29,18 @@ _DAY_S = 86_400
 def bytes_behind(logs: Mapping[str, int], end: Coordinates, ours: Coordinates) -> int:
     """The bytes of the log from our place to its end, at which 0 is left.
 
-    `logs`: the bytes of each of the server's files. Of a file that has gone nothing is counted.
+    `logs`: the bytes of each of the server's files, oldest first. Of a file that has gone nothing is counted. Those
+    before a restart with another name for the log have numbers of their own.
     """
-    if ours.number >= end.number:  # the server was queried before the last was read
-        return max(0, end.offset - ours.offset) if ours.number == end.number else 0
-    between = sum(
-        size for name, size in logs.items() if ours.number < Coordinates(name, 0).number < end.number
-    )
+    if ours.file == end.file:
+        return max(0, end.offset - ours.offset)
+    files = [*logs]
+    first = files.index(ours.file) if ours.file in logs else -1
+    last = files.index(end.file) if end.file in logs else len(files)
+    # The server was queried before the last was read.
+    if first > last or (ours.counts_with(end) and ours.number > end.number):
+        return 0
+    between = sum(logs[name] for name in files[first + 1 : last])
     return max(0, logs.get(ours.file, 0) - ours.offset) + between + end.offset
 
 

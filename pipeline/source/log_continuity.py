@@ -15,7 +15,8 @@ and with the previous look. A contradiction ends this reading of the log. Then i
 capture continues (`pipeline.source.failover`), and that says by name what is wrong. A mistaken look costs a new
 connection.
 
-**The end of the log** is never before a position that was read from it.
+**The end of the log** is never before a position that was read from it. A server that was restarted with another name
+for its log begins to count again, and keeps the old files. So the end comes after a position in one of these.
 
 **Silence.** The previous look saw that the log goes on after the stream's position. Since then the stream has stayed at
 that position, between two transactions, and heartbeats have come. The server sends these only if it has nothing else.
@@ -37,6 +38,7 @@ class LogLook:
     `position`: where the stream was before the server was queried, None before its first event. `resting`: whether it
     was there between two transactions, with nothing more to read. `heard`: whether any bytes have come since the
     previous look. `oldest`: the name of the log's oldest file. `purged`: what is executed and not in the log.
+    `renamed`: whether the log still has the position's file, which is of a former name.
     """
 
     position: Coordinates | None
@@ -45,12 +47,13 @@ class LogLook:
     oldest: str
     end: Coordinates
     purged: GtidSet
+    renamed: bool = False
 
 
 def contradicts_stream(before: LogLook | None, now: LogLook) -> str | None:
     """Returns why the stream can't be this server's log any more; None if nothing says so."""
     position = now.position
-    if position is not None and not now.end.reaches(position):
+    if position is not None and not now.end.reaches(position) and not now.renamed:
         return f"the source's log ends at {now.end}, and it was read up to {position}: it was reset"
     if before is None:
         return None

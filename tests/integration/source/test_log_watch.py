@@ -9,6 +9,8 @@ from actors.runtime.supervisor import ExitCode
 from actors.source import binlog_dump, log_watch
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, GTIDS_56, MysqlServer
 from pipeline.config.settings import SignalSettings, SnapshotMode, Watermark
+from pipeline.errors import Transient
+from pipeline.gtid.coordinates import Coordinates
 from pipeline.gtid.gtid_set import GtidSet
 from pipeline.messages.topology import ActorName as Name
 from tests.integration.service.test_without_gtids import COLUMNS, SIGNALS
@@ -16,6 +18,7 @@ from tests.integration.source.test_another_history import WITHOUT_GTIDS
 from tests.integration.source.test_failover import follow
 from tests.servers.mysql import MysqlFactory
 from tests.servers.service import Running, pipeline, running
+from tests.servers.source import settings
 
 OTHER = "11111111-1111-1111-1111-111111111111"
 
@@ -111,6 +114,25 @@ async def test_a_server_that_becomes_a_replica_and_does_not_log_what_it_receives
         message = await ends_by_name(service)
     assert f"the binlog that we need was purged: {primary.uuid}:1" in message
     assert server.sql("SELECT id FROM d.t") == [(0,)]
+
+
+async def test_a_stream_in_a_file_from_before_a_restart_with_another_name_of_the_log(
+    mysql_factory: MysqlFactory,
+) -> None:
+    server = mysql_factory({**GTIDS, **FULL_METADATA})
+    server.rotate_binlog()
+    read = Coordinates(server.rotate_binlog(), 157)
+    server.stop()
+    server.options |= {"log_bin": "other", "log_bin_index": "binlog.index"}
+    server.start()
+    assert server.sql("SHOW BINARY LOG STATUS")[0][0] == "other.000001"
+    source = settings(server, server.create_capture_user())
+    watch = log_watch.ReadLogWatch(source, server.uuid, lambda: (read, False, 1))
+    await watch.look()
+    await watch.look()
+    server.purge_binlogs()
+    with pytest.raises(Transient, match=f"it was read up to {read}: it was reset"):
+        await watch.look()
 
 
 async def test_transactions_that_were_loaded_and_not_logged(

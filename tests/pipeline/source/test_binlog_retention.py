@@ -27,6 +27,21 @@ def test_bytes_behind_are_counted_over_all_files_between(ours: Coordinates, byte
 
 
 @pytest.mark.parametrize(
+    ("ours", "bytes_"),
+    [
+        (Coordinates("log.000041", 600), 400 + 700 + 300),
+        (Coordinates("log.000040", 600), 1000 + 700 + 300),  # which is gone
+        (Coordinates("other.000001", 200), 500 + 300),
+        (Coordinates("other.000003", 157), 0),
+        (Coordinates("third.000001", 157), 0),  # read since the query to the server
+    ],
+)
+def test_files_of_another_name_come_in_the_servers_order(ours: Coordinates, bytes_: int) -> None:
+    logs = {"log.000041": 1000, "other.000001": 700, "other.000002": 300, "third.000001": 157}
+    assert bytes_behind(logs, Coordinates("other.000002", 300), ours) == bytes_
+
+
+@pytest.mark.parametrize(
     ("variables", "seconds"),
     [
         ({"binlog_expire_logs_seconds": "3600", "binlog_expire_logs_auto_purge": "ON"}, 3600),

@@ -26,6 +26,12 @@ def test_a_log_that_ends_before_what_was_read_was_reset(end: Coordinates) -> Non
     assert reason == f"the source's log ends at {end}, and it was read up to binlog.000002:500: it was reset"
 
 
+def test_a_log_under_another_name_ends_after_the_files_of_its_former_name() -> None:
+    other = replace(RESTING, resting=False, end=Coordinates("mysql-bin.000001", 900))
+    assert contradicts_stream(RESTING, replace(other, renamed=True)) is None
+    assert contradicts_stream(RESTING, other) is not None
+
+
 def test_a_stream_that_rests_before_the_end_of_the_log_has_lost_it() -> None:
     reason = contradicts_stream(replace(RESTING, end=at(600)), replace(RESTING, end=at(700)))
     assert reason is not None
