@@ -197,7 +197,7 @@ ROUTES: Final[tuple[Route, ...]] = (
             200: ApiResponse("The versions and the checkpoint.", "Bootstrap"),
             400: ApiResponse("A parameter is wrong.", "Error"),
             404: ApiResponse("A table isn't captured.", "Error"),
-            409: ApiResponse("The lake gets nothing of a table, or there is no lake.", "Error"),
+            409: ApiResponse("The lake doesn't get all of a table by itself, or there is no lake.", "Error"),
             503: ApiResponse("The lake doesn't have all of a table yet.", "Error"),
         },
         query={

@@ -4,6 +4,9 @@ A batch has a table when the table's part of it is delivered, or when it has no 
 a table has, except in five cases. Its mirror's newest generation is being filled, or hasn't begun. The sink has set the
 table aside, because it failed or lacks segments. Rows are to be read again that the log had in part. Or capture had
 stopped the table as of the batch, and has begun it again since then.
+
+Without a mirror (`tiers = "changelog"`) readers see a table's changes while its snapshot is read, and what was
+committed before them when the snapshot has ended.
 """
 
 from dataclasses import dataclass
@@ -12,7 +15,7 @@ from pipeline.config.table_rules import Tiers, rule_of
 from pipeline.journal.applied.progress import BEGINS_AGAIN, ReadAt, SegmentEnd, TableProgress
 from pipeline.lake.state import Confirming, Delivering, Idle, State
 from pipeline.schema.table_schema import TableId
-from pipeline.snapshot.checkpoint import Checkpoint
+from pipeline.snapshot.checkpoint import Checkpoint, Filling
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class LakeConsumerProgress:
             None if stop is None else stop.reason,
             self._lacks(table, checkpoint),
             checkpoint.unread.get(table),
+            self._filling(table, checkpoint),
             read_at=self._read_at(table),
         )
 
@@ -85,11 +89,18 @@ class LakeConsumerProgress:
             return BEGINS_AGAIN
         if table in state.background.rebuilding:
             return "its mirror is being filled"
-        if table in checkpoint.mirrors and rule_of(state.rules, table).tiers is not Tiers.CHANGELOG:
+        if table in checkpoint.mirrors and self._has_mirror(table):
             generation = so_far.of(table).generation
             if generation is None or generation < checkpoint.mirrors[table].since:
                 return "its mirror hasn't begun yet"
         return None
+
+    def _filling(self, table: TableId, checkpoint: Checkpoint) -> int | None:
+        mirror = checkpoint.mirrors.get(table)
+        return mirror.since if isinstance(mirror, Filling) and not self._has_mirror(table) else None
+
+    def _has_mirror(self, table: TableId) -> bool:
+        return rule_of(self.state.rules, table).tiers is not Tiers.CHANGELOG
 
     def _read_at(self, table: TableId) -> ReadAt | None:
         at = self.state.so_far.of(table).at

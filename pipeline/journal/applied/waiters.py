@@ -4,10 +4,10 @@ A transaction is applied through a consumer if three things hold. (1) It is in t
 consumer has everything through such a segment for these tables. (3) Their readers see all of it. Each of the three is
 known from the progress that the journal and the consumers report.
 
-While a snapshot fills a table, its topic has the changes since that began. What was committed before comes with the
-snapshot: capture may have missed it, as after a stop. A position tells the two apart: the one from which capture begins
-with the snapshot, else the first one of the journal that has it. So those that come shortly after a snapshot has begun
-amid the stream wait for it, too.
+While a snapshot fills a table, its topic has the changes since that began, and so has its changelog if it has no
+mirror. What was committed before comes with the snapshot: capture may have missed it, as after a stop. A position tells
+the two apart: the one from which capture begins with the snapshot, else the first one of the journal that has it. So
+those that come shortly after a snapshot has begun amid the stream wait for it, too.
 
 Each waiter lacks something: a transaction in the journal's position, one in the consumer's position, or something of a
 table. It waits for one such thing alone. A progress finds the waiters for what has come, and looks at these alone. Each

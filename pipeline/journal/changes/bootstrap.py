@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pipeline.errors import Definite, Transient
-from pipeline.journal.applied.progress import ConsumerProgress, ReadAt, SegmentEnd
+from pipeline.journal.applied.progress import ConsumerProgress, ReadAt, SegmentEnd, TableProgress
 from pipeline.journal.changes.query import MalformedRequest, tables_named
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Checkpoint
@@ -26,7 +26,7 @@ class LakeBehind(Transient):
 
 
 class LakeWithout(Definite):
-    """The lake gets nothing of a table, or there is no lake."""
+    """The lake doesn't get all of a table by itself, or there is no lake."""
 
 
 class EvenLake(ConsumerProgress, Protocol):
@@ -65,24 +65,39 @@ def lake_place(lake: EvenLake | None, tables: Iterable[TableId], newest: Checkpo
             raise LakeWithout(
                 f"tables: {table} was stopped: {reason}; recapture it, or name the other tables"
             )
-        if lacks := progress.lacks or _lacks_beginning(table, lake.checkpoint, newest):
+        if reason := _never_read(table, newest):
+            raise LakeWithout(f"tables: {table} {reason}, or name the other tables")
+        if lacks := _lacks(table, progress, lake.checkpoint, newest):
             raise LakeBehind(f"tables: {table} can't be read in the lake yet: {lacks}")
     return LakePlace(lake.whole, {table: progress.read_at for table, progress in found.items()})
 
 
-def _lacks_beginning(table: TableId, reached: Checkpoint, newest: Checkpoint) -> str | None:
-    """Returns that the table has begun again, or has been emptied, after what the lake has; None if it hasn't."""
-    if _beginning(table, reached) == _beginning(table, newest):
-        return None
-    return f"it has begun again, and the lake has it through the SCN {reached.scn} only"
+def _never_read(table: TableId, newest: Checkpoint) -> str | None:
+    """Returns that only the table's changes come, since nothing has read the rows of before; None if something has."""
+    if not newest.schemas[table].key:
+        read = "has no primary key, and no blocking snapshot has read its rows: request one"
+        return None if table in newest.scanned else read
+    return None if table in newest.mirrors else "has had no snapshot: request one"
+
+
+def _lacks(table: TableId, progress: TableProgress, reached: Checkpoint, newest: Checkpoint) -> str | None:
+    """Returns what the lake's tables lack that the journal's end promises."""
+    if progress.lacks is not None:
+        return progress.lacks
+    if progress.filling is not None:
+        return "its snapshot is being read"
+    if _beginning(table, reached) != _beginning(table, newest):
+        return f"it has begun again, or was emptied or read, and the lake has it through the SCN {reached.scn} only"
+    return None
 
 
 def _beginning(table: TableId, checkpoint: Checkpoint) -> Hashable:
     """Returns what differs once the table has begun again.
 
-    That is the generation of its mirror. Without a mirror a recapture begins it again, which is one of its snapshots.
+    That is the generation of its mirror. Without one a scan begins it, and a recapture, which is one of its snapshots.
     """
     mirror = checkpoint.mirrors.get(table)
     if mirror is not None:
         return mirror.since
-    return tuple(snapshot.id for snapshot in checkpoint.snapshots if table in snapshot.tables)
+    snapshots = tuple(snapshot.id for snapshot in checkpoint.snapshots if table in snapshot.tables)
+    return table in checkpoint.scanned, snapshots

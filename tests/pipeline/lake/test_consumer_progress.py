@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from pipeline.config.table_rules import LakeRule, Tiers
 from pipeline.journal.applied.progress import BEGINS_AGAIN, SegmentEnd, TableProgress
 from pipeline.lake.batch import DeliveryStop, LakeTableState
 from pipeline.lake.consumer_progress import LakeConsumerProgress
@@ -17,6 +18,7 @@ from pipeline.lake.step import (
     WorkDone,
 )
 from pipeline.messages.journal import SegmentSealed
+from pipeline.schema.table_filter import TableFilter
 from pipeline.schema.table_schema import TableId
 from pipeline.snapshot.checkpoint import Filling, Ready
 from tests.pipeline.lake.test_delivery import ITEMS, V1, entry
@@ -97,6 +99,17 @@ def test_a_mirror_that_fills_or_has_not_begun_is_not_seen() -> None:
         assert told(story).of(ORDERS).lacks == "its mirror hasn't begun yet"
     story = begun({ORDERS: had(3, 2, 5)}, CursorFound(3, end.checkpoint), end)
     assert told(story).of(ORDERS) == TableProgress(SegmentEnd.at(3, end.checkpoint))
+
+
+def test_without_a_mirror_a_table_says_which_of_its_rows_a_snapshot_brings() -> None:
+    rule = LakeRule(TableFilter((r"shop\.orders",)), Tiers.CHANGELOG)
+    end = of(ORDERS, 3, {ORDERS: Filling(5)})
+    story = begun({ORDERS: had(3, 2)}, CursorFound(3, end.checkpoint), end, rule)
+    assert told(story).of(ORDERS) == TableProgress(SegmentEnd.at(3, end.checkpoint), filling=5)
+    story.after(SegmentSealed(4)).read(of(ORDERS, 4, {ORDERS: Ready(5)}))
+    assert told(story).of(ORDERS).filling == 5
+    story.after(TableDelivered(ORDERS, had(4, 3)))
+    assert (told(story).of(ORDERS).reached.segment, told(story).of(ORDERS).filling) == (4, None)
 
 
 def test_a_table_that_failed_or_lacks_segments_or_was_stopped_says_so() -> None:

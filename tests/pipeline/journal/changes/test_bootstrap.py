@@ -64,15 +64,48 @@ def test_a_table_that_began_again_after_what_the_lake_has_is_not_read_there(agai
     assert lake_place(replace(lake_at_4(), checkpoint=newest), BOTH, newest).reached.segment == 4
 
 
-def test_so_is_one_without_a_mirror_that_was_recaptured() -> None:
-    scan = Snapshot("s", {ITEMS.table: Completed(Progress())})
-    before = replace(NEWEST, mirrors={ORDERS.table: Ready(3)}, snapshots=(scan,))
-    recapture = Snapshot("r", {ITEMS.table: SnapshotFailed("it has no primary key", Progress())})
-    newest = replace(before, snapshots=(scan, recapture))
-    lake = replace(lake_at_4(), checkpoint=before)
-    with pytest.raises(LakeBehind, match=r"shop.items can't be read in the lake yet: it has begun again"):
-        lake_place(lake, BOTH, newest)
-    assert lake_place(lake, BOTH, before).reached.segment == 4
+def keyless(*snapshots: Snapshot, scanned: bool) -> Checkpoint:
+    """The checkpoint where one of the tables has no key, after these snapshots of it."""
+    schemas = {ORDERS.table: ORDERS, ITEMS.table: replace(ITEMS, key=())}
+    those = frozenset({ITEMS.table} if scanned else ())
+    return replace(
+        NEWEST, schemas=schemas, mirrors={ORDERS.table: Ready(3)}, snapshots=snapshots, scanned=those
+    )
+
+
+def snapshot(name: str, *, failed: bool = False) -> Snapshot:
+    ended = SnapshotFailed("it has no primary key", Progress()) if failed else Completed(Progress())
+    return Snapshot(name, {ITEMS.table: ended})
+
+
+def test_one_without_a_key_is_read_in_the_lake_once_that_has_its_scan() -> None:
+    """Before any scan, and after a recapture, nothing reads the rows by itself."""
+    first = keyless(snapshot("s1"), scanned=True)
+    again = keyless(snapshot("s1"), snapshot("r", failed=True), scanned=False)
+    second = keyless(snapshot("s1"), snapshot("r", failed=True), snapshot("s2"), scanned=True)
+
+    def place(reached: Checkpoint, newest: Checkpoint) -> int:
+        return lake_place(replace(lake_at_4(), checkpoint=reached), BOTH, newest).reached.segment
+
+    for reached, newest in ((keyless(scanned=False), keyless(scanned=False)), (first, again), (again, again)):
+        with pytest.raises(LakeWithout, match=r"shop.items has no primary key, .* request one, or name the"):
+            place(reached, newest)
+    requested = keyless(snapshot("s1"), scanned=False)
+    for reached, newest in ((requested, first), (again, second), (first, second)):
+        with pytest.raises(LakeBehind, match=r"shop.items can't be read in the lake yet: it has begun again"):
+            place(reached, newest)
+    assert place(first, first) == place(second, second) == 4
+
+
+def test_a_table_without_a_snapshot_is_refused_and_one_whose_snapshot_is_read_into_its_changelog_waits() -> (
+    None
+):
+    newest = replace(NEWEST, mirrors={ORDERS.table: Ready(3)})
+    with pytest.raises(LakeWithout, match=r"shop.items has had no snapshot: request one, or name the other"):
+        lake_place(replace(lake_at_4(), checkpoint=newest), BOTH, newest)
+    filling = TableProgress(at(4, "a:1-7"), filling=5)
+    with pytest.raises(LakeBehind, match=r"shop.items .* yet: its snapshot is being read"):
+        lake_place(lake_at_4(items=filling), BOTH, NEWEST)
 
 
 def test_a_request_names_tables_and_nothing_else() -> None:
