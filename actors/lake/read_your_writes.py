@@ -84,7 +84,10 @@ class Written:
 
     @property
     def gtid_set(self) -> str:
-        """The transactions, as MySQL writes them; empty if nothing was committed."""
+        """The transactions, as MySQL writes them; empty if nothing was committed.
+
+        Raises Definite if the connection was made again within the block.
+        """
         return self._tracker.committed.on_one_line
 
     def wait(

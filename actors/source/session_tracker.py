@@ -27,6 +27,13 @@ _PACKET: Final = "_read_packet"
 _ANSWERS: Final = ("_read_query_result", "_read_ok_packet")
 
 
+_MADE_AGAIN: Final = (
+    "the connection was made again while its commits were collected, and MySQL doesn't report those of its new "
+    "session: wait for what the server has executed (`tidemark wait` without --gtid), and begin another block after a "
+    "reconnection"
+)
+
+
 class SessionTracker:
     """Collects what is committed over a connection between `begin` and `end`, in `committed`."""
 
@@ -35,13 +42,24 @@ class SessionTracker:
             raise Definite(
                 "the server doesn't tell this connection what it commits: connect with client_flag=SESSION_TRACK"
             )
-        self.committed = GtidSet()
+        self._committed = GtidSet()
         self._connection = connection
+        self._session: object = None
+        self._made_again = False
         self._packet = b""
         self._before: dict[str, Any] = {}
 
+    @property
+    def committed(self) -> GtidSet:
+        """What was committed. Raises Definite if the connection was made again meanwhile."""
+        self._look_at_session()
+        if self._made_again:
+            raise Definite(_MADE_AGAIN)
+        return self._committed
+
     def begin(self) -> None:
         """Look at the packets from here on."""
+        self._session = self._connection.server_thread_id
         for name in (_PACKET, *_ANSWERS):
             self._before[name] = vars(self._connection).get(name)
             seen = self._see_packet if name == _PACKET else self._see_answer
@@ -49,18 +67,25 @@ class SessionTracker:
 
     def end(self) -> None:
         """Look at no more packets."""
+        self._look_at_session()
+        self._session = None
         for name, before in self._before.items():
             if before is None:
                 delattr(self._connection, name)
             else:
                 setattr(self._connection, name, before)
 
+    def _look_at_session(self) -> None:
+        # Both drivers make this tuple in each handshake. After a restart of the server the number in it may come again.
+        if self._session is not None and self._connection.server_thread_id is not self._session:
+            self._made_again = True
+
     def _see_packet(self, packet: Any) -> None:
         self._packet = packet.get_all_data()
 
     def _see_answer(self, _: object) -> None:
         if self._packet[:1] == b"\0":
-            self.committed |= committed_gtids(self._packet)
+            self._committed |= committed_gtids(self._packet)
 
 
 def _followed(call: Callable[..., Any], seen: Callable[[Any], None]) -> Callable[..., Any]:

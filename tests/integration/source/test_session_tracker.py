@@ -120,6 +120,28 @@ def test_a_connection_that_is_told_nothing_is_refused(server: MysqlServer) -> No
         SessionTracker(connection)
 
 
+def test_a_connection_that_is_made_again_says_so(connection: "pymysql.Connection[Any]") -> None:
+    """The new session reports nothing: an empty set would say that nothing was committed."""
+    outer, inner, later = (SessionTracker(connection) for _ in range(3))
+    outer.begin()
+    inner.begin()
+    connection.close()
+    connection.connect()
+    with connection.cursor() as cursor:
+        cursor.execute(insert("unseen"))
+        inner.end()
+        for tracker in (outer, inner):
+            with pytest.raises(Definite, match="the connection was made again"):
+                _ = tracker.committed
+        cursor.execute(TRACK_GTIDS)
+        later.begin()
+        cursor.execute(insert("seen"))
+    later.end()
+    connection.close()
+    connection.connect()
+    assert later.committed.count() == 1, "it had ended"
+
+
 async def test_aiomysql_is_followed_as_well(server: MysqlServer) -> None:
     connection = await aiomysql.connect(unix_socket=str(server.socket), autocommit=False, db="d", **SETTINGS)
     tracker, before = SessionTracker(connection), executed(server)
@@ -139,4 +161,9 @@ async def test_aiomysql_is_followed_as_well(server: MysqlServer) -> None:
     await connection.commit()
     tracker.end()
     assert tracker.committed == executed(server) - before
+    tracker.begin()
+    connection.close()
+    await connection.ping()
+    with pytest.raises(Definite, match="the connection was made again"):
+        _ = tracker.committed
     connection.close()
