@@ -107,8 +107,8 @@ class TableCommits:
             )
         if snapshot is not None and is_restored(delta.path, snapshot.version, f"{self._journal}/"):
             raise Transient(
-                f"{delta.path} was set back by RESTORE, and Delta still says of it that it has what came later; stop "
-                "the service, remove the table's folder, and start again, so that its mirror is filled again"
+                f"{delta.path} was set back by RESTORE or CLONE, and what Delta says of how far it is isn't true any "
+                "more; stop the service, remove the table's folder, and start again, so that its mirror is filled again"
             )
         if snapshot is not None and (duration := snapshot.properties.get(lake_tables.FORGETTING)) is not None:
             raise Transient(

@@ -36,7 +36,9 @@ _CHECKPOINT = re.compile(
     r"(?:(?:\.\d+\.(?P<parts>\d+))?\.parquet|\.(?P<own>[0-9a-f-]{36})\.(?:parquet|json))"
 )
 _TOLD = ("metaData", "txn")
-# How many commits of others may follow a RESTORE.
+# The operations with which somebody sets a table back, to its own older state or to a copy's.
+_SET_BACK = ("RESTORE", "CLONE")
+# How many commits of others may follow one of these.
 _LOOKED_BACK = 64
 
 
@@ -115,7 +117,7 @@ def last_report(path: str) -> str | None:
 
 
 def is_restored(path: str, version: int, applications: str) -> bool:
-    """Returns whether the newest commits of a table, up to a version, have a RESTORE.
+    """Returns whether the newest commits of a table, up to a version, have a RESTORE or a CLONE.
 
     It looks back to the newest commit that sets an application whose name begins with `applications`. Raises as
     `read_version`.
@@ -127,7 +129,7 @@ def is_restored(path: str, version: int, applications: str) -> bool:
         except FileNotFoundError:  # it has expired
             return False
         actions = list(map(json.loads, lines))
-        if any(action.get("commitInfo", {}).get("operation") == "RESTORE" for action in actions):
+        if any(action.get("commitInfo", {}).get("operation") in _SET_BACK for action in actions):
             return True
         if any(action.get("txn", {}).get("appId", "").startswith(applications) for action in actions):
             return False

@@ -451,8 +451,25 @@ async def test_a_power_cut_does_not_take_back_a_stop(house: House, monkeypatch: 
         assert [v for _, _, v in house.changes("items")] == [1]
 
 
-async def test_a_table_that_was_set_back_by_restore_is_set_aside_by_name(house: House) -> None:
-    """Delta keeps the versions of applications at a RESTORE: the table says that it has what is gone."""
+@pytest.mark.parametrize(
+    ("statements", "operation"),
+    [
+        (["RESTORE TABLE {at} TO VERSION AS OF 1"], "RESTORE"),
+        (
+            [
+                "CREATE TABLE {copy} SHALLOW CLONE {at} VERSION AS OF 1",
+                "DELETE FROM {at}",  # without it Delta refuses the next one
+                "CREATE OR REPLACE TABLE {at} SHALLOW CLONE {copy}",
+            ],
+            "CLONE",
+        ),
+    ],
+    ids=["restore", "clone"],
+)
+async def test_a_table_that_was_set_back_is_set_aside_by_name(
+    house: House, statements: list[str], operation: str
+) -> None:
+    """Delta keeps the versions of applications: the table says that it has what is gone."""
     house.items = house.history.table(house.items.schema)
     async with house.life() as running:
         for n in (1, 2):
@@ -461,7 +478,12 @@ async def test_a_table_that_was_set_back_by_restore_is_set_aside_by_name(house: 
         house.mailbox.close()
         await running
     at = table_at(location(str(house.root), house.items.schema.table, Tier.CHANGELOG))
-    house.up.spark.session.sql(f"RESTORE TABLE {at} TO VERSION AS OF 1")
+    session, copy = house.up.spark.session, table_at(str(house.root / "copy"))
+    for statement in statements:
+        session.sql(statement.format(at=at, copy=copy))
+    done = session.sql(f"DESCRIBE HISTORY {at} LIMIT 1").first()
+    assert done is not None
+    assert done["operation"] == operation
     async with house.life() as running:
         await house.write(3, 3)
         await house.until(house.arrived, running)

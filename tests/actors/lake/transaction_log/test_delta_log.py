@@ -4,6 +4,8 @@ tests/integration/lake/test_live_view_text.py."""
 import json
 from pathlib import Path
 
+import pytest
+
 from actors.lake.transaction_log.delta_log import is_restored, last_report, read_version
 
 
@@ -42,12 +44,13 @@ def test_a_checkpoint_of_the_newer_kind_has_what_the_commits_before_it_had(tmp_p
         assert found.applications == {"j/changes": 5, "j/after": 4}
 
 
-def test_a_restore_is_found_behind_what_others_have_committed_since(tmp_path: Path) -> None:
+@pytest.mark.parametrize("operation", ["RESTORE", "CLONE"])
+def test_a_restore_is_found_behind_what_others_have_committed_since(tmp_path: Path, operation: str) -> None:
     log, own, theirs = tmp_path / "_delta_log", {"txn": {"appId": "j/changes"}}, {"txn": {"appId": "jj"}}
     log.mkdir()
     commits = [
         [{"commitInfo": {"operation": "WRITE"}}, own],
-        [{"commitInfo": {"operation": "RESTORE"}}],
+        [{"commitInfo": {"operation": operation}}],
         [{"commitInfo": {"operation": "OPTIMIZE"}}],
         [{"commitInfo": {"operation": "WRITE"}}, theirs],
         [{"commitInfo": {"operation": "WRITE"}}, own],
