@@ -98,7 +98,9 @@ def step(state: State, fact: Fact, now: float) -> tuple[State, tuple[Order, ...]
     orders: tuple[Order, ...] = tuple(map(ReportLost, lost))
     if (after.waiting, after.seen.keys()) != (state.waiting, state.seen.keys()):
         orders = (*orders, KeepAlerts())
-    if after.waiting and after.posting is None and after.next_at <= now:
+    # No pause is longer, unless the clock was set back.
+    due = after.next_at <= now or after.next_at > now + POST_BACKOFF.longest_s
+    if after.waiting and after.posting is None and due:
         next_ = after.waiting[after.tries % len(after.waiting)]
         return replace(after, posting=next_), (*orders, PostAlert(next_))
     return after, orders
@@ -106,7 +108,7 @@ def step(state: State, fact: Fact, now: float) -> tuple[State, tuple[Order, ...]
 
 def _see(state: State, troubles: tuple[Trouble, ...], down: Mapping[str, str], now: float) -> State:
     spells = {name: spell for name, spell in state.down.items() if now - spell[1] < DOWN_S}
-    spells |= {name: (spells.get(name, (now, now))[0], now) for name in down}
+    spells |= {name: (min(now, spells.get(name, (now, now))[0]), now) for name in down}
     lasting = (
         Trouble(AlertKind.PART_DOWN, name, name, reason)
         for name, reason in down.items()

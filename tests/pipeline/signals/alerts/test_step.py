@@ -118,6 +118,18 @@ def test_a_webhook_that_is_gone_for_days_has_the_longest_pause() -> None:
     assert after.next_at == 9.0 + POST_BACKOFF.longest_s
 
 
+def test_a_clock_that_is_set_back_holds_no_alert_up() -> None:
+    story = Story()
+    story.takes = False
+    story.seen(STOPPED, down=["lake"])
+    story.takes = True
+    story.seen(STOPPED, seconds=-500.0, down=["lake"])
+    assert [alert.trouble for alert in story.posted] == [STOPPED, STOPPED]
+    story.seen(STOPPED, seconds=DOWN_S / 2, down=["lake"])
+    story.seen(STOPPED, seconds=DOWN_S / 2, down=["lake"])
+    assert story.posted[-1].trouble.subject == "lake"
+
+
 def test_an_attempt_that_was_broken_off_is_made_again() -> None:
     state, orders = alerts.step(State(), StatusSeen((STOPPED,), {}), 1.0)
     assert [type(order) for order in orders] == [KeepAlerts, PostAlert]
