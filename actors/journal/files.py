@@ -127,8 +127,11 @@ class LocalFiles:
 
     def make(self, folders: Sequence[str]) -> None:
         """Make the directories, durably."""
+        above = self.directory.parents
+        new = [folder for folder in above if not folder.exists()]
         self.directory.mkdir(parents=True, exist_ok=True)
-        sync(self.directory.parent)
+        for parent in above[: len(new) + 1]:  # each has the name of the one below it
+            sync(parent)
         for folder in folders:
             (self.directory / folder).mkdir(exist_ok=True)
         sync(self.directory)

@@ -75,6 +75,19 @@ def test_making_it_again_changes_nothing(files: Files) -> None:
     assert files.read("manifest/a.json") == b"{}"
 
 
+def test_each_new_folder_above_a_journal_is_durable_in_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("actors.journal.files.sync", synced.append)
+    files = LocalFiles(tmp_path / "a" / "b" / "journal")
+    for new in (3, 1):
+        files.make(["data"])
+        above = [tmp_path / "a" / "b", tmp_path / "a", tmp_path][:new]
+        assert synced == [*above, tmp_path / "a" / "b" / "journal"]
+        synced.clear()
+
+
 def test_a_file_is_written_beside_its_place_on_a_disk(tmp_path: Path) -> None:
     files = LocalFiles(tmp_path)
     files.make(("segments",))
