@@ -12,6 +12,7 @@ at the same moment. Its `LocalLogStore` looks first and renames afterwards.
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -253,7 +254,9 @@ def start_local(settings: SparkSettings, folder: Path) -> Spark:
     Raises Definite if PySpark, Delta and the configuration don't fit together, Transient if the JVM fails.
     """
     jars = installed_parts(settings).jars
-    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / "tmp"
+    shutil.rmtree(temporary, ignore_errors=True)  # a killed JVM leaves its libraries there
+    temporary.mkdir(parents=True)
     (folder / "log4j2.properties").write_text(_LOG4J.format(folder=folder))
     conf = SparkConf(loadDefaults=False).setAll(
         list({**_conf(settings, jars, folder), **settings.conf}.items())
@@ -317,9 +320,11 @@ def _conf(settings: SparkSettings, jars: tuple[Path, ...], folder: Path) -> dict
         "spark.app.name": "tidemark",
         "spark.jars": ",".join(map(str, jars)),
         "spark.driver.memory": settings.driver_memory,
-        # After an OutOfMemoryError half of the JVM may continue. It should end as a whole.
+        # After an OutOfMemoryError half of the JVM may continue. It should end as a whole. The codecs of Parquet put
+        # their native libraries into Java's temporary folder, from where a /tmp that is mounted noexec loads none.
         "spark.driver.defaultJavaOptions": (
             f"-Dlog4j2.configurationFile=file:{folder / 'log4j2.properties'} -XX:+ExitOnOutOfMemoryError"
+            f" -Djava.io.tmpdir={folder / 'tmp'}"
         ),
         "spark.local.dir": str(folder / "local"),
         "spark.pyspark.python": sys.executable,

@@ -79,6 +79,13 @@ def test_its_pipelines_share_a_spark_that_only_they_reach(tmp_path: Path) -> Non
     assert inside == ["spark", *PIPELINES]
 
 
+def test_native_libraries_are_loaded_from_tmp() -> None:
+    """Java puts those of Parquet's codecs there. Docker mounts a tmpfs noexec unless it's said."""
+    for service in (SPARK, *PIPELINES.values(), SHARED["tidemark"]):
+        [mount] = service["tmpfs"]
+        assert mount.startswith("/tmp:") and "exec" in mount.split(",")
+
+
 def test_its_services_may_do_no_more_than_the_one_of_the_other_file() -> None:
     for service in (SPARK, *PIPELINES.values()):
         for key in ("read_only", "cap_drop", "security_opt", "stop_grace_period", "restart", "build"):

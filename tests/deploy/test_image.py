@@ -1,4 +1,4 @@
-"""The image is built, started as it's meant to be, and takes a snapshot. And the runtime's part of the lock."""
+"""The image is built, started as it's meant to be, takes a snapshot and merges. And the runtime's part of the lock."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ HARDENED: Final = (
     "--read-only",
     "--cap-drop=ALL",
     "--security-opt=no-new-privileges",
-    "--tmpfs=/tmp",
+    "--tmpfs=/tmp",  # which Docker mounts noexec
 )
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="a Docker of one's own needs root")
@@ -148,7 +148,7 @@ def configuration(server: MysqlServer, folder: Path) -> Path:
     (etc / "tidemark.toml").write_text(f"""name = "shop"
 tables = ["shop\\\\..*"]
 journal = {{ path = "/var/lib/tidemark/journal" }}
-lake = {{ path = "/var/lib/tidemark/lake" }}
+lake = {{ path = "/var/lib/tidemark/lake", merge_after_s = 1 }}
 spark = {{ master = "local[1]", driver_memory = "512m" }}
 http = {{ token_file = "token" }}
 
@@ -204,6 +204,8 @@ def test_a_snapshot_in_a_container(docker: Docker, mysql_with_tls: MysqlServer, 
 
     mirror = data / "lake" / "shop" / "orders" / "mirror"
     until(lambda: ids_of(mirror) == [1, 2, 3], "the rows in the mirror", log)
+    mysql_with_tls.sql("INSERT INTO shop.orders VALUES (4)")
+    until(lambda: ids_of(mirror) == [1, 2, 3, 4], "Spark has merged a change", log)
     state = "{{.State.Health.Status}}"
     until(lambda: docker.run("inspect", "--format", state, "one") == "healthy\n", "it's healthy", log)
     assert docker.run("exec", "one", "id", "-u") == "65532\n"

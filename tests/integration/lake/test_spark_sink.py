@@ -3,6 +3,7 @@
 import asyncio
 import os
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -425,6 +426,48 @@ def test_the_jvm_ends_when_its_python_is_killed_and_no_other_begins_before(
     ended.register(handle, select.POLLIN)
     assert ended.poll(60_000), "the JVM outlives its Python"
     os.close(handle)
+
+
+MERGE = """
+import sys
+from pathlib import Path
+from actors.lake import spark_session
+from deploy.toolchain.parts import locate
+from pipeline.config.settings import SparkSettings
+folder = Path(sys.argv[1])
+(folder / "tmp").mkdir()
+(folder / "tmp" / "of-a-killed-jvm").touch()
+spark = spark_session.start_local(SparkSettings(jars=locate().jars), folder)
+table = f"delta.`{folder / 'table'}`"
+spark.session.range(3).write.format("delta").save(str(folder / "table"))
+spark.session.sql(
+    f"MERGE INTO {table} USING (SELECT explode(array(2, 3)) AS id) AS new ON {table}.id = new.id "
+    "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
+)
+print(sorted(row.id for row in spark.session.table(table).collect()))
+print([path.name for path in (folder / "tmp").iterdir()])
+spark.stop()
+"""
+
+
+def test_spark_merges_where_the_temporary_folder_is_mounted_noexec(tmp_path: Path) -> None:
+    """As Docker mounts a tmpfs at /tmp: the codecs of Parquet can't load their native libraries from there."""
+    noexec, folder = tmp_path / "noexec", tmp_path / "spark"
+    noexec.mkdir()
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "noexec", "tmpfs", str(noexec)]
+    namespace = ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*namespace, *mount], check=False, capture_output=True).returncode:
+        pytest.skip("this machine lets no user mount a filesystem of his own")
+    script = [*namespace, "sh", "-c", f'{shlex.join(mount)} && exec "$@"', "sh", sys.executable, "-c", MERGE]
+    java = {"JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={noexec}", "SPARK_LOCAL_DIRS": str(noexec)}
+    ended = subprocess.run(
+        [*script, folder], env={**os.environ, **java}, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    ids, files = ended.stdout.splitlines()
+    assert ids == "[0, 1, 3]"
+    assert "snappy" in files and "of-a-killed-jvm" not in files
 
 
 @pytest.mark.full
