@@ -1,5 +1,8 @@
 """The Compose file of a fleet is one by its specification, and each of its pipelines has a configuration."""
 
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +80,17 @@ def test_its_pipelines_share_a_spark_that_only_they_reach(tmp_path: Path) -> Non
         name for name, service in FLEET["services"].items() if "spark" in (service.get("networks") or ())
     ]
     assert inside == ["spark", *PIPELINES]
+
+
+def test_the_health_of_spark_is_that_its_port_answers() -> None:
+    """Without a check of its own it would have the image's, which asks for Tidemark."""
+    kind, _, *words = SPARK["healthcheck"]["test"]
+    assert kind == "CMD"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        check = [sys.executable, *(word.replace("15002", port) for word in words)]
+        assert subprocess.run(check, check=False).returncode == 0
+    assert subprocess.run(check, capture_output=True, check=False).returncode != 0
 
 
 def test_native_libraries_are_loaded_from_tmp() -> None:
