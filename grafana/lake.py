@@ -193,6 +193,7 @@ _WORK: Final = Row(
             ],
             "percentunit",
             stacked=True,
+            width=8,
         ),
         series_panel(
             "Conflicts",
@@ -204,6 +205,19 @@ _WORK: Final = Row(
             [Query(CHOSEN.increase(of.CONFLICTS, "kind"), "{{kind}}")],
             "short",
             bars=True,
+            width=8,
+        ),
+        series_panel(
+            "Work that failed",
+            Words(
+                "Merges and maintenance that failed. The sink retries each after a pause that doubles up to an hour.",
+                "One again and again: that table isn't merged or maintained any more, though batches arrive.",
+                "The log's `work on a lake table failed` has the table and the reason.",
+            ),
+            [Query(CHOSEN.increase(of.WORK_FAILED, "kind"), "{{kind}}")],
+            "short",
+            bars=True,
+            width=8,
         ),
     ),
 )

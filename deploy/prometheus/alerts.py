@@ -171,6 +171,15 @@ ALERTS: Final = (
         window_s=5 * _MINUTE,
     ),
     Alert(
+        "TidemarkLakeWorkFails",
+        "warning",
+        "Work on lake tables ({{ $labels.kind }}) fails again and again at {{ $labels.instance }}.",
+        # It pauses for an hour at most. One failure in the window is a little more than 1, as Prometheus reckons.
+        f"increase({metrics.WORK_FAILED.name}[{{window}}]) > 1.5",
+        holds_s=0.0,
+        window_s=3 * _HOUR,
+    ),
+    Alert(
         "TidemarkKafkaStalled",
         "critical",
         "The topics get nothing from {{ $labels.instance }}, though {{ $value }} segments wait.",

@@ -20,6 +20,7 @@ from actors.status.lag_watch import LagWatch
 from deploy.prometheus.alerts import ALERTS, RUNBOOKS, rules
 from deploy.toolchain.mysql_server import FULL_METADATA, GTIDS, MysqlServer
 from pipeline.config.settings import HttpSettings, Settings, SparkSettings
+from pipeline.lake import maintenance
 from tests.servers.awaiting import until
 from tests.servers.delay import HELD, DelayedLog
 from tests.servers.mysql import MysqlFactory
@@ -59,7 +60,7 @@ class Watched:
         self.service = service
         self.prometheus = prometheus
 
-    async def fires(self, *names: str, fires: bool = True) -> None:
+    async def fires(self, *names: str, fires: bool = True, within_s: float = WITHIN_S) -> None:
         """Until all of these alerts fire, or none of them does."""
         assert set(names) <= {alert.name for alert in ALERTS}
 
@@ -72,7 +73,7 @@ class Watched:
                 assert alert["annotations"]["summary"]
             return all((name in firing) is fires for name in names)
 
-        await until(told, f"{', '.join(names)}: {'firing' if fires else 'ended'}", WITHIN_S)
+        await until(told, f"{', '.join(names)}: {'firing' if fires else 'ended'}", within_s)
 
     async def ends(self, *names: str) -> None:
         """Until none of these alerts fires any more."""
@@ -187,3 +188,35 @@ async def test_a_lake_that_is_gone(
         lake.unlink()
         away.rename(lake)
         await it.ends("TidemarkLakeStalled")
+
+
+@pytest.mark.full
+async def test_a_merge_that_fails_again_and_again(
+    server: MysqlServer,
+    spark_settings: SparkSettings,
+    prometheus: Prometheus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(maintenance, "REST_S", 1.0)
+    settings = replace(captured(server, tmp_path, server.port), spark=spark_settings)
+    assert settings.lake is not None
+    settings = replace(settings, lake=replace(settings.lake, merge_after_s=1.0))
+    mirror, away = tmp_path / "lake" / "shop" / "t" / "mirror", tmp_path / "away"
+    away.mkdir()
+    server.sql("INSERT INTO shop.t VALUES (1, '')")
+    async with watched(settings, prometheus, tmp_path, Assembly) as it:
+        await it.service.execute("s", r"shop\.t")
+        delivered = 'tidemark_delivered_rows_total{table="shop.t", tier="mirror"} > 0'
+        await until(lambda: it.prometheus.query(delivered), "the lake has it", WITHIN_S)
+        files = [(file, away / file.name) for file in mirror.rglob("*.parquet")]
+        for file, other in files:
+            file.rename(other)
+        server.sql("UPDATE shop.t SET v = 'x'")
+        await it.fires("TidemarkLakeWorkFails")
+        assert "TidemarkLakeStalled" not in it.prometheus.firing()
+        for file, other in files:
+            other.rename(file)
+        await until(lambda: it.prometheus.value("tidemark_mirror_pending_rows") == 0, "it's merged", WITHIN_S)
+        # Longer than what the rule looks back over, FASTER.
+        await it.fires("TidemarkLakeWorkFails", fires=False, within_s=2 * WITHIN_S)
