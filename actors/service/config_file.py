@@ -74,11 +74,11 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
 
 
 def _with_installed_jars(settings: Settings) -> Settings:
-    """The settings with the jars that `tidemark setup` has fetched, where they name none."""
-    jars = pinned_jars.installed_folder()
-    if settings.spark.jars or settings.spark.by_connect or not jars.is_dir():
+    """The settings with the jars that `tidemark setup` has fetched, where they name no Delta."""
+    spark, installed = settings.spark, pinned_jars.installed_folder()
+    if spark.by_connect or not installed.is_dir() or pinned_jars.have_delta(spark.jars):
         return settings
-    return dataclasses.replace(settings, spark=dataclasses.replace(settings.spark, jars=(jars,)))
+    return dataclasses.replace(settings, spark=dataclasses.replace(spark, jars=(*spark.jars, installed)))
 
 
 class _Reader:

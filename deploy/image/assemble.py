@@ -15,7 +15,7 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
-from actors.service.installation.pinned_jars import read_lock
+from actors.service.installation.pinned_jars import installed_folder, read_lock
 from deploy.image.runtime_lock import runtime_part
 from deploy.image.sbom import bill
 from deploy.toolchain import authorities, jars, s3
@@ -83,6 +83,14 @@ def fetch_jars() -> None:
     java_home = Path(shutil.which("java") or "").resolve().parents[1]
     jars.fetch(jars.LOCK, into, java_home, PYTHON, pyspark, trusted)
     s3.fetch(into, into, java_home, PYTHON, pyspark, trusted)
+    link_jars()
+
+
+def link_jars() -> None:
+    """Let the program find them where `tidemark setup` would have put them, beside those that a configuration names."""
+    installed = PROGRAM / "venv" / "share" / "tidemark" / installed_folder().name
+    installed.parent.mkdir(parents=True)
+    installed.symlink_to(PROGRAM / "jars")
 
 
 def program() -> None:

@@ -16,6 +16,9 @@ from typing import Final
 import pyarrow.parquet as pq
 import pytest
 
+from actors.lake.spark_session import installed_parts
+from actors.service.config_file import load
+from deploy.image import assemble
 from deploy.image.assemble import COMMANDS
 from deploy.image.runtime_lock import pins, runtime_part
 from deploy.toolchain import docker as toolchain
@@ -89,6 +92,30 @@ d==4 \\
         ("d", ["c"]),
     ]
     assert runtime_part(lock) == lock[: lock.index("c==3")]
+
+
+def test_a_configuration_adds_its_jars_to_those_of_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable of the image's would win over `spark.jars` of the file."""
+    assert "SPARK__JARS" not in (REPOSITORY / "deploy" / "image" / "Dockerfile").read_text()
+    monkeypatch.setattr(assemble, "PROGRAM", tmp_path)
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "delta-spark_4.2_2.13-4.4.0.jar").touch()
+    assemble.link_jars()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    connector = tmp_path / "gcs-connector.jar"
+    connector.touch()
+    file = tmp_path / "shop.toml"
+    file.write_text(f"""name = "shop"
+tables = ["shop"]
+source = {{ host = "db", user = "tidemark", server_id = 7 }}
+journal = {{ path = "journal" }}
+lake = {{ path = "gs://bucket/lake" }}
+spark = {{ jars = ["{connector}"] }}
+""")
+    jars = installed_parts(load(file, {}).spark).jars
+    assert [jar.name for jar in jars] == [connector.name, "delta-spark_4.2_2.13-4.4.0.jar"]
 
 
 async def test_the_health_check_asks_by_http_and_by_https(tmp_path: Path) -> None:

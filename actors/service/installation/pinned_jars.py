@@ -15,8 +15,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path, PurePath
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
@@ -68,6 +68,12 @@ def installed_folder() -> Path:
     """Returns where Delta's jars are for this Python, whether they are there yet or not."""
     (delta,) = (name for name in read_lock(DELTA_LOCK) if ":delta-spark_" in name)
     return Path(sys.prefix) / "share" / "tidemark" / f"delta-{delta.rpartition(':')[2]}"
+
+
+def have_delta(jars: Iterable[PurePath]) -> bool:
+    """Returns whether a Delta for Spark is among these jars and folders of them."""
+    pattern = "delta-spark_*.jar"
+    return any(each.match(pattern) or next(Path(each).glob(pattern), None) is not None for each in jars)
 
 
 def install_jars(lock: Path, into: Path, bring: Callable[[Path], None]) -> bool:

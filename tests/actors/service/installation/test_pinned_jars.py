@@ -129,7 +129,7 @@ def test_a_repository_of_ones_own_whose_authority_is_named(
     assert "there's no Java at" in setup(*into).output
 
 
-def test_a_configuration_without_jars_has_those_that_were_set_up(
+def test_a_configuration_that_names_no_delta_has_the_jars_that_were_set_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = tmp_path / "delta"
@@ -145,5 +145,11 @@ lake = { path = "lake" }
     assert load(config, {}).spark.jars == ()
     installed.mkdir()
     assert load(config, {}).spark.jars == (installed,)
-    assert load(config, {"TIDEMARK__SPARK__JARS": '["mine"]'}).spark.jars == (tmp_path / "mine",)
+    mine, connector = tmp_path / "mine", tmp_path / "gcs-connector.jar"
+    connector.touch()
+    named = {"TIDEMARK__SPARK__JARS": f'["{mine}", "{connector}"]'}
+    assert load(config, named).spark.jars == (mine, connector, installed)
+    mine.mkdir()
+    (mine / "delta-spark_4.2_2.13-4.4.0.jar").touch()
+    assert load(config, named).spark.jars == (mine, connector)
     assert load(config, {"TIDEMARK__SPARK__MASTER": "sc://spark:15002"}).spark.jars == ()
