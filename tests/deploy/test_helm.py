@@ -52,7 +52,7 @@ def leaves(values: dict[str, Any], before: str = "") -> set[str]:
     for name, value in values.items():
         path = f"{before}{name}"
         deeper = path in ("image", "storage", "serviceAccount", "networkPolicy", "networkPolicy.source")
-        deeper = deeper or path in ("serviceMonitor", "prometheusRule")
+        deeper = deeper or path in ("http", "serviceMonitor", "prometheusRule")
         found |= leaves(value, f"{path}.") if deeper else {path}
     return found
 
@@ -101,6 +101,48 @@ def test_a_configuration_and_an_image_of_ones_own(helm: Path, tmp_path: Path) ->
     changed = rendered["StatefulSet"]["spec"]
     assert changed["selector"] == other["selector"]
     assert changed["template"]["metadata"]["annotations"] != other["template"]["metadata"]["annotations"]
+
+
+def test_a_service_with_https_is_asked_by_https(helm: Path, tmp_path: Path) -> None:
+    plain = by_kind(render(helm, *WATCHED))
+    (tmp_path / "shop.toml").write_text('name = "shop"\n[http]\n[http.tls]\ncertificate = "server.pem"\n')
+    given = ("--set-file", f"configuration={tmp_path / 'shop.toml'}", *WATCHED)
+    with pytest.raises(ToolchainError, match=r"set http\.scheme=HTTPS"):
+        render(helm, *given)
+    rendered = by_kind(render(helm, *given, "--set", "http.scheme=HTTPS"))
+    validate(rendered["StatefulSet"])
+    for name, path in (("startup", "/livez"), ("liveness", "/livez"), ("readiness", "/readyz")):
+        asked, before = (probes(each)[f"{name}Probe"] for each in (rendered, plain))
+        assert asked["httpGet"] == {"path": path, "port": "http", "scheme": "HTTPS"}
+        assert before == asked | {"httpGet": {"path": path, "port": "http"}}
+    assert rendered["ServiceMonitor"]["spec"]["endpoints"][0]["scheme"] == "https"
+    assert "scheme" not in plain["ServiceMonitor"]["spec"]["endpoints"][0]
+
+    command = ["tidemark", "status", "/etc/tidemark/tidemark.toml"]
+    asking = ("--set", "http.scheme=HTTPS", "--set-json", f"http.probeCommand={json.dumps(command)}")
+    by_command = by_kind(render(helm, *given, *asking))
+    validate(by_command["StatefulSet"])
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        asked = probes(by_command)[probe]
+        assert asked["exec"] == {"command": command} and "httpGet" not in asked
+
+
+def probes(rendered: dict[str, Manifest]) -> Manifest:
+    """The container that has them."""
+    container: Manifest = rendered["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def test_prometheus_selects_its_objects_by_labels_of_ones_own(helm: Path) -> None:
+    tls = {"ca": {"secret": {"name": "tidemark", "key": "ca.pem"}}, "serverName": "tidemark"}
+    labels = ("--set", "serviceMonitor.labels.release=stack,prometheusRule.labels.release=rules")
+    rendered = by_kind(
+        render(helm, *WATCHED, *labels, "--set-json", f"serviceMonitor.tlsConfig={json.dumps(tls)}")
+    )
+    assert rendered["ServiceMonitor"]["spec"]["endpoints"][0]["tlsConfig"] == tls
+    for kind, release in (("ServiceMonitor", "stack"), ("PrometheusRule", "rules")):
+        found = rendered[kind]["metadata"]["labels"]
+        assert found["release"] == release and found["app.kubernetes.io/name"] == "tidemark"
 
 
 def test_each_source_of_a_fleet_has_a_pipeline(helm: Path, tmp_path: Path) -> None:

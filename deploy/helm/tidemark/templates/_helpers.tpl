@@ -24,6 +24,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{/* How a probe asks. Over HTTPS the kubelet trusts any certificate, but has none of its own to show. */}}
+{{- define "tidemark.probe" -}}
+{{- if .http.probeCommand -}}
+exec:
+  command: {{- toYaml .http.probeCommand | nindent 4 }}
+{{- else -}}
+httpGet:
+  path: {{ .path }}
+  port: http
+  {{- if ne .http.scheme "HTTP" }}
+  scheme: {{ .http.scheme }}
+  {{- end }}
+{{- end -}}
+{{- end -}}
+
 {{/* The pipelines as JSON: one for each source, or one by itself. What a source doesn't say is as for all. */}}
 {{- define "tidemark.pipelines" -}}
 {{- $all := list -}}
@@ -36,6 +51,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if $source.name -}}
 {{- $full = printf "%s-%s" $full $source.name -}}
 {{- $text = tpl $text (dict "source" $source "Template" $.Template) -}}
+{{- end -}}
+{{- if and (regexMatch "(?m)^\\s*\\[\\s*http\\s*\\.\\s*tls\\s*\\]" $text) (eq $.Values.http.scheme "HTTP") -}}
+{{- fail "the configuration has [http.tls], and the probes would ask by HTTP: set http.scheme=HTTPS" -}}
 {{- end -}}
 {{- $all = append $all (mergeOverwrite $one (dict "fullName" $full "configuration" $text)) -}}
 {{- end -}}
